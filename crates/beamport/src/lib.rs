@@ -1,0 +1,1 @@
+//! The beamport program: instrument file, command line, error text.

@@ -1,0 +1,2 @@
+//! The beamport command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Stages, credit, runs and the ledger.

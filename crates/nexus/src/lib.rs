@@ -1,0 +1,1 @@
+//! The NeXus edge: streams to HDF5 files.

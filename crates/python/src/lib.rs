@@ -1,0 +1,1 @@
+//! The Python module beamport._core.

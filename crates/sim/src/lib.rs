@@ -1,0 +1,1 @@
+//! Instruments that do not exist.

@@ -1,0 +1,1 @@
+//! Streams on one machine: append, marks, cursors, recovery, verify.

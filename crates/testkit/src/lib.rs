@@ -1,0 +1,1 @@
+//! Pretend clock and disk, fault injection; development only.

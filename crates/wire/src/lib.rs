@@ -1,0 +1,1 @@
+//! The wire format of beamport: bytes to types and back.
