@@ -1,0 +1,44 @@
+//! What went wrong outside: a value with a name, a cause and a hint.
+
+use std::fmt;
+
+/// An error from outside as users see it: what failed, why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What failed, with its name: "source `bank0` cannot listen on 0.0.0.0:9001".
+    pub what: String,
+    /// The cause: "address already in use". Empty where `what` says all.
+    pub cause: String,
+    /// One hint that is a command or a line to edit. Empty where there is none.
+    pub hint: String,
+}
+
+impl Fault {
+    /// A fault with its cause and no hint yet.
+    pub fn new(what: impl Into<String>, cause: impl fmt::Display) -> Self {
+        Self { what: what.into(), cause: cause.to_string(), hint: String::new() }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    /// Three lines at most, aligned as `error:`, `cause:`, `hint:`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        if !self.cause.is_empty() {
+            write!(f, "\ncause: {}", self.cause)?;
+        }
+        if !self.hint.is_empty() {
+            write!(f, "\nhint:  {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,34 @@
+//! Sinks: what takes messages of a run out of the streams.
+
+use crate::Fault;
+use store::Message;
+
+/// A message that a sink could not handle; it goes to the account `aside.<reason>` and never stops the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Its sequence in the input.
+    pub sequence: u64,
+    /// One word, for example `schema`, `broken`, `unmatched`.
+    pub reason: &'static str,
+}
+
+/// What a finished sink leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Path of the file.
+    pub file: String,
+    /// Its bytes.
+    pub size: u64,
+    /// SHA-256 of the file, hexadecimal.
+    pub sha256: String,
+}
+
+/// Takes the members of one run out of the streams. The runner decides what is a member, reads, commits and resumes.
+pub trait Sink {
+    /// Takes messages of input number `input` in order of sequence. What cannot be handled is pushed to `aside`; an error is for what stops the whole sink (disk full, file gone).
+    fn write(&mut self, input: usize, messages: &[Message<'_>], aside: &mut Vec<Aside>) -> Result<(), Fault>;
+    /// Makes everything written so far durable and returns the state from which a new sink of the same kind goes on (JSON).
+    fn flush(&mut self) -> Result<String, Fault>;
+    /// Writes what is known only at the end (`account`: the closed account of the run as JSON), makes it durable and closes.
+    fn finish(&mut self, account: &str) -> Result<Product, Fault>;
+}
