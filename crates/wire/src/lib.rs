@@ -1,1 +1,45 @@
 //! The wire format of beamport: bytes to types and back.
+//!
+//! A message is one FlatBuffers buffer with a file identifier of four letters, the schema id. There is a module
+//! for each schema, named as its id (`s6s4t` for `6s4t`), with `ID`, a struct, `read` and `write`:
+//!
+//! ```
+//! use beamport_wire::f144::{self, F144, Value};
+//!
+//! let mut buffer = Vec::new(); // reused from message to message: no allocation once warm
+//! f144::write(&mut buffer, &F144 { source_name: "AMOR:SE:TEMP01", timestamp: 7, value: Value::from(1.5) })?;
+//! let message = f144::read(&buffer)?;
+//! assert_eq!(message.value, Value::from(1.5));
+//! # Ok::<(), beamport_wire::Error>(())
+//! ```
+//!
+//! Constraints: no I/O, no clock, no `unsafe`. The schemas as text lie in `schemas/`; fields are only ever
+//! appended to them.
+//!
+//! Reading verifies the whole message in one call and returns a struct that borrows from the buffer; arrays are
+//! never copied and may be unaligned (see [`Array`]). Bytes after the message are ignored.
+//!
+//! Failure: whatever the bytes, reading returns an [`Error`] or a message; it does not panic, and its work and
+//! memory are bounded by the size of the buffer (see [`limits`]).
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod error;
+mod flat;
+pub mod limits;
+
+pub mod al00;
+pub mod da00;
+pub mod ev44;
+pub mod f144;
+
+pub use array::{Array, DType, List, Number, Numbers, Scalar};
+pub use error::Error;
+
+/// The schema id of a message: bytes 4..8, or `None` where the buffer is too short to have one.
+///
+/// Whether anything else about the buffer is right is for `read` to say.
+pub fn schema_id(bytes: &[u8]) -> Option<[u8; 4]> {
+    bytes.get(4..)?.first_chunk().copied()
+}

@@ -1,0 +1,140 @@
+//! Writing forward into a reused buffer: one `memcpy` per array, no allocation once the buffer is warm.
+
+use crate::error::Error;
+use crate::limits::{LIST_LENGTH_MAX, MESSAGE_BYTES_MAX};
+use crate::{Array, Number};
+
+/// A message being written. Positions returned are absolute; every slot of an offset that was asked for must
+/// be given its string, array, list or table before `finish`.
+pub(crate) struct Writer<'o> {
+    out: &'o mut Vec<u8>,
+    fault: Option<Error>,
+}
+
+/// `at` or the next multiple of `align` (a power of two) after it.
+fn aligned(at: usize, align: usize) -> usize {
+    (at + align - 1) & !(align - 1)
+}
+
+impl<'o> Writer<'o> {
+    /// Empties the buffer and starts a message in it.
+    pub(crate) fn begin(out: &'o mut Vec<u8>, id: [u8; 4]) -> Self {
+        out.clear();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&id);
+        Writer { out, fault: None }
+    }
+
+    /// The root table; see [`Writer::table`].
+    pub(crate) fn root<const N: usize>(&mut self, sizes: [u8; N]) -> [usize; N] {
+        self.table(0, sizes)
+    }
+
+    /// Places a table, lets the slot at `slot` point to it and gives the positions of its fields.
+    ///
+    /// `sizes[id]` is the size in bytes of field `id`: 1, 2, 4 or 8, 0 = absent. Larger fields come first, so
+    /// nothing needs padding inside; the table starts on 4 modulo 8 if it has a field of 8 bytes.
+    pub(crate) fn table<const N: usize>(&mut self, slot: usize, sizes: [u8; N]) -> [usize; N] {
+        let vtable_bytes = 4 + 2 * N;
+        let least = self.out.len() + vtable_bytes;
+        let at = if sizes.contains(&8) {
+            aligned(least + 4, 8) - 4
+        } else {
+            aligned(least, 4)
+        };
+        let vtable = at - vtable_bytes;
+
+        let mut places = [0; N];
+        let mut end = at + 4;
+        for size in [8, 4, 2, 1] {
+            for (place, _) in places
+                .iter_mut()
+                .zip(sizes)
+                .filter(|(_, wanted)| *wanted == size)
+            {
+                *place = end;
+                end += usize::from(size);
+            }
+        }
+        self.out.resize(end, 0);
+        self.put(vtable, vtable_bytes as u16);
+        self.put(vtable + 2, (end - at) as u16);
+        for (id, place) in places.iter().enumerate().filter(|(_, place)| **place != 0) {
+            self.put(vtable + 4 + 2 * id, (place - at) as u16);
+        }
+        self.put(at, vtable_bytes as i32);
+        self.point(slot, at);
+        places
+    }
+
+    /// A number at a position that `table` gave.
+    pub(crate) fn put<T: Number>(&mut self, at: usize, value: T) {
+        self.out[at..at + size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+    }
+
+    /// Lets the slot at `slot` point forward to `target`. A distance that does not fit means a message that
+    /// `finish` refuses.
+    fn point(&mut self, slot: usize, target: usize) {
+        // The root is the one offset that counts from the start of the message, which is its own position.
+        self.put(slot, (target - slot) as u32);
+    }
+
+    /// Appends the string for the slot at `slot`.
+    pub(crate) fn text(&mut self, slot: usize, text: &str) {
+        let at = aligned(self.out.len(), 4);
+        self.out.resize(at, 0);
+        self.point(slot, at);
+        self.out
+            .extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.push(0);
+    }
+
+    /// Appends the array for the slot at `slot`, its data on 8 bytes whatever its type.
+    pub(crate) fn array<T: Number>(&mut self, slot: usize, array: Array<'_, T>) {
+        self.bytes(slot, array.len(), array.bytes());
+    }
+
+    /// Appends a vector of `count` elements given as bytes.
+    pub(crate) fn bytes(&mut self, slot: usize, count: usize, bytes: &[u8]) {
+        let at = aligned(self.out.len() + 4, 8) - 4;
+        self.out.resize(at, 0);
+        self.point(slot, at);
+        self.out.extend_from_slice(&(count as u32).to_le_bytes());
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Appends a vector of `count` offsets for the slot at `slot`; gives the position of the first, the others
+    /// follow every 4 bytes.
+    pub(crate) fn list(&mut self, slot: usize, count: usize, field: &'static str) -> usize {
+        if count > LIST_LENGTH_MAX {
+            self.fault = Some(Error::TooMany { field, count });
+        }
+        let at = aligned(self.out.len(), 4);
+        self.out.resize(at + 4 + 4 * count, 0);
+        self.point(slot, at);
+        self.put(at, count as u32);
+        at + 4
+    }
+
+    /// Notes that what was given cannot be written; `finish` will say so.
+    pub(crate) fn refuse(&mut self, fault: Error) {
+        self.fault = Some(fault);
+    }
+
+    /// Ends the message. On failure the buffer is left empty.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        // A multiple of 8, so that messages put one behind the other stay aligned.
+        let length = aligned(self.out.len(), 8);
+        self.out.resize(length, 0);
+        let fault = match self.fault {
+            None if length > MESSAGE_BYTES_MAX => Some(Error::TooLong { length }),
+            fault => fault,
+        };
+        if let Some(fault) = fault {
+            self.out.clear();
+            return Err(fault);
+        }
+        Ok(())
+    }
+}

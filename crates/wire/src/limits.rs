@@ -1,0 +1,22 @@
+//! Limits on what a buffer may ask of its reader, each with its reason.
+
+/// Largest message in bytes. FlatBuffers counts table distances in signed 32 bits.
+pub const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
+/// Smallest message in bytes: root offset, identifier, an empty vtable and an empty table.
+pub const MESSAGE_BYTES_MIN: usize = 16;
+
+/// Entries of one vector of tables or strings. A commit that lists every gap of a bad day stays below;
+/// larger ones are data and belong into numeric vectors.
+pub const LIST_LENGTH_MAX: usize = 65_536;
+
+/// Nesting of tables. Our deepest message is `bpcm`: commit, input, count. Two are spare for appended fields.
+pub const DEPTH_MAX: u8 = 5;
+
+/// How often, on average, each byte of a buffer may be visited by the reader. FlatBuffers may refer to the
+/// same table or string from many places (writers share vtables and equal strings); without a bound a few
+/// kilobytes could ask for hours of work and gigabytes of lists.
+pub const VISITS_PER_BYTE_MAX: u64 = 16;
+
+/// Values of an array shown by `to_json` before it is abbreviated: a line of a terminal.
+pub const JSON_VALUES_MAX: usize = 8;
