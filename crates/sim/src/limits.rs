@@ -1,0 +1,34 @@
+//! Every bound of this crate, each with its reason.
+
+/// Events in one message. 1 Mi events are 8 MiB: more makes a message that other transports refuse, and a step that is no longer short.
+pub const EVENTS_PER_MESSAGE_MAX: u32 = 1 << 20;
+
+/// Events in one message that is built by size. The ESS event formation units begin a new message there (99 kB).
+pub const EVENTS_PER_MESSAGE_ESS: u32 = 12_400;
+
+/// Events made in one step before the runner is asked for another: about 10 ms at 20 ns each.
+pub const EVENTS_PER_STEP: usize = 1 << 19;
+
+/// Payload bytes made in one step, for sources that copy more than they compute: about 10 ms at 1 GB/s.
+pub const BYTES_PER_STEP: usize = 8 << 20;
+
+/// Messages made in one step, for sources of many small ones: about 10 ms at 500 ns each.
+pub const MESSAGES_PER_STEP: usize = 20_000;
+
+/// A source whose first step comes later than this does not make up for the pulses before it, ns.
+pub const LATE_AT_START_NS: i64 = 2_000_000_000;
+
+/// How soon a message is offered again after the stream had no room, ns.
+pub const OFFER_AGAIN_NS: i64 = 1_000_000;
+
+/// Events a second of any model: ten times the fastest ESS instrument. Above it a pulse no longer fits counters of 32 bits.
+pub const RATE_MAX: f64 = 5e9;
+
+/// Sample angles in one program. Each has a table of 1 MiB that is computed at start in some 20 ms.
+pub const ANGLES_MAX: usize = 32;
+
+/// Cells of a measured histogram (pixels times time bins): 2 GiB of counts, sixteen times what AMOR has per pixel.
+pub const HISTOGRAM_CELLS_MAX: usize = 1 << 29;
+
+/// Samples a second of the alternating field: what the fastest digitisers of sample environment give.
+pub const FIELD_SAMPLES_MAX: u32 = 10_000_000;
