@@ -22,8 +22,6 @@ from maturin import (
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     get_requires_for_build_wheel,
-    prepare_metadata_for_build_editable,
-    prepare_metadata_for_build_wheel,
 )
 
 __all__ = [
@@ -41,6 +39,18 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "packaging" / "wheel-data" / "scripts"
 # (package, program)
 PROGRAMS = [("beamport", "beamport"), ("beamport-nexus", "beamport-nexus")]
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Describe the wheel; nothing is compiled."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)  # maturin asks for its folder even now
+    return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+def prepare_metadata_for_build_editable(metadata_directory, config_settings=None):
+    """Describe the editable wheel; nothing is compiled."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    return maturin.prepare_metadata_for_build_editable(metadata_directory, config_settings)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
