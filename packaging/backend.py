@@ -67,7 +67,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def _place_programs() -> None:
     """Compile the programs and copy them to where maturin takes scripts from."""
-    command = ["cargo", "build", "--release", "--locked"]
+    command = ["cargo", "build", "--release"]
     for package, program in PROGRAMS:
         command += ["--package", package, "--bin", program]
     _check(subprocess.run(command, cwd=ROOT, env=_environment(), check=False), command)

@@ -1,0 +1,90 @@
+//! Building: which profile, and what goes where.
+//!
+//! HDF5 takes minutes and cargo keeps it per profile, so `beamport-nexus` is built, tested and linted in the release
+//! profile alone; every other crate is tested in the dev profile, with its checks.
+
+use crate::step::Step;
+use crate::{Done, setup, tree};
+
+/// The crate that links HDF5.
+pub(crate) const NEXUS: &str = "beamport-nexus";
+/// The crate that is a Python module: built by maturin, tested through Python.
+pub(crate) const PYTHON: &str = "beamport-python";
+
+/// The cargo that runs us, with `args`.
+pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Step {
+    Step::new("cargo").args(args)
+}
+
+/// The programs as they are shipped, in `target/release`.
+pub(crate) fn programs() -> Done {
+    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS]).run()?;
+    stand_beside()
+}
+
+/// `beamport` looks for `beamport-nexus` beside itself, the one built for tests too.
+fn stand_beside() -> Done {
+    let debug = tree::target().join("debug");
+    let link = debug.join(NEXUS);
+    if std::fs::read_link(&link).is_ok() {
+        return Ok(());
+    }
+    let made = std::fs::create_dir_all(&debug).and_then(|()| match std::fs::remove_file(&link) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+        _ => std::os::unix::fs::symlink(format!("../release/{NEXUS}"), &link),
+    });
+    made.map_err(|e| format!("{}: {e}", link.display()))
+}
+
+/// The wheel, made and installed into `.venv` as a user would, but with the tools that are already there.
+pub(crate) fn wheel() -> Done {
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--force-reinstall",
+        ".",
+    ];
+    Step::new(tree::venv("python"))
+        .args(install)
+        .env("PATH", path()?)
+        .run()
+}
+
+/// `cargo xtask demo|bench`: builds, then becomes `beamport VERB ARGS`.
+pub(crate) fn beamport(verb: &str, args: &[String]) -> Done {
+    setup::run()?;
+    programs()?;
+    Step::new(tree::program("beamport"))
+        .args([verb])
+        .args(args)
+        .become_it()
+}
+
+/// Formats everything.
+pub(crate) fn format() -> Done {
+    setup::run()?;
+    cargo(["fmt", "--all"]).run()?;
+    Step::new(tree::venv("ruff"))
+        .args(["format", "--quiet", "."])
+        .run()
+}
+
+/// PATH with the repository's own environment first.
+pub(crate) fn path() -> Done<std::ffi::OsString> {
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    let parts =
+        std::iter::once(tree::root().join(".venv/bin")).chain(std::env::split_paths(&before));
+    std::env::join_paths(parts).map_err(|e| format!("PATH: {e}"))
+}
+
+/// Whether `cargo deny` is there; it is not worth compiling on every machine.
+pub(crate) fn has_deny() -> bool {
+    let asked = std::process::Command::new("cargo-deny")
+        .arg("--version")
+        .output();
+    asked.is_ok_and(|answer| answer.status.success())
+}

@@ -1,0 +1,62 @@
+//! `cargo xtask check`: what CI runs, cheap parts first. It needs root, because full disks are real ones here.
+
+use crate::build::{self, NEXUS};
+use crate::part::Parts;
+use crate::step::Step;
+use crate::{Done, setup, test, tidy, tree};
+
+/// Seeds of the whole-flow simulation for one change; `soak` runs more.
+const SEEDS: &str = "500";
+
+pub(crate) fn run() -> Done {
+    tree::need_root("check")?;
+    let mut parts = Parts::default();
+    if parts.run("setup", |_| setup::run()) {
+        lint(&mut parts);
+        test::all(&mut parts, test::NOT_SOAK);
+        parts.run("reference", |_| tidy::reference(&tree::program("beamport")));
+        if test::can_simulate() {
+            parts.run("simulate", |_| {
+                test::simulate(&["--seeds".into(), SEEDS.into()])
+            });
+        } else {
+            parts.leave_out("simulate", "there is no simulation yet");
+        }
+    }
+    parts.finish("check")
+}
+
+fn lint(parts: &mut Parts) {
+    parts.run("lock", |_| {
+        build::cargo(["fetch", "--quiet", "--locked"]).run()
+    });
+    parts.run("format", |_| {
+        build::cargo(["fmt", "--all", "--check"]).run()?;
+        Step::new(tree::venv("ruff"))
+            .args(["format", "--quiet", "--check", "."])
+            .run()
+    });
+    parts.run("tidy", |_| tidy::sources(tree::root()));
+    parts.run("lint Python", |_| {
+        Step::new(tree::venv("ruff"))
+            .args(["check", "--quiet", "."])
+            .run()
+    });
+    parts.run("lint Rust", |_| {
+        let strict = ["--all-targets", "--", "-D", "warnings"];
+        build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS])
+            .args(strict)
+            .run()?;
+        // The release profile, where HDF5 is: see build.rs.
+        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS])
+            .args(strict)
+            .run()
+    });
+    if build::has_deny() {
+        parts.run("licences", |_| {
+            build::cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run()
+        });
+    } else {
+        parts.leave_out("licences", "cargo-deny is not installed");
+    }
+}

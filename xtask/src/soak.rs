@@ -1,0 +1,100 @@
+//! `cargo xtask soak`: the full fault counts, and a report that is committed like a benchmark.
+//!
+//! Who takes part: Rust tests named `soak_*` and marked `#[ignore]`; every Python test, which finds `BEAMPORT_SOAK=1`
+//! in its environment and uses its full counts; the simulation. A test prints one line that holds the word `injected`
+//! with what it did and what was lost; those lines are the report.
+
+use std::fmt::Write;
+use std::sync::Mutex;
+
+use crate::build::{self, NEXUS, PYTHON};
+use crate::part::Parts;
+use crate::{Done, setup, test, tree};
+
+/// Twenty times what `check` runs: about an hour of one core.
+const SEEDS: &str = "10000";
+/// A line of the report longer than this is a test that prints data.
+const LINE_CHARS_MAX: usize = 300;
+
+pub(crate) fn run() -> Done {
+    tree::need_root("soak")?;
+    setup::run()?;
+    let mut parts = Parts::default();
+    let facts = Mutex::new(Vec::new());
+    let note = |line: &str| {
+        if line.contains("injected")
+            && let Ok(mut facts) = facts.lock()
+        {
+            facts.push(line.trim().chars().take(LINE_CHARS_MAX).collect::<String>());
+        }
+    };
+
+    let built = parts.run("build", |_| build::programs());
+    let only = ["--", "--ignored", "--nocapture", "soak_"];
+    parts.run("crates", |count| {
+        let mut args = vec![
+            "test",
+            "--no-fail-fast",
+            "--workspace",
+            "--exclude",
+            NEXUS,
+            "--exclude",
+            PYTHON,
+        ];
+        args.extend(only);
+        test::cargo_tests(&args, count, note)
+    });
+    parts.run("nexus", |count| {
+        let mut args = vec!["test", "--no-fail-fast", "--release", "-p", NEXUS];
+        args.extend(only);
+        test::cargo_tests(&args, count, note)
+    });
+    if built && parts.run("wheel", |_| build::wheel()) {
+        parts.run("python", |count| test::pytest("", true, count, note));
+    }
+    if test::can_simulate() {
+        parts.run("simulate", |_| {
+            test::simulate(&["--seeds".into(), SEEDS.into()])
+        });
+    }
+
+    let facts = facts.into_inner().unwrap_or_default();
+    let day = tree::ask("date", &["-u", "+%F"]);
+    let path = tree::root().join(format!("bench/runs/soak-{day}.md"));
+    std::fs::write(&path, report(&day, &parts, &facts))
+        .map_err(|e| format!("{}: {e}", path.display()))?;
+    eprintln!("report: {}", path.display());
+    parts.finish("soak")
+}
+
+fn report(day: &str, parts: &Parts, facts: &[String]) -> String {
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let commit = tree::ask("git", &["describe", "--always", "--dirty"]);
+    let kernel = tree::ask("uname", &["-srm"]);
+    let mut text = format!(
+        "# Soak of {day}\n\n{}\n\nCommit {commit}, {kernel}, {cpus} cores.\n\n",
+        parts.sum()
+    );
+    text.push_str("| part | time | tests |\n|---|---|---|\n");
+    for row in parts.rows() {
+        let end = row
+            .broken
+            .as_deref()
+            .map(|why| format!("; {}", why.lines().next().unwrap_or("")))
+            .unwrap_or_default();
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {:.0} s | {}{end} |",
+            row.name, row.seconds, row.count
+        );
+    }
+    text.push_str("\n## What was injected, and what was lost\n\n");
+    if facts.is_empty() {
+        text.push_str("No test said so.\n");
+    }
+    for fact in facts {
+        let _ = writeln!(text, "* {fact}");
+    }
+    text
+}

@@ -1,0 +1,164 @@
+//! `cargo xtask test`: every test that needs no root, no Java and no service; also the parts that `check` and `soak`
+//! share with it.
+//!
+//! The tests of crates are cargo's; `tests/python`, `tests/cli` and `tests/system` are pytest's and use the wheel that
+//! was just installed. A compiler warning fails the part it appears in.
+
+use std::ffi::OsString;
+
+use crate::build::{self, NEXUS, PYTHON};
+use crate::count::{self, Count};
+use crate::part::Parts;
+use crate::step::Step;
+use crate::{Done, setup, tree};
+
+/// Tests of Python, the command line, and the whole system; those that are absent are left out.
+const FOLDERS: [&str; 4] = [
+    "tests/python",
+    "tests/cli",
+    "tests/system",
+    "tests/services",
+];
+
+/// Markers of tests that `test` leaves out; pyproject.toml says what they mean.
+pub(crate) const NEED_NOTHING: &str = "not root and not service and not soak";
+/// Markers of tests that `check` leaves out.
+pub(crate) const NOT_SOAK: &str = "not soak";
+
+const SIMULATE: &str = "crates/testkit/src/bin/simulate.rs";
+
+pub(crate) fn run() -> Done {
+    setup::run()?;
+    let mut parts = Parts::default();
+    all(&mut parts, NEED_NOTHING);
+    parts.finish("test")
+}
+
+/// Builds and tests everything, with the Python tests that `markers` select.
+pub(crate) fn all(parts: &mut Parts, markers: &str) {
+    // The programs come first: tests of crates start them.
+    let built = parts.run("build", |_| build::programs());
+    parts.run("crates", |count| {
+        let args = [
+            "test",
+            "--no-fail-fast",
+            "--workspace",
+            "--exclude",
+            NEXUS,
+            "--exclude",
+            PYTHON,
+        ];
+        cargo_tests(&args, count, |_| ())
+    });
+    parts.run("nexus", |count| {
+        cargo_tests(
+            &["test", "--no-fail-fast", "--release", "-p", NEXUS],
+            count,
+            |_| (),
+        )
+    });
+    // A wheel of yesterday must not pass the tests of today.
+    if built && parts.run("wheel", |_| build::wheel()) {
+        parts.run("python", |count| pytest(markers, false, count, |_| ()));
+    } else {
+        parts.run("python", |_| {
+            Err("not run: there is no wheel to test".into())
+        });
+    }
+}
+
+/// Runs cargo's tests, adds up what they say, and refuses warnings.
+pub(crate) fn cargo_tests(
+    args: &[&str],
+    count: &mut Count,
+    mut also: impl FnMut(&str) + Send,
+) -> Done {
+    let mut step = build::cargo(args.iter().copied());
+    let mut warnings = 0_u64;
+    let status = step.watch(|line| {
+        if let Some(one) = count::of_cargo_line(line) {
+            *count += one;
+        }
+        warnings += u64::from(count::is_warning(line));
+        also(line);
+    })?;
+    step.judge(status)?;
+    if warnings > 0 {
+        return Err("the compiler warned; a warning is an error here".into());
+    }
+    Ok(())
+}
+
+/// Runs the Python tests that `markers` select; `full` asks them for the counts of `soak`.
+pub(crate) fn pytest(
+    markers: &str,
+    full: bool,
+    count: &mut Count,
+    mut also: impl FnMut(&str) + Send,
+) -> Done {
+    let folders: Vec<&str> = FOLDERS
+        .into_iter()
+        .filter(|folder| has_tests(folder))
+        .collect();
+    if folders.is_empty() {
+        eprintln!("there are no Python tests yet");
+        return Ok(());
+    }
+    let report = tree::target().join("pytest.xml");
+    // A report of an earlier run must not be counted.
+    let _ = std::fs::remove_file(&report);
+    let mut junit = OsString::from("--junitxml=");
+    junit.push(&report);
+    let mut step = Step::new(tree::venv("python"))
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "-m", markers])
+        .args([junit])
+        .args(folders)
+        .env("PATH", build::path()?)
+        .env("VIRTUAL_ENV", tree::root().join(".venv"));
+    if full {
+        // -s: what the fault tests print is the report.
+        step = step.args(["-s"]).env("BEAMPORT_SOAK", "1");
+    }
+    let status = step.watch(|line| also(line))?;
+    // Status 5: every test was left out by its marker.
+    if status != Some(5) {
+        *count = std::fs::read_to_string(&report)
+            .ok()
+            .and_then(|text| count::of_junit(&text))
+            .ok_or_else(|| format!("pytest wrote no report (status {status:?})"))?;
+        step.judge(status)?;
+    }
+    Ok(())
+}
+
+/// Whole flows from seeds: `--seed N` repeats one, `--seeds COUNT` runs many.
+pub(crate) fn simulate(args: &[String]) -> Done {
+    if !can_simulate() {
+        return Err(format!("there is no simulation yet: {SIMULATE} is missing"));
+    }
+    build::cargo([
+        "run",
+        "--quiet",
+        "-p",
+        "beamport-testkit",
+        "--bin",
+        "simulate",
+        "--",
+    ])
+    .args(args)
+    .run()
+}
+
+pub(crate) fn can_simulate() -> bool {
+    tree::root().join(SIMULATE).exists()
+}
+
+/// Whether a folder holds a `test_*.py`.
+fn has_tests(folder: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(tree::root().join(folder)) else {
+        return false;
+    };
+    entries
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("test_"))
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler knows. Each rule is a function from a tree to complaints;
+//! a complaint names the file, what is wrong, and what would be right.
+
+mod crates;
+mod reference;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Done, build, tree};
+
+pub(crate) use reference::check as reference;
+
+/// Checks the sources, then what the program says of itself against its reference pages.
+pub(crate) fn run() -> Done {
+    sources(tree::root())?;
+    build::cargo(["build", "--quiet", "-p", "beamport"]).run()?;
+    reference(&tree::target().join("debug/beamport"))
+}
+
+/// Everything that can be checked without building.
+pub(crate) fn sources(root: &Path) -> Done {
+    let files = files(root)?;
+    let mut complaints = crates::check(root);
+    complaints.extend(text::check(root, &files));
+    verdict(complaints)
+}
+
+fn verdict(complaints: Vec<String>) -> Done {
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("{} not tidy:", complaints.len());
+    for complaint in complaints {
+        text.push_str("\n  ");
+        text.push_str(&complaint);
+    }
+    Err(text)
+}
+
+/// What is, or would be, in the repository: paths relative to the root, sorted.
+fn files(root: &Path) -> Done<Vec<PathBuf>> {
+    let listed = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root)
+        .output()
+        .map_err(|e| format!("git: {e}"))?;
+    if !listed.status.success() {
+        return Err(format!(
+            "git ls-files: {}",
+            String::from_utf8_lossy(&listed.stderr).trim()
+        ));
+    }
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut files: Vec<PathBuf> = text
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .collect();
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_house_is_tidy() {
+        if let Err(text) = super::sources(crate::tree::root()) {
+            panic!("{text}");
+        }
+    }
+}
