@@ -4,6 +4,7 @@
 //! compiler flags are what the tool `cargo fuzz` uses, so that nothing has to be installed but the toolchain.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::step::Step;
@@ -33,8 +34,10 @@ pub(crate) fn run(args: &[String]) -> Done {
     };
     let triple = host()?;
     for name in wanted {
-        let corpus = tree::root().join("fuzz/corpus").join(name);
-        fs::create_dir_all(&corpus).map_err(|e| format!("{}: {e}", corpus.display()))?;
+        // What the search learned is kept beside the targets, out of the repository: it begins there next time.
+        let corpus = kept("corpus", name)?;
+        // libFuzzer takes this as the beginning of file names.
+        let found = format!("-artifact_prefix={}/", kept("artifacts", name)?.display());
         let mut step = Step::new("cargo")
             .args([
                 "+nightly",
@@ -46,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Done {
                 &triple,
             ])
             .args(["--bin", name, "--"])
-            .args([&corpus])
+            .args([corpus.as_os_str(), found.as_ref()])
             .args(options)
             .env("RUSTFLAGS", FLAGS)
             .env("CARGO_TARGET_DIR", tree::target().join("fuzz"));
@@ -56,6 +59,13 @@ pub(crate) fn run(args: &[String]) -> Done {
         step.run()?;
     }
     Ok(())
+}
+
+/// A folder of one target, made if it is not there.
+fn kept(what: &str, target: &str) -> Done<PathBuf> {
+    let folder = tree::root().join("fuzz").join(what).join(target);
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok(folder)
 }
 
 /// Names of the targets: one file each.
