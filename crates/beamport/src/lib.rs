@@ -1,1 +1,62 @@
 //! The beamport program: instrument file, command line, error text.
+
+pub mod cli;
+pub mod file;
+pub mod limits;
+pub mod units;
+
+use clap::Parser as _;
+use cli::{Cli, Verb};
+use flow::Fault;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Runs the program: what was typed, to its exit status.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => {
+            // Help and version come here too, for stdout and with status 0; that nobody reads them is no error.
+            let _ = asked.print();
+            return ExitCode::from(if asked.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let result = match cli.verb {
+        Verb::Check(check) => file::check(&check.file, check.show, check.form.json, &|_| Vec::new(), &mut out, &mut err),
+        Verb::Reference(reference) => {
+            let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
+            out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
+        }
+        other => {
+            let name = verb_name(&other);
+            let fault = Fault::new(format!("`beamport {name}` cannot run"), "this build has no code for it").hint("build beamport from a newer source");
+            writeln!(err, "{fault}").map(|()| ExitCode::from(2))
+        }
+    };
+    result.unwrap_or_else(|error| match error.kind() {
+        // Whoever read the answer has seen enough (`beamport ls | head`).
+        std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        _ => ExitCode::from(2),
+    })
+}
+
+fn verb_name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Demo(_) => "demo",
+        Verb::Up(_) => "up",
+        Verb::Begin(_) => "begin",
+        Verb::End(_) => "end",
+        Verb::Check(_) => "check",
+        Verb::Ls(_) => "ls",
+        Verb::Cat(_) => "cat",
+        Verb::Top(_) => "top",
+        Verb::Write(_) => "write",
+        Verb::Replay(_) => "replay",
+        Verb::Verify(_) => "verify",
+        Verb::Bench(_) => "bench",
+        Verb::Doctor(_) => "doctor",
+        Verb::Reference(_) => "reference",
+    }
+}

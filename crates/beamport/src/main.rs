@@ -1,2 +1,5 @@
 //! The beamport command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    beamport::run()
+}

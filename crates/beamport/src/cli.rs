@@ -1,0 +1,464 @@
+//! The command line: verbs, flags and their help. What was typed becomes what it means here, once.
+//!
+//! Data go to stdout and all else to stderr. Exit status: 0 done, 1 asked and the answer is no (loss, a
+//! failed check), 2 an error. `docs/reference/cli.md` is made from these definitions; a test compares it.
+
+use crate::file::Speed;
+use crate::units::{self, When};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use flow::Fault;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const ABOUT: &str = "Moves data from scientific instruments to people, programs and NeXus files: live, complete, replayable.";
+const EXIT: &str = "Exit status: 0 done, 1 asked and the answer is no (loss, a failed check), 2 an error.\nEnvironment: BEAMPORT_DATA the data folder, NO_COLOR no colours.";
+
+/// What was typed.
+#[derive(Debug, Parser)]
+#[command(name = "beamport", version, about = ABOUT, after_help = EXIT, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show everything at once: a simulated measurement, from events to a NeXus file
+    #[command(after_help = "Examples:\n  beamport demo\n  beamport demo --rate 5e6 --duration '30 s'\n  beamport demo --from measured.nxs --json")]
+    Demo(Demo),
+    /// Run an instrument until its runs are sealed, or Ctrl-C (once: finish; twice: at once)
+    #[command(after_help = "Examples:\n  beamport up amor.toml")]
+    Up(Up),
+    /// Begin a run
+    #[command(after_help = "Examples:\n  beamport begin\n  beamport begin nickel-2 --metadata '{\"title\": \"Ni on glass\"}' --duration '10 min'")]
+    Begin(Begin),
+    /// End a run
+    #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
+    End(End),
+    /// Report every mistake of an instrument file
+    #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
+    Check(Check),
+    /// List streams and runs
+    #[command(after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json")]
+    Ls(Ls),
+    /// Print the messages of a stream
+    #[command(after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json")]
+    Cat(Cat),
+    /// Watch streams, readers and runs live
+    #[command(after_help = "Examples:\n  beamport top")]
+    Top(Top),
+    /// Write the file of a sealed run again
+    #[command(after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs")]
+    Write(Write),
+    /// Play the streams of a run into another data folder
+    #[command(after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max")]
+    Replay(Replay),
+    /// Read every byte of streams and name the first wrong one
+    #[command(after_help = "Examples:\n  beamport verify\n  beamport verify detector --json")]
+    Verify(Verify),
+    /// Measure this machine against its own limits
+    #[command(after_help = "Examples:\n  beamport bench\n  beamport bench store --quick")]
+    Bench(Bench),
+    /// Look at this machine and say what would go wrong
+    #[command(after_help = "Examples:\n  beamport doctor")]
+    Doctor(Doctor),
+    /// Print the tables of the reference pages
+    #[command(hide = true)]
+    Reference(Reference),
+}
+
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Form {
+    /// Answer as JSON on stdout, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The data folder.
+#[derive(Clone, Debug, Args)]
+pub struct DataFolder {
+    /// Data folder of the instrument [default: BEAMPORT_DATA, else the only folder in ./beamport-data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+impl DataFolder {
+    /// The folder that is meant. That it holds streams is for the caller to see.
+    pub fn resolve(&self) -> Result<PathBuf, Fault> {
+        match (&self.data, std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty())) {
+            (Some(folder), _) => Ok(folder.clone()),
+            (None, Some(folder)) => Ok(folder.into()),
+            (None, None) => only_folder(Path::new("beamport-data")),
+        }
+    }
+}
+
+/// The only folder in `parent`.
+fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
+    let mut folders: Vec<PathBuf> = match std::fs::read_dir(parent) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect(),
+        Err(_) => Vec::new(),
+    };
+    folders.sort();
+    match folders.as_slice() {
+        [folder] => Ok(folder.clone()),
+        [] => Err(Fault::new("no data folder is named", format!("there is none in ./{}", parent.display())).hint("add `--data DIR`, or make one with `beamport demo`")),
+        [first, ..] => {
+            let names: Vec<_> = folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
+            let cause = format!("./{} holds {}", parent.display(), names.join(", "));
+            Err(Fault::new("it is not clear which data folder is meant", cause).hint(format!("add `--data {}`", first.display())))
+        }
+    }
+}
+
+/// `beamport demo`
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Events per second [default: the profile's own, 1e6 for amor]
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Length of the run
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = units::duration)]
+    pub duration: Duration,
+    /// Start of the random numbers: the same seed gives the same events
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Draw the events from the histogram measured in this NeXus file
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub from: Option<PathBuf>,
+    /// Instrument to simulate: amor, or an ESS one like loki, estia, cspec
+    #[arg(long, value_name = "NAME", default_value = "amor")]
+    pub profile: String,
+    /// Factor on the profile's event rate
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = factor)]
+    pub scale: f64,
+    /// Folder for streams and file [default: ./beamport-data/demo]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Form of the report.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport up`
+#[derive(Debug, Args)]
+pub struct Up {
+    /// The instrument file
+    pub file: PathBuf,
+    /// Form of the report.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport begin`
+#[derive(Debug, Args)]
+pub struct Begin {
+    /// Name of the run [default: the next number]
+    #[arg(value_parser = run_name)]
+    pub run: Option<String>,
+    /// What the file should say about the run, as a JSON object
+    #[arg(long, value_name = "JSON", value_parser = json_object)]
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Begin: `now`, a time, or `-10 s` for so long ago
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    pub start: When,
+    /// Length of the run [default: until `beamport end`]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport end`
+#[derive(Debug, Args)]
+pub struct End {
+    /// Name of the run [default: the only open one]
+    #[arg(value_parser = run_name)]
+    pub run: Option<String>,
+    /// End: `now`, a time, or `-10 s` for so long ago
+    #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
+    pub stop: When,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The instrument file
+    pub file: PathBuf,
+    /// Print the resolved file, every value with the line it comes from
+    #[arg(long)]
+    pub show: bool,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport ls`
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport cat`
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Name of the stream
+    pub stream: String,
+    /// Go on with new messages as they come
+    #[arg(long)]
+    pub follow: bool,
+    /// First source time: a time, or `-10 s` for so long ago
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub from: Option<When>,
+    /// End of the source times, itself left out
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub to: Option<When>,
+    /// Print at most this many messages
+    #[arg(long, value_name = "NUMBER")]
+    pub count: Option<u64>,
+    /// Print also messages that a power cut could still take back
+    #[arg(long)]
+    pub early: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the output.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the output: one object a second.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport write`
+#[derive(Debug, Args)]
+pub struct Write {
+    /// Name of the run
+    #[arg(value_parser = run_name)]
+    pub run: String,
+    /// The file to write; it must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Structure of the file [default: that of the run's first file]
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<PathBuf>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport replay`
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Name of the run
+    #[arg(value_parser = run_name)]
+    pub run: String,
+    /// Data folder to play into; it must not hold these streams
+    #[arg(long, value_name = "DIR")]
+    pub into: PathBuf,
+    /// How fast: 1x as it was, 10x ten times so, max as fast as the machine can
+    #[arg(long, value_name = "SPEED", default_value = "1x")]
+    pub speed: Speed,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the report.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport verify`
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Name of the stream [default: all]
+    pub stream: Option<String>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport bench`
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to measure: store, nexus [default: all]
+    #[arg(value_parser = ["store", "nexus"], hide_possible_values = true)]
+    pub names: Vec<String>,
+    /// Alternating rounds of each measurement
+    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Small amounts, to see that it works; figures mean nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write the figures to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Form of the report.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Data folder to look at as well
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Form of the report.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport reference`
+#[derive(Debug, Args)]
+pub struct Reference {
+    /// Which page: cli or instrument-file
+    #[arg(value_parser = ["cli", "instrument-file"], hide_possible_values = true)]
+    pub page: String,
+}
+
+fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
+    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 1.0, 1e10)
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    number(text, 1e-6, 1e3)
+}
+
+fn run_name(text: &str) -> Result<String, String> {
+    if crate::file::is_run_name(text) { Ok(text.to_owned()) } else { Err("a run's name is up to 64 letters, digits, `_` and `-`".to_owned()) }
+}
+
+fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
+}
+
+/// The page `docs/reference/cli.md` below its introduction: every verb with its arguments, defaults and examples.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::new();
+    let command = Cli::command();
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = verb.get_name();
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        let usage = verb.clone().bin_name(format!("beamport {name}")).render_usage().to_string();
+        // Writing to a String cannot fail.
+        let _ = write!(page, "## {name}\n\n{about}.\n\n```\n{}\n```\n\n", usage.trim_start_matches("Usage: "));
+        let _ = writeln!(page, "| argument | default | meaning |\n|---|---|---|");
+        for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help") {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            // A default that depends on something stands in the help as `[default: ...]`.
+            let (meaning, spoken) = help.split_once(" [default: ").unwrap_or((&help, ""));
+            let set = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect::<Vec<_>>().join(" ");
+            let takes_value = arg.get_action().takes_values();
+            let default = match (spoken.trim_end_matches(']'), set.as_str()) {
+                ("", "") if arg.is_required_set() => "required",
+                ("", set) if takes_value && !set.is_empty() => set,
+                ("", _) => "-",
+                (spoken, _) => spoken,
+            };
+            let _ = writeln!(page, "| {} | {default} | {meaning} |", written(arg));
+        }
+        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
+        let _ = write!(page, "\n```sh\n{}\n```\n\n", lines.join("\n"));
+    }
+    page.trim_end().to_owned() + "\n"
+}
+
+/// An argument as it is written: `FILE`, `--json`, `-o`, `--output FILE`.
+fn written(arg: &clap::Arg) -> String {
+    let value = arg.get_value_names().and_then(|names| names.first()).map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
+    match arg.get_long() {
+        None => format!("`{value}`"),
+        Some(long) => {
+            let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+            if arg.get_action().takes_values() { format!("{short}`--{long} {value}`") } else { format!("{short}`--{long}`") }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn all_verbs_answer_in_json_and_have_an_example() {
+        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            assert!(verb.get_arguments().any(|arg| arg.get_long() == Some("json")), "{} has no --json", verb.get_name());
+            assert!(verb.get_after_help().is_some_and(|help| help.to_string().starts_with("Examples:\n")), "{} has no example", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn flags_are_long() {
+        for verb in Cli::command().get_subcommands() {
+            let short: Vec<_> = verb.get_arguments().filter_map(clap::Arg::get_short).filter(|short| *short != 'h').collect();
+            assert!(short.is_empty() || verb.get_name() == "write", "{} has -{short:?}", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn times_and_units_are_read() {
+        let cli = Cli::try_parse_from(["beamport", "cat", "detector", "--from", "-10 s", "--to", "now"]).unwrap();
+        let Verb::Cat(cat) = cli.verb else { panic!("{cli:?}") };
+        assert_eq!((cat.from, cat.to), (Some(When::Ago(Duration::from_secs(10))), Some(When::Now)));
+        assert!(Cli::try_parse_from(["beamport", "demo", "--duration", "10"]).is_err());
+        assert!(Cli::try_parse_from(["beamport", "begin", "../up"]).is_err());
+        assert!(Cli::try_parse_from(["beamport", "begin", "--metadata", "[1]"]).is_err());
+    }
+
+    #[test]
+    fn the_only_data_folder_is_found() {
+        let parent = std::env::temp_dir().join(format!("beamport-only-{}", std::process::id()));
+        assert!(only_folder(&parent).is_err());
+        std::fs::create_dir_all(parent.join("amor")).unwrap();
+        assert_eq!(only_folder(&parent), Ok(parent.join("amor")));
+        std::fs::create_dir_all(parent.join("loki")).unwrap();
+        let fault = only_folder(&parent).unwrap_err();
+        assert!(fault.cause.ends_with("holds amor, loki"), "{fault}");
+        std::fs::remove_dir_all(&parent).unwrap();
+    }
+}

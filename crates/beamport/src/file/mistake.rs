@@ -1,0 +1,94 @@
+//! A mistake in an instrument file or a template: where it stands, what it is, why, and what to write instead.
+
+use serde::Serialize;
+use std::fmt;
+
+/// One mistake, told in the three lines that every error of beamport has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// The file as the user named it.
+    pub file: String,
+    /// Its line, from 1; 0 where the mistake is the whole file.
+    pub line: u32,
+    /// What is wrong, with its name: "unknown key `modle` in [source.detector]".
+    pub what: String,
+    /// The cause. Empty where `what` says all.
+    pub cause: String,
+    /// What to write or to run. Empty where nothing sensible can be proposed.
+    pub hint: String,
+}
+
+impl fmt::Display for Mistake {
+    /// `error:` with `file:line`, then `cause:` and `hint:` where there are such; no line break at the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "error: {}: {}", self.file, self.what)?,
+            line => write!(f, "error: {}:{line}: {}", self.file, self.what)?,
+        }
+        if !self.cause.is_empty() {
+            write!(f, "\ncause: {}", self.cause)?;
+        }
+        if !self.hint.is_empty() {
+            write!(f, "\nhint:  {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// The word of `words` that `wrong` was most likely meant to be: at most a third of its letters differ.
+#[must_use]
+pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Longer than any of our words: nothing is near, and the table below stays small.
+    let wrong: Vec<char> = wrong.chars().take(65).flat_map(char::to_lowercase).collect();
+    if wrong.is_empty() || wrong.len() > 64 {
+        return None;
+    }
+    let (steps, word) =
+        words.into_iter().map(|word| (distance(&wrong, &word.chars().collect::<Vec<_>>()), word)).min_by_key(|(steps, _)| *steps)?;
+    let letters = wrong.len().max(word.chars().count());
+    (steps <= (letters / 3).max(1) && steps < letters).then_some(word)
+}
+
+/// Letters to insert, remove, change or swap with a neighbour to make `b` of `a` (optimal string alignment).
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = changed.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_near_word_is_found_and_a_far_one_is_not() {
+        let words = ["kind", "model", "rate", "seed", "when_full"];
+        for (wrong, right) in [("modle", "model"), ("knd", "kind"), ("Rate", "rate"), ("whenfull", "when_full"), ("sede", "seed")] {
+            assert_eq!(nearest(wrong, words), Some(right), "{wrong}");
+        }
+        for wrong in ["", "x", "pressure", &"m".repeat(100_000)] {
+            assert_eq!(nearest(wrong, words), None, "{}", &wrong[..wrong.len().min(10)]);
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_in_three_lines() {
+        let mut mistake = Mistake { file: "amor.toml".into(), line: 7, what: "unknown key `modle`".into(), cause: "no such key".into(), hint: "write `model`".into() };
+        assert_eq!(mistake.to_string(), "error: amor.toml:7: unknown key `modle`\ncause: no such key\nhint:  write `model`");
+        mistake.line = 0;
+        mistake.cause.clear();
+        assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle`\nhint:  write `model`");
+    }
+}

@@ -1,0 +1,368 @@
+//! One section being read: typed values with their origin, unknown keys, and everything noted for `check --show`.
+
+use super::keys::{self, Key, Place};
+use super::mistake::{Mistake, nearest};
+use super::models::models_with;
+use super::page::Page;
+use crate::limits;
+use crate::units::{self, Refused, Size, Time, shortened};
+use serde_json::Value as Json;
+use std::ops::Deref;
+use std::time::Duration;
+use toml_edit::{Item, TableLike};
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody wrote it.
+    #[default]
+    Default,
+    /// This line of the instrument file, from 1.
+    Line(u32),
+}
+
+/// A value and its origin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl<T> Setting<T> {
+    pub(super) fn by_default(value: T) -> Self {
+        Self { value, origin: Origin::Default }
+    }
+
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Setting<U> {
+        Setting { value: f(self.value), origin: self.origin }
+    }
+
+    /// The line it stands in, or the given one (its section's) where it is a default.
+    #[must_use]
+    pub fn line_or(&self, section: u32) -> u32 {
+        match self.origin {
+            Origin::Default => section,
+            Origin::Line(line) => line,
+        }
+    }
+}
+
+impl<T> Deref for Setting<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// One resolved key as `check --show` prints it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The key.
+    pub key: &'static str,
+    /// Its value, units as text.
+    pub value: Json,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What a key can take.
+pub(super) trait Take: Sized {
+    /// From a value in the file.
+    fn take(item: &Item) -> Result<Self, Refused>;
+    /// From the text of a default.
+    fn default_of(text: &str) -> Option<Self>;
+    /// For `check --show`.
+    fn show(&self) -> Json;
+}
+
+/// The mistakes of a whole file, up to a limit.
+#[derive(Default)]
+pub(super) struct Mistakes {
+    pub(super) list: Vec<Mistake>,
+    pub(super) has_more: bool,
+}
+
+impl Mistakes {
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= limits::MISTAKES_MAX
+    }
+
+    pub(super) fn push(&mut self, mistake: Mistake) {
+        if self.is_full() {
+            self.has_more = true;
+        } else {
+            self.list.push(mistake);
+        }
+    }
+}
+
+/// A section while it is read.
+pub(super) struct Section<'a> {
+    pub(super) page: &'a Page,
+    /// As in the file: `[source.detector]`; empty above the first section.
+    pub(super) title: String,
+    /// Its line; 1 above the first section.
+    pub(super) line: u32,
+    pub(super) table: &'a dyn TableLike,
+    pub(super) mistakes: &'a mut Mistakes,
+    /// Lines of the file could not be read, so what seems to be missing may stand in one of them.
+    pub(super) has_holes: bool,
+    pub(super) shown: Vec<Shown>,
+}
+
+impl Section<'_> {
+    /// " in [source.detector]", or nothing above the first section.
+    fn place(&self) -> String {
+        if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) }
+    }
+
+    pub(super) fn mistake(&mut self, line: u32, what: impl Into<String>, cause: impl Into<String>, hint: impl Into<String>) {
+        let mistake = self.page.mistake(line, what, cause, hint);
+        self.mistakes.push(mistake);
+    }
+
+    /// The line of a key; the section's where it is absent.
+    pub(super) fn line_of(&self, name: &str) -> u32 {
+        self.table.get_key_value(name).and_then(|(key, item)| key.span().or_else(|| item.span())).map_or(self.line, |span| self.page.line(span.start))
+    }
+
+    /// The value of a key, or its default; `None` where there is neither, or the value is a mistake (which is noted).
+    pub(super) fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
+        let Some(item) = self.table.get(key.name) else {
+            if key.is_required && !self.has_holes {
+                let hint = format!("add `{} = ...`, it takes {}", key.name, bare(key.takes));
+                self.mistake(self.line, format!("`{}` is missing{}", key.name, self.place()), "", hint);
+            }
+            let value = T::default_of(key.default).filter(|_| !key.default.is_empty())?;
+            return Some(self.note(key, Setting::by_default(value)));
+        };
+        let line = self.line_of(key.name);
+        match T::take(item) {
+            Ok(value) => Some(self.note(key, Setting { value, origin: Origin::Line(line) })),
+            Err(refused) => {
+                self.refuse(key, refused);
+                None
+            }
+        }
+    }
+
+    /// The same for keys with a default and required ones: after a mistake any value will do, the file is refused anyway.
+    pub(super) fn need<T: Take + Default>(&mut self, key: &'static Key) -> Setting<T> {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// Notes a mistake in the value of a key.
+    pub(super) fn refuse(&mut self, key: &'static Key, refused: Refused) {
+        self.refuse_named(key.name, key.takes, refused);
+    }
+
+    /// The same for a key that another crate's table describes.
+    pub(super) fn refuse_named(&mut self, name: &str, takes: &str, refused: Refused) {
+        let hint = if refused.hint.is_empty() { format!("`{name}` takes {}", bare(takes)) } else { refused.hint };
+        self.mistake(self.line_of(name), format!("wrong value of `{name}`{}", self.place()), refused.cause, hint);
+    }
+
+    /// Notes a resolved value of such a key for `check --show`.
+    pub(super) fn show(&mut self, key: &'static str, value: Json, origin: Origin) {
+        self.shown.push(Shown { key, value, origin });
+    }
+
+    /// Notes a resolved value for `check --show`.
+    pub(super) fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
+        self.shown.push(Shown { key: key.name, value: setting.show(), origin: setting.origin });
+        setting
+    }
+
+    /// Reports every key that may not stand here: of those of `places` and the `more` of the section's model.
+    pub(super) fn refuse_unknown(&mut self, places: &[Place], more: &[&'static str]) {
+        let known: Vec<&'static str> = keys::of(places).map(|key| key.name).chain(more.iter().copied()).collect();
+        let unknown: Vec<String> = self.table.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(&name.as_str())).collect();
+        for name in unknown {
+            // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
+            if self.mistakes.is_full() {
+                self.mistakes.has_more = true;
+                return;
+            }
+            let elsewhere = keys::ALL.iter().find(|key| key.name == name).map(|key| key.place.title().to_owned());
+            let elsewhere = elsewhere.or_else(|| Some(models_with(&name)).filter(|with| !with.is_empty()).map(|with| format!("the models {}", with.join(", "))));
+            let hint = match (nearest(&name, known.iter().copied()), elsewhere) {
+                (_, Some(place)) => format!("`{name}` belongs to {place}"),
+                (Some(near), None) => format!("write `{near}`"),
+                (None, None) => format!("known here: {}", known.join(", ")),
+            };
+            self.mistake(self.line_of(&name), format!("unknown key `{}`{}", shortened(&name), self.place()), "", hint);
+        }
+    }
+}
+
+/// Words without their quotes, for use inside quotes or in running text.
+fn bare(text: &str) -> String {
+    text.replace('`', "\"")
+}
+
+/// What stands there instead: "a number", "a list".
+fn noun(item: &Item) -> &'static str {
+    match item.type_name() {
+        "integer" | "float" => "a number",
+        "boolean" => "true or false",
+        "array" => "a list",
+        "datetime" => "a time",
+        "string" => "a text",
+        _ => "a table",
+    }
+}
+
+fn text_of(item: &Item) -> Result<&str, Refused> {
+    let text = item.as_str().ok_or_else(|| Refused::new(format!("it is {}", noun(item)), ""))?;
+    if text.len() > limits::TEXT_BYTES_MAX {
+        return Err(Refused::new(format!("longer than {} bytes", limits::TEXT_BYTES_MAX), ""));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Refused::new("it holds a control character", "write printable characters only"));
+    }
+    Ok(text)
+}
+
+/// A value that needs a unit: a bare number is answered with what to write instead.
+fn with_unit<T>(item: &Item, example: &str, read: impl Fn(&str) -> Result<T, Refused>) -> Result<T, Refused> {
+    match item.as_integer().map(|n| n.to_string()).or_else(|| item.as_float().map(|n| n.to_string())) {
+        Some(number) => Err(Refused::new(format!("`{number}` has no unit"), format!("write a text with a unit, like `\"{number} {example}\"`"))),
+        None => read(text_of(item)?),
+    }
+}
+
+impl Take for String {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        match text_of(item)? {
+            "" => Err(Refused::new("it is empty", "")),
+            text => Ok(text.to_owned()),
+        }
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+    fn show(&self) -> Json {
+        self.as_str().into()
+    }
+}
+
+impl Take for Duration {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        with_unit(item, "s", units::duration)
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        units::duration(text).ok()
+    }
+    fn show(&self) -> Json {
+        units::duration_text(*self).into()
+    }
+}
+
+impl Take for Size {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        with_unit(item, "MiB", units::size)
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        units::size(text).ok()
+    }
+    fn show(&self) -> Json {
+        units::size_text(*self).into()
+    }
+}
+
+impl Take for Time {
+    /// A TOML time or the same in quotes.
+    fn take(item: &Item) -> Result<Self, Refused> {
+        match item.as_datetime() {
+            Some(time) => units::time(&time.to_string()),
+            None => units::time(text_of(item)?),
+        }
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        units::time(text).ok()
+    }
+    fn show(&self) -> Json {
+        units::time_text(*self).into()
+    }
+}
+
+impl Take for f64 {
+    /// A finite number, also in quotes (`"1e6"`), as rates are often written.
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let number = match (item.as_float(), item.as_integer()) {
+            (Some(number), _) => number,
+            (None, Some(number)) => number as f64,
+            (None, None) => {
+                let text = text_of(item)?;
+                text.trim().parse().map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
+            }
+        };
+        if number.is_finite() { Ok(number) } else { Err(Refused::new("it is no finite number", "")) }
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Take for u64 {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let number = item.as_integer().ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
+        Self::try_from(number).map_err(|_| Refused::new(format!("`{number}` is negative"), ""))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Take for Vec<String> {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let list = item.as_array().ok_or_else(|| Refused::new(format!("it is {}, not a list", noun(item)), "write a list, like `[\"detector\", \"monitor\"]`"))?;
+        list.iter()
+            .map(|value| value.as_str().map(str::to_owned).ok_or_else(|| Refused::new("not every entry is a text", "write a list, like `[\"detector\", \"monitor\"]`")))
+            .collect()
+    }
+    fn default_of(_: &str) -> Option<Self> {
+        None
+    }
+    fn show(&self) -> Json {
+        self.as_slice().into()
+    }
+}
+
+/// A value that is one of a few words.
+pub(super) trait Word: Copy + PartialEq + 'static {
+    /// The words and what they mean.
+    const ALL: &'static [(&'static str, Self)];
+    /// Words that are refused because they belong to a later version.
+    const LATER: &'static [&'static str] = &[];
+}
+
+impl<T: Word> Take for T {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let text = text_of(item)?;
+        if let Some((_, value)) = Self::ALL.iter().find(|(word, _)| *word == text) {
+            return Ok(*value);
+        }
+        let words = Self::ALL.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
+        if Self::LATER.contains(&text) {
+            return Err(Refused::new(format!("`{text}` comes later"), format!("this version knows {words}")));
+        }
+        let hint = nearest(text, Self::ALL.iter().map(|(word, _)| *word)).map(|near| format!("write \"{near}\"")).unwrap_or_else(|| format!("write one of {words}"));
+        Err(Refused::new(format!("unknown word `{}`", shortened(text)), hint))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+    }
+    fn show(&self) -> Json {
+        Self::ALL.iter().find(|(_, value)| value == self).map_or(Json::Null, |(word, _)| (*word).into())
+    }
+}
