@@ -26,16 +26,31 @@
 
 mod array;
 mod error;
+mod field;
 mod flat;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod limits;
+mod message;
 
 pub mod al00;
+pub mod bpcm;
+pub mod bpct;
+pub mod bpgp;
+pub mod bpgr;
+pub mod bprn;
+pub mod bpst;
 pub mod da00;
 pub mod ev44;
 pub mod f144;
+pub mod pl72;
+pub mod s6s4t;
+pub mod se00;
 
 pub use array::{Array, DType, List, Number, Numbers, Scalar};
 pub use error::Error;
+pub use field::{Field, Fields, fields, range_in, to_json};
+pub use message::{KNOWN, Message, read};
 
 /// The schema id of a message: bytes 4..8, or `None` where the buffer is too short to have one.
 ///

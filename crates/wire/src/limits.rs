@@ -13,9 +13,9 @@ pub const LIST_LENGTH_MAX: usize = 65_536;
 /// Nesting of tables. Our deepest message is `bpcm`: commit, input, count. Two are spare for appended fields.
 pub const DEPTH_MAX: u8 = 5;
 
-/// How often, on average, each byte of a buffer may be visited by the reader. FlatBuffers may refer to the
-/// same table or string from many places (writers share vtables and equal strings); without a bound a few
-/// kilobytes could ask for hours of work and gigabytes of lists.
+/// Bytes that the reader may visit or allocate, per byte of the buffer. FlatBuffers may refer to the same table
+/// or string from many places (writers share vtables and equal strings); without a bound a few kilobytes could
+/// ask for hours of work and gigabytes of lists. Honest messages need 1 to 4.
 pub const VISITS_PER_BYTE_MAX: u64 = 16;
 
 /// Values of an array shown by `to_json` before it is abbreviated: a line of a terminal.

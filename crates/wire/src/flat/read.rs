@@ -11,7 +11,7 @@ use crate::{Array, DType, Number, Numbers};
 /// A buffer whose size and identifier were checked.
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
-    /// Bytes that may still be visited.
+    /// Bytes that may still be visited or allocated.
     budget: Cell<u64>,
 }
 
@@ -290,6 +290,7 @@ impl<'m, 'a> Table<'m, 'a> {
         let mut entries = Vec::new();
         for slot in (first..).step_by(4).take(count) {
             let at = self.message.follow(slot, field)?;
+            self.message.charge(size_of::<T>())?;
             entries.push(each(self.message.table(at, self.depth + 1, field)?)?);
         }
         Ok(Some(entries))

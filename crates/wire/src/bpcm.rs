@@ -1,0 +1,151 @@
+//! `bpcm`: a commit of a stage: what it has read, what it has written, what it knows to be lost.
+//!
+//! Messages of the stream `STAGE.commits`. Counts are totals since the stage (or its run) began, so the last
+//! commit alone is the account.
+
+use crate::bpgp::{self, Gap};
+use crate::flat::{Message, Writer};
+use crate::{Array, Error, List};
+
+/// The schema id.
+pub const ID: [u8; 4] = *b"bpcm";
+
+/// One commit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Commit<'a> {
+    /// Name of the stage.
+    pub stage: &'a str,
+    /// Run it belongs to; empty where the stage knows no runs.
+    pub run: &'a str,
+    /// Number of the block, consecutive per stage and run.
+    pub block: u64,
+    /// When, ns since 1970 UTC.
+    pub time: i64,
+    /// The inputs, each with its place and account.
+    pub inputs: List<'a, CommitInput<'a>>,
+    /// Gaps found in this block.
+    pub gaps: List<'a, Gap<'a>>,
+    /// First sequence of the output of this block.
+    pub output_first: u64,
+    /// Sequence after the last of the output of this block.
+    pub output_next: u64,
+    /// What the stage needs to go on, in its own words (for the NeXus sink: rows of each dataset).
+    pub state: &'a str,
+    /// Whether nothing more will come.
+    pub finished: bool,
+}
+
+/// Place and account of one input of a stage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommitInput<'a> {
+    /// Name of the stream.
+    pub stream: &'a str,
+    /// Its uuid.
+    pub uuid: [u8; 16],
+    /// Its epoch.
+    pub epoch: u32,
+    /// First sequence that was read.
+    pub first: u64,
+    /// Next sequence to read.
+    pub next: u64,
+    /// Messages done.
+    pub done: u64,
+    /// Messages not done, by `kind.reason`: `aside.schema`, `skipped.outside`, `lost.full`...
+    pub counts: List<'a, Count<'a>>,
+}
+
+/// A named number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count<'a> {
+    /// `kind.reason`.
+    pub name: &'a str,
+    /// How many messages.
+    pub value: u64,
+}
+
+/// Verifies and reads a message.
+pub fn read(bytes: &[u8]) -> Result<Commit<'_>, Error> {
+    let message = Message::open(bytes, ID)?;
+    let table = message.root()?;
+    let inputs = table.tables(4, "inputs", |input| {
+        let counts = input.tables(6, "inputs.counts", |count| {
+            Ok(Count {
+                name: count.text_or_empty(0, "inputs.counts.name")?,
+                value: count.number(1, 0, "inputs.counts.value")?,
+            })
+        })?;
+        Ok(CommitInput {
+            stream: input.text_or_empty(0, "inputs.stream")?,
+            uuid: input.uuid(1, "inputs.uuid")?,
+            epoch: input.number(2, 0, "inputs.epoch")?,
+            first: input.number(3, 0, "inputs.first")?,
+            next: input.number(4, 0, "inputs.next")?,
+            done: input.number(5, 0, "inputs.done")?,
+            counts: counts.unwrap_or_default().into(),
+        })
+    })?;
+    let gaps = table.tables(5, "gaps", bpgp::read_table)?;
+    Ok(Commit {
+        stage: table.text_required(0, "stage")?,
+        run: table.text_or_empty(1, "run")?,
+        block: table.number(2, 0, "block")?,
+        time: table.number(3, 0, "time")?,
+        inputs: inputs.unwrap_or_default().into(),
+        gaps: gaps.unwrap_or_default().into(),
+        output_first: table.number(6, 0, "output_first")?,
+        output_next: table.number(7, 0, "output_next")?,
+        state: table.text_or_empty(8, "state")?,
+        finished: table.flag(9, "finished")?,
+    })
+}
+
+/// Writes a message into `out`, replacing what was there.
+pub fn write(out: &mut Vec<u8>, parts: &Commit<'_>) -> Result<(), Error> {
+    let mut writer = Writer::begin(out, ID);
+    let [
+        stage,
+        run,
+        block,
+        time,
+        inputs,
+        gaps,
+        output_first,
+        output_next,
+        state,
+        finished,
+    ] = writer.root([4, 4, 8, 8, 4, 4, 8, 8, 4, 1]);
+    writer.put(block, parts.block);
+    writer.put(time, parts.time);
+    writer.put(output_first, parts.output_first);
+    writer.put(output_next, parts.output_next);
+    writer.put(finished, u8::from(parts.finished));
+    writer.text(stage, parts.stage);
+    writer.text(run, parts.run);
+    let slots = writer.list(inputs, parts.inputs.len(), "inputs");
+    for (at, input) in parts.inputs.iter().enumerate() {
+        write_input(&mut writer, slots + 4 * at, input);
+    }
+    let slots = writer.list(gaps, parts.gaps.len(), "gaps");
+    for (at, gap) in parts.gaps.iter().enumerate() {
+        bpgp::write_table(&mut writer, slots + 4 * at, gap);
+    }
+    writer.text(state, parts.state);
+    writer.finish()
+}
+
+fn write_input(writer: &mut Writer<'_>, slot: usize, input: &CommitInput<'_>) {
+    let [stream, uuid, epoch, first, next, done, counts] =
+        writer.table(slot, [4, 4, 4, 8, 8, 8, 4]);
+    writer.put(epoch, input.epoch);
+    writer.put(first, input.first);
+    writer.put(next, input.next);
+    writer.put(done, input.done);
+    writer.text(stream, input.stream);
+    writer.array(uuid, Array::from(&input.uuid));
+    let slots = writer.list(counts, input.counts.len(), "inputs.counts");
+    for (at, count) in input.counts.iter().enumerate() {
+        let [name, value] = writer.table(slots + 4 * at, [4, 8]);
+        writer.put(value, count.value);
+        writer.text(name, count.name);
+    }
+}

@@ -1,0 +1,374 @@
+//! The fields of any message by name: for `cat --json`, for Python, for whoever does not care which schema.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::limits::JSON_VALUES_MAX;
+use crate::{
+    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, da00, f144, pl72,
+    read, schema_id,
+};
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field<'a> {
+    /// An optional field that is absent.
+    None,
+    /// Yes or no.
+    Bool(bool),
+    /// A signed number; the name of an enum value is `Text`.
+    Int(i64),
+    /// An unsigned number.
+    UInt(u64),
+    /// A real number.
+    Float(f64),
+    /// A string.
+    Text(&'a str),
+    /// A uuid.
+    Uuid([u8; 16]),
+    /// Numbers that lie in the message; [`range_in`] says where.
+    Array {
+        /// Type of the elements.
+        dtype: DType,
+        /// The elements, little-endian, perhaps unaligned.
+        bytes: &'a [u8],
+        /// Lengths of the dimensions, slowest first; their product is the number of elements.
+        shape: Vec<usize>,
+    },
+    /// Strings.
+    Texts(Vec<&'a str>),
+    /// Tables, each with its fields.
+    List(Vec<Fields<'a>>),
+    /// One table.
+    Table(Fields<'a>),
+}
+
+/// Names and values of a table, in the order of the schema.
+pub type Fields<'a> = Vec<(&'static str, Field<'a>)>;
+
+/// Names and values of a message, in the order of the schema.
+pub fn fields(bytes: &[u8]) -> Result<Fields<'_>, Error> {
+    Ok(read(bytes)?.fields())
+}
+
+/// The message as JSON: an object with `schema` and the fields. Arrays of more than [`JSON_VALUES_MAX`] values
+/// become `{"dtype", "shape", "first"}` with the first values; uuids become hexadecimal text; what JSON has no
+/// number for becomes `"NaN"`, `"inf"` or `"-inf"`.
+pub fn to_json(bytes: &[u8]) -> Result<Json, Error> {
+    let message = read(bytes)?;
+    let mut object = Map::new();
+    // A schema that was read has an identifier of ASCII letters.
+    let schema = schema_id(bytes)
+        .unwrap_or_default()
+        .escape_ascii()
+        .to_string();
+    object.insert("schema".into(), schema.into());
+    insert_fields(&mut object, &message.fields());
+    Ok(Json::Object(object))
+}
+
+/// Where `part` lies in `whole`, in bytes; `None` if it does not lie there. For views without copies.
+pub fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let first = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = first.checked_add(part.len())?;
+    (end <= whole.len()).then_some(first..end)
+}
+
+impl<'a> Message<'a> {
+    /// Names and values, in the order of the schema.
+    pub fn fields(&self) -> Fields<'a> {
+        use Field::{Float, Int, Text, UInt, Uuid};
+        match self {
+            Message::Al00(m) => vec![
+                ("source_name", Text(m.source_name)),
+                ("timestamp", Int(m.timestamp)),
+                ("severity", Text(m.severity.name())),
+                ("message", Text(m.message)),
+            ],
+            Message::Da00(m) => vec![
+                ("source_name", Text(m.source_name)),
+                ("timestamp", Int(m.timestamp)),
+                ("data", Field::List(m.data.iter().map(variable).collect())),
+            ],
+            Message::Ev44(m) => vec![
+                ("source_name", Text(m.source_name)),
+                ("message_id", Int(m.message_id)),
+                ("reference_time", m.reference_time.into()),
+                ("reference_time_index", m.reference_time_index.into()),
+                ("time_of_flight", m.time_of_flight.into()),
+                ("pixel_id", m.pixel_id.into()),
+            ],
+            Message::F144(m) => vec![
+                ("source_name", Text(m.source_name)),
+                ("timestamp", Int(m.timestamp)),
+                (
+                    "value",
+                    match m.value {
+                        f144::Value::Scalar(scalar) => scalar.into(),
+                        f144::Value::Array(numbers) => numbers.into(),
+                    },
+                ),
+            ],
+            Message::Se00(m) => vec![
+                ("name", Text(m.name)),
+                ("channel", Int(m.channel.into())),
+                ("packet_timestamp", Int(m.packet_timestamp)),
+                ("time_delta", Float(m.time_delta)),
+                ("timestamp_location", Text(m.timestamp_location.name())),
+                ("values", m.values.into()),
+                ("timestamps", m.timestamps.map_or(Field::None, Field::from)),
+                ("message_counter", Int(m.message_counter)),
+            ],
+            Message::Pl72(m) => start(m),
+            Message::S6s4t(m) => vec![
+                ("stop_time", UInt(m.stop_time)),
+                ("run_name", Text(m.run_name)),
+                ("job_id", Text(m.job_id)),
+                ("service_id", Text(m.service_id)),
+                ("command_id", Text(m.command_id)),
+            ],
+            Message::Bprn(m) => vec![
+                ("name", Text(m.name)),
+                ("id", Uuid(m.id)),
+                ("state", Text(m.state.name())),
+                ("start", Int(m.start)),
+                (
+                    "stop",
+                    if m.stop == bprn::STOP_UNKNOWN {
+                        Field::None
+                    } else {
+                        Int(m.stop)
+                    },
+                ),
+                ("settle", Int(m.settle)),
+                ("time", Int(m.time)),
+                ("metadata", Text(m.metadata)),
+                (
+                    "streams",
+                    Field::List(m.streams.iter().map(run_stream).collect()),
+                ),
+                ("reason", Text(m.reason)),
+            ],
+            Message::Bpcm(m) => vec![
+                ("stage", Text(m.stage)),
+                ("run", Text(m.run)),
+                ("block", UInt(m.block)),
+                ("time", Int(m.time)),
+                (
+                    "inputs",
+                    Field::List(m.inputs.iter().map(commit_input).collect()),
+                ),
+                ("gaps", Field::List(m.gaps.iter().map(gap).collect())),
+                ("output_first", UInt(m.output_first)),
+                ("output_next", UInt(m.output_next)),
+                ("state", Text(m.state)),
+                ("finished", Field::Bool(m.finished)),
+            ],
+            Message::Bpgp(m) => gap(m),
+            Message::Bpct(m) => vec![
+                ("command", Text(m.command)),
+                ("arguments", Text(m.arguments)),
+                ("from", Text(m.from)),
+                ("time", Int(m.time)),
+                ("answer", Text(m.answer)),
+            ],
+            Message::Bpst(m) => {
+                vec![
+                    ("stage", Text(m.stage)),
+                    ("time", Int(m.time)),
+                    ("json", Text(m.json)),
+                ]
+            }
+            Message::Bpgr(m) => vec![
+                ("first", UInt(m.first)),
+                ("count", UInt(m.count.into())),
+                ("missing", m.missing.into()),
+                ("time", Int(m.time)),
+            ],
+        }
+    }
+}
+
+fn start<'a>(m: &pl72::Pl72<'a>) -> Fields<'a> {
+    use Field::{Text, UInt};
+    let map = m.detector_spectrum_map.map_or(Field::None, |map| {
+        Field::Table(vec![
+            ("spectrum", map.spectrum.into()),
+            ("detector_id", map.detector_id.into()),
+            ("n_spectra", Field::Int(map.n_spectra.into())),
+        ])
+    });
+    vec![
+        ("start_time", UInt(m.start_time)),
+        ("stop_time", UInt(m.stop_time)),
+        ("run_name", Text(m.run_name)),
+        ("instrument_name", Text(m.instrument_name)),
+        ("nexus_structure", Text(m.nexus_structure)),
+        ("job_id", Text(m.job_id)),
+        ("broker", Text(m.broker)),
+        ("service_id", Text(m.service_id)),
+        ("filename", Text(m.filename)),
+        ("n_periods", UInt(m.n_periods.into())),
+        ("detector_spectrum_map", map),
+        ("metadata", Text(m.metadata)),
+        ("control_topic", Text(m.control_topic)),
+    ]
+}
+
+fn variable<'a>(v: &da00::Variable<'a>) -> Fields<'a> {
+    let text = |text: Option<&'a str>| text.map_or(Field::None, Field::Text);
+    let data = match v.data.as_text() {
+        Some(text) => Field::Text(text),
+        None => Field::Array {
+            dtype: v.data.dtype(),
+            bytes: v.data.bytes(),
+            shape: v.extent(),
+        },
+    };
+    vec![
+        ("name", Field::Text(v.name)),
+        ("unit", text(v.unit)),
+        ("label", text(v.label)),
+        ("source", text(v.source)),
+        ("axes", Field::Texts(v.axes.to_vec())),
+        ("shape", v.shape.into()),
+        ("data", data),
+    ]
+}
+
+fn run_stream<'a>(s: &bprn::RunStream<'a>) -> Fields<'a> {
+    vec![
+        ("name", Field::Text(s.name)),
+        ("uuid", Field::Uuid(s.uuid)),
+        ("epoch", Field::UInt(s.epoch.into())),
+        ("first", Field::UInt(s.first)),
+        ("next", Field::UInt(s.next)),
+        ("clock", Field::Text(s.clock)),
+        ("ended", Field::Bool(s.ended)),
+    ]
+}
+
+fn commit_input<'a>(input: &bpcm::CommitInput<'a>) -> Fields<'a> {
+    let count = |count: &bpcm::Count<'a>| {
+        vec![
+            ("name", Field::Text(count.name)),
+            ("value", Field::UInt(count.value)),
+        ]
+    };
+    vec![
+        ("stream", Field::Text(input.stream)),
+        ("uuid", Field::Uuid(input.uuid)),
+        ("epoch", Field::UInt(input.epoch.into())),
+        ("first", Field::UInt(input.first)),
+        ("next", Field::UInt(input.next)),
+        ("done", Field::UInt(input.done)),
+        (
+            "counts",
+            Field::List(input.counts.iter().map(count).collect()),
+        ),
+    ]
+}
+
+fn gap<'a>(gap: &bpgp::Gap<'a>) -> Fields<'a> {
+    vec![
+        ("stream", Field::Text(gap.stream)),
+        ("origin", Field::Text(gap.origin)),
+        ("first", Field::UInt(gap.first)),
+        ("last", Field::UInt(gap.last)),
+        ("from", Field::Int(gap.from)),
+        ("to", Field::Int(gap.to)),
+        ("reason", Field::Text(gap.reason)),
+        ("by_sequence", Field::Bool(gap.by_sequence)),
+    ]
+}
+
+impl<'a> From<Numbers<'a>> for Field<'a> {
+    fn from(numbers: Numbers<'a>) -> Self {
+        let shape = vec![numbers.len()];
+        Field::Array {
+            dtype: numbers.dtype(),
+            bytes: numbers.bytes(),
+            shape,
+        }
+    }
+}
+
+impl<'a, T: Number> From<Array<'a, T>> for Field<'a> {
+    fn from(array: Array<'a, T>) -> Self {
+        Numbers::from(array).into()
+    }
+}
+
+impl From<Scalar> for Field<'_> {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Int8(value) => Field::Int(value.into()),
+            Scalar::UInt8(value) => Field::UInt(value.into()),
+            Scalar::Int16(value) => Field::Int(value.into()),
+            Scalar::UInt16(value) => Field::UInt(value.into()),
+            Scalar::Int32(value) => Field::Int(value.into()),
+            Scalar::UInt32(value) => Field::UInt(value.into()),
+            Scalar::Int64(value) => Field::Int(value),
+            Scalar::UInt64(value) => Field::UInt(value),
+            Scalar::Float32(value) => Field::Float(value.into()),
+            Scalar::Float64(value) => Field::Float(value),
+        }
+    }
+}
+
+fn insert_fields(object: &mut Map<String, Json>, fields: &Fields<'_>) {
+    for (name, field) in fields {
+        object.insert((*name).into(), field_json(field));
+    }
+}
+
+fn table_json(fields: &Fields<'_>) -> Json {
+    let mut object = Map::new();
+    insert_fields(&mut object, fields);
+    Json::Object(object)
+}
+
+fn field_json(field: &Field<'_>) -> Json {
+    match field {
+        Field::None => Json::Null,
+        Field::Bool(value) => (*value).into(),
+        Field::Int(value) => (*value).into(),
+        Field::UInt(value) => (*value).into(),
+        Field::Float(value) => float_json(*value),
+        Field::Text(text) => (*text).into(),
+        Field::Uuid(bytes) => bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+            .into(),
+        Field::Array {
+            dtype,
+            bytes,
+            shape,
+        } => array_json(*dtype, bytes, shape),
+        Field::Texts(texts) => texts.iter().copied().map(Json::from).collect(),
+        Field::List(tables) => tables.iter().map(table_json).collect(),
+        Field::Table(fields) => table_json(fields),
+    }
+}
+
+fn float_json(value: f64) -> Json {
+    match serde_json::Number::from_f64(value) {
+        Some(number) => Json::Number(number),
+        None => value.to_string().into(),
+    }
+}
+
+fn array_json(dtype: DType, bytes: &[u8], shape: &[usize]) -> Json {
+    let numbers = Numbers::new(dtype, bytes).unwrap_or(Numbers::empty(dtype));
+    let first: Vec<Json> = numbers
+        .iter()
+        .take(JSON_VALUES_MAX)
+        .map(|value| field_json(&value.into()))
+        .collect();
+    if numbers.len() <= JSON_VALUES_MAX && shape.len() == 1 {
+        return first.into();
+    }
+    json!({ "dtype": dtype.name(), "shape": shape, "first": first })
+}

@@ -1,0 +1,48 @@
+//! Everything a hostile buffer could reach, as one function: the stable seeded test and the libFuzzer target
+//! call the same.
+
+use crate::Message;
+
+/// Reads `bytes` as a message and uses all that comes out; what was read must survive writing.
+///
+/// # Panics
+///
+/// If a message that was read cannot be written and read again as the same bytes: a bug.
+pub fn fuzz(bytes: &[u8]) {
+    let _ = crate::schema_id(bytes);
+    let _ = crate::to_json(bytes);
+    let Ok(message) = crate::read(bytes) else {
+        return;
+    };
+    let _ = message.time();
+    let _ = message.fields();
+    if let Message::Ev44(events) = &message {
+        let fits = events.check().is_ok();
+        let mut last = None;
+        for (_, range) in events.pulses() {
+            assert!(range.start <= range.end && range.end <= events.events());
+            assert!(
+                !fits || last.is_none_or(|end| end == range.start),
+                "a hole between pulses"
+            );
+            last = Some(range.end);
+        }
+        let pixels = events.pixel_id;
+        assert_eq!(pixels.iter().count(), pixels.len());
+        assert!(pixels.get(pixels.len()).is_none());
+        if let Some(slice) = pixels.as_slice() {
+            assert!(pixels.iter().eq(slice.iter().copied()));
+        }
+    }
+    // What was read can be written, and writing what was read from that gives the same bytes. Not compared as
+    // values: a NaN differs from itself.
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    message
+        .write(&mut once)
+        .expect("a message that was read can be written");
+    let again = crate::read(&once).expect("what was written can be read");
+    again
+        .write(&mut twice)
+        .expect("a message that was read can be written");
+    assert!(once == twice, "writing is not stable");
+}
