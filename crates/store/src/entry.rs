@@ -18,6 +18,7 @@
 //!
 //! The sequence is not stored: it is the position, and the salt proves it.
 
+use crate::crc::crc32c;
 use bytemuck::{Pod, Zeroable};
 
 /// Bytes of an entry.
@@ -103,12 +104,6 @@ pub struct Entry {
 }
 
 const _: () = assert!(std::mem::size_of::<Entry>() == ENTRY_BYTES);
-
-/// CRC-32C (Castagnoli), hardware where there is any.
-#[inline]
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
 
 /// The part of the salt that a stream and an epoch share; mixed with the sequence by [`salt`].
 pub fn salt_seed(uuid: &[u8; 16], epoch: u32) -> u64 {

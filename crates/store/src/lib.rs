@@ -1,6 +1,34 @@
 //! Streams on one machine: append, marks, cursors, recovery, verify.
-pub mod entry;
-pub use entry::{Entry, Meta, SchemaId, flags};
+//!
+//! A stream is a folder of payload segments and a dense index of 64-byte entries. One process writes it, any number
+//! read it without copying. Decisions 0001 and 0002 say what is promised; `docs/reference/stream-format.md` says the bytes.
+
+mod crc;
+mod drain;
+mod entry;
+mod error;
+mod layout;
+pub mod limits;
+pub mod media;
+mod os;
+mod pins;
+mod reader;
+mod recover;
+mod segment;
+mod verify;
+mod writer;
+
+pub use crc::crc32c;
+pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags};
+pub use error::{Error, Result};
+pub use layout::{Clock, FORMAT, Header, Level, hex};
+pub use media::Media;
+pub use os::Os;
+pub use pins::{Kind, Pins, ReaderInfo};
+pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader};
+pub use recover::Recovery;
+pub use verify::{Verified, verify};
+pub use writer::{Drain, Options, WhenFull, Writer};
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.
 #[derive(Clone, Copy, Debug)]

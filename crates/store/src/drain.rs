@@ -1,0 +1,289 @@
+//! From the live place to the medium: group commit.
+//!
+//! Order: payload and index blocks, fdatasync of each file touched, fsync of the folder if a name is new, then the
+//! commit record and its fdatasync, then the mark. A record therefore never speaks for bytes that are not there.
+//! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
+//!
+//! Failure behaviour: no room is reported and tried again (nothing was promised); a sync that fails stops the stream.
+
+use crate::entry::{ENTRY_BYTES, Entry};
+use crate::error::{Error, Result};
+use crate::layout::{Commit, Head, STATE_FAILED, segment_name};
+use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
+use crate::media::{File, Map, Media, Open};
+use crate::pins::Pins;
+use crate::segment::Segment;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
+pub(crate) const TIME_ROW_BYTES: u64 = 32;
+/// One write to the medium at most.
+const WRITE_BYTES_MAX: usize = 16 << 20;
+
+/// What writer and drainer share: the segments in the live place.
+#[derive(Default)]
+pub(crate) struct Ring {
+    state: Mutex<RingState>,
+    changed: Condvar,
+    /// Somebody waits for the mark: no pause.
+    pub(crate) urgent: AtomicBool,
+    /// Segments below are on the medium, whole.
+    pub(crate) drained_payload: AtomicU32,
+    pub(crate) drained_index: AtomicU32,
+}
+
+#[derive(Default)]
+pub(crate) struct RingState {
+    pub(crate) payload: VecDeque<(u32, Arc<Segment>)>,
+    pub(crate) index: VecDeque<(u32, Arc<Segment>)>,
+    /// Free segments, warm.
+    pub(crate) spare_payload: Vec<Arc<Segment>>,
+    pub(crate) spare_index: Vec<Arc<Segment>>,
+    /// (first sequence, first payload segment, first index segment) that retention keeps.
+    pub(crate) keep: (u64, u32, u32),
+    pub(crate) stop: bool,
+    /// Why the mark does not move.
+    pub(crate) trouble: Option<String>,
+    pub(crate) origins_dirty: bool,
+}
+
+impl Ring {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RingState> {
+        self.state.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+}
+
+/// Writes a stream's live place out. One per disk stream; runs in a thread or is called step by step.
+pub(crate) struct Drainer {
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) folder: PathBuf,
+    pub(crate) head: Arc<Map>,
+    pub(crate) pins: Pins,
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) index_entries: u64,
+    /// Salt seed of epoch 0: commit records.
+    pub(crate) seed: u64,
+    pub(crate) done: Commit,
+    pub(crate) files: BTreeMap<(char, u32), (Arc<dyn File>, u64)>,
+    /// Segment files that retention gave up, with the record generation after which they may be written again.
+    pub(crate) released: VecDeque<(char, u32, u64)>,
+}
+
+impl Drainer {
+    fn head(&self) -> &Head {
+        Head::of(&self.head)
+    }
+
+    /// One group commit. False if there was nothing to do.
+    pub(crate) fn once(&mut self, clean: bool) -> Result<bool> {
+        let count = self.head().count.load(Ordering::Acquire);
+        let (keep, origins_dirty) = {
+            let mut ring = self.ring.lock();
+            (ring.keep, std::mem::take(&mut ring.origins_dirty))
+        };
+        let moved = keep.0 > self.done.first;
+        if count == self.done.count && !moved && !clean && !origins_dirty {
+            return Ok(false);
+        }
+        let mut record = Commit { generation: self.done.generation + 1, clean, ..self.done };
+        record.epoch = self.head().epoch.load(Ordering::Relaxed);
+        let mut names_changed = false;
+        let mut touched = Vec::new();
+        if count > self.done.count {
+            let last = self.entry(count - 1)?;
+            let end = last.offset() + u64::from(last.length);
+            for number in self.done.segment..=last.segment {
+                let Some(segment) = self.live('p', number) else { continue };
+                let from = if number == self.done.segment { self.done.used } else { 0 };
+                let to = if number == last.segment { end } else { segment.closed_at.load(Ordering::Acquire) };
+                names_changed |= self.copy(&segment, 'p', number, from, to.min(segment.bytes()))?;
+                touched.push(('p', number));
+            }
+            let (low, high) = (self.done.count / self.index_entries, (count - 1) / self.index_entries);
+            for number in low..=high {
+                let Some(segment) = self.live('i', number as u32) else { continue };
+                let base = number * self.index_entries;
+                let from = self.done.count.max(base) - base;
+                let to = count.min(base + self.index_entries) - base;
+                names_changed |=
+                    self.copy(&segment, 'i', number as u32, from * ENTRY_BYTES as u64, to * ENTRY_BYTES as u64)?;
+                let rows = self.index_entries * ENTRY_BYTES as u64;
+                let (first, last) = (from / TIME_BLOCK, to.div_ceil(TIME_BLOCK));
+                self.copy(
+                    &segment,
+                    'i',
+                    number as u32,
+                    rows + first * TIME_ROW_BYTES,
+                    rows + last * TIME_ROW_BYTES,
+                )?;
+                touched.push(('i', number as u32));
+            }
+            (record.count, record.segment, record.used) = (count, last.segment, end);
+        }
+        record.first = keep.0;
+        record.first_segment = keep.1;
+        for key in &touched {
+            if let Some((file, _)) = self.files.get(key) {
+                self.sync(file.as_ref(), *key)?;
+            }
+        }
+        if origins_dirty {
+            let path = self.folder.join("origins");
+            let file = self.media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
+            file.sync().map_err(|e| self.failed(&path, &e))?;
+            names_changed = true;
+        }
+        if names_changed {
+            self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
+        }
+        self.write_record(record)?;
+        self.done = record;
+        self.ring.drained_payload.store(record.segment, Ordering::Release);
+        self.ring.drained_index.store((record.count / self.index_entries) as u32, Ordering::Release);
+        self.files.retain(|&(kind, number), _| {
+            if kind == 'p' { number >= record.segment } else { u64::from(number) >= record.count / self.index_entries }
+        });
+        if moved {
+            self.release(keep);
+        }
+        let head = self.head();
+        head.disk.store(record.count, Ordering::Release);
+        head.disk_word.fetch_add(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.pins.asleep(true).load(Ordering::Relaxed) != 0 {
+            self.media.wake(&head.disk_word);
+        }
+        if self.pins.writer_waits().load(Ordering::SeqCst) != 0 {
+            self.pins.moved();
+            self.media.wake(self.pins.credit());
+        }
+        Ok(true)
+    }
+
+    /// Writes and syncs a commit record.
+    pub(crate) fn write_record(&self, record: Commit) -> Result<()> {
+        let path = self.folder.join("commit");
+        let file = self.media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
+        file.write_at(&record.to_bytes(self.seed), Commit::place(record.generation))
+            .map_err(Error::io("write", &path))?;
+        self.sync_path(file.as_ref(), &path)
+    }
+
+    fn sync(&self, file: &dyn File, key: (char, u32)) -> Result<()> {
+        self.sync_path(file, &self.folder.join(segment_name(key.0, key.1)))
+    }
+
+    fn sync_path(&self, file: &dyn File, path: &std::path::Path) -> Result<()> {
+        file.sync().map_err(|e| self.failed(path, &e))
+    }
+
+    /// After a failed sync the kernel may call dirty pages clean: what the medium holds is unknown until it is read again.
+    fn failed(&self, path: &std::path::Path, error: &std::io::Error) -> Error {
+        self.head().state.store(STATE_FAILED, Ordering::Release);
+        Error::Failed(format!("sync of {} failed: {error}", path.display()))
+    }
+
+    fn live(&self, kind: char, number: u32) -> Option<Arc<Segment>> {
+        let ring = self.ring.lock();
+        let list = if kind == 'p' { &ring.payload } else { &ring.index };
+        list.iter().find(|s| s.0 == number).map(|s| s.1.clone())
+    }
+
+    fn entry(&self, sequence: u64) -> Result<Entry> {
+        let number = (sequence / self.index_entries) as u32;
+        let segment = self.live('i', number).ok_or_else(|| Error::Failed(format!("index segment {number} is gone")))?;
+        let at = (sequence % self.index_entries) * ENTRY_BYTES as u64;
+        // SAFETY: the entry is published; nobody writes it any more.
+        Ok(bytemuck::pod_read_unaligned(unsafe { segment.slice(at, at + ENTRY_BYTES as u64) }))
+    }
+
+    /// Copies a range, widened to whole blocks. True if the file's name is new.
+    fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, to: u64) -> Result<bool> {
+        if from >= to {
+            return Ok(false);
+        }
+        let (from, to) = (from & !4095, to.next_multiple_of(4096).min(segment.bytes()));
+        let path = self.folder.join(segment_name(kind, number));
+        let mut new = false;
+        if !self.files.contains_key(&(kind, number)) {
+            if let Some(old) = self.reusable(kind) {
+                let _ = self.media.rename(&self.folder.join(segment_name(kind, old)), &path);
+            }
+            let file = self.media.open(&path, Open::Create).map_err(Error::io("create", &path))?;
+            let len = file.len().map_err(Error::io("read", &path))?;
+            self.files.insert((kind, number), (file, len));
+            new = true;
+        }
+        let Some((file, len)) = self.files.get_mut(&(kind, number)) else { return Ok(new) };
+        if to > *len {
+            let step = (*len).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX);
+            let grown = to.max((*len + step).min(segment.bytes()));
+            file.allocate(*len, grown - *len).map_err(Error::io("allocate", &path))?;
+            *len = grown;
+        }
+        // SAFETY: published bytes; the rest of the last block may change under us and is written again then.
+        let bytes = unsafe { segment.slice(from, to) };
+        for (i, piece) in bytes.chunks(WRITE_BYTES_MAX).enumerate() {
+            file.write_blocks(piece, from + (i * WRITE_BYTES_MAX) as u64).map_err(Error::io("write", &path))?;
+        }
+        Ok(new)
+    }
+
+    /// A released file of this kind that no record and no reader needs.
+    fn reusable(&mut self, kind: char) -> Option<u32> {
+        let at = self.released.iter().position(|r| r.0 == kind && r.2 <= self.done.generation)?;
+        self.released.remove(at).map(|r| r.1)
+    }
+
+    /// Files below what retention keeps: written again later, or unlinked where a reader has them mapped.
+    fn release(&mut self, keep: (u64, u32, u32)) {
+        for (kind, low) in [('p', keep.1), ('i', keep.2)] {
+            for name in self.media.list(&self.folder).unwrap_or_default() {
+                let Some(number) = crate::layout::segment_number(kind, &name) else { continue };
+                if number >= low || self.released.iter().any(|r| r.0 == kind && r.1 == number) {
+                    continue;
+                }
+                let waiting = self.released.iter().filter(|r| r.0 == kind).count();
+                if waiting < 2 && !self.pins.pinned(kind == 'p', number) {
+                    self.released.push_back((kind, number, self.done.generation));
+                } else {
+                    let _ = self.media.unlink(&self.folder.join(name));
+                }
+            }
+        }
+    }
+
+    /// Runs until told to stop; the last record is then a clean one.
+    pub(crate) fn run(mut self) {
+        let mut last = self.media.now();
+        loop {
+            let stop = self.ring.lock().stop;
+            let answer = self.once(stop);
+            let mut ring = self.ring.lock();
+            ring.trouble = answer.as_ref().err().map(ToString::to_string);
+            if stop || matches!(answer, Err(Error::Failed(_))) {
+                break;
+            }
+            if ring.stop || self.ring.urgent.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            let idle = !matches!(answer, Ok(true));
+            let elapsed = self.media.now().saturating_sub(last).max(0);
+            let pause = if answer.is_err() { 500_000_000 } else { (COMMIT_PAUSE_NS - elapsed).max(0) };
+            let pause = if idle { pause.max(COMMIT_PAUSE_NS) } else { pause };
+            if pause > 0 {
+                let wait = Duration::from_nanos(pause as u64);
+                drop(self.ring.changed.wait_timeout(ring, wait).unwrap_or_else(|p| p.into_inner()));
+            }
+            last = self.media.now();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong in a store. Every variant says which file or stream and what a caller can do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Errors of the store.
+#[derive(Debug)]
+pub enum Error {
+    /// The operating system refused something.
+    Io {
+        /// What was being done: "map", "write", ...
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// No room now: the ring is full and `when_full = "wait"`, or the disk is full. Try again later.
+    Full(&'static str),
+    /// The message was dropped by `when_full = "drop-newest"`: count it.
+    Dropped,
+    /// Another process writes this stream.
+    Locked(PathBuf),
+    /// There is no stream in this folder.
+    Missing(PathBuf),
+    /// Bytes that do not verify: file and position of the first wrong one.
+    Corrupt {
+        /// File.
+        path: PathBuf,
+        /// Byte in the file.
+        at: u64,
+        /// Sequence of the message it belongs to.
+        sequence: u64,
+        /// Which check failed.
+        what: &'static str,
+    },
+    /// These messages are no longer there; the oldest one that is follows.
+    Gone {
+        /// Oldest sequence still there.
+        first: u64,
+    },
+    /// An identity whose epoch ended before it: what it named was cut by a recovery.
+    Rewound {
+        /// The epoch.
+        epoch: u32,
+        /// Its first sequence.
+        first: u64,
+        /// One past its last.
+        end: u64,
+    },
+    /// A header or record of an unknown version or form.
+    Format {
+        /// File.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A value beyond a limit of `limits.rs`.
+    Limit(String),
+    /// An fdatasync failed: nothing more is marked or appended until the stream is opened anew.
+    Failed(String),
+}
+
+/// Result of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            Self::Full(why) => write!(f, "no room: {why}"),
+            Self::Dropped => f.write_str("dropped: the stream is full and `when_full = \"drop-newest\"`"),
+            Self::Locked(path) => write!(f, "another process writes the stream {}", path.display()),
+            Self::Missing(path) => write!(f, "there is no stream in {}", path.display()),
+            Self::Corrupt { path, at, sequence, what } => {
+                write!(f, "wrong byte in {} at {at}: {what} of message {sequence} does not verify", path.display())
+            }
+            Self::Gone { first } => write!(f, "no longer in the stream; the oldest message is {first}"),
+            Self::Rewound { epoch, first, end } => {
+                write!(f, "rewound: epoch {epoch} holds messages {first} to {end} (exclusive) and no others")
+            }
+            Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
+            Self::Limit(what) => f.write_str(what),
+            Self::Failed(what) => write!(f, "the stream stopped: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Error {
+    /// For `map_err`: an I/O error with what was being done to which file.
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, path: path.to_path_buf(), source }
+    }
+
+    /// True if there may be room later.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full(_) => true,
+            Self::Io { source, .. } => {
+                matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+            }
+            _ => false,
+        }
+    }
+}

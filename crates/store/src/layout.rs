@@ -1,0 +1,494 @@
+//! What stands in a stream's folder and in its live place, byte for byte.
+//! `docs/reference/stream-format.md` says the same for a second implementation; change both together.
+//!
+//! ```text
+//! STREAM/   stream   header: text, one `key value` a line, last line `crc32c HEX` over all before it
+//!           origins  origin table: a line a row, `HEX name` (CRC-32C of the name), row = line number
+//!           pins     readers: 128 B of words, then places of 128 B (mapped by readers for writing)
+//!           lock     held by the one writer
+//!           commit   two commit records of 64 B at 0 and 4096 (disk streams)
+//!           p-XXXXXXXX i-XXXXXXXX   payload and index segments (hexadecimal number)
+//! live/     head     control page of 4096 B (mapped by readers read-only)
+//!           p-XXXXXXXX i-XXXXXXXX   the same segments while they are in shared memory
+//! ```
+
+use crate::crc::crc32c;
+use crate::entry::{ENTRY_BYTES, salt};
+use crate::error::{Error, Result};
+use crate::limits::{HEADER_BYTES_MAX, TIME_BLOCK};
+use crate::media::{Map, Media, Open};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The version of this format. A reader takes this and the one before.
+pub const FORMAT: u32 = 1;
+
+/// How far a stream's messages are kept safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Survives the death of any process.
+    Memory,
+    /// Survives a power cut.
+    Disk,
+}
+
+impl Level {
+    /// The word used in files and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// What source times of a stream mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Nanoseconds since 1970 UTC.
+    Epoch,
+    /// Ticks of the source's own clock.
+    Ticks,
+    /// Nothing: arrival is all there is.
+    None,
+}
+
+impl Clock {
+    /// The word used in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Epoch => "epoch",
+            Self::Ticks => "ticks",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The header of a stream: what does not change while it is written, and the table of epochs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Identity of the stream.
+    pub uuid: [u8; 16],
+    /// Its name.
+    pub name: String,
+    /// How safe its messages are.
+    pub level: Level,
+    /// What its source times mean.
+    pub clock: Clock,
+    /// Entries of an index segment (a power of two).
+    pub index_entries: u64,
+    /// Bytes of an ordinary payload segment.
+    pub segment_bytes: u64,
+    /// When it was made, ns since 1970 UTC.
+    pub created: i64,
+    /// The start of the machine during which `live` was made.
+    pub boot: [u8; 16],
+    /// Where the live place is.
+    pub live: PathBuf,
+    /// (epoch, first sequence), rising.
+    pub epochs: Vec<(u32, u64)>,
+}
+
+/// Hexadecimal text of bytes.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
+}
+
+fn unhex16(text: &str) -> Option<[u8; 16]> {
+    let mut out = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+impl Header {
+    /// The epoch that is written now.
+    pub fn epoch(&self) -> u32 {
+        self.epochs.last().map_or(0, |e| e.0)
+    }
+
+    /// The epoch of a sequence.
+    pub fn epoch_of(&self, sequence: u64) -> u32 {
+        self.epochs.iter().rev().find(|e| e.1 <= sequence).map_or(0, |e| e.0)
+    }
+
+    /// Refuses an identity that was cut by a recovery.
+    pub fn check_identity(&self, epoch: u32, sequence: u64) -> Result<()> {
+        let Some(row) = self.epochs.iter().position(|e| e.0 == epoch) else {
+            return Err(Error::Rewound { epoch, first: 0, end: 0 });
+        };
+        let first = self.epochs[row].1;
+        let end = self.epochs.get(row + 1).map_or(u64::MAX, |next| next.1);
+        // `end` itself is a good place to stand: everything before it was kept.
+        if sequence < first || sequence > end {
+            return Err(Error::Rewound { epoch, first, end });
+        }
+        Ok(())
+    }
+
+    /// Bytes of an index segment: entries, then a row of the time table for each block of entries.
+    pub fn index_bytes(&self) -> u64 {
+        let blocks = (self.index_entries / TIME_BLOCK) * crate::drain::TIME_ROW_BYTES;
+        (self.index_entries * ENTRY_BYTES as u64 + blocks).next_multiple_of(4096)
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!(
+            "beamport-stream {FORMAT}\nuuid {}\nname {}\nlevel {}\nclock {}\nindex_entries {}\nsegment_bytes {}\ncreated {}\nboot {}\nlive {}\n",
+            hex(&self.uuid),
+            self.name,
+            self.level.as_str(),
+            self.clock.as_str(),
+            self.index_entries,
+            self.segment_bytes,
+            self.created,
+            hex(&self.boot),
+            self.live.display(),
+        );
+        for (epoch, first) in &self.epochs {
+            let _ = writeln!(text, "epoch {epoch} {first}");
+        }
+        let crc = crc32c(text.as_bytes());
+        let _ = writeln!(text, "crc32c {crc:08x}");
+        text
+    }
+
+    fn from_text(text: &str) -> std::result::Result<Self, String> {
+        let end = text.rfind("crc32c ").ok_or("no checksum line")?;
+        let crc = u32::from_str_radix(text[end + 7..].trim_end(), 16).map_err(|_| "no checksum")?;
+        if crc32c(&text.as_bytes()[..end]) != crc {
+            return Err("its checksum does not hold".into());
+        }
+        let mut fields = std::collections::HashMap::new();
+        let mut epochs = Vec::new();
+        for line in text[..end].lines() {
+            let (key, value) = line.split_once(' ').ok_or_else(|| format!("line `{line}`"))?;
+            if key == "epoch" {
+                let (epoch, first) = value.split_once(' ').ok_or("an epoch without its first sequence")?;
+                epochs.push((
+                    epoch.parse().map_err(|_| "an epoch that is no number")?,
+                    first.parse().map_err(|_| "a sequence that is no number")?,
+                ));
+            } else {
+                fields.insert(key, value);
+            }
+        }
+        let get = |key: &str| fields.get(key).copied().ok_or_else(|| format!("no `{key}`"));
+        let number = |key: &str| get(key)?.parse::<u64>().map_err(|_| format!("`{key}` is no number"));
+        let format = number("beamport-stream")?;
+        if format != u64::from(FORMAT) {
+            return Err(format!("format {format}; this program reads format {FORMAT}"));
+        }
+        let header = Self {
+            uuid: unhex16(get("uuid")?).ok_or("`uuid` is not 32 digits")?,
+            name: get("name")?.to_string(),
+            level: match get("level")? {
+                "memory" => Level::Memory,
+                "disk" => Level::Disk,
+                other => return Err(format!("level `{other}`")),
+            },
+            clock: match get("clock")? {
+                "epoch" => Clock::Epoch,
+                "ticks" => Clock::Ticks,
+                "none" => Clock::None,
+                other => return Err(format!("clock `{other}`")),
+            },
+            index_entries: number("index_entries")?,
+            segment_bytes: number("segment_bytes")?,
+            created: get("created")?.parse().map_err(|_| "`created` is no number")?,
+            boot: unhex16(get("boot")?).ok_or("`boot` is not 32 digits")?,
+            live: PathBuf::from(get("live")?),
+            epochs,
+        };
+        if !header.index_entries.is_power_of_two()
+            || !(crate::limits::INDEX_ENTRIES_MIN..=crate::limits::INDEX_ENTRIES_MAX).contains(&header.index_entries)
+        {
+            return Err("`index_entries` is out of range".into());
+        }
+        if header.epochs.is_empty() || !header.epochs.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1) {
+            return Err("its epochs do not rise".into());
+        }
+        Ok(header)
+    }
+
+    /// Reads the header of a folder.
+    pub fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
+        let path = folder.join("stream");
+        let file = match media.open(&path, Open::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing(folder.to_path_buf())),
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        let len = file.len().map_err(Error::io("read", &path))?;
+        if len > HEADER_BYTES_MAX {
+            return Err(Error::Format { path, what: format!("{len} bytes are too many for a header") });
+        }
+        let mut bytes = vec![0; len as usize];
+        let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        let text = std::str::from_utf8(&bytes[..n]).map_err(|_| "not text".to_string());
+        text.and_then(Self::from_text).map_err(|what| Error::Format { path, what })
+    }
+
+    /// Writes the header: a new file beside, synced, then renamed over the old.
+    pub fn write(&self, media: &dyn Media, folder: &Path) -> Result<()> {
+        let (new, path) = (folder.join("stream.new"), folder.join("stream"));
+        let file = media.open(&new, Open::Create).map_err(Error::io("create", &new))?;
+        let text = self.to_text();
+        file.set_len(0).map_err(Error::io("write", &new))?;
+        file.write_at(text.as_bytes(), 0).map_err(Error::io("write", &new))?;
+        file.sync().map_err(Error::io("sync", &new))?;
+        media.rename(&new, &path).map_err(Error::io("rename", &path))?;
+        media.sync_dir(folder).map_err(Error::io("sync", folder))
+    }
+}
+
+/// One commit record: what is on the medium.
+///
+/// ```text
+///  0 u64 generation   8 u64 count   16 u64 first   24 u32 epoch   28 u32 payload segment
+/// 32 u64 bytes used in it   40 u32 first payload segment   44 u32 1 = closed cleanly
+/// 48 [u8;12] zero   60 u32 CRC-32C of 0..60 xor salt(uuid, epoch 0, generation)
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// Grows by one with each record.
+    pub generation: u64,
+    /// Messages below this sequence are on the medium.
+    pub count: u64,
+    /// Lowest sequence kept.
+    pub first: u64,
+    /// Epoch of the newest message.
+    pub epoch: u32,
+    /// Payload segment written last.
+    pub segment: u32,
+    /// Bytes used in it.
+    pub used: u64,
+    /// Lowest payload segment kept.
+    pub first_segment: u32,
+    /// The writer ended here on purpose: nothing came after.
+    pub clean: bool,
+}
+
+/// Bytes of a commit record.
+pub const COMMIT_BYTES: usize = 64;
+
+impl Commit {
+    /// Where a record of this generation stands: alternating, a block apart.
+    pub fn place(generation: u64) -> u64 {
+        (generation % 2) * 4096
+    }
+
+    /// Its bytes. `seed` is the stream's salt seed of epoch 0.
+    pub fn to_bytes(self, seed: u64) -> [u8; COMMIT_BYTES] {
+        let mut b = [0; COMMIT_BYTES];
+        b[0..8].copy_from_slice(&self.generation.to_le_bytes());
+        b[8..16].copy_from_slice(&self.count.to_le_bytes());
+        b[16..24].copy_from_slice(&self.first.to_le_bytes());
+        b[24..28].copy_from_slice(&self.epoch.to_le_bytes());
+        b[28..32].copy_from_slice(&self.segment.to_le_bytes());
+        b[32..40].copy_from_slice(&self.used.to_le_bytes());
+        b[40..44].copy_from_slice(&self.first_segment.to_le_bytes());
+        b[44..48].copy_from_slice(&u32::from(self.clean).to_le_bytes());
+        let crc = crc32c(&b[..60]) ^ salt(seed, self.generation);
+        b[60..64].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    fn from_bytes(b: &[u8; COMMIT_BYTES], seed: u64) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let commit = Self {
+            generation: u64_at(0),
+            count: u64_at(8),
+            first: u64_at(16),
+            epoch: u32_at(24),
+            segment: u32_at(28),
+            used: u64_at(32),
+            first_segment: u32_at(40),
+            clean: u32_at(44) == 1,
+        };
+        (crc32c(&b[..60]) ^ salt(seed, commit.generation) == u32_at(60)).then_some(commit)
+    }
+
+    /// The newest record that holds, or none.
+    pub fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
+        let path = folder.join("commit");
+        let file = match media.open(&path, Open::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        let mut newest: Option<Self> = None;
+        for place in [0, 4096] {
+            let mut bytes = [0; COMMIT_BYTES];
+            let n = file.read_at(&mut bytes, place).map_err(Error::io("read", &path))?;
+            if n == COMMIT_BYTES
+                && let Some(commit) = Self::from_bytes(&bytes, seed)
+                && newest.is_none_or(|known| known.generation < commit.generation)
+            {
+                newest = Some(commit);
+            }
+        }
+        Ok(newest)
+    }
+}
+
+/// Name of a payload (`p`) or index (`i`) segment file.
+pub fn segment_name(kind: char, number: u32) -> String {
+    format!("{kind}-{number:08x}")
+}
+
+/// The number of a segment file of this kind, or none.
+pub fn segment_number(kind: char, name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(kind)?.strip_prefix('-')?;
+    (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Bytes of the control page.
+pub const HEAD_BYTES: usize = 4096;
+/// First eight bytes of a control page.
+pub const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"BEAMHEAD");
+
+/// The control page: written by the writer alone, mapped read-only by readers.
+#[repr(C)]
+pub struct Head {
+    /// [`HEAD_MAGIC`], stored last when the page is made.
+    pub magic: AtomicU64,
+    /// [`FORMAT`].
+    pub format: AtomicU32,
+    /// Epoch that is written now.
+    pub epoch: AtomicU32,
+    /// The stream's identity.
+    pub uuid: [AtomicU64; 2],
+    _pad0: [u64; 4],
+    /// Mark `memory`: messages below are published.
+    pub count: AtomicU64,
+    /// Changes with each publish: readers sleep on it.
+    pub count_word: AtomicU32,
+    _pad1: [u32; 13],
+    /// Mark `disk`: messages below are on the medium.
+    pub disk: AtomicU64,
+    /// Changes with each commit: readers sleep on it.
+    pub disk_word: AtomicU32,
+    _pad2: [u32; 13],
+    /// Lowest sequence that is still there.
+    pub first: AtomicU64,
+    /// Lowest payload segment that is still there, in any place.
+    pub first_payload: AtomicU32,
+    /// Lowest index segment that is still there, in any place.
+    pub first_index: AtomicU32,
+    /// Lowest payload segment in the live place.
+    pub live_payload: AtomicU32,
+    /// Lowest index segment in the live place.
+    pub live_index: AtomicU32,
+    _pad3: [u64; 5],
+    /// The writer: 0 none (ended cleanly), 1 writing, 2 stopped by a failed sync.
+    pub state: AtomicU32,
+    /// Process of the writer.
+    pub pid: AtomicU32,
+    /// Its start time.
+    pub pid_start: AtomicU64,
+    /// Messages dropped by `drop-newest` since the writer opened (a cache for `top`; the truth is in the gaps).
+    pub dropped: AtomicU64,
+}
+
+/// `Head::state`: nobody writes.
+pub const STATE_CLOSED: u32 = 0;
+/// `Head::state`: a writer is there (or was killed).
+pub const STATE_WRITING: u32 = 1;
+/// `Head::state`: an fdatasync failed.
+pub const STATE_FAILED: u32 = 2;
+
+const _: () = assert!(std::mem::size_of::<Head>() <= HEAD_BYTES);
+
+impl Head {
+    /// The control page that a map holds.
+    pub fn of(map: &Map) -> &Self {
+        assert!(map.len() >= HEAD_BYTES);
+        // SAFETY: the map is page-aligned and large enough, and the type is all atomics and padding.
+        unsafe { &*map.ptr().cast::<Self>() }
+    }
+}
+
+/// The origin table: names of who made messages. Rows are only added.
+#[derive(Debug, Default, Clone)]
+pub struct Origins {
+    /// Names, by row.
+    pub names: Vec<String>,
+    /// Bytes of the file that hold.
+    pub bytes: u64,
+}
+
+impl Origins {
+    /// One line of the table.
+    pub fn line(name: &str) -> String {
+        format!("{:08x} {}\n", crc32c(name.as_bytes()), name.escape_default())
+    }
+
+    /// Reads what holds of the table; a torn last line ends it.
+    pub fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
+        let path = folder.join("origins");
+        let file = match media.open(&path, Open::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        let len = file.len().map_err(Error::io("read", &path))?;
+        let limit = (crate::limits::ORIGINS_MAX * 64) as u64;
+        if len > limit {
+            return Err(Error::Format { path, what: format!("{len} bytes are too many for an origin table") });
+        }
+        let mut bytes = vec![0; len as usize];
+        let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        let mut table = Self::default();
+        for line in bytes[..n].split_inclusive(|&b| b == b'\n') {
+            let Some(name) = parse_line(line) else { break };
+            table.names.push(name);
+            table.bytes += line.len() as u64;
+        }
+        Ok(table)
+    }
+
+    /// The row of a name.
+    pub fn row(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|n| n == name).map(|row| row as u32)
+    }
+}
+
+fn parse_line(line: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (crc, escaped) = text.split_once(' ')?;
+    let name = unescape(escaped)?;
+    (u32::from_str_radix(crc, 16).ok()? == crc32c(name.as_bytes())).then_some(name)
+}
+
+/// Undoes `str::escape_default`.
+fn unescape(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next()? {
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            'n' => out.push('\n'),
+            'u' => {
+                let code: String = chars.by_ref().skip(1).take_while(|&c| c != '}').collect();
+                out.push(char::from_u32(u32::from_str_radix(&code, 16).ok()?)?);
+            }
+            other => out.push(other),
+        }
+    }
+    Some(out)
+}

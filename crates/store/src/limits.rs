@@ -1,0 +1,42 @@
+//! Every limit of the store, each with its reason.
+
+/// Bytes of one payload: offsets are 32 bits of 8 bytes, and a reader maps a message whole.
+pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
+/// Largest ordinary payload segment: fresh pages of more than this stall the writer when they are first touched.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+/// Smallest payload segment: sixteen pages, so that an idle stream costs no more.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Entries of one index segment: 4 MiB, twice the L2 of the machines we know.
+pub const INDEX_ENTRIES_MAX: u64 = 1 << 16;
+/// Entries of the smallest index segment: one time block.
+pub const INDEX_ENTRIES_MIN: u64 = TIME_BLOCK;
+/// Entries that share one (minimum, maximum) of source time: a search touches 16 B instead of 16 KiB.
+pub const TIME_BLOCK: u64 = 256;
+/// Messages of one payload segment: tiny messages are released in steps of 256 MiB of index at most.
+pub const SEGMENT_MESSAGES_MAX: u64 = 1 << 22;
+/// Bytes of the live place of a stream: below, the ring has no room to turn.
+pub const LIVE_BYTES_MIN: u64 = 1 << 20;
+/// Payloads from this size on start on 64 bytes (numpy, AVX-512); smaller ones are packed on 8.
+pub const ALIGN_FROM: usize = 256;
+/// Payloads from this size on are copied and checksummed in blocks that stay in L1.
+pub const FUSE_BLOCK: usize = 8192;
+/// Readers of one stream: a pins file of 32 KiB.
+pub const READERS_MAX: usize = 255;
+/// Bytes of a reader's name.
+pub const READER_NAME_MAX: usize = 64;
+/// Bytes of a stream's name.
+pub const STREAM_NAME_MAX: usize = 96;
+/// Rows of the origin table: a row costs a line read at open.
+pub const ORIGINS_MAX: usize = 1 << 20;
+/// Bytes of an origin's name.
+pub const ORIGIN_NAME_MAX: usize = 1024;
+/// Bytes of the header file that we are ready to read.
+pub const HEADER_BYTES_MAX: u64 = 1 << 20;
+/// Least step in which a segment file grows; it doubles from there.
+pub const GROW_BYTES_MIN: u64 = 32 << 10;
+/// Largest step in which a segment file grows: bounds the stall of one append.
+pub const GROW_BYTES_MAX: u64 = 8 << 20;
+/// Smallest pause between two group commits while nobody waits for the mark, ns.
+pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
+/// Maps that a reader keeps of files that will be written again: a ring of 64 MiB segments of 4 GiB.
+pub const READER_MAPS_MAX: usize = 96;

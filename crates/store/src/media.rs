@@ -1,0 +1,137 @@
+//! The outside of the store: files, maps, waiting, time. The same store code runs on the operating system
+//! ([`Os`]) and on testkit's pretend disk, which forgets what was not synced.
+//!
+//! Constraints: a map stays valid until dropped, whatever happens to the file's name; `sync` returns only when
+//! what was written before is on the medium; names are durable after `sync_dir`.
+
+use std::any::Any;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Who a process is: the pid alone is used again, with its start time it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Start time in the units of the system.
+    pub start: u64,
+}
+
+/// A piece of memory that is a file. Sent between threads; unmapped when dropped.
+pub struct Map {
+    ptr: *mut u8,
+    len: usize,
+    /// Keeps the memory alive: its drop unmaps.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+// SAFETY: a map is plain memory; every access to it goes through atomics or through ranges that the publish
+// protocol gives to one side only (see `writer` and `reader`).
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// A map over memory that `owner` keeps alive.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` must stay valid for reads (and for writes, if the map was asked for writing) until `owner` is dropped.
+    pub unsafe fn new(ptr: *mut u8, len: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
+        Self { ptr, len, _owner: owner }
+    }
+
+    /// First byte.
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One open file.
+pub trait File: Send + Sync {
+    /// Bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// True if it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Sets the length; new bytes read as zero and are not yet allocated.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Allocates a range, so that writing it through a map cannot fail; extends the file if it is shorter.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Reads up to `buf.len()` bytes; short only at the end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all bytes.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Writes whole 4 KiB blocks past the page cache where the file system can (else like `write_at`).
+    fn write_blocks(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Data (and the length) to the medium: fdatasync.
+    fn sync(&self) -> io::Result<()>;
+    /// Maps the first `len` bytes, shared.
+    fn map(&self, len: usize, write: bool) -> io::Result<Map>;
+    /// Allocates and touches pages of a map ahead.
+    fn populate(&self, map: &Map, write: bool);
+    /// What stays the same when the file is renamed, and differs between files.
+    fn identity(&self) -> u64;
+    /// False once no name leads to it: its memory lives only as long as its maps.
+    fn linked(&self) -> bool;
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Existing, for reading.
+    Read,
+    /// Existing, for reading and writing.
+    Write,
+    /// New or existing, for reading and writing.
+    Create,
+}
+
+/// The outside.
+pub trait Media: Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a name.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Names in a folder; empty if there is none.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Makes a folder and its parents, mode 0750.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes names in a folder durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the lock of a file for as long as the returned value lives; `WouldBlock` if somebody has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
+    /// Sleeps until `word` is woken, unless it no longer holds `expected`.
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>);
+    /// Wakes all who sleep on `word`.
+    fn wake(&self, word: &AtomicU32);
+    /// Nanoseconds since 1970 UTC.
+    fn now(&self) -> i64;
+    /// This process.
+    fn process(&self) -> Process;
+    /// True if that process lives.
+    fn alive(&self, process: Process) -> bool;
+    /// Sixteen bytes that differ between starts of the machine.
+    fn boot(&self) -> [u8; 16];
+    /// Sixteen random bytes.
+    fn random(&self) -> [u8; 16];
+    /// Where live places of disk streams are made: a folder in shared memory.
+    fn live_root(&self) -> std::path::PathBuf;
+    /// True if the folder lies in memory already, so that it can be its own live place.
+    fn in_memory(&self, dir: &Path) -> bool;
+}

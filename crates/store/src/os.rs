@@ -1,0 +1,271 @@
+//! [`Media`] on Linux: files, shared maps, futexes, OFD locks.
+//!
+//! Failure behaviour: every refusal of the system is an `io::Error`; a map of a fully allocated range cannot fault
+//! for lack of space; a lock falls with the last process that holds its file open.
+
+use crate::media::{File, Map, Media, Open, Process};
+use std::any::Any;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The operating system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Os;
+
+impl Os {
+    /// The media to give to everything that asks for one.
+    pub fn shared() -> Arc<dyn Media> {
+        Arc::new(Self)
+    }
+}
+
+struct OsFile {
+    file: fs::File,
+    path: PathBuf,
+    /// A second descriptor with O_DIRECT; `None` where the file system has none.
+    direct: OnceLock<Option<fs::File>>,
+}
+
+struct Unmap {
+    ptr: usize,
+    len: usize,
+}
+
+impl Drop for Unmap {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped by `map` and nothing refers to it any more.
+        unsafe { libc::munmap(self.ptr as *mut libc::c_void, self.len) };
+    }
+}
+
+impl File for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        loop {
+            // SAFETY: plain system call on a descriptor that we own.
+            let answer = unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset as i64, len as i64) };
+            if answer == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn write_blocks(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let direct = self.direct.get_or_init(|| {
+            fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(&self.path).ok()
+        });
+        if let Some(direct) = direct {
+            match direct.write_all_at(buf, offset) {
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+                answer => return answer,
+            }
+        }
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn map(&self, len: usize, write: bool) -> io::Result<Map> {
+        let protection = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a new shared map of a descriptor that we own; the kernel picks the place.
+        let ptr =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, self.file.as_raw_fd(), 0) };
+        if ptr == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: mapped for `len` bytes until `Unmap` is dropped.
+        Ok(unsafe { Map::new(ptr.cast(), len, Box::new(Unmap { ptr: ptr as usize, len })) })
+    }
+
+    fn populate(&self, map: &Map, write: bool) {
+        let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+        // SAFETY: advice on a live map; a kernel without it answers EINVAL and pages come one by one.
+        unsafe { libc::madvise(map.ptr().cast(), map.len(), advice) };
+    }
+
+    fn identity(&self) -> u64 {
+        self.file.metadata().map_or(0, |m| m.ino() ^ m.dev().rotate_left(48))
+    }
+
+    fn linked(&self) -> bool {
+        self.file.metadata().is_ok_and(|m| m.nlink() > 0)
+    }
+}
+
+impl Media for Os {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(how != Open::Read).create(how == Open::Create).mode(0o640);
+        let file = options.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?;
+        Ok(Arc::new(OsFile { file, path: path.to_path_buf(), direct: OnceLock::new() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        match fs::read_dir(dir) {
+            Ok(entries) => {
+                let mut names: Vec<String> =
+                    entries.filter_map(|e| e.ok().and_then(|e| e.file_name().into_string().ok())).collect();
+                names.sort();
+                Ok(names)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o750).create(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o640)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+            .open(path)?;
+        // SAFETY: zero is a valid `flock` for "whole file".
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as i16;
+        lock.l_whence = libc::SEEK_SET as i16;
+        // SAFETY: the structure is initialised and outlives the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => io::ErrorKind::WouldBlock.into(),
+                _ => error,
+            });
+        }
+        Ok(Box::new(file))
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+        let time = timeout.map(|t| libc::timespec {
+            tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the word and the time outlive the call; waiting only reads the word. Not PRIVATE: other processes wake it.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time, 0, 0) };
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        // SAFETY: waking uses the address only.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
+    fn now(&self) -> i64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes one timespec that we own.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    }
+
+    fn process(&self) -> Process {
+        static SELF: OnceLock<(u32, u64)> = OnceLock::new();
+        let pid = std::process::id();
+        let &(known, start) = SELF.get_or_init(|| (pid, start_time(pid).unwrap_or(0)));
+        if known == pid {
+            Process { pid, start }
+        } else {
+            Process { pid, start: start_time(pid).unwrap_or(0) }
+        }
+    }
+
+    fn alive(&self, process: Process) -> bool {
+        process.pid != 0 && start_time(process.pid) == Some(process.start)
+    }
+
+    fn boot(&self) -> [u8; 16] {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let mut id = [0; 16];
+        let digits: Vec<u8> = text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        id
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        // SAFETY: sixteen bytes that we own; up to 256 are always given whole once the pool is ready.
+        unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        bytes
+    }
+
+    fn live_root(&self) -> PathBuf {
+        // SAFETY: cannot fail.
+        let user = unsafe { libc::geteuid() };
+        PathBuf::from(format!("/dev/shm/beamport-{user}"))
+    }
+
+    fn in_memory(&self, dir: &Path) -> bool {
+        let Some(name) = dir.to_str().and_then(|d| CString::new(d).ok()) else { return false };
+        // SAFETY: zero is a valid value of this plain structure.
+        let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: name and structure outlive the call.
+        unsafe { libc::statfs(name.as_ptr(), &mut stat) == 0 && stat.f_type == libc::TMPFS_MAGIC }
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`: start time in clock ticks since boot. `None` if there is no such process or it is a zombie.
+fn start_time(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the name in brackets and may hold anything, brackets too.
+    let mut fields = text[text.rfind(')')? + 2..].split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}

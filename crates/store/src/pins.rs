@@ -1,0 +1,335 @@
+//! Readers of a stream: the `pins` file, its words and its places.
+//!
+//! ```text
+//!   0 u32 readers asleep on mark memory    4 u32 asleep on mark disk
+//!   8 u32 credit word: changes when a counted reader moves on    12 u32 1 = the writer waits for credit
+//! 128 places of 128 B:
+//!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
+//!     4 u32 pid   8 u64 start time of the process
+//!    16 u64 pinned payload segments: lowest | highest << 32 (NOTHING = none)
+//!    24 u64 pinned index segments, the same
+//!    32 u64 committed: next sequence to be read   40 u32 its epoch   44 u32 0
+//!    48 [u8;64] name, zero-filled
+//! ```
+//!
+//! Segment numbers never repeat, so a pin that a dead reader left behind costs one unlinked file and then nothing:
+//! pins need no test of life. A named place outlives its process: its position goes on holding back `wait`.
+
+use crate::error::{Error, Result};
+use crate::limits::{READER_NAME_MAX, READERS_MAX};
+use crate::media::{Map, Media, Open, Process};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// No segment pinned.
+pub const NOTHING: u64 = u64::MAX;
+/// Bytes of the pins file.
+pub const PINS_BYTES: usize = 128 + 128 * READERS_MAX;
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+const ANONYMOUS: u32 = 2;
+const COUNTED: u32 = 3;
+const LIVE: u32 = 4;
+
+/// What a reader is to the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It comes and goes; nothing waits for it.
+    Anonymous,
+    /// `wait` waits for its committed position; what it misses is lost.
+    Counted,
+    /// It follows the live end; what it misses is skipped.
+    Live,
+}
+
+#[repr(C)]
+struct Words {
+    asleep_memory: AtomicU32,
+    asleep_disk: AtomicU32,
+    credit: AtomicU32,
+    writer_waits: AtomicU32,
+}
+
+#[repr(C)]
+struct Place {
+    kind: AtomicU32,
+    pid: AtomicU32,
+    start: AtomicU64,
+    payload: AtomicU64,
+    index: AtomicU64,
+    committed: AtomicU64,
+    epoch: AtomicU32,
+    _zero: AtomicU32,
+    name: [AtomicU64; 8],
+    _pad: [u64; 2],
+}
+
+const _: () = assert!(std::mem::size_of::<Place>() == 128);
+
+/// One reader as `ls` and the writer see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderInfo {
+    /// Its name; empty for an anonymous one.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its process.
+    pub process: Process,
+    /// Next sequence that it will read; nothing below is needed.
+    pub committed: u64,
+    /// Epoch of that position.
+    pub epoch: u32,
+}
+
+/// The mapped pins file.
+#[derive(Clone)]
+pub struct Pins {
+    map: Arc<Map>,
+}
+
+impl Pins {
+    /// Opens the file of a stream, made if it is not there.
+    pub fn open(media: &dyn Media, folder: &Path) -> Result<Self> {
+        let path = folder.join("pins");
+        let file = media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
+        if file.len().map_err(Error::io("read", &path))? < PINS_BYTES as u64 {
+            file.allocate(0, PINS_BYTES as u64).map_err(Error::io("allocate", &path))?;
+        }
+        let map = file.map(PINS_BYTES, true).map_err(Error::io("map", &path))?;
+        Ok(Self { map: Arc::new(map) })
+    }
+
+    fn words(&self) -> &Words {
+        // SAFETY: the map holds PINS_BYTES, is page-aligned, and the type is all atomics.
+        unsafe { &*self.map.ptr().cast::<Words>() }
+    }
+
+    fn place(&self, row: usize) -> &Place {
+        assert!(row < READERS_MAX);
+        // SAFETY: as above; rows stay inside PINS_BYTES.
+        unsafe { &*self.map.ptr().add(128 + 128 * row).cast::<Place>() }
+    }
+
+    /// The counter of readers asleep on a mark.
+    pub(crate) fn asleep(&self, disk: bool) -> &AtomicU32 {
+        if disk { &self.words().asleep_disk } else { &self.words().asleep_memory }
+    }
+
+    /// The word that changes when a counted reader moves on.
+    pub(crate) fn credit(&self) -> &AtomicU32 {
+        &self.words().credit
+    }
+
+    /// Set while the writer sleeps on the credit word.
+    pub(crate) fn writer_waits(&self) -> &AtomicU32 {
+        &self.words().writer_waits
+    }
+
+    /// True if a reader may have this segment mapped. Call after the lowest segment was advanced: see decision 0002.
+    pub fn pinned(&self, payload: bool, number: u32) -> bool {
+        fence(Ordering::SeqCst);
+        (0..READERS_MAX).any(|row| {
+            let place = self.place(row);
+            let range = if payload { &place.payload } else { &place.index }.load(Ordering::SeqCst);
+            range != NOTHING && place.kind.load(Ordering::Relaxed) != FREE && {
+                let (low, high) = (range as u32, (range >> 32) as u32);
+                low <= number && number <= high
+            }
+        })
+    }
+
+    /// All readers.
+    pub fn readers(&self) -> Vec<ReaderInfo> {
+        (0..READERS_MAX).filter_map(|row| self.info(row)).collect()
+    }
+
+    fn info(&self, row: usize) -> Option<ReaderInfo> {
+        let place = self.place(row);
+        let kind = match place.kind.load(Ordering::Acquire) {
+            ANONYMOUS => Kind::Anonymous,
+            COUNTED => Kind::Counted,
+            LIVE => Kind::Live,
+            _ => return None,
+        };
+        Some(ReaderInfo {
+            name: place.name(),
+            kind,
+            process: Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) },
+            committed: place.committed.load(Ordering::Acquire),
+            epoch: place.epoch.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Lowest position that counted readers have committed, or none if there are none.
+    pub fn lowest_committed(&self) -> Option<u64> {
+        (0..READERS_MAX)
+            .filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
+            .map(|row| self.place(row).committed.load(Ordering::Acquire))
+            .min()
+    }
+
+    /// Removes a named reader for good: nothing waits for it any more.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut found = false;
+        for row in 0..READERS_MAX {
+            let place = self.place(row);
+            if place.kind.load(Ordering::Acquire) >= COUNTED && place.name() == name {
+                place.kind.store(FREE, Ordering::Release);
+                found = true;
+            }
+        }
+        self.moved();
+        found
+    }
+
+    /// Tells a waiting writer that there may be room.
+    pub(crate) fn moved(&self) {
+        self.credit().fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes a place: the one that a named reader had before, else a free one, else one whose anonymous owner is gone.
+    pub(crate) fn take(&self, media: &dyn Media, name: &str, kind: Kind, at: u64, epoch: u32) -> Result<Held> {
+        if name.len() > READER_NAME_MAX {
+            return Err(Error::Limit(format!("a reader's name has at most {READER_NAME_MAX} bytes: `{name}`")));
+        }
+        let me = media.process();
+        let code = match kind {
+            Kind::Anonymous => ANONYMOUS,
+            Kind::Counted => COUNTED,
+            Kind::Live => LIVE,
+        };
+        if kind != Kind::Anonymous
+            && let Some(row) = (0..READERS_MAX)
+                .find(|&row| self.place(row).kind.load(Ordering::Acquire) >= COUNTED && self.place(row).name() == name)
+        {
+            let place = self.place(row);
+            let owner =
+                Process { pid: place.pid.load(Ordering::Acquire), start: place.start.load(Ordering::Acquire) };
+            if owner.pid != 0 && owner != me && media.alive(owner) {
+                return Err(Error::Limit(format!("process {} already reads as `{name}`", owner.pid)));
+            }
+            place.pid.store(me.pid, Ordering::Release);
+            place.start.store(me.start, Ordering::Release);
+            place.kind.store(code, Ordering::Release);
+            return Ok(Held::new(self.clone(), row, true));
+        }
+        for take_dead in [false, true] {
+            for row in 0..READERS_MAX {
+                let place = self.place(row);
+                let was = place.kind.load(Ordering::Acquire);
+                let owner =
+                    Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) };
+                let usable = was == FREE || (take_dead && was <= ANONYMOUS && !media.alive(owner));
+                if !usable
+                    || place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err()
+                {
+                    continue;
+                }
+                place.pid.store(me.pid, Ordering::Relaxed);
+                place.start.store(me.start, Ordering::Relaxed);
+                place.payload.store(NOTHING, Ordering::Relaxed);
+                place.index.store(NOTHING, Ordering::Relaxed);
+                place.committed.store(at, Ordering::Relaxed);
+                place.epoch.store(epoch, Ordering::Relaxed);
+                place.set_name(name);
+                place.kind.store(code, Ordering::Release);
+                return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous));
+            }
+        }
+        Err(Error::Limit(format!("a stream has at most {READERS_MAX} readers")))
+    }
+}
+
+impl Place {
+    fn name(&self) -> String {
+        let bytes: Vec<u8> = self
+            .name
+            .iter()
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .take_while(|&b| b != 0)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn set_name(&self, name: &str) {
+        let mut bytes = [0; READER_NAME_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        for (word, chunk) in self.name.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A place that this process holds, with the segments that it has mapped.
+pub(crate) struct Held {
+    pins: Pins,
+    row: usize,
+    /// Stays after this process: its position is wanted.
+    named: bool,
+    /// (payload, number) of every mapped segment; a few.
+    mapped: Mutex<Vec<(bool, u32)>>,
+}
+
+impl Held {
+    fn new(pins: Pins, row: usize, named: bool) -> Self {
+        Self { pins, row, named, mapped: Mutex::new(Vec::new()) }
+    }
+
+    /// Pins a segment. The caller then checks that the segment is still there (decision 0002).
+    pub(crate) fn pin(&self, payload: bool, number: u32) {
+        let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
+        mapped.push((payload, number));
+        self.publish(&mapped, payload);
+    }
+
+    /// Takes a pin back.
+    pub(crate) fn unpin(&self, payload: bool, number: u32) {
+        let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(at) = mapped.iter().position(|&m| m == (payload, number)) {
+            mapped.swap_remove(at);
+        }
+        self.publish(&mapped, payload);
+    }
+
+    fn publish(&self, mapped: &[(bool, u32)], payload: bool) {
+        let numbers = || mapped.iter().filter(|m| m.0 == payload).map(|m| m.1);
+        let range = match (numbers().min(), numbers().max()) {
+            (Some(low), Some(high)) => u64::from(low) | u64::from(high) << 32,
+            _ => NOTHING,
+        };
+        let place = self.pins.place(self.row);
+        if payload { &place.payload } else { &place.index }.store(range, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Next sequence that the reader committed, with its epoch.
+    pub(crate) fn committed(&self) -> (u64, u32) {
+        let place = self.pins.place(self.row);
+        (place.committed.load(Ordering::Acquire), place.epoch.load(Ordering::Relaxed))
+    }
+
+    /// Moves the committed position.
+    pub(crate) fn commit(&self, media: &dyn Media, next: u64, epoch: u32) {
+        let place = self.pins.place(self.row);
+        place.epoch.store(epoch, Ordering::Relaxed);
+        place.committed.store(next, Ordering::Release);
+        self.pins.moved();
+        if self.pins.writer_waits().load(Ordering::SeqCst) != 0 {
+            media.wake(self.pins.credit());
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let place = self.pins.place(self.row);
+        place.payload.store(NOTHING, Ordering::Release);
+        place.index.store(NOTHING, Ordering::Release);
+        place.pid.store(0, Ordering::Release);
+        if !self.named {
+            place.kind.store(FREE, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! Readers: any number of processes that map the same pages and copy nothing.
+//!
+//! A reader pins the segments that it has mapped (decision 0002); what a batch shows stays as it is until the batch's
+//! owner lets it go, whatever the writer does. Maps of recycled files are kept by file identity and used again, so a
+//! reader in step with the writer maps each page once.
+//!
+//! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
+//! retention took are `Error::Gone` with the oldest that is left.
+
+use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::error::{Error, Result};
+use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, segment_name};
+use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
+use crate::media::{File, Map, Media, Open, Process};
+use crate::pins::{Held, Kind, Pins};
+use crate::recover::live_head;
+use crate::{Message, drain::TIME_ROW_BYTES};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What a reader verifies before it shows a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// Nothing: for looking at times and counts only.
+    Nothing,
+    /// Index entries.
+    Entries,
+    /// Index entries and payloads.
+    All,
+}
+
+/// How a stream is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Name under which the position is kept; empty = anonymous.
+    pub name: String,
+    /// What the reader is to the stream.
+    pub kind: Kind,
+    /// Read past the mark `disk` of a disk stream.
+    pub early: bool,
+    /// What is verified.
+    pub check: Check,
+    /// Bytes of payload in one batch at most (a single message may be larger).
+    pub batch_bytes: u64,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { name: String::new(), kind: Kind::Anonymous, early: false, check: Check::All, batch_bytes: 4 << 20 }
+    }
+}
+
+/// What a stream holds now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Oldest sequence that is there.
+    pub first: u64,
+    /// One past the newest published.
+    pub count: u64,
+    /// One past the newest that is safe on disk (0 for memory streams).
+    pub disk: u64,
+    /// A writer lives.
+    pub written: bool,
+    /// Messages dropped by `drop-newest` since the writer opened.
+    pub dropped: u64,
+}
+
+/// A mapped segment: pinned for as long as this lives.
+pub struct Mapped {
+    map: Arc<Map>,
+    /// The file.
+    pub path: PathBuf,
+    number: u32,
+    payload: bool,
+    held: Arc<Held>,
+}
+
+impl Mapped {
+    /// A range of its bytes, or none if the file is shorter.
+    pub fn bytes(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let end = at.checked_add(len)?;
+        // SAFETY: inside the map; published bytes of a pinned segment are never written again.
+        (end <= self.map.len() as u64)
+            .then(|| unsafe { std::slice::from_raw_parts(self.map.ptr().add(at as usize), len as usize) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.held.unpin(self.payload, self.number);
+    }
+}
+
+/// Some messages in a row, pointing into stream memory.
+pub struct Batch<'a> {
+    /// Sequence of the first.
+    pub first: u64,
+    /// Index entries, one a message.
+    pub entries: &'a [Entry],
+    segment: Option<&'a Arc<Mapped>>,
+}
+
+impl<'a> Batch<'a> {
+    /// Number of messages.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there are none now.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// One past the last sequence.
+    pub fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// The messages.
+    pub fn iter(&self) -> impl Iterator<Item = Message<'a>> + '_ {
+        let segment = self.segment;
+        self.entries.iter().zip(self.first..).map(move |(entry, sequence)| {
+            let payload = segment.and_then(|s| s.bytes(entry.offset(), u64::from(entry.length)));
+            Message { sequence, entry, payload: payload.unwrap_or_default() }
+        })
+    }
+
+    /// The segment that the payloads lie in: holding it keeps them as they are.
+    pub fn segment(&self) -> Option<Arc<Mapped>> {
+        self.segment.cloned()
+    }
+}
+
+enum Control {
+    /// The control page of the live place.
+    Live(Map),
+    /// No live place since the machine started: the commit record.
+    Cold(Commit),
+}
+
+/// A reader's place in a stream.
+pub struct Reader {
+    media: Arc<dyn Media>,
+    folder: PathBuf,
+    header: Header,
+    control: Control,
+    pins: Pins,
+    held: Arc<Held>,
+    options: ReadOptions,
+    next: u64,
+    seeds: Vec<(u64, u64)>,
+    index: Option<Arc<Mapped>>,
+    payload: Option<Arc<Mapped>>,
+    /// Maps by file identity, also of files that no batch needs now.
+    maps: Mutex<HashMap<u64, (Arc<Map>, Arc<dyn File>)>>,
+    origins: Origins,
+    looked: Instant,
+}
+
+impl Reader {
+    /// Opens a stream for reading. A named reader stands where it committed last; others at the oldest message.
+    pub fn open(media: &Arc<dyn Media>, folder: &Path, options: ReadOptions) -> Result<Self> {
+        let m = media.as_ref();
+        let (header, control) = attach(m, folder)?;
+        let pins = Pins::open(m, folder)?;
+        let bounds = bounds_of(&control);
+        let held = pins.take(m, &options.name, options.kind, bounds.first, header.epoch_of(bounds.first))?;
+        let (at, epoch) = held.committed();
+        let mut next = if options.kind == Kind::Anonymous { bounds.first } else { at };
+        if header.check_identity(epoch, next).is_err() {
+            // What it had read was cut by a recovery: it goes on where its epoch ended.
+            let row = header.epochs.iter().position(|e| e.0 == epoch);
+            next = row.and_then(|r| header.epochs.get(r + 1)).map_or(bounds.first, |e| e.1);
+        }
+        let mut reader = Self {
+            media: media.clone(),
+            folder: folder.to_path_buf(),
+            seeds: Vec::new(),
+            header,
+            control,
+            pins,
+            held: Arc::new(held),
+            options,
+            next,
+            index: None,
+            payload: None,
+            maps: Mutex::new(HashMap::new()),
+            origins: Origins::default(),
+            looked: Instant::now(),
+        };
+        reader.learn_epochs();
+        Ok(reader)
+    }
+
+    fn learn_epochs(&mut self) {
+        self.seeds = self.header.epochs.iter().map(|e| (e.1, salt_seed(&self.header.uuid, e.0))).collect();
+    }
+
+    /// The header of the stream.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The stream's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The process that writes, if it lives.
+    pub fn writer(&self) -> Option<Process> {
+        let Control::Live(map) = &self.control else { return None };
+        let head = Head::of(map);
+        let process =
+            Process { pid: head.pid.load(Ordering::Relaxed), start: head.pid_start.load(Ordering::Relaxed) };
+        (head.state.load(Ordering::Acquire) != STATE_CLOSED && self.media.alive(process)).then_some(process)
+    }
+
+    /// Other readers of the stream.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// What the stream holds now.
+    pub fn bounds(&self) -> Bounds {
+        bounds_of(&self.control)
+    }
+
+    /// One past the last message that this reader may see now.
+    pub fn end(&self) -> u64 {
+        let bounds = self.bounds();
+        if self.header.level == Level::Disk && !self.options.early { bounds.disk } else { bounds.count }
+    }
+
+    /// Next sequence to be read.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// Stands at another sequence.
+    pub fn seek(&mut self, sequence: u64) {
+        self.next = sequence;
+    }
+
+    /// Keeps the position of a named reader: nothing below `next` is needed again.
+    pub fn commit(&self, next: u64) {
+        self.held.commit(self.media.as_ref(), next, self.header.epoch_of(next.saturating_sub(1)));
+    }
+
+    /// Position that was committed last.
+    pub fn committed(&self) -> u64 {
+        self.held.committed().0
+    }
+
+    /// The name of an origin.
+    pub fn origin(&mut self, row: u32) -> &str {
+        if row as usize >= self.origins.names.len()
+            && let Ok(table) = Origins::read(self.media.as_ref(), &self.folder)
+        {
+            self.origins = table;
+        }
+        self.origins.names.get(row as usize).map_or("", String::as_str)
+    }
+
+    /// Names of all origins.
+    pub fn origins(&mut self) -> Result<&[String]> {
+        self.origins = Origins::read(self.media.as_ref(), &self.folder)?;
+        Ok(&self.origins.names)
+    }
+
+    #[inline]
+    fn salt(&self, sequence: u64) -> u32 {
+        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.1);
+        salt(seed, sequence)
+    }
+
+    /// Index entries from `from` on, as many as lie in a row (at most `max`), not beyond what may be seen.
+    pub fn entries(&mut self, from: u64, max: usize) -> Result<&[Entry]> {
+        let mapped = self.entry_range(from, max)?;
+        let Some((count, at)) = mapped else { return Ok(&[]) };
+        let Some(index) = &self.index else { return Ok(&[]) };
+        let bytes = index.bytes(at, count as u64 * ENTRY_BYTES as u64).ok_or_else(|| Error::Corrupt {
+            path: index.path.clone(),
+            at,
+            sequence: from,
+            what: "the end of the index before the entry",
+        })?;
+        let entries: &[Entry] = bytemuck::cast_slice(bytes);
+        if self.options.check >= Check::Entries {
+            for (entry, sequence) in entries.iter().zip(from..) {
+                if !entry.holds(self.salt(sequence)) {
+                    let at = at + (sequence - from) * ENTRY_BYTES as u64;
+                    return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
+    fn entry_range(&mut self, from: u64, max: usize) -> Result<Option<(usize, u64)>> {
+        let bounds = self.bounds();
+        let end = self.end();
+        if from < bounds.first {
+            return Err(Error::Gone { first: bounds.first });
+        }
+        if from >= end || max == 0 {
+            return Ok(None);
+        }
+        let per = self.header.index_entries;
+        let number = (from / per) as u32;
+        if self.index.as_ref().is_none_or(|i| i.number != number) {
+            self.index = None;
+            self.index = Some(self.map_segment(false, number)?);
+        }
+        let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
+        Ok(Some((count, (from % per) * ENTRY_BYTES as u64)))
+    }
+
+    /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
+    pub fn read(&mut self, max: usize) -> Result<Batch<'_>> {
+        let from = self.next;
+        let Some((mut count, at)) = self.entry_range(from, max)? else {
+            return Ok(Batch { first: from, entries: &[], segment: None });
+        };
+        let Some(index) = self.index.clone() else {
+            return Ok(Batch { first: from, entries: &[], segment: None });
+        };
+        let short = || Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the end of the index" };
+        let bytes = index.bytes(at, (count * ENTRY_BYTES) as u64).ok_or_else(short)?;
+        let entries: &[Entry] = bytemuck::cast_slice(bytes);
+        let segment = entries[0].segment;
+        if !entries[0].holds(self.salt(from)) {
+            return Err(Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the entry" });
+        }
+        if entries[0].parent != 0 {
+            return Err(Error::Format { path: index.path.clone(), what: "a view entry, which this version cannot follow".into() });
+        }
+        if self.payload.as_ref().is_none_or(|p| p.number != segment) {
+            self.payload = None;
+            self.payload = Some(self.map_segment(true, segment)?);
+        }
+        let Some(payload) = &self.payload else {
+            return Ok(Batch { first: from, entries: &[], segment: None });
+        };
+        let mut total = 0;
+        for (i, entry) in entries.iter().enumerate() {
+            let sequence = from + i as u64;
+            total += u64::from(entry.length);
+            if entry.segment != segment || (i > 0 && total > self.options.batch_bytes) {
+                count = i;
+                break;
+            }
+            if self.options.check == Check::Nothing {
+                continue;
+            }
+            let salt = self.salt(sequence);
+            if !entry.holds(salt) {
+                let at = at + (i * ENTRY_BYTES) as u64;
+                return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
+            }
+            if self.options.check == Check::All {
+                let good = payload
+                    .bytes(entry.offset(), u64::from(entry.length))
+                    .is_some_and(|bytes| entry.payload_holds(bytes, salt));
+                if !good {
+                    let path = payload.path.clone();
+                    return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
+                }
+            }
+        }
+        self.next = from + count as u64;
+        let bytes = match &self.index {
+            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
+            None => &[],
+        };
+        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segment: self.payload.as_ref() })
+    }
+
+    /// One message by sequence (does not move the position).
+    pub fn get(&mut self, sequence: u64) -> Result<Option<(Entry, Vec<u8>)>> {
+        let stand = self.next;
+        self.next = sequence;
+        let answer = self.read(1).map(|batch| batch.iter().next().map(|m| (*m.entry, m.payload.to_vec())));
+        self.next = stand;
+        answer
+    }
+
+    fn map_segment(&self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
+        let kind = if payload { 'p' } else { 'i' };
+        let name = segment_name(kind, number);
+        self.held.pin(payload, number);
+        let answer = self.map_pinned(payload, number, &name);
+        match answer {
+            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, held: self.held.clone() })),
+            Err(e) => {
+                self.held.unpin(payload, number);
+                Err(e)
+            }
+        }
+    }
+
+    /// Maps a segment whose pin stands: from the live place, else from the folder; then looks whether it is still there.
+    fn map_pinned(&self, payload: bool, number: u32, name: &str) -> Result<(Arc<Map>, PathBuf)> {
+        if let Control::Live(head) = &self.control {
+            let head = Head::of(head);
+            let low = if payload { &head.live_payload } else { &head.live_index };
+            if number >= low.load(Ordering::SeqCst) {
+                let path = self.header.live.join(name);
+                if let Some(map) = self.map_file(&path)? {
+                    fence(Ordering::SeqCst);
+                    if number >= low.load(Ordering::SeqCst) {
+                        return Ok((map, path));
+                    }
+                }
+            }
+        }
+        let path = self.folder.join(name);
+        let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
+        fence(Ordering::SeqCst);
+        let bounds = self.bounds();
+        if let Control::Live(head) = &self.control {
+            let head = Head::of(head);
+            let low = if payload { &head.first_payload } else { &head.first_index };
+            if number < low.load(Ordering::SeqCst) {
+                return Err(Error::Gone { first: bounds.first });
+            }
+        }
+        map.map(|map| (map, path.clone())).ok_or(Error::Missing(path))
+    }
+
+    fn map_file(&self, path: &Path) -> Result<Option<Arc<Map>>> {
+        let file = match self.media.open(path, Open::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", path)(e)),
+        };
+        let len = file.len().map_err(Error::io("read", path))? as usize;
+        let identity = file.identity();
+        let mut maps = self.maps.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some((map, _)) = maps.get(&identity)
+            && map.len() == len
+        {
+            return Ok(Some(map.clone()));
+        }
+        if len == 0 {
+            return Ok(None);
+        }
+        let map = Arc::new(file.map(len, false).map_err(Error::io("map", path))?);
+        // Memory of an unlinked file is held by our map alone.
+        let crowded = maps.len() >= READER_MAPS_MAX;
+        maps.retain(|_, (map, file)| Arc::strong_count(map) > 1 || (!crowded && file.linked()));
+        // Kept by identity: if the writer renames the file and writes it again, the pages are mapped already.
+        maps.insert(identity, (map.clone(), file));
+        Ok(Some(map))
+    }
+
+    /// Waits until there is something to read. False if the time was over first.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if self.end() > self.next {
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let disk = self.header.level == Level::Disk && !self.options.early;
+            if let Control::Live(map) = &self.control {
+                let head = Head::of(map);
+                let word = if disk { &head.disk_word } else { &head.count_word };
+                let seen = word.load(Ordering::Acquire);
+                let asleep = self.pins.asleep(disk);
+                asleep.fetch_add(1, Ordering::SeqCst);
+                if self.end() <= self.next {
+                    self.media.wait(word, seen, Some(left.min(Duration::from_millis(250))));
+                }
+                asleep.fetch_sub(1, Ordering::SeqCst);
+            } else {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            self.refresh()?;
+        }
+    }
+
+    /// Looks for a writer that started anew: another live place, another epoch. Cheap; at most every 200 ms.
+    pub fn refresh(&mut self) -> Result<()> {
+        if self.end() > self.next || self.looked.elapsed() < Duration::from_millis(200) {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let header = Header::read(self.media.as_ref(), &self.folder)?;
+        let moved = header.live != self.header.live || header.boot != self.header.boot;
+        if moved || header.epochs != self.header.epochs || matches!(self.control, Control::Cold(_)) {
+            let (header, control) = attach(self.media.as_ref(), &self.folder)?;
+            (self.header, self.control) = (header, control);
+            self.learn_epochs();
+            (self.index, self.payload) = (None, None);
+        }
+        Ok(())
+    }
+
+    /// The smallest range of sequences outside of which no message has a source time in `[start, stop)`.
+    /// Inside it, times are in any order: look at each entry.
+    pub fn time_range(&mut self, start: i64, stop: i64) -> Result<(u64, u64)> {
+        let bounds = self.bounds();
+        let end = self.end();
+        let mut range: Option<(u64, u64)> = None;
+        let mut at = bounds.first;
+        while at < end {
+            let block_end = ((at / TIME_BLOCK + 1) * TIME_BLOCK).min(end);
+            let full = block_end % TIME_BLOCK == 0 && block_end - at == TIME_BLOCK;
+            let row = if full { self.time_row(at)? } else { None };
+            if row.is_none_or(|(min, max)| max >= start && min < stop) {
+                let entries = self.entries(at, (block_end - at) as usize)?;
+                let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
+                let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
+                let last = entries.iter().rposition(|e| inside(&e)).map(|i| at + i as u64);
+                if let (Some(first), Some(last)) = (first, last) {
+                    range = Some((range.map_or(first, |r| r.0), last + 1));
+                }
+            }
+            at = block_end;
+        }
+        Ok(range.unwrap_or((end, end)))
+    }
+
+    /// The proven row of the time table for the full block that begins at `at`, or none: then its entries must be seen.
+    fn time_row(&mut self, at: u64) -> Result<Option<(i64, i64)>> {
+        if self.entry_range(at, 1)?.is_none() {
+            return Ok(None);
+        }
+        let per = self.header.index_entries;
+        let place = per * ENTRY_BYTES as u64 + (at % per) / TIME_BLOCK * TIME_ROW_BYTES;
+        let seed = salt_seed(&self.header.uuid, 0);
+        let Some(row) = self.index.as_ref().and_then(|i| i.bytes(place, TIME_ROW_BYTES)) else { return Ok(None) };
+        let i64_at = |at: usize| i64::from_le_bytes(row[at..at + 8].try_into().unwrap_or_default());
+        let range = (i64_at(0), i64_at(8));
+        Ok((row[..24] == crate::writer::time_row(range, salt(seed, at))[..24]).then_some(range))
+    }
+}
+
+fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
+    let header = Header::read(m, folder)?;
+    if header.boot == m.boot()
+        && let Some(map) = live_head(m, &header)
+    {
+        return Ok((header, Control::Live(map)));
+    }
+    let commit = if header.level == Level::Disk { Commit::read(m, folder, salt_seed(&header.uuid, 0))? } else { None };
+    Ok((header, Control::Cold(commit.unwrap_or_default())))
+}
+
+fn bounds_of(control: &Control) -> Bounds {
+    match control {
+        Control::Live(map) => {
+            let head = Head::of(map);
+            Bounds {
+                first: head.first.load(Ordering::Acquire),
+                disk: head.disk.load(Ordering::Acquire),
+                count: head.count.load(Ordering::Acquire),
+                written: head.state.load(Ordering::Acquire) == STATE_WRITING,
+                dropped: head.dropped.load(Ordering::Relaxed),
+            }
+        }
+        Control::Cold(commit) => Bounds {
+            first: commit.first,
+            count: commit.count,
+            disk: commit.count,
+            written: false,
+            dropped: 0,
+        },
+    }
+}

@@ -1,0 +1,511 @@
+//! Opening a stream for writing: new, gone on with, or recovered. Decision 0001 says what is believed and why.
+//!
+//! Order on a recovery from the medium: find the believable tail, sync the files it lies in, write a commit record
+//! (not clean), write the header with the new epoch and live place, and only then append.
+
+use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
+use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::error::{Error, Result};
+use crate::layout::{
+    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Origins, STATE_FAILED, STATE_WRITING,
+    segment_name, segment_number,
+};
+use crate::limits::{ALIGN_FROM, STREAM_NAME_MAX, TIME_BLOCK};
+use crate::media::{Map, Media, Open};
+use crate::pins::Pins;
+use crate::segment::Segment;
+use crate::writer::{Options, Writer, time_row};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What opening for writing found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// A new stream.
+    Fresh,
+    /// The live place was whole: nothing can be missing.
+    Live,
+    /// Closed cleanly and recovered from the medium: nothing can be missing.
+    Clean,
+    /// Recovered from the medium alone: from `first` on, messages of `epoch` may have been cut.
+    Cut {
+        /// The epoch that ended.
+        epoch: u32,
+        /// Where it ends: first sequence of the new epoch.
+        first: u64,
+    },
+}
+
+/// Where a stream stands: everything that a writer needs to go on.
+struct Standing {
+    count: u64,
+    first: u64,
+    first_segment: u32,
+    segment: u32,
+    used: u64,
+}
+
+pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Writer> {
+    if name.is_empty() || name.len() > STREAM_NAME_MAX || name.contains(['\n', '/']) {
+        return Err(Error::Limit(format!("`{}` is no name for a stream", name.escape_default())));
+    }
+    media.create_dir(folder).map_err(Error::io("make", folder))?;
+    let lock_path = folder.join("lock");
+    let lock = media.lock(&lock_path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked(folder.to_path_buf()),
+        _ => Error::io("lock", &lock_path)(e),
+    })?;
+    let m = media.as_ref();
+    let known = match Header::read(m, folder) {
+        Ok(header) => Some(header),
+        Err(Error::Missing(_)) => None,
+        Err(e) => return Err(e),
+    };
+    let boot = media.boot();
+    let live_there = |h: &Header| h.boot == boot && live_head(m, h).is_some();
+    let (mut header, recovery, standing, commit) = match known {
+        Some(header) if live_there(&header) => {
+            let standing = from_live(m, folder, &header)?;
+            let commit = Commit::read(m, folder, salt_seed(&header.uuid, 0))?;
+            (header, Recovery::Live, standing, commit)
+        }
+        Some(header) if header.level == Level::Disk => {
+            let commit = Commit::read(m, folder, salt_seed(&header.uuid, 0))?;
+            let (standing, proven) = from_disk(m, folder, &header, commit.unwrap_or_default())?;
+            let epoch = header.epoch();
+            let recovery =
+                if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
+            (header, recovery, standing, commit)
+        }
+        // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
+        other => {
+            if let Some(old) = other {
+                remove_live(m, &old.live);
+            }
+            let header = fresh_header(m, folder, name, options)?;
+            let standing = Standing { count: 0, first: 0, first_segment: 0, segment: 0, used: 0 };
+            (header, Recovery::Fresh, standing, None)
+        }
+    };
+    if header.level != options.level && recovery != Recovery::Fresh {
+        return Err(Error::Limit(format!(
+            "the stream {} has level {}, not {}",
+            folder.display(),
+            header.level.as_str(),
+            options.level.as_str()
+        )));
+    }
+    header.name = name.to_string();
+    if let Recovery::Cut { epoch, first } = recovery {
+        header.epochs.push((epoch + 1, first));
+    }
+    let commit = Commit {
+        generation: commit.map_or(0, |c| c.generation) + 1,
+        count: if recovery == Recovery::Live { commit.map_or(0, |c| c.count) } else { standing.count },
+        first: standing.first,
+        epoch: header.epoch(),
+        segment: if recovery == Recovery::Live { commit.map_or(0, |c| c.segment) } else { standing.segment },
+        used: if recovery == Recovery::Live { commit.map_or(0, |c| c.used) } else { standing.used },
+        first_segment: standing.first_segment,
+        clean: false,
+    };
+    build(media, folder, header, options, recovery, standing, commit, lock)
+}
+
+fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> Result<Header> {
+    let uuid = m.random();
+    let live = if m.in_memory(folder) && options.level == Level::Memory {
+        folder.to_path_buf()
+    } else {
+        m.live_root().join(crate::layout::hex(&uuid))
+    };
+    let (segment_bytes, index_entries) = options.sizes();
+    // What an interrupted first opening left behind would be taken for this stream's.
+    for stale in m.list(folder).map_err(Error::io("list", folder))? {
+        if ["commit", "origins", "pins", "head"].contains(&stale.as_str())
+            || segment_number('p', &stale).is_some()
+            || segment_number('i', &stale).is_some()
+        {
+            let path = folder.join(stale);
+            m.unlink(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    Ok(Header {
+        uuid,
+        name: name.to_string(),
+        level: options.level,
+        clock: options.clock,
+        index_entries,
+        segment_bytes,
+        created: m.now(),
+        boot: m.boot(),
+        live,
+        epochs: vec![(1, 0)],
+    })
+}
+
+/// The control page of a header's live place, if it is there and belongs to this stream.
+pub(crate) fn live_head(m: &dyn Media, header: &Header) -> Option<Map> {
+    let file = m.open(&header.live.join("head"), Open::Read).ok()?;
+    if file.len().ok()? < HEAD_BYTES as u64 {
+        return None;
+    }
+    let map = file.map(HEAD_BYTES, false).ok()?;
+    let head = Head::of(&map);
+    let ours = head.magic.load(Ordering::Acquire) == HEAD_MAGIC
+        && head.format.load(Ordering::Relaxed) == FORMAT
+        && uuid_words(&header.uuid) == [head.uuid[0].load(Ordering::Relaxed), head.uuid[1].load(Ordering::Relaxed)];
+    ours.then_some(map)
+}
+
+fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
+    let [a, b] = uuid.as_chunks::<8>().0 else { return [0; 2] };
+    [u64::from_le_bytes(*a), u64::from_le_bytes(*b)]
+}
+
+/// After the death of a process: all that was published is there.
+fn from_live(m: &dyn Media, folder: &Path, header: &Header) -> Result<Standing> {
+    let map = live_head(m, header).ok_or_else(|| Error::Missing(header.live.clone()))?;
+    let head = Head::of(&map);
+    let count = head.count.load(Ordering::Acquire);
+    let first = head.first.load(Ordering::Acquire).min(count);
+    let first_segment = head.first_payload.load(Ordering::Acquire);
+    if count == 0 {
+        return Ok(Standing { count, first, first_segment, segment: 0, used: 0 });
+    }
+    let mut entries = Entries::new(m, folder, header);
+    let entry = entries.believed(count - 1)?;
+    Ok(Standing { count, first, first_segment, segment: entry.segment, used: entry.offset() + u64::from(entry.length) })
+}
+
+/// Entries and payloads by position, from the live place or the folder.
+struct Entries<'a> {
+    m: &'a dyn Media,
+    places: Vec<PathBuf>,
+    header: &'a Header,
+    files: BTreeMap<(char, u32), Arc<dyn crate::media::File>>,
+}
+
+impl<'a> Entries<'a> {
+    fn new(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
+        let mut places = vec![header.live.clone()];
+        if header.live != folder {
+            places.push(folder.to_path_buf());
+        }
+        Self { m, places, header, files: BTreeMap::new() }
+    }
+
+    fn on_disk(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
+        Self { m, places: vec![folder.to_path_buf()], header, files: BTreeMap::new() }
+    }
+
+    fn file(&mut self, kind: char, number: u32) -> Result<&Arc<dyn crate::media::File>> {
+        if !self.files.contains_key(&(kind, number)) {
+            let name = segment_name(kind, number);
+            let found = self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok());
+            let file = found.ok_or_else(|| Error::Missing(self.places[0].join(&name)))?;
+            self.files.insert((kind, number), file);
+        }
+        Ok(&self.files[&(kind, number)])
+    }
+
+    /// The entry at a position, whatever it holds.
+    fn raw(&mut self, sequence: u64) -> Result<Entry> {
+        let number = (sequence / self.header.index_entries) as u32;
+        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        let mut bytes = [0; ENTRY_BYTES];
+        let path = self.places[0].join(segment_name('i', number));
+        let n = self.file('i', number)?.read_at(&mut bytes, at).map_err(Error::io("read", &path))?;
+        if n < ENTRY_BYTES {
+            return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
+        }
+        Ok(bytemuck::pod_read_unaligned(&bytes))
+    }
+
+    fn holds(&self, entry: &Entry, sequence: u64) -> bool {
+        entry.holds(salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence))
+    }
+
+    fn believed(&mut self, sequence: u64) -> Result<Entry> {
+        let entry = self.raw(sequence)?;
+        if self.holds(&entry, sequence) {
+            return Ok(entry);
+        }
+        let path = self.places[0].join(segment_name('i', (sequence / self.header.index_entries) as u32));
+        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        Err(Error::Corrupt { path, at, sequence, what: "the entry" })
+    }
+
+    fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
+        let mut bytes = vec![0; entry.length as usize];
+        let salt = salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence);
+        let Ok(file) = self.file('p', entry.segment) else { return entry.length == 0 };
+        file.read_at(&mut bytes, entry.offset()).is_ok_and(|n| n == bytes.len()) && entry.payload_holds(&bytes, salt)
+    }
+
+    /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.
+    fn first_of(&mut self, segment: u32, mut low: u64, mut high: u64) -> Result<u64> {
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.raw(middle)?.segment < segment { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+}
+
+/// From the medium alone: what the commit record says, and past it what proves itself.
+/// Also true if nothing can have come after.
+fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> Result<(Standing, bool)> {
+    let mut entries = Entries::on_disk(m, folder, header);
+    if commit.count > commit.first {
+        entries.believed(commit.count - 1)?;
+    }
+    let (mut count, mut segment, mut used) = (commit.count, commit.segment, commit.used);
+    while let Ok(entry) = entries.raw(count) {
+        let align = if entry.length as usize >= ALIGN_FROM { 64 } else { 8 };
+        let follows = entry.segment == segment && entry.offset() == used.next_multiple_of(align);
+        let begins = entry.segment == segment + 1 && entry.offset() == 0;
+        if !(follows || begins) || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
+            break;
+        }
+        (segment, used) = (entry.segment, entry.offset() + u64::from(entry.length));
+        count += 1;
+    }
+    let proven = commit.clean && commit.count == count;
+    if count > commit.count {
+        rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
+        // The tail was only in the page cache, perhaps: it counts from now on, so it goes to the medium first.
+        for ((kind, number), file) in &entries.files {
+            file.sync().map_err(Error::io("sync", &folder.join(segment_name(*kind, *number))))?;
+        }
+    }
+    // What lies beyond belongs to the epoch that ended.
+    for name in m.list(folder).map_err(Error::io("list", folder))? {
+        let beyond = segment_number('p', &name).is_some_and(|n| n > segment)
+            || segment_number('i', &name).is_some_and(|n| u64::from(n) > count / header.index_entries);
+        if beyond {
+            let path = folder.join(name);
+            m.unlink(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    let standing = Standing { count, first: commit.first, first_segment: commit.first_segment, segment, used };
+    Ok((standing, proven))
+}
+
+/// Rows of the time table for full blocks in `from..to`, written anew from the entries.
+fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
+    let per_segment = entries.header.index_entries / TIME_BLOCK;
+    let seed = salt_seed(&entries.header.uuid, 0);
+    for block in from..to {
+        let mut range = (i64::MAX, i64::MIN);
+        for sequence in block * TIME_BLOCK..(block + 1) * TIME_BLOCK {
+            let time = entries.raw(sequence)?.source_time;
+            range = (range.0.min(time), range.1.max(time));
+        }
+        let row = time_row(range, salt(seed, block * TIME_BLOCK));
+        let at = entries.header.index_entries * ENTRY_BYTES as u64 + (block % per_segment) * TIME_ROW_BYTES;
+        let number = (block / per_segment) as u32;
+        let path = entries.places[0].join(segment_name('i', number));
+        entries.file('i', number)?.write_at(&row, at).map_err(Error::io("write", &path))?;
+    }
+    Ok(())
+}
+
+fn remove_live(m: &dyn Media, live: &Path) {
+    for name in m.list(live).unwrap_or_default() {
+        if ["head", "home"].contains(&name.as_str())
+            || segment_number('p', &name).is_some()
+            || segment_number('i', &name).is_some()
+        {
+            let _ = m.unlink(&live.join(name));
+        }
+    }
+}
+
+/// Makes the writer: live place, control page, current segments, drainer.
+#[allow(clippy::too_many_arguments)]
+fn build(
+    media: &Arc<dyn Media>,
+    folder: &Path,
+    mut header: Header,
+    options: &Options,
+    recovery: Recovery,
+    standing: Standing,
+    commit: Commit,
+    lock: Box<dyn std::any::Any + Send + Sync>,
+) -> Result<Writer> {
+    let m = media.as_ref();
+    header.boot = m.boot();
+    let live = header.live.clone();
+    m.create_dir(&live).map_err(Error::io("make", &live))?;
+    if recovery != Recovery::Live && live != folder {
+        remove_live(m, &live);
+    }
+    let pins = Pins::open(m, folder)?;
+    let origins = Origins::read(m, folder)?;
+    let count = standing.count;
+    let mut entries = Entries::new(m, folder, &header);
+
+    let head_path = live.join("head");
+    let head_file = m.open(&head_path, Open::Create).map_err(Error::io("create", &head_path))?;
+    head_file.allocate(0, HEAD_BYTES as u64).map_err(Error::io("allocate", &head_path))?;
+    let head_map = Arc::new(head_file.map(HEAD_BYTES, true).map_err(Error::io("map", &head_path))?);
+
+    let mut ring = crate::drain::RingState { keep: (standing.first, standing.first_segment, 0), ..Default::default() };
+    ring.keep.2 = (standing.first / header.index_entries) as u32;
+    let index_number = (count / header.index_entries) as u32;
+    let there = |kind: char| -> Vec<u32> {
+        let names = m.list(&live).unwrap_or_default();
+        names.iter().filter_map(|name| segment_number(kind, name)).collect()
+    };
+    let (low_payload, low_index) = if recovery == Recovery::Live {
+        let head = Head::of(&head_map);
+        (head.live_payload.load(Ordering::Acquire), head.live_index.load(Ordering::Acquire))
+    } else {
+        (0, 0)
+    };
+    // Payload segments that are alive in the live place; the last one is written on.
+    for number in there('p') {
+        let path = live.join(segment_name('p', number));
+        if count > 0 && number >= low_payload && number <= standing.segment {
+            let bytes = m.open(&path, Open::Read).and_then(|f| f.len()).map_err(Error::io("read", &path))?;
+            let segment = Segment::open(m, &path, bytes)?;
+            if number < standing.segment {
+                let end = entries.first_of(number + 1, standing.first, count)?;
+                let last = if end > standing.first { Some(entries.raw(end - 1)?) } else { None };
+                let last = last.filter(|e| e.segment == number);
+                segment.closed_at.store(last.map_or(0, |e| e.offset() + u64::from(e.length)), Ordering::Relaxed);
+            }
+            ring.payload.push_back((number, Arc::new(segment)));
+        } else {
+            m.unlink(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    let go_on = ring.payload.back().is_some_and(|s| s.0 == standing.segment);
+    let (payload_number, used) = match (count, go_on) {
+        (0, _) => (standing.segment, 0),
+        (_, true) => (standing.segment, standing.used),
+        (_, false) => (standing.segment + 1, 0),
+    };
+    if !go_on {
+        let path = live.join(segment_name('p', payload_number));
+        ring.payload.push_back((payload_number, Arc::new(Segment::open(m, &path, header.segment_bytes)?)));
+    }
+    for number in there('i') {
+        let path = live.join(segment_name('i', number));
+        let full_before = u64::from(number) < count.div_ceil(header.index_entries);
+        if full_before && number >= low_index {
+            ring.index.push_back((number, Arc::new(Segment::open(m, &path, header.index_bytes())?)));
+        } else {
+            m.unlink(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    if ring.index.back().is_none_or(|s| s.0 != index_number) {
+        let path = live.join(segment_name('i', index_number));
+        let segment = Segment::open(m, &path, header.index_bytes())?;
+        if count % header.index_entries != 0 {
+            segment.reserve(header.index_bytes())?;
+            let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
+            let mut bytes = vec![0; header.index_bytes() as usize];
+            let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+            // SAFETY: a new segment that nobody else knows, reserved to its end.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), segment.map.ptr(), n) };
+        }
+        ring.index.push_back((index_number, Arc::new(segment)));
+    }
+
+    let payload_first = if go_on && count > 0 { entries.first_of(payload_number, standing.first, count)? } else { count };
+    let mut chain = VecDeque::new();
+    if header.level == Level::Memory || options.retain_bytes.is_some() {
+        let mut from = standing.first;
+        for number in standing.first_segment..payload_number {
+            chain.push_back((number, from));
+            from = entries.first_of(number + 1, from, count)?;
+        }
+    }
+    chain.push_back((payload_number, payload_first));
+    let mut block = (i64::MAX, i64::MIN);
+    for sequence in count / TIME_BLOCK * TIME_BLOCK..count {
+        let time = entries.raw(sequence)?.source_time;
+        block = (block.0.min(time), block.1.max(time));
+    }
+    let arrival = if count > standing.first { entries.raw(count - 1)?.arrival_time } else { i64::MIN };
+    drop(entries);
+
+    let head = Head::of(&head_map);
+    head.format.store(FORMAT, Ordering::Relaxed);
+    for (word, value) in head.uuid.iter().zip(uuid_words(&header.uuid)) {
+        word.store(value, Ordering::Relaxed);
+    }
+    head.epoch.store(header.epoch(), Ordering::Relaxed);
+    head.first.store(standing.first, Ordering::Relaxed);
+    head.first_payload.store(standing.first_segment, Ordering::Relaxed);
+    head.first_index.store(ring.keep.2, Ordering::Relaxed);
+    head.live_payload.store(ring.payload.front().map_or(0, |s| s.0), Ordering::Relaxed);
+    head.live_index.store(ring.index.front().map_or(0, |s| s.0), Ordering::Relaxed);
+    let process = m.process();
+    head.pid.store(process.pid, Ordering::Relaxed);
+    head.pid_start.store(process.start, Ordering::Relaxed);
+    head.dropped.store(0, Ordering::Relaxed);
+    head.disk.store(if header.level == Level::Disk { commit.count } else { 0 }, Ordering::Relaxed);
+    head.state.store(STATE_WRITING, Ordering::Relaxed);
+    head.count.store(count, Ordering::Release);
+    head.magic.store(HEAD_MAGIC, Ordering::Release);
+
+    let shared = Arc::new(Ring::default());
+    shared.drained_payload.store(commit.segment, Ordering::Relaxed);
+    shared.drained_index.store((commit.count / header.index_entries) as u32, Ordering::Relaxed);
+    let (index, payload) = match (ring.index.back(), ring.payload.back()) {
+        (Some(index), Some(payload)) => (index.1.clone(), payload.1.clone()),
+        _ => return Err(Error::Failed("no segment to write".into())),
+    };
+    *shared.lock() = ring;
+    let drainer = (header.level == Level::Disk).then(|| Drainer {
+        media: media.clone(),
+        folder: folder.to_path_buf(),
+        head: head_map.clone(),
+        pins: pins.clone(),
+        ring: shared.clone(),
+        index_entries: header.index_entries,
+        seed: salt_seed(&header.uuid, 0),
+        done: commit,
+        files: BTreeMap::new(),
+        released: VecDeque::new(),
+    });
+    if let Some(drainer) = &drainer {
+        // "Not clean" stands on the medium before the first append: see decision 0001.
+        drainer.write_record(commit)?;
+    }
+    // The header comes last: only now does the new epoch, or the stream itself, exist.
+    header.write(m, folder)?;
+    debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
+    Ok(Writer {
+        media: media.clone(),
+        folder: folder.to_path_buf(),
+        live,
+        seed: salt_seed(&header.uuid, header.epoch()),
+        options: options.clone(),
+        head: head_map,
+        pins,
+        ring: shared,
+        origins,
+        next: count,
+        published: count,
+        arrival,
+        payload,
+        payload_number,
+        used,
+        payload_first,
+        index,
+        index_number,
+        block,
+        chain,
+        recovery,
+        drainer,
+        thread: None,
+        header,
+        _lock: lock,
+    })
+}

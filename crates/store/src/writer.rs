@@ -1,0 +1,572 @@
+//! The one writer of a stream.
+//!
+//! Constraints: one message costs a copy with its checksum and 64 bytes of index; no lock, no system call, no
+//! allocation. Everything pushed since the last `publish` becomes visible at once with one release store.
+//! The store order is: payload, entry, `count` (release), fence, look for sleepers. Rolling to the next segment is
+//! the only place that takes a lock or may find no room.
+//!
+//! Failure behaviour: no room is an `Error::Full` before anything was changed; what was pushed before stays and is
+//! published. Dropping the writer publishes and ends the drainer with a clean commit record.
+
+use crate::crc::copy_crc;
+use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
+use crate::entry::{ENTRY_BYTES, Entry, Meta, salt, salt_seed};
+use crate::error::{Error, Result};
+use crate::layout::{Clock, Head, Header, Level, Origins, STATE_CLOSED, STATE_FAILED, segment_name};
+use crate::limits::{
+    ALIGN_FROM, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX, PAYLOAD_BYTES_MAX,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
+};
+use crate::media::{Map, Media, Open};
+use crate::pins::Pins;
+use crate::recover::{self, Recovery};
+use crate::segment::Segment;
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+/// What happens to an append when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The append is refused with `Error::Full` until counted readers have moved on (or the disk has).
+    Wait,
+    /// The oldest segment goes, read or not. Where the disk is behind, like `DropNewest`.
+    DropOldest,
+    /// The append is refused with `Error::Dropped`; the caller counts it.
+    DropNewest,
+}
+
+/// Who writes the live place of a disk stream out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// A thread of this process.
+    Thread,
+    /// The caller, with `Writer::drain`: for one-threaded simulation and measurements.
+    Caller,
+}
+
+/// How a stream is made and written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How safe messages are.
+    pub level: Level,
+    /// What source times mean.
+    pub clock: Clock,
+    /// What happens when there is no room.
+    pub when_full: WhenFull,
+    /// Bytes of shared memory that the live end may take.
+    pub live_bytes: u64,
+    /// Bytes that the stream may take on disk; none = until the disk is full.
+    pub retain_bytes: Option<u64>,
+    /// Who drains.
+    pub drain: Drain,
+}
+
+impl Options {
+    /// A stream that survives the death of any process.
+    pub fn memory(live_bytes: u64) -> Self {
+        Self {
+            level: Level::Memory,
+            clock: Clock::Epoch,
+            when_full: WhenFull::Wait,
+            live_bytes,
+            retain_bytes: None,
+            drain: Drain::Thread,
+        }
+    }
+
+    /// A stream that survives a power cut.
+    pub fn disk(live_bytes: u64) -> Self {
+        Self { level: Level::Disk, ..Self::memory(live_bytes) }
+    }
+
+    /// Sizes that follow from `live_bytes`: (bytes of a payload segment, entries of an index segment).
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let eighth = 1 << (self.live_bytes.max(LIVE_BYTES_MIN) / 8).ilog2();
+        let segment = u64::clamp(eighth, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let entries = (segment / ENTRY_BYTES as u64).clamp(INDEX_ENTRIES_MIN, INDEX_ENTRIES_MAX);
+        (segment, entries)
+    }
+}
+
+/// The one writer of a stream.
+pub struct Writer {
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) folder: PathBuf,
+    pub(crate) live: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) options: Options,
+    pub(crate) head: Arc<Map>,
+    pub(crate) pins: Pins,
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) origins: Origins,
+    /// Salt seed of the epoch that is written.
+    pub(crate) seed: u64,
+    /// Next sequence, pushed but unpublished ones counted.
+    pub(crate) next: u64,
+    pub(crate) published: u64,
+    pub(crate) arrival: i64,
+    pub(crate) payload: Arc<Segment>,
+    pub(crate) payload_number: u32,
+    pub(crate) used: u64,
+    /// Sequence at which the payload segment began.
+    pub(crate) payload_first: u64,
+    pub(crate) index: Arc<Segment>,
+    pub(crate) index_number: u32,
+    /// (minimum, maximum) of source time in the block that is filled.
+    pub(crate) block: (i64, i64),
+    /// (payload segment, first sequence) of what is kept, oldest first; complete from its first row on.
+    pub(crate) chain: std::collections::VecDeque<(u32, u64)>,
+    pub(crate) recovery: Recovery,
+    pub(crate) drainer: Option<Drainer>,
+    pub(crate) thread: Option<std::thread::JoinHandle<()>>,
+    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl Writer {
+    /// Opens the stream in `folder` for writing: makes it if it is not there, else recovers it.
+    pub fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Self> {
+        let mut writer = recover::open(media, folder, name, options)?;
+        if let Some(drainer) = writer.drainer.take() {
+            if options.drain == Drain::Thread {
+                let thread = std::thread::Builder::new().name(format!("drain {name}"));
+                let thread = thread.spawn(move || drainer.run()).map_err(Error::io("start the drainer of", folder))?;
+                writer.thread = Some(thread);
+            } else {
+                writer.drainer = Some(drainer);
+            }
+        }
+        Ok(writer)
+    }
+
+    /// What the opening found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The header: identity, level, epochs.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The stream's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn head(&self) -> &Head {
+        Head::of(&self.head)
+    }
+
+    /// Next sequence.
+    pub fn next_sequence(&self) -> u64 {
+        self.next
+    }
+
+    /// Lowest sequence still kept.
+    pub fn first_sequence(&self) -> u64 {
+        self.head().first.load(Ordering::Relaxed)
+    }
+
+    /// The row of an origin, made if it is new. A new row costs a small write; call once per origin.
+    pub fn origin(&mut self, name: &str) -> Result<u32> {
+        if let Some(row) = self.origins.row(name) {
+            return Ok(row);
+        }
+        if name.len() > ORIGIN_NAME_MAX {
+            return Err(Error::Limit(format!("the name of an origin has at most {ORIGIN_NAME_MAX} bytes")));
+        }
+        if self.origins.names.len() >= ORIGINS_MAX {
+            return Err(Error::Limit(format!("a stream has at most {ORIGINS_MAX} origins")));
+        }
+        let path = self.folder.join("origins");
+        let file = self.media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
+        let line = Origins::line(name);
+        file.write_at(line.as_bytes(), self.origins.bytes).map_err(Error::io("write", &path))?;
+        self.origins.bytes += line.len() as u64;
+        self.origins.names.push(name.to_string());
+        self.ring.lock().origins_dirty = true;
+        Ok(self.origins.names.len() as u32 - 1)
+    }
+
+    /// Names of the origins, by row.
+    pub fn origins(&self) -> &[String] {
+        &self.origins.names
+    }
+
+    /// Appends and publishes one message; returns its sequence.
+    pub fn append(&mut self, meta: &Meta, payload: &[u8]) -> Result<u64> {
+        let sequence = self.push(meta, &[payload])?;
+        self.publish();
+        Ok(sequence)
+    }
+
+    /// Appends one message (the parts one after another) without publishing it; returns its sequence.
+    /// With `Error::Full` and `Error::Dropped` what was pushed before has been published.
+    #[inline]
+    pub fn push(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<u64> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let align = if len >= ALIGN_FROM { 64 } else { 8 };
+        let mut start = self.used.next_multiple_of(align);
+        let slot = self.next & (self.header.index_entries - 1);
+        if start + len as u64 > self.payload.bytes()
+            || (self.next - self.payload_first) * ENTRY_BYTES as u64 >= self.header.segment_bytes
+        {
+            self.roll_payload(len as u64)?;
+            start = 0;
+        }
+        if (self.next >> self.header.index_entries.trailing_zeros()) as u32 != self.index_number {
+            self.roll_index()?;
+        }
+        self.payload.reserve(start + len as u64)?;
+        self.index.reserve((slot + 1) * ENTRY_BYTES as u64)?;
+        if self.next == self.published {
+            self.arrival = self.arrival.max(self.media.now());
+        }
+        let salt = salt(self.seed, self.next);
+        // SAFETY: the range was reserved, lies past everything published and nobody else writes this stream.
+        let crc = unsafe { copy_crc(parts, self.payload.map.ptr().add(start as usize)) };
+        let mut entry = Entry {
+            source_time: meta.source_time,
+            arrival_time: self.arrival,
+            origin_seq: meta.origin_seq,
+            parent_sequence: 0,
+            origin: meta.origin,
+            schema: meta.schema,
+            segment: self.payload_number,
+            offset8: (start / 8) as u32,
+            length: len as u32,
+            payload_crc: crc ^ salt,
+            flags: meta.flags,
+            parent: 0,
+            crc: 0,
+        };
+        entry.seal(salt);
+        // SAFETY: the slot was reserved, is aligned to 64 bytes and lies past everything published.
+        unsafe { self.index.map.ptr().cast::<Entry>().add(slot as usize).write(entry) };
+        self.block = (self.block.0.min(meta.source_time), self.block.1.max(meta.source_time));
+        if (slot + 1) % TIME_BLOCK == 0 {
+            self.seal_block(slot / TIME_BLOCK);
+        }
+        self.used = start + len as u64;
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// Makes everything pushed visible to readers; returns the mark `memory`.
+    #[inline]
+    pub fn publish(&mut self) -> u64 {
+        if self.next != self.published {
+            self.published = self.next;
+            let head = self.head();
+            head.count.store(self.next, Ordering::Release);
+            head.count_word.store(self.next as u32, Ordering::Release);
+            // Pairs with the reader: it counts itself asleep, fences, then looks at `count` once more.
+            fence(Ordering::SeqCst);
+            if self.pins.asleep(false).load(Ordering::Relaxed) != 0 {
+                self.media.wake(&head.count_word);
+            }
+        }
+        self.next
+    }
+
+    /// Writes the row of a full block of the time table.
+    fn seal_block(&mut self, block: u64) {
+        let row = time_row(self.block, salt(salt_seed(&self.header.uuid, 0), self.next / TIME_BLOCK * TIME_BLOCK));
+        self.block = (i64::MAX, i64::MIN);
+        let at = self.header.index_entries * ENTRY_BYTES as u64 + block * TIME_ROW_BYTES;
+        // The table was reserved with the segment; a failure here would only cost a scan.
+        if self.index.reserve(at + TIME_ROW_BYTES).is_ok() {
+            // SAFETY: inside the segment, past the entries; readers use a row only once its block is published.
+            unsafe {
+                std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at as usize), row.len());
+            }
+        }
+    }
+
+    /// Publishes what was pushed and says what `when_full` makes of a full stream.
+    fn full(&mut self, why: &'static str) -> Error {
+        self.publish();
+        match self.options.when_full {
+            WhenFull::Wait => Error::Full(why),
+            WhenFull::DropOldest | WhenFull::DropNewest => {
+                self.head().dropped.fetch_add(1, Ordering::Relaxed);
+                Error::Dropped
+            }
+        }
+    }
+
+    #[cold]
+    fn roll_payload(&mut self, len: u64) -> Result<()> {
+        if len > PAYLOAD_BYTES_MAX {
+            return Err(Error::Limit(format!("a message has at most {PAYLOAD_BYTES_MAX} bytes, not {len}")));
+        }
+        self.check_failed()?;
+        let bytes = self.header.segment_bytes.max(len.next_multiple_of(4096));
+        self.make_room(bytes)?;
+        let number = self.payload_number + 1;
+        let segment = self.take_segment('p', number, bytes)?;
+        self.payload.closed_at.store(self.used, Ordering::Release);
+        self.ring.lock().payload.push_back((number, segment.clone()));
+        (self.payload, self.payload_number, self.used) = (segment, number, 0);
+        self.payload_first = self.next;
+        self.chain.push_back((number, self.next));
+        Ok(())
+    }
+
+    #[cold]
+    fn roll_index(&mut self) -> Result<()> {
+        self.check_failed()?;
+        let number = (self.next / self.header.index_entries) as u32;
+        self.release_live_index();
+        let segment = self.take_segment('i', number, self.header.index_bytes())?;
+        self.ring.lock().index.push_back((number, segment.clone()));
+        (self.index, self.index_number) = (segment, number);
+        self.block = (i64::MAX, i64::MIN);
+        Ok(())
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        if self.head().state.load(Ordering::Acquire) == STATE_FAILED {
+            let why = self.ring.lock().trouble.clone();
+            return Err(Error::Failed(why.unwrap_or_else(|| "a sync failed".into())));
+        }
+        Ok(())
+    }
+
+    /// A warm segment of this size, or a new one.
+    fn take_segment(&mut self, kind: char, number: u32, bytes: u64) -> Result<Arc<Segment>> {
+        let path = self.live.join(segment_name(kind, number));
+        let spare = {
+            let mut ring = self.ring.lock();
+            let spares = if kind == 'p' { &mut ring.spare_payload } else { &mut ring.spare_index };
+            spares.iter().position(|s| s.bytes() == bytes).map(|at| spares.swap_remove(at))
+        };
+        // A spare that an earlier roll left with other owners cannot be renamed in place: start a new file then.
+        if let Some(spare) = spare
+            && let Ok(mut segment) = Arc::try_unwrap(spare)
+        {
+            self.media.rename(&segment.path, &path).map_err(Error::io("rename", &path))?;
+            segment.path = path;
+            segment.closed_at.store(u64::MAX, Ordering::Relaxed);
+            return Ok(Arc::new(segment));
+        }
+        Ok(Arc::new(Segment::open(self.media.as_ref(), &path, bytes)?))
+    }
+
+    /// Bytes that the live place takes now, and whether a spare payload segment of this size is there.
+    fn live_bytes(&self, spare_of: u64) -> (u64, bool) {
+        let ring = self.ring.lock();
+        let used = ring.payload.iter().chain(&ring.index).map(|s| s.1.occupied()).sum::<u64>()
+            + ring.spare_payload.iter().chain(&ring.spare_index).map(|s| s.occupied()).sum::<u64>();
+        (used, ring.spare_payload.iter().any(|s| s.bytes() == spare_of))
+    }
+
+    /// Lets go of old segments until a payload segment of `bytes` fits.
+    fn make_room(&mut self, bytes: u64) -> Result<()> {
+        if self.header.level == Level::Disk {
+            self.retain(bytes)?;
+        }
+        loop {
+            let (used, spare) = self.live_bytes(bytes);
+            if spare || used + bytes <= self.options.live_bytes || self.ring.lock().payload.len() < 2 {
+                return Ok(());
+            }
+            if self.header.level == Level::Memory {
+                self.release_oldest()?;
+            } else {
+                let oldest = self.ring.lock().payload.front().map_or(0, |s| s.0);
+                if oldest >= self.ring.drained_payload.load(Ordering::Acquire) {
+                    self.ring.urgent.store(true, Ordering::Release);
+                    self.ring.notify();
+                    return Err(self.full("the disk is slower than the source"));
+                }
+            }
+            self.release_live_payload();
+            self.release_live_index();
+        }
+    }
+
+    /// Keeps a disk stream below `retain_bytes`, counting the segment that is to come.
+    fn retain(&mut self, coming: u64) -> Result<()> {
+        let Some(limit) = self.options.retain_bytes else { return Ok(()) };
+        loop {
+            let segments = self.chain.len() as u64 * self.header.segment_bytes;
+            let index = (self.next - self.first_sequence()) * ENTRY_BYTES as u64;
+            if segments + index + coming <= limit || self.chain.len() < 2 {
+                return Ok(());
+            }
+            self.release_oldest()?;
+        }
+    }
+
+    /// Gives up the oldest payload segment, if `when_full` allows it.
+    fn release_oldest(&mut self) -> Result<()> {
+        let Some(&(number, first)) = self.chain.get(1) else {
+            return Err(self.full("one segment is all there is"));
+        };
+        if self.options.when_full != WhenFull::DropOldest
+            && self.pins.lowest_committed().is_some_and(|committed| committed < first)
+        {
+            return Err(self.full("a reader has not moved on"));
+        }
+        self.chain.pop_front();
+        let index = (first / self.header.index_entries) as u32;
+        let head = self.head();
+        head.first.store(first, Ordering::Release);
+        head.first_payload.store(number, Ordering::Release);
+        head.first_index.store(index, Ordering::Release);
+        self.ring.lock().keep = (first, number, index);
+        Ok(())
+    }
+
+    /// Takes payload segments out of the live place that need not be there: read on (memory) or on the medium (disk).
+    fn release_live_payload(&mut self) {
+        let low = match self.header.level {
+            Level::Memory => self.head().first_payload.load(Ordering::Relaxed),
+            Level::Disk => self.ring.drained_payload.load(Ordering::Acquire),
+        };
+        self.head().live_payload.fetch_max(low, Ordering::SeqCst);
+        let mut ring = self.ring.lock();
+        while ring.payload.front().is_some_and(|s| s.0 < low) {
+            let Some((number, segment)) = ring.payload.pop_front() else { break };
+            let ordinary = segment.bytes() == self.header.segment_bytes;
+            if ordinary && ring.spare_payload.len() < 2 && !self.pins.pinned(true, number) {
+                ring.spare_payload.push(segment);
+            } else {
+                let _ = self.media.unlink(&segment.path);
+            }
+        }
+    }
+
+    /// The same for index segments.
+    fn release_live_index(&mut self) {
+        let low = match self.header.level {
+            Level::Memory => self.head().first_index.load(Ordering::Relaxed),
+            Level::Disk => self.ring.drained_index.load(Ordering::Acquire),
+        };
+        self.head().live_index.fetch_max(low, Ordering::SeqCst);
+        let mut ring = self.ring.lock();
+        while ring.index.front().is_some_and(|s| s.0 < low) {
+            let Some((number, segment)) = ring.index.pop_front() else { break };
+            if ring.spare_index.len() < 16 && !self.pins.pinned(false, number) {
+                ring.spare_index.push(segment);
+            } else {
+                let _ = self.media.unlink(&segment.path);
+            }
+        }
+    }
+
+    /// How far messages are safe at a level: all below the returned sequence are.
+    pub fn mark(&self, level: Level) -> u64 {
+        match level {
+            Level::Memory => self.published,
+            Level::Disk => self.head().disk.load(Ordering::Acquire),
+        }
+    }
+
+    /// Waits until all below `sequence` is safe at `level`. False on time-out.
+    pub fn wait(&mut self, sequence: u64, level: Level, timeout: Duration) -> Result<bool> {
+        self.publish();
+        if level == Level::Disk && self.header.level == Level::Memory {
+            return Err(Error::Limit("a memory stream has no mark `disk`".into()));
+        }
+        if self.drainer.is_some() {
+            self.drain()?;
+        }
+        let deadline = std::time::Instant::now() + timeout;
+        while self.mark(level) < sequence {
+            self.check_failed()?;
+            self.ring.urgent.store(true, Ordering::Release);
+            self.ring.notify();
+            let asleep = self.pins.asleep(true);
+            let word = &self.head().disk_word;
+            let seen = word.load(Ordering::Acquire);
+            asleep.fetch_add(1, Ordering::SeqCst);
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if self.mark(level) < sequence && !left.is_zero() {
+                self.media.wait(word, seen, Some(left.min(Duration::from_millis(100))));
+            }
+            asleep.fetch_sub(1, Ordering::SeqCst);
+            if left.is_zero() {
+                return Ok(self.mark(level) >= sequence);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sleeps until there may be room again: a counted reader or the disk moved on, or the time is over.
+    pub fn wait_room(&self, timeout: Duration) {
+        let seen = self.pins.credit().load(Ordering::SeqCst);
+        self.pins.writer_waits().store(1, Ordering::SeqCst);
+        self.media.wait(self.pins.credit(), seen, Some(timeout));
+        self.pins.writer_waits().store(0, Ordering::SeqCst);
+    }
+
+    /// Why the mark `disk` does not move, if it does not.
+    pub fn trouble(&self) -> Option<String> {
+        self.ring.lock().trouble.clone()
+    }
+
+    /// One group commit (for `Drain::Caller`).
+    pub fn drain(&mut self) -> Result<bool> {
+        self.publish();
+        let answer = match &mut self.drainer {
+            Some(drainer) => drainer.once(false),
+            None => return Ok(false),
+        };
+        self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
+        answer
+    }
+
+    /// The readers of this stream.
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+}
+
+/// A row of the time table: smallest and largest source time of a block, proven for its place.
+pub(crate) fn time_row(block: (i64, i64), salt: u32) -> [u8; TIME_ROW_BYTES as usize] {
+    let mut row = [0; TIME_ROW_BYTES as usize];
+    row[0..8].copy_from_slice(&block.0.to_le_bytes());
+    row[8..16].copy_from_slice(&block.1.to_le_bytes());
+    row[16..20].copy_from_slice(&(TIME_BLOCK as u32).to_le_bytes());
+    let crc = crate::crc::crc32c(&row[..20]) ^ salt;
+    row[20..24].copy_from_slice(&crc.to_le_bytes());
+    row
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.publish();
+        let mut clean = true;
+        if let Some(thread) = self.thread.take() {
+            self.ring.lock().stop = true;
+            self.ring.notify();
+            let _ = thread.join();
+        }
+        if let Some(drainer) = &mut self.drainer {
+            clean = drainer.once(true).is_ok();
+        }
+        let head = self.head();
+        if self.header.level == Level::Disk
+            && clean
+            && head.state.load(Ordering::Acquire) != STATE_FAILED
+            && head.disk.load(Ordering::Acquire) == self.published
+        {
+            // All is on the medium: the live place shrinks to its control page.
+            head.live_payload.store(u32::MAX, Ordering::SeqCst);
+            head.live_index.store(u32::MAX, Ordering::SeqCst);
+            head.state.store(STATE_CLOSED, Ordering::Release);
+            let ring = self.ring.lock();
+            let spares = ring.spare_payload.iter().chain(&ring.spare_index);
+            for segment in ring.payload.iter().chain(&ring.index).map(|s| &s.1).chain(spares) {
+                let _ = self.media.unlink(&segment.path);
+            }
+        } else if head.state.load(Ordering::Acquire) != STATE_FAILED {
+            head.state.store(STATE_CLOSED, Ordering::Release);
+        }
+    }
+}
