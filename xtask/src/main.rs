@@ -33,7 +33,7 @@ usage: cargo xtask WORD
   fmt              format Rust and Python
 ";
 
-/// What every word answers: done, or the text of what went wrong.
+/// What every word answers: done, or the text of what went wrong (empty: it has been said).
 type Done<T = ()> = Result<T, String>;
 
 fn main() -> ExitCode {
@@ -61,7 +61,9 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("error: {text}");
+            if !text.is_empty() {
+                eprintln!("error: {text}");
+            }
             ExitCode::FAILURE
         }
     }
