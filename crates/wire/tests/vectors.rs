@@ -1,0 +1,375 @@
+//! Messages made by other implementations (`make_vectors.py`), and ours made from them.
+//!
+//! `tests/vectors/wire/*.bin` were written by ess-streaming-data-types and by the official FlatBuffers runtime,
+//! `*.json` says what is in them. `ours/*.bin` are the same messages as we write them: this test asserts that we
+//! still do, `tests/python/test_wire_vectors.py` that the others read them. After a wanted change of the writer
+//! run this test with `BEAMPORT_BLESS=1` and look at the difference.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use beamport_wire::{
+    Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f144, fields, fuzz, range_in, read,
+    schema_id, to_json,
+};
+use serde_json::Value as Json;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "vectors are files; the crate itself reads none"
+)]
+fn bytes_of(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()))
+}
+
+/// Names, bytes and expected content of all vectors.
+fn vectors() -> Vec<(String, Vec<u8>, Json)> {
+    let folder = root().join("tests/vectors/wire");
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the vectors are in the repository")
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "bin"))
+        .collect();
+    names.sort();
+    assert!(names.len() >= 60, "vectors are missing: {}", names.len());
+    names
+        .iter()
+        .map(|path| {
+            let json = serde_json::from_slice(&bytes_of(&path.with_extension("json")));
+            let name = path
+                .file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            (name, bytes_of(path), json.expect("JSON"))
+        })
+        .collect()
+}
+
+fn compare_fields(place: &str, found: &Fields<'_>, expected: &Json) {
+    let expected = expected
+        .as_object()
+        .unwrap_or_else(|| panic!("{place}: {expected}"));
+    let names: BTreeSet<&str> = found.iter().map(|(name, _)| *name).collect();
+    let wanted: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
+    assert_eq!(names, wanted, "{place}: names");
+    for (name, field) in found {
+        compare(&format!("{place}.{name}"), field, &expected[*name]);
+    }
+}
+
+fn compare(place: &str, found: &Field<'_>, expected: &Json) {
+    match found {
+        Field::None => assert!(expected.is_null(), "{place}: {expected}"),
+        Field::Bool(value) => assert_eq!(Some(*value), expected.as_bool(), "{place}"),
+        Field::Int(value) => assert_eq!(Some(*value), expected.as_i64(), "{place}"),
+        Field::UInt(value) => assert_eq!(Some(*value), expected.as_u64(), "{place}"),
+        Field::Float(value) => compare_float(place, *value, expected),
+        Field::Text(text) => assert_eq!(Some(*text), expected.as_str(), "{place}"),
+        Field::Uuid(uuid) => {
+            let text: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(Some(text.as_str()), expected.as_str(), "{place}");
+        }
+        Field::Texts(texts) => assert_eq!(Json::from(texts.clone()), *expected, "{place}"),
+        Field::List(tables) => {
+            let expected = expected
+                .as_array()
+                .unwrap_or_else(|| panic!("{place}: no list"));
+            assert_eq!(tables.len(), expected.len(), "{place}: length");
+            for (at, (table, expected)) in tables.iter().zip(expected).enumerate() {
+                compare_fields(&format!("{place}[{at}]"), table, expected);
+            }
+        }
+        Field::Table(fields) => compare_fields(place, fields, expected),
+        Field::Array {
+            dtype,
+            bytes,
+            shape,
+        } => {
+            assert_eq!(
+                Some(dtype.name()),
+                expected["dtype"].as_str(),
+                "{place}: dtype"
+            );
+            let values = expected["values"]
+                .as_array()
+                .unwrap_or_else(|| panic!("{place}: no values"));
+            let numbers = Numbers::new(*dtype, bytes).expect("whole elements");
+            assert_eq!(numbers.len(), values.len(), "{place}: length");
+            assert_eq!(
+                shape.iter().product::<usize>(),
+                values.len(),
+                "{place}: shape"
+            );
+            if let Some(wanted) = expected.get("shape") {
+                assert_eq!(Json::from(shape.clone()), *wanted, "{place}: shape");
+            }
+            for (at, (number, expected)) in numbers.iter().zip(values).enumerate() {
+                compare(&format!("{place}[{at}]"), &number.into(), expected);
+            }
+        }
+    }
+}
+
+fn compare_float(place: &str, found: f64, expected: &Json) {
+    match expected.as_str() {
+        Some("NaN") => assert!(found.is_nan(), "{place}: {found}"),
+        Some(text) => assert_eq!(found.to_string(), text, "{place}"),
+        None => assert_eq!(Some(found), expected.as_f64(), "{place}"),
+    }
+}
+
+#[test]
+fn every_field_of_every_vector_is_read() {
+    let mut seen = BTreeSet::new();
+    for (name, bytes, expected) in vectors() {
+        let found = fields(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        compare_fields(&name, &found, &expected["fields"]);
+        let json = to_json(&bytes).expect("what can be read is JSON");
+        assert_eq!(json["schema"], expected["schema"], "{name}");
+        assert_eq!(
+            json.as_object().expect("an object").len(),
+            found.len() + 1,
+            "{name}"
+        );
+        seen.extend(schema_id(&bytes));
+    }
+    assert_eq!(
+        seen,
+        KNOWN.into_iter().collect(),
+        "a vector for each schema"
+    );
+}
+
+#[test]
+fn a_message_at_an_odd_address_reads_the_same() {
+    for (name, bytes, expected) in vectors() {
+        for shift in [1, 2, 4] {
+            let mut moved = vec![0xEE; shift];
+            moved.extend_from_slice(&bytes);
+            let found = fields(&moved[shift..]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            compare_fields(&name, &found, &expected["fields"]);
+        }
+    }
+}
+
+#[test]
+fn slack_after_a_message_is_accepted() {
+    for (name, mut bytes, expected) in vectors() {
+        bytes.extend_from_slice(&[0xA5; 777]);
+        let found = fields(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        compare_fields(&name, &found, &expected["fields"]);
+    }
+}
+
+#[test]
+fn we_write_the_same_messages_as_ever() {
+    let folder = root().join("tests/vectors/wire/ours");
+    let bless = std::env::var_os("BEAMPORT_BLESS").is_some();
+    let mut out = Vec::new();
+    let mut made = BTreeSet::new();
+    for (name, bytes, expected) in vectors() {
+        let message = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        message
+            .write(&mut out)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let found = fields(&out).unwrap_or_else(|error| panic!("{name}: ours: {error}"));
+        compare_fields(&name, &found, &expected["fields"]);
+        arrays_are_aligned(&name, &out, &found);
+        let path = folder.join(format!("{name}.bin"));
+        if bless {
+            write_file(&folder, &path, &out);
+        }
+        assert_eq!(out, bytes_of(&path), "{name}: the writer changed");
+        made.insert(path.file_name().map(ToOwned::to_owned));
+    }
+    let there: BTreeSet<_> = std::fs::read_dir(&folder)
+        .expect("ours are in the repository")
+        .map(|entry| Some(entry.expect("a readable folder").file_name()))
+        .collect();
+    assert_eq!(there, made, "files without a vector");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "vectors are files; the crate itself writes none"
+)]
+fn write_file(folder: &Path, path: &Path, bytes: &[u8]) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    std::fs::write(path, bytes).expect("a file");
+}
+
+/// numpy and slices want each array on a multiple of its element size; we put all on 8.
+fn arrays_are_aligned(name: &str, whole: &[u8], found: &Fields<'_>) {
+    for (field, value) in found {
+        match value {
+            Field::Array { bytes, .. } => {
+                let range = range_in(whole, bytes).expect("an array lies in its message");
+                assert_eq!(range.start % 8, 0, "{name}: {field}");
+                assert_eq!(&whole[range], *bytes);
+            }
+            Field::List(tables) => tables
+                .iter()
+                .for_each(|table| arrays_are_aligned(name, whole, table)),
+            Field::Table(table) => arrays_are_aligned(name, whole, table),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn recorded_messages_of_a_facility() {
+    let folder = root().join("../shared/data/vectors");
+    if !folder.is_dir() {
+        eprintln!("skipped: no recorded messages beside the repository (../shared/data/vectors)");
+        return;
+    }
+    let bytes = bytes_of(&folder.join("f144.bin"));
+    let value = f144::read(&bytes).expect("a good f144");
+    assert_eq!(value.source_name, "t_julabo");
+    assert_eq!(value.value, f144::Value::Scalar(Scalar::Float64(19.0)));
+    assert_eq!(
+        value.timestamp,
+        i64::from_le_bytes(*b"\x00\x84\x1e\x18\x32\xd6\x1e\x17")
+    );
+
+    let bytes = bytes_of(&folder.join("al00.bin"));
+    let alarm = beamport_wire::al00::read(&bytes).expect("a good al00");
+    assert_eq!(alarm.source_name, "det_image2");
+    assert_eq!(alarm.severity, beamport_wire::al00::Severity::Ok);
+    assert_eq!(alarm.message, "");
+
+    for id in ["ev42", "hs01"] {
+        let bytes = bytes_of(&folder.join(format!("{id}.bin")));
+        let found = *id.as_bytes().first_chunk().expect("four letters");
+        assert_eq!(read(&bytes), Err(Error::UnknownSchema { found }));
+        assert_eq!(
+            ev44::read(&bytes),
+            Err(Error::WrongSchema {
+                wanted: ev44::ID,
+                found
+            })
+        );
+        assert_eq!(
+            read(&bytes).unwrap_err().to_string(),
+            format!("schema `{id}` is not known")
+        );
+    }
+}
+
+#[test]
+fn json_abbreviates_long_arrays() {
+    let (_, bytes, _) = vectors()
+        .into_iter()
+        .find(|(name, ..)| name == "ev44_slack")
+        .expect("ev44_slack");
+    let json = to_json(&bytes).expect("a good message");
+    let pixels = &json["pixel_id"];
+    assert_eq!(pixels["shape"][0], 40);
+    assert_eq!(pixels["dtype"], "int32");
+    assert_eq!(
+        pixels["first"],
+        Json::from(vec![100, 101, 102, 103, 104, 105, 106, 107])
+    );
+    assert_eq!(json["reference_time_index"], Json::from(vec![0]));
+}
+
+#[test]
+fn pulses_name_the_events_of_each_reference_time() {
+    let mut out = Vec::new();
+    let parts = ev44::Ev44 {
+        source_name: "bank0",
+        message_id: 1,
+        reference_time: (&[10i64, 20, 30]).into(),
+        reference_time_index: (&[0i32, 2, 2]).into(),
+        time_of_flight: (&[1i32, 2, 3]).into(),
+        pixel_id: (&[4i32, 5, 6]).into(),
+    };
+    ev44::write(&mut out, &parts).expect("written");
+    let message = ev44::read(&out).expect("read");
+    assert_eq!(message, parts);
+    message.check().expect("arrays that fit");
+    let pulses: Vec<_> = message.pulses().collect();
+    assert_eq!(pulses, vec![(10, 0..2), (20, 2..2), (30, 2..3)]);
+    assert_eq!(message.pixel_id.as_slice(), Some(&[4, 5, 6][..]));
+
+    // Each way not to fit is named, and pulses stay within the events.
+    for (index, pixels) in [
+        (vec![0, 2, 1], vec![4, 5, 6]),
+        (vec![-1, 0, 0], vec![4, 5, 6]),
+        (vec![0, 2, 4], vec![4, 5, 6]),
+        (vec![0, 2], vec![4, 5, 6]),
+        (vec![0, 2, 2], vec![4, 5]),
+    ] {
+        let parts = ev44::Ev44 {
+            reference_time_index: (&index).into(),
+            pixel_id: (&pixels).into(),
+            ..parts
+        };
+        assert!(
+            matches!(parts.check(), Err(Error::Inconsistent { .. })),
+            "{index:?}"
+        );
+        assert!(
+            parts
+                .pulses()
+                .all(|(_, range)| range.start <= range.end && range.end <= 3)
+        );
+    }
+}
+
+#[test]
+fn a_warm_buffer_is_not_allocated_again() {
+    let mut out = Vec::new();
+    for (_, bytes, _) in vectors() {
+        let message = read(&bytes).expect("a vector");
+        message.write(&mut out).expect("written");
+        let (place, capacity) = (out.as_ptr(), out.capacity());
+        message.write(&mut out).expect("written");
+        assert_eq!((place, capacity), (out.as_ptr(), out.capacity()));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_leaves_nothing_behind() {
+    use beamport_wire::da00::{self, Da00, Variable};
+    let mut out = vec![1, 2, 3];
+    let text = f144::F144 {
+        source_name: "x",
+        timestamp: 0,
+        value: f144::Value::Array(Numbers::text("no")),
+    };
+    assert!(f144::write(&mut out, &text).is_err());
+    assert!(out.is_empty());
+
+    let variables = [Variable {
+        name: "signal",
+        unit: None,
+        label: None,
+        source: None,
+        axes: (&["x", "y"]).into(),
+        shape: (&[2i64, 2]).into(),
+        data: (&[1.0f64, 2.0, 3.0]).into(),
+    }];
+    let parts = Da00 {
+        source_name: "m",
+        timestamp: 0,
+        data: (&variables).into(),
+    };
+    assert!(matches!(
+        da00::write(&mut out, &parts),
+        Err(Error::Inconsistent { .. })
+    ));
+    assert!(out.is_empty());
+}
+
+#[test]
+fn every_vector_passes_what_the_fuzzer_does() {
+    for (_, bytes, _) in vectors() {
+        fuzz::fuzz(&bytes);
+    }
+}
