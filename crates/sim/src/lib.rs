@@ -1,8 +1,253 @@
-//! Instruments that do not exist.
+//! Instruments that do not exist: sources like any other, for trying things out, for tests and for measurements.
+//!
+//! Constraints: no clock, no file, no thread. What a source says is a function of its configuration (with the seed) and the number of the
+//! pulse, counted from 1970 at 14 Hz; so two sources agree without talking, and a restart goes on where the grid is.
+//!
+//! [`models`] lists what there is with every key, [`Config`] holds one configuration, [`build`] makes a source of it and [`truth`] says
+//! what was put into its data.
+
 pub mod alias;
+pub mod amor;
+mod config;
+pub mod ess;
+mod events;
+mod field;
+pub mod histogram;
 pub mod limits;
 pub mod pulse;
 pub mod random;
 pub mod reflectivity;
 #[cfg(test)]
-pub(crate) mod statistics;
+mod statistics;
+mod train;
+
+pub use config::{Building, ClockFault, Config, Key, Kind};
+pub use field::ORIGIN as FIELD_ORIGIN;
+
+use config::{ALARM, ANGLES, BACKGROUND, COMMON, COUNTED, EVENTS, FIELD, METADATA, SAMPLE, key};
+use flow::{Fault, Source};
+use serde_json::{Value, json};
+use train::Train;
+
+/// One model: a simulated instrument, or a part of one that fills a stream of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// Its name in the instrument file.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// Default of `rate`.
+    rate: f64,
+    groups: &'static [&'static [Key]],
+}
+
+impl Model {
+    /// Its keys, with defaults and units; `model` itself is not among them.
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> + use<> {
+        self.groups.iter().flat_map(|g| g.iter())
+    }
+}
+
+const ABOUT_RATE: &str = "events a second on average, before `scale`";
+
+macro_rules! ess {
+    ($name:literal, $rate:literal, $text:literal, $about:literal) => {
+        Model {
+            name: $name,
+            about: $about,
+            rate: $rate,
+            groups: &[
+                &[key("rate", Kind::Number, $text, "events/s", ABOUT_RATE)],
+                COUNTED,
+                EVENTS,
+                METADATA,
+                COMMON,
+            ],
+        }
+    };
+}
+
+/// The models, in the order in which a person would read them.
+pub fn models() -> &'static [Model] {
+    const MODELS: &[Model] = &[
+        Model {
+            name: "amor",
+            about: "reflectometer like AMOR: neutron events of a layered sample, ev44",
+            rate: 1e6,
+            groups: &[
+                &[key("rate", Kind::Number, "1000000", "events/s", ABOUT_RATE)],
+                COUNTED,
+                EVENTS,
+                SAMPLE,
+                ANGLES,
+                BACKGROUND,
+                COMMON,
+            ],
+        },
+        Model {
+            name: "amor-monitor",
+            about: "its monitor before the sample: a histogram over time of flight each second, da00",
+            rate: 1e5,
+            groups: &[
+                &[key(
+                    "rate",
+                    Kind::Number,
+                    "100000",
+                    "counts/s",
+                    "counts a second at the first angle, before `scale`",
+                )],
+                COUNTED,
+                SAMPLE,
+                ANGLES,
+                COMMON,
+            ],
+        },
+        Model {
+            name: "amor-devices",
+            about: "its devices: temperature, angles, slits, magnet and chopper as f144, one alarm as al00",
+            rate: 0.0,
+            groups: &[ANGLES, ALARM, COMMON],
+        },
+        Model {
+            name: "histogram",
+            about: "neutron events drawn from a measured histogram, ev44",
+            rate: 1e6,
+            groups: &[
+                &[key("rate", Kind::Number, "1000000", "events/s", ABOUT_RATE)],
+                COUNTED,
+                EVENTS,
+                COMMON,
+            ],
+        },
+        ess!(
+            "cspec",
+            10e6,
+            "10000000",
+            "ESS cold chopper spectrometer as load, 80 MB/s"
+        ),
+        ess!(
+            "estia",
+            500e6,
+            "500000000",
+            "ESS focusing reflectometer as load, 4000 MB/s"
+        ),
+        ess!(
+            "freia",
+            100e6,
+            "100000000",
+            "ESS liquids reflectometer as load, 800 MB/s"
+        ),
+        ess!(
+            "loki",
+            37e6,
+            "37000000",
+            "ESS broad-band small-angle instrument as load, 300 MB/s"
+        ),
+        ess!(
+            "nmx",
+            5e6,
+            "5000000",
+            "ESS macromolecular diffractometer as load, 40 MB/s"
+        ),
+        ess!(
+            "skadi",
+            37e6,
+            "37000000",
+            "ESS small-angle instrument as load, 300 MB/s"
+        ),
+        ess!(
+            "trex",
+            10e6,
+            "10000000",
+            "ESS bispectral chopper spectrometer as load, 80 MB/s"
+        ),
+        Model {
+            name: "field",
+            about: "fast sample environment: samples of an alternating magnetic field, se00",
+            rate: 10_000.0,
+            groups: &[FIELD, COMMON],
+        },
+    ];
+    MODELS
+}
+
+/// The model of a name; otherwise an error that names the nearest.
+pub fn model(name: &str) -> Result<&'static Model, Fault> {
+    if let Some(model) = models().iter().find(|m| m.name == name) {
+        return Ok(model);
+    }
+    let names = || models().iter().map(|m| m.name);
+    let fault = Fault::new(format!("there is no model `{name}`"), "");
+    Err(match config::nearest(name, names()) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None => fault.hint(format!(
+            "`model` takes one of {}",
+            names().collect::<Vec<_>>().join(", ")
+        )),
+    })
+}
+
+/// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, or a pool of up to 16 MiB.
+pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
+    config.check()?;
+    let model = model(&config.model)?;
+    if let Some(profile) = ess::profile(model.name) {
+        return Ok(Box::new(Train::new(
+            ess::Load::new(profile, config)?,
+            config,
+        )));
+    }
+    Ok(match model.name {
+        "amor" => {
+            let counter =
+                events::Counter::new(amor::Detector::new(config)?, amor::DETECTOR, config);
+            Box::new(Train::new(counter, config))
+        }
+        "amor-monitor" => Box::new(Train::new(amor::Monitor::new(config)?, config)),
+        "amor-devices" => Box::new(Train::new(amor::Devices::new(config)?, config)),
+        "histogram" => {
+            let drawing = histogram::Measured::new(&measured(config)?)?;
+            // The same origin as the reflectometer's detector, so that a file template serves both.
+            Box::new(Train::new(
+                events::Counter::new(drawing, amor::DETECTOR, config),
+                config,
+            ))
+        }
+        _ => Box::new(Train::new(field::Field::new(config)?, config)),
+    })
+}
+
+fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {
+    let bytes = config.histogram.as_deref();
+    let bytes = bytes.ok_or_else(|| {
+        Fault::new(
+            "model `histogram` has no histogram",
+            "the program that starts it must load one",
+        )
+    });
+    histogram::Histogram::read(bytes?)
+}
+
+/// What was put into the data of a source, for the metadata of the file: everything that an analysis could find again.
+pub fn truth(config: &Config) -> Result<Value, Fault> {
+    config.check()?;
+    let model = model(&config.model)?;
+    Ok(match model.name {
+        "amor" | "amor-monitor" => amor::truth(config)?,
+        "amor-devices" => amor::devices_truth(config),
+        "histogram" => {
+            let histogram = measured(config)?;
+            let total: u64 = histogram.counts.iter().map(|c| u64::from(*c)).sum();
+            json!({"model": model.name, "seed": config.seed, "events_per_second": config.events_per_second(),
+                   "shape": histogram.shape, "counts": total, "pixels": {"number": "1 + slow * length of fast + fast"}})
+        }
+        "field" => {
+            json!({"model": model.name, "seed": config.seed, "samples_per_second": config.rate,
+                          "frequency_hertz": config.frequency, "amplitude_tesla": config.amplitude})
+        }
+        _ => {
+            json!({"model": model.name, "seed": config.seed, "events_per_second": config.events_per_second(),
+                    "metadata": config.metadata, "pixels": ess::profile(model.name).map(|p| p.pixels)})
+        }
+    })
+}

@@ -32,3 +32,6 @@ pub const HISTOGRAM_CELLS_MAX: usize = 1 << 29;
 
 /// Samples a second of the alternating field: what the fastest digitisers of sample environment give.
 pub const FIELD_SAMPLES_MAX: u32 = 10_000_000;
+
+/// Bytes of an origin's name: names of process variables have at most 60.
+pub const ORIGIN_BYTES_MAX: usize = 255;

@@ -1,0 +1,507 @@
+//! What a simulated source is asked to do, key by key, as an instrument file has it.
+//!
+//! The program reads TOML; this module reads the keys of one section as JSON values (numbers, text, lists), so that types, ranges and
+//! hints are said in one place. Nothing is accepted that the model would ignore.
+
+use crate::limits;
+use crate::reflectivity::SAMPLES;
+use flow::Fault;
+use serde_json::Value;
+
+/// How events are dealt out to messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Building {
+    /// One message for each pulse, up to the limit of one message.
+    Pulse,
+    /// A new message at each pulse and after `events_max` events, as the ESS event formation units do.
+    Size,
+}
+
+/// What is wrong with the clock of the source, for tests of what stands behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockFault {
+    /// Nothing.
+    None,
+    /// Half a second before the message before.
+    Backward,
+    /// The time of the message before.
+    Repeat,
+    /// 2^62 ns: the year 2116.
+    Future,
+}
+
+/// The configuration of one simulated source. `Config::new` has the defaults of a model, `set` changes one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Name of the model, one of [`crate::models`].
+    pub model: String,
+    /// Name of the origin in the stream and in the messages; None is the model's own.
+    pub origin: Option<String>,
+    /// Events (counts, samples) a second before `scale`.
+    pub rate: f64,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Factor on the rate.
+    pub scale: f64,
+    /// How events are dealt out to messages.
+    pub message: Building,
+    /// Events of one message at most; None is the default of `message`.
+    pub events_max: Option<u32>,
+    /// Bytes of `f144` metadata for each byte of events, 0 to 1.
+    pub metadata: f64,
+    /// End of the source after this many ns; None goes on.
+    pub duration_ns: Option<i64>,
+    /// Name of the sample of the reflectometer.
+    pub sample: String,
+    /// Sample angles in degrees, gone through in turn.
+    pub angles: Vec<f64>,
+    /// Time at each angle, ns.
+    pub angle_step_ns: i64,
+    /// Part of the events that is flat background, 0 to 1.
+    pub background: f64,
+    /// Time from the start of the source to the alarm, ns.
+    pub alarm_after_ns: i64,
+    /// Frequency of the alternating field, Hz.
+    pub frequency: f64,
+    /// Amplitude of the alternating field, T.
+    pub amplitude: f64,
+    /// What is wrong with the clock.
+    pub clock_fault: ClockFault,
+    /// One message in this many has the fault.
+    pub clock_fault_every: u32,
+    /// The measured histogram of the model `histogram`, in the form of [`crate::histogram::Histogram::write`]; loaded by the program.
+    pub histogram: Option<Vec<u8>>,
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number.
+    Number,
+    /// A whole number.
+    Whole,
+    /// Text, one of these.
+    Choice(&'static [&'static str]),
+    /// Text.
+    Text,
+    /// A time: text with a unit (`"2 s"`) or a whole number of ns.
+    Time,
+    /// A list of numbers.
+    Numbers,
+}
+
+/// One key of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name in the instrument file.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its default as text; empty where there is none.
+    pub default: &'static str,
+    /// Unit of its values; empty for none.
+    pub unit: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+pub(crate) const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    unit: &'static str,
+    about: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        unit,
+        about,
+    }
+}
+
+/// Keys of every model.
+pub(crate) const COMMON: &[Key] = &[
+    key(
+        "seed",
+        Kind::Whole,
+        "1",
+        "",
+        "seed of everything random; equal seeds give equal data",
+    ),
+    key(
+        "duration",
+        Kind::Time,
+        "",
+        "",
+        "the source ends after this time; without it, it goes on",
+    ),
+    key(
+        "clock_fault",
+        Kind::Choice(&["none", "backward", "repeat", "future"]),
+        "none",
+        "",
+        "what is wrong with the source's clock",
+    ),
+    key(
+        "clock_fault_every",
+        Kind::Whole,
+        "50",
+        "messages",
+        "one message in this many has the clock fault",
+    ),
+];
+
+/// Keys of every model that counts.
+pub(crate) const COUNTED: &[Key] = &[
+    key(
+        "origin",
+        Kind::Text,
+        "",
+        "",
+        "name of the origin; default as the model says",
+    ),
+    key("scale", Kind::Number, "1", "", "factor on the rate"),
+];
+
+/// Keys of every model with events.
+pub(crate) const EVENTS: &[Key] = &[
+    key(
+        "message",
+        Kind::Choice(&["pulse", "size"]),
+        "pulse",
+        "",
+        "a message for each pulse, or a new one after `events_max` events too",
+    ),
+    key(
+        "events_max",
+        Kind::Whole,
+        "",
+        "events",
+        "events of one message at most; default 1048576 by pulse, 12400 by size",
+    ),
+];
+
+/// The sample of the reflectometer.
+pub(crate) const SAMPLE: &[Key] = &[key(
+    "sample",
+    Kind::Choice(SAMPLES),
+    "nickel",
+    "",
+    "the layered sample",
+)];
+
+/// The program of angles of the reflectometer.
+pub(crate) const ANGLES: &[Key] = &[
+    key(
+        "angles",
+        Kind::Numbers,
+        "[0.6, 1.1, 1.9]",
+        "deg",
+        "sample angles, gone through in turn",
+    ),
+    key("angle_step", Kind::Time, "3 s", "", "time at each angle"),
+];
+
+/// Background of the reflectometer.
+pub(crate) const BACKGROUND: &[Key] = &[key(
+    "background",
+    Kind::Number,
+    "0.01",
+    "",
+    "part of the events that is flat background, 0 to 1",
+)];
+
+/// Metadata of the ESS profiles.
+pub(crate) const METADATA: &[Key] = &[key(
+    "metadata",
+    Kind::Number,
+    "0",
+    "",
+    "bytes of f144 metadata for each byte of events, 0 to 1",
+)];
+
+/// The alarm of the reflectometer's devices.
+pub(crate) const ALARM: &[Key] = &[key(
+    "alarm_after",
+    Kind::Time,
+    "4 s",
+    "",
+    "from the start of the source to the temperature alarm",
+)];
+
+/// The alternating field.
+pub(crate) const FIELD: &[Key] = &[
+    key(
+        "origin",
+        Kind::Text,
+        "",
+        "",
+        "name of the origin; default as the model says",
+    ),
+    key(
+        "rate",
+        Kind::Whole,
+        "10000",
+        "samples/s",
+        "samples a second",
+    ),
+    key(
+        "frequency",
+        Kind::Number,
+        "50",
+        "Hz",
+        "frequency of the field",
+    ),
+    key(
+        "amplitude",
+        Kind::Number,
+        "0.01",
+        "T",
+        "amplitude of the field",
+    ),
+];
+
+impl Config {
+    /// The defaults of a model; an unknown name is an error that names the nearest.
+    pub fn new(model: &str) -> Result<Self, Fault> {
+        let model = crate::model(model)?;
+        Ok(Self {
+            model: model.name.to_owned(),
+            origin: None,
+            rate: model.rate,
+            seed: 1,
+            scale: 1.0,
+            message: Building::Pulse,
+            events_max: None,
+            metadata: 0.0,
+            duration_ns: None,
+            sample: "nickel".to_owned(),
+            angles: vec![0.6, 1.1, 1.9],
+            angle_step_ns: 3_000_000_000,
+            background: 0.01,
+            alarm_after_ns: 4_000_000_000,
+            frequency: 50.0,
+            amplitude: 0.01,
+            clock_fault: ClockFault::None,
+            clock_fault_every: 50,
+            histogram: None,
+        })
+    }
+
+    /// Sets one key from a value of the instrument file. A key that the model has not, and a value of the wrong type or range, are errors.
+    pub fn set(&mut self, name: &str, value: &Value) -> Result<(), Fault> {
+        let model = crate::model(&self.model)?;
+        let Some(key) = model.keys().find(|k| k.name == name) else {
+            let fault = Fault::new(format!("model `{}` has no key `{name}`", model.name), "");
+            return Err(match nearest(name, model.keys().map(|k| k.name)) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault,
+            });
+        };
+        let wrong = |cause: String| {
+            Fault::new(
+                format!("`{name}` of model `{}` cannot be {value}", model.name),
+                cause,
+            )
+        };
+        let number = |low: f64, high: f64| match value.as_f64() {
+            Some(x) if x >= low && x <= high => Ok(x),
+            _ => Err(wrong(format!("it takes a number from {low} to {high}"))),
+        };
+        let whole = |low: u64, high: u64| match value.as_u64() {
+            Some(n) if (low..=high).contains(&n) => Ok(n),
+            _ => Err(wrong(format!(
+                "it takes a whole number from {low} to {high}"
+            ))),
+        };
+        let time = |low: i64| match time_ns(value) {
+            Some(ns) if ns >= low => Ok(ns),
+            _ => Err(wrong(format!(
+                "it takes a time such as \"2 s\", at least {low} ns"
+            ))),
+        };
+        let choice = || match key.kind {
+            Kind::Choice(list) => {
+                let text = value.as_str().unwrap_or_default();
+                list.iter().find(|c| **c == text).copied().ok_or_else(|| {
+                    let fault = wrong(format!("it takes one of {}", list.join(", ")));
+                    match nearest(text, list.iter().copied()) {
+                        Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                        None => fault,
+                    }
+                })
+            }
+            _ => Err(wrong("it takes text".to_owned())),
+        };
+        match name {
+            "rate" if key.kind == Kind::Whole => {
+                self.rate = whole(1, u64::from(limits::FIELD_SAMPLES_MAX))? as f64
+            }
+            "rate" => self.rate = number(0.0, limits::RATE_MAX)?,
+            "origin" => {
+                let text = value
+                    .as_str()
+                    .filter(|t| !t.is_empty() && t.len() <= limits::ORIGIN_BYTES_MAX);
+                self.origin = Some(
+                    text.ok_or_else(|| {
+                        wrong(format!(
+                            "it takes a name of 1 to {} bytes",
+                            limits::ORIGIN_BYTES_MAX
+                        ))
+                    })?
+                    .to_owned(),
+                );
+            }
+            "seed" => self.seed = whole(0, u64::MAX)?,
+            "scale" => self.scale = number(0.0, 100.0)?,
+            "message" => {
+                self.message = if choice()? == "size" {
+                    Building::Size
+                } else {
+                    Building::Pulse
+                }
+            }
+            "events_max" => {
+                self.events_max = Some(whole(1, u64::from(limits::EVENTS_PER_MESSAGE_MAX))? as u32)
+            }
+            "metadata" => self.metadata = number(0.0, 1.0)?,
+            "duration" => self.duration_ns = Some(time(1)?),
+            "sample" => self.sample = choice()?.to_owned(),
+            "angles" => {
+                let list: Option<Vec<f64>> = value
+                    .as_array()
+                    .and_then(|a| a.iter().map(Value::as_f64).collect());
+                match list {
+                    Some(list)
+                        if !list.is_empty()
+                            && list.len() <= limits::ANGLES_MAX
+                            && list.iter().all(|a| *a > 0.0 && *a <= 10.0) =>
+                    {
+                        self.angles = list;
+                    }
+                    _ => {
+                        return Err(wrong(format!(
+                            "it takes 1 to {} angles above 0 and up to 10 degrees",
+                            limits::ANGLES_MAX
+                        )));
+                    }
+                }
+            }
+            "angle_step" => self.angle_step_ns = time(1_000_000)?,
+            "background" => self.background = number(0.0, 1.0)?,
+            "alarm_after" => self.alarm_after_ns = time(0)?,
+            "frequency" => self.frequency = number(0.0, 1e7)?,
+            "amplitude" => self.amplitude = number(0.0, 100.0)?,
+            "clock_fault" => {
+                self.clock_fault = match choice()? {
+                    "backward" => ClockFault::Backward,
+                    "repeat" => ClockFault::Repeat,
+                    "future" => ClockFault::Future,
+                    _ => ClockFault::None,
+                }
+            }
+            "clock_fault_every" => self.clock_fault_every = whole(1, u64::from(u32::MAX))? as u32,
+            _ => return Err(wrong("nothing reads this key".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Events a second after scaling.
+    pub fn events_per_second(&self) -> f64 {
+        self.rate * self.scale
+    }
+
+    /// Events of one message at most.
+    pub fn events_per_message(&self) -> u32 {
+        let default = match self.message {
+            Building::Pulse => limits::EVENTS_PER_MESSAGE_MAX,
+            Building::Size => limits::EVENTS_PER_MESSAGE_ESS,
+        };
+        self.events_max
+            .unwrap_or(default)
+            .clamp(1, limits::EVENTS_PER_MESSAGE_MAX)
+    }
+
+    /// What `build` asks of fields that were set directly and not by `set`.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let wrong = |name: &str| {
+            Err(Fault::new(
+                format!("`{name}` of model `{}` is out of range", self.model),
+                "",
+            ))
+        };
+        let mean = self.events_per_second();
+        if !(0.0..=limits::RATE_MAX).contains(&self.rate)
+            || !(0.0..=limits::RATE_MAX).contains(&mean)
+        {
+            return wrong("rate");
+        }
+        if self.angles.is_empty()
+            || self.angles.len() > limits::ANGLES_MAX
+            || !self.angles.iter().all(|a| *a > 0.0 && *a <= 10.0)
+        {
+            return wrong("angles");
+        }
+        if self.angle_step_ns < 1 {
+            return wrong("angle_step");
+        }
+        if !(0.0..=1.0).contains(&self.background) {
+            return wrong("background");
+        }
+        if !(0.0..=1.0).contains(&self.metadata) {
+            return wrong("metadata");
+        }
+        if !self.frequency.is_finite() || !self.amplitude.is_finite() {
+            return wrong("frequency");
+        }
+        Ok(())
+    }
+}
+
+/// A time in ns: a whole number of ns, or a number with one of ns, us, ms, s, min, h.
+fn time_ns(value: &Value) -> Option<i64> {
+    if let Some(ns) = value.as_i64() {
+        return Some(ns);
+    }
+    let text = value.as_str()?.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let number: f64 = text[..split].trim().parse().ok()?;
+    let unit = match &text[split..] {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        "h" => 3600e9,
+        _ => return None,
+    };
+    let ns = number * unit;
+    (ns.abs() < 9e18).then_some(ns.round() as i64)
+}
+
+/// The nearest of some names, if it is near enough to be a slip: at most two edits, and fewer than half of its letters.
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|n| (distance(name, n), n))
+        .filter(|(d, n)| *d <= 2 && d * 2 < n.len())
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, n)| n)
+}
+
+/// Edits between two words (Levenshtein 1966). The words of users are cut at 64 letters.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
