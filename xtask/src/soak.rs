@@ -61,7 +61,8 @@ pub(crate) fn run() -> Done {
     let facts = facts.into_inner().unwrap_or_default();
     let day = tree::ask("date", &["-u", "+%F"]);
     let path = tree::root().join(format!("bench/runs/soak-{day}.md"));
-    std::fs::write(&path, report(&day, &parts, &facts))
+    std::fs::create_dir_all(tree::root().join("bench/runs"))
+        .and_then(|()| std::fs::write(&path, report(&day, &parts, &facts)))
         .map_err(|e| format!("{}: {e}", path.display()))?;
     eprintln!("report: {}", path.display());
     parts.finish("soak")

@@ -116,8 +116,8 @@ pub(crate) fn pytest(
         .env("PATH", build::path()?)
         .env("VIRTUAL_ENV", tree::root().join(".venv"));
     if full {
-        // -s: what the fault tests print is the report.
-        step = step.args(["-s"]).env("BEAMPORT_SOAK", "1");
+        // -rP prints what tests that passed said, at the beginning of lines: that is the report.
+        step = step.args(["-v", "-rP"]).env("BEAMPORT_SOAK", "1");
     }
     let status = step.watch(|line| also(line))?;
     // Status 5: every test was left out by its marker.
