@@ -17,19 +17,13 @@ import subprocess
 from pathlib import Path
 
 import maturin
-from maturin import (
-    build_sdist,
-    get_requires_for_build_editable,
-    get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
-)
+from maturin import get_requires_for_build_editable, get_requires_for_build_wheel
 
 __all__ = [
     "build_editable",
     "build_sdist",
     "build_wheel",
     "get_requires_for_build_editable",
-    "get_requires_for_build_sdist",
     "get_requires_for_build_wheel",
     "prepare_metadata_for_build_editable",
     "prepare_metadata_for_build_wheel",
@@ -63,6 +57,15 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     """Like `build_wheel`, but the package is read from `python/` in place."""
     _place_programs()
     return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+class UnsupportedOperation(Exception):  # noqa: N818
+    """What PEP 517 calls a request that a backend does not serve."""
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """Refused: the sources of all crates are the repository itself."""
+    raise UnsupportedOperation("beamport has no source archive; make a wheel from a clone: `pip wheel .`")
 
 
 def _place_programs() -> None:

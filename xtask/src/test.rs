@@ -89,7 +89,7 @@ pub(crate) fn cargo_tests(
     Ok(())
 }
 
-/// Runs the Python tests that `markers` select; `full` asks them for the counts of `soak`.
+/// Runs the Python tests that `markers` select (empty: all); `full` asks them for the counts of `soak`.
 pub(crate) fn pytest(
     markers: &str,
     full: bool,
@@ -110,11 +110,14 @@ pub(crate) fn pytest(
     let mut junit = OsString::from("--junitxml=");
     junit.push(&report);
     let mut step = Step::new(tree::venv("python"))
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "-m", markers])
+        .args(["-m", "pytest", "-p", "no:cacheprovider"])
         .args([junit])
         .args(folders)
         .env("PATH", build::path()?)
         .env("VIRTUAL_ENV", tree::root().join(".venv"));
+    if !markers.is_empty() {
+        step = step.args(["-m", markers]);
+    }
     if full {
         // -rP prints what tests that passed said, at the beginning of lines: that is the report.
         step = step.args(["-v", "-rP"]).env("BEAMPORT_SOAK", "1");
