@@ -1,7 +1,20 @@
-//! Stages, credit, runs and the ledger. No protocols, no sockets, no files, no clock of its own.
+//! Stages, credit, runs and the ledger. No protocols, no sockets, no files, no clock of its own: time comes in as an
+//! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
+
+mod data;
 mod fault;
+mod feed;
+mod intake;
+pub mod ledger;
+pub mod records;
+pub mod runs;
 mod sink;
 mod source;
+
+pub use data::{Data, RUNS, commits_of, stream_fault};
 pub use fault::Fault;
+pub use feed::{Fed, Feed, last_commit, reader_name};
+pub use intake::{Intake, IntakeOptions};
+pub use runs::{RunKeeper, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};

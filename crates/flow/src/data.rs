@@ -1,0 +1,126 @@
+//! A data folder: one stream a folder, and the small streams that keep the books.
+//!
+//! Names with a dot are ours: `runs`, `STAGE.commits`, `NAME.aside`.
+
+use crate::Fault;
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
+
+/// Shared memory of a book-keeping stream: a few messages a second.
+const BOOK_LIVE_BYTES: u64 = 1 << 20;
+
+/// A data folder on a media.
+#[derive(Clone)]
+pub struct Data {
+    /// Where the bytes are.
+    pub media: Arc<dyn Media>,
+    /// The folder that holds a folder for each stream.
+    pub folder: PathBuf,
+    /// Who writes disk streams out.
+    pub drain: Drain,
+}
+
+impl Data {
+    /// A data folder on this machine.
+    pub fn on_disk(folder: impl Into<PathBuf>) -> Self {
+        Self { media: store::Os::shared(), folder: folder.into(), drain: Drain::Thread }
+    }
+
+    /// The folder of a stream.
+    pub fn stream(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Names of the streams that are there, sorted. `books`: with those that keep the books.
+    pub fn streams(&self, books: bool) -> Result<Vec<String>, Fault> {
+        let names = self
+            .media
+            .list(&self.folder)
+            .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", self.folder.display()), e))?;
+        let is_book = |name: &str| name.contains('.') || name == RUNS;
+        Ok(names
+            .into_iter()
+            .filter(|name| (books || !is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok())
+            .collect())
+    }
+
+    /// Opens a stream for reading.
+    pub fn reader(&self, name: &str, options: ReadOptions) -> Result<Reader, Fault> {
+        Reader::open(&self.media, &self.stream(name), options).map_err(|e| stream_fault(name, e))
+    }
+
+    /// Opens a stream for reading anonymously, up to the newest message.
+    pub fn reader_early(&self, name: &str) -> Result<Reader, Fault> {
+        self.reader(name, ReadOptions { early: true, ..ReadOptions::default() })
+    }
+
+    /// Opens a stream for writing.
+    pub fn writer(&self, name: &str, options: &Options) -> Result<Writer, Fault> {
+        let options = Options { drain: self.drain, ..options.clone() };
+        Writer::open(&self.media, &self.stream(name), name, &options).map_err(|e| stream_fault(name, e))
+    }
+
+    /// Opens a book-keeping stream for writing: small, on disk (in memory where the data folder is).
+    pub fn book(&self, name: &str) -> Result<Writer, Fault> {
+        let level = if self.media.in_memory(&self.folder) { Level::Memory } else { Level::Disk };
+        self.writer(name, &Options { level, ..Options::disk(BOOK_LIVE_BYTES) })
+    }
+
+    /// Payloads of all messages of a book-keeping stream, oldest first; none if there is no such stream.
+    pub fn book_messages(&self, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
+        match Reader::open(&self.media, &self.stream(name), ReadOptions { early: true, ..ReadOptions::default() }) {
+            Ok(mut reader) => {
+                let mut all = Vec::new();
+                loop {
+                    let batch = reader.read(1024).map_err(|e| stream_fault(name, e))?;
+                    if batch.is_empty() {
+                        return Ok(all);
+                    }
+                    all.extend(batch.iter().map(|m| m.payload.to_vec()));
+                }
+            }
+            Err(store::Error::Missing(_)) => Ok(Vec::new()),
+            Err(e) => Err(stream_fault(name, e)),
+        }
+    }
+
+    /// Makes a named reader stand at `at` without reading: from now on `wait` waits for it.
+    pub fn hold(&self, stream: &str, name: &str, at: u64) -> Result<(), Fault> {
+        let options =
+            ReadOptions { name: name.to_string(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
+        let reader = self.reader(stream, options)?;
+        reader.commit(at);
+        Ok(())
+    }
+
+    /// Lets a named reader go for good.
+    pub fn release(&self, stream: &str, name: &str) -> Result<(), Fault> {
+        let reader = self.reader_early(stream)?;
+        reader.pins().remove(name);
+        Ok(())
+    }
+}
+
+/// The stream of runs.
+pub const RUNS: &str = "runs";
+
+/// The commits of a stage.
+pub fn commits_of(stage: &str) -> String {
+    format!("{stage}.commits")
+}
+
+/// An error of the store as users see it.
+pub fn stream_fault(name: &str, error: store::Error) -> Fault {
+    use store::Error as E;
+    let hint = match &error {
+        E::Missing(_) => "`beamport ls` lists the streams of a data folder",
+        E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
+        E::Corrupt { .. } => "`beamport verify` reads everything and names each wrong byte",
+        E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
+        E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",
+        E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",
+        _ => "",
+    };
+    Fault::new(format!("stream `{name}` failed"), error).hint(hint)
+}

@@ -1,0 +1,352 @@
+//! The runner of a sink: one run, some streams, commits.
+//!
+//! Order at each commit: the sink flushes (what it wrote is durable), then the commit is appended to `SINK.commits` and
+//! waited for, then the named positions move and the streams may let go. A feed that starts again reads the last commit
+//! and goes on behind it with the sink's own `state`: nothing is done twice, nothing left out.
+//!
+//! The sink reads disk streams up to the mark `disk` only, so a power cut cannot take back what a file shows.
+
+use crate::data::{Data, commits_of, stream_fault};
+use crate::intake::book_meta;
+use crate::records::{Commit, Gap, Input, Range, Run};
+use crate::runs;
+use crate::{Aside, Fault, Product, Sink};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, SchemaId, Writer};
+use wire::bprn::State;
+
+/// Messages offered to the sink at once.
+const BATCH_MESSAGES: usize = 1024;
+
+/// Name under which a sink's position in a stream is kept while it writes a run.
+pub fn reader_name(sink: &str, run: &str) -> String {
+    let mut name = format!("{sink}:{run}");
+    // A long name is told apart by its checksum.
+    if name.len() > store::limits::READER_NAME_MAX {
+        let crc = store::crc32c(name.as_bytes());
+        let mut cut = store::limits::READER_NAME_MAX - 9;
+        while !name.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        name.truncate(cut);
+        name += &format!("-{crc:08x}");
+    }
+    name
+}
+
+struct Feeding {
+    reader: Reader,
+    account: Input,
+}
+
+/// What one step of a feed did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Messages taken from the streams.
+    pub messages: u64,
+    /// The run is sealed and all its members have been given to the sink: `finish` may come.
+    pub complete: bool,
+    /// The stop of the run was fixed before messages already written: the sink must begin anew, see [`Feed::restart`].
+    pub overrun: bool,
+}
+
+/// A sink's work on one run.
+pub struct Feed {
+    data: Data,
+    sink: String,
+    run: Run,
+    inputs: Vec<Feeding>,
+    /// None where nothing is kept: a file written by hand.
+    commits: Option<Writer>,
+    block: u64,
+    gaps: Vec<Gap>,
+    aside: Vec<Aside>,
+    /// Newest time given to the sink.
+    newest: i64,
+    finished: bool,
+}
+
+impl Feed {
+    /// Starts or goes on: the feed and the state from which the sink goes on (none: from the beginning).
+    /// `keep`: positions and commits are kept under the sink's name; without, the streams are only read.
+    pub fn open(
+        data: &Data,
+        sink: &str,
+        run_name: &str,
+        inputs: &[String],
+        keep: bool,
+    ) -> Result<(Self, Option<String>), Fault> {
+        let run = runs::run(data, run_name)?;
+        let last = last_commit(data, sink, run_name)?.filter(|_| keep);
+        let commits = if keep { Some(data.book(&commits_of(sink))?) } else { None };
+        let mut feed = Self {
+            data: data.clone(),
+            sink: sink.to_string(),
+            run,
+            inputs: Vec::new(),
+            commits,
+            block: last.as_ref().map_or(0, |c| c.block + 1),
+            gaps: Vec::new(),
+            aside: Vec::new(),
+            newest: i64::MIN,
+            finished: last.as_ref().is_some_and(|c| c.finished),
+        };
+        for stream in inputs {
+            let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *stream));
+            feed.inputs.push(feed.input(stream, known, keep)?);
+        }
+        if let Some(commit) = &last {
+            // The overrun rule needs the newest time written; it is kept in the counts, as all else is.
+            feed.newest = commit.inputs.iter().filter_map(|i| i.counts.get(NEWEST)).map(|t| *t as i64).max().unwrap_or(i64::MIN);
+        }
+        Ok((feed, last.map(|c| c.state)))
+    }
+
+    fn input(&self, stream: &str, known: Option<&Input>, keep: bool) -> Result<Feeding, Fault> {
+        let (name, kind) =
+            if keep { (reader_name(&self.sink, &self.run.name), Kind::Counted) } else { (String::new(), Kind::Anonymous) };
+        let options = ReadOptions { name, kind, check: Check::All, ..ReadOptions::default() };
+        let mut reader = self.data.reader(stream, options)?;
+        let header = reader.header().clone();
+        let account = match known.filter(|k| k.uuid == header.uuid) {
+            Some(known) => {
+                // What was cut by a recovery after it was read cannot be: only marked messages are read. So the
+                // position holds; if it does not, somebody put another stream here.
+                header.check_identity(known.epoch, known.next).map_err(|e| stream_fault(stream, e))?;
+                known.clone()
+            }
+            None => {
+                let first = self.beginning(&mut reader)?;
+                Input {
+                    stream: stream.to_string(),
+                    uuid: header.uuid,
+                    epoch: header.epoch_of(first),
+                    first,
+                    next: first,
+                    done: 0,
+                    counts: BTreeMap::new(),
+                }
+            }
+        };
+        reader.seek(account.next);
+        if keep {
+            reader.commit(account.next);
+        }
+        Ok(Feeding { reader, account })
+    }
+
+    /// Where the members of the run may begin: the sealed range, else what the streams hold now.
+    fn beginning(&self, reader: &mut Reader) -> Result<u64, Fault> {
+        let name = reader.header().name.clone();
+        if let Some(first) = self.run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min() {
+            return Ok(first);
+        }
+        if reader.header().clock != Clock::Epoch {
+            return Ok(reader.bounds().first);
+        }
+        reader.time_range(self.run.start, self.run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
+    }
+
+    /// The run as it was known at the last step.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// True if an earlier feed finished the work: there is nothing to do.
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The accounts so far, one an input.
+    pub fn accounts(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().map(|i| &i.account)
+    }
+
+    /// Takes what is there, at most one batch from each input, and gives the members of the run to the sink.
+    pub fn step(&mut self, sink: &mut dyn Sink) -> Result<Fed, Fault> {
+        if self.run.state != State::Sealed {
+            self.run = runs::run(&self.data, &self.run.name)?;
+        }
+        let mut fed = Fed { messages: 0, complete: self.run.state == State::Sealed, overrun: false };
+        for at in 0..self.inputs.len() {
+            fed.messages += self.step_input(at, sink)?;
+            let input = &self.inputs[at];
+            fed.complete &= sealed_end(&self.run, &input.account).is_none_or(|end| input.account.next >= end);
+        }
+        fed.overrun = self.run.state != State::Open && self.newest >= self.run.stop;
+        Ok(fed)
+    }
+
+    fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
+        let Self { run, inputs, aside, newest, gaps, .. } = self;
+        let Feeding { reader, account } = &mut inputs[at];
+        let limit = sealed_end(run, account).unwrap_or(u64::MAX);
+        if account.next >= limit {
+            return Ok(0);
+        }
+        let max = (limit - account.next).min(BATCH_MESSAGES as u64) as usize;
+        reader.seek(account.next);
+        let header = reader.header().clone();
+        let by_arrival = header.clock != Clock::Epoch;
+        let batch = match reader.read(max) {
+            Ok(batch) => batch,
+            Err(Error::Gone { first }) => {
+                let first = first.min(limit);
+                gaps.push(gap_of(account, first - 1, "full"));
+                *account.counts.entry("lost.full".into()).or_default() += first - account.next;
+                account.next = first;
+                return Ok(0);
+            }
+            Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
+                gaps.push(gap_of(account, sequence, "corrupt"));
+                *account.counts.entry("lost.corrupt".into()).or_default() += 1;
+                account.next = sequence + 1;
+                return Ok(0);
+            }
+            // Messages before the wrong one are read one by one.
+            Err(Error::Corrupt { .. }) => match reader.read(1) {
+                Ok(batch) => batch,
+                Err(e) => return Err(stream_fault(&account.stream, e)),
+            },
+            Err(e) => return Err(stream_fault(&account.stream, e)),
+        };
+        if batch.is_empty() {
+            drop(batch);
+            reader.refresh().map_err(|e| stream_fault(&account.stream, e))?;
+            return Ok(0);
+        }
+        let next = batch.next();
+        let mut members: Vec<Message<'_>> = Vec::with_capacity(batch.len());
+        for message in batch.iter() {
+            let time = if by_arrival { message.entry.arrival_time } else { message.entry.source_time };
+            if run.holds(time) {
+                *newest = (*newest).max(time);
+                members.push(message);
+            }
+        }
+        aside.clear();
+        if !members.is_empty() {
+            sink.write(at, &members, aside)?;
+        }
+        let total = next - account.next;
+        account.done += members.len() as u64 - aside.len() as u64;
+        let outside = total - members.len() as u64;
+        if outside > 0 {
+            *account.counts.entry("skipped.outside".into()).or_default() += outside;
+        }
+        for one in aside.iter() {
+            *account.counts.entry(format!("aside.{}", one.reason)).or_default() += 1;
+        }
+        account.next = next;
+        account.epoch = header.epoch_of(next - 1);
+        Ok(total)
+    }
+
+    /// Makes what the sink has durable and commits it. `now` in ns since 1970 UTC.
+    pub fn flush(&mut self, sink: &mut dyn Sink, now: i64) -> Result<(), Fault> {
+        let state = sink.flush()?;
+        self.commit(state, false, now)
+    }
+
+    /// Ends the work of a complete feed: the sink closes its product, the last commit says so.
+    /// `account` is written into the product: the ledger of the run as JSON.
+    pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Product, Fault> {
+        let product = sink.finish(account)?;
+        let state = serde_json::json!({"file": product.file, "size": product.size, "sha256": product.sha256});
+        self.finished = true;
+        self.commit(state.to_string(), true, now)?;
+        if self.commits.is_some() {
+            let name = reader_name(&self.sink, &self.run.name);
+            for input in &self.inputs {
+                input.reader.pins().remove(&name);
+            }
+        }
+        Ok(product)
+    }
+
+    /// Begins anew, with a new sink: everything is read again from where the run begins.
+    pub fn restart(&mut self) -> Result<(), Fault> {
+        for at in 0..self.inputs.len() {
+            let stream = self.inputs[at].account.stream.clone();
+            self.inputs[at].account = {
+                let fresh = self.input(&stream, None, self.commits.is_some())?;
+                fresh.account
+            };
+        }
+        (self.newest, self.gaps) = (i64::MIN, Vec::new());
+        Ok(())
+    }
+
+    fn commit(&mut self, state: String, finished: bool, now: i64) -> Result<(), Fault> {
+        let Some(writer) = &mut self.commits else { return Ok(()) };
+        let mut inputs: Vec<Input> = self.inputs.iter().map(|i| i.account.clone()).collect();
+        if let Some(first) = inputs.first_mut().filter(|_| self.newest != i64::MIN) {
+            first.counts.insert(NEWEST.into(), self.newest as u64);
+        }
+        let commit = Commit {
+            stage: self.sink.clone(),
+            run: self.run.name.clone(),
+            block: self.block,
+            time: now,
+            inputs,
+            gaps: std::mem::take(&mut self.gaps),
+            state,
+            finished,
+        };
+        let mut bytes = Vec::new();
+        commit.write(&mut bytes)?;
+        let book = commits_of(&self.sink);
+        let fault = |e| stream_fault(&book, e);
+        let meta = book_meta(now, self.block, SchemaId(wire::bpcm::ID));
+        let sequence = writer.append(&meta, &bytes).map_err(fault)?;
+        if writer.header().level == Level::Disk
+            && !writer.wait(sequence + 1, Level::Disk, Duration::from_secs(30)).map_err(fault)?
+        {
+            let why = writer.trouble().unwrap_or_else(|| "the disk did not answer in 30 s".into());
+            return Err(Fault::new(format!("stream `{book}` is not written down"), why));
+        }
+        self.block += 1;
+        for input in &self.inputs {
+            input.reader.commit(input.account.next);
+        }
+        Ok(())
+    }
+}
+
+/// Key of the newest time given to the sink, among the counts of the first input (not a count of messages).
+pub(crate) const NEWEST: &str = "newest";
+
+fn gap_of(account: &Input, last: u64, reason: &str) -> Gap {
+    Gap {
+        stream: account.stream.clone(),
+        origin: String::new(),
+        first: account.next,
+        last,
+        from: i64::MIN,
+        to: i64::MAX,
+        reason: reason.into(),
+        by_sequence: true,
+    }
+}
+
+/// Where the sealed run ends in this stream; none while it is not sealed.
+fn sealed_end(run: &Run, account: &Input) -> Option<u64> {
+    if run.state != State::Sealed {
+        return None;
+    }
+    let ranges = run.streams.iter().filter(|r: &&Range| r.stream == account.stream && r.uuid == account.uuid);
+    Some(ranges.map(|r| r.next).max().unwrap_or(0))
+}
+
+/// The newest commit of a stage for a run.
+pub fn last_commit(data: &Data, stage: &str, run: &str) -> Result<Option<Commit>, Fault> {
+    let mut last = None;
+    for message in data.book_messages(&commits_of(stage))? {
+        let commit = Commit::read(&message)?;
+        if commit.run == run {
+            last = Some(commit);
+        }
+    }
+    Ok(last)
+}

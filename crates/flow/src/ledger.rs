@@ -1,0 +1,402 @@
+//! The ledger: the account of every message, derived from what is on disk (decision 0003).
+//!
+//! * entry, per stream and origin: `sent + duplicate = appended + lost.<reason>`; `sent` spans the origin's own numbers.
+//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`.
+//!
+//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
+//! feed the report, the file, `top` and `--json`.
+
+use crate::data::{Data, commits_of, stream_fault};
+use crate::feed::last_commit;
+use crate::records::{Commit, Gap, Run};
+use crate::{Fault, ResumeOrigin, runs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use store::Clock;
+
+/// One origin's account at the entry of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Stream.
+    pub stream: String,
+    /// Who made the messages.
+    pub origin: String,
+    /// Last number - first number + 1, numbers in gaps counted.
+    pub sent: u64,
+    /// Messages in the stream.
+    pub appended: u64,
+    /// Numbers that came more than once.
+    pub duplicate: u64,
+    /// Missing numbers by reason; `unexplained` where no gap says why.
+    pub lost: BTreeMap<String, u64>,
+    /// `sent + duplicate = appended + lost`.
+    pub closed: bool,
+}
+
+/// One input's account at a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Stage.
+    pub stage: String,
+    /// Stream.
+    pub stream: String,
+    /// Members of the run, counted from the index, lost ones counted.
+    pub read: u64,
+    /// Done.
+    pub done: u64,
+    /// Put aside, by reason.
+    pub aside: BTreeMap<String, u64>,
+    /// Skipped by declared policy, by name.
+    pub skipped: BTreeMap<String, u64>,
+    /// Lost, by reason.
+    pub lost: BTreeMap<String, u64>,
+    /// Not yet done.
+    pub held: u64,
+    /// `read = done + aside + skipped + lost + held`.
+    pub closed: bool,
+}
+
+/// The account of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Run.
+    pub run: String,
+    /// Its state.
+    pub state: String,
+    /// Entry accounts of its streams, over the sequences of the run.
+    pub entries: Vec<Entry>,
+    /// Accounts of the stages.
+    pub rows: Vec<Row>,
+    /// Lists of what is missing.
+    pub gaps: Vec<Gap>,
+    /// Messages lost, of all reasons.
+    pub lost: u64,
+    /// Sealed, every account closes, and nothing is held.
+    pub closed: bool,
+}
+
+/// Runs of numbers that an origin has not (yet) brought: first -> last.
+#[derive(Default)]
+struct Numbers {
+    first: Option<u64>,
+    next: u64,
+    holes: BTreeMap<u64, u64>,
+    appended: u64,
+    duplicate: u64,
+    last_time: i64,
+}
+
+impl Numbers {
+    fn see(&mut self, number: u64, time: i64) {
+        self.appended += 1;
+        self.last_time = time;
+        let first = *self.first.get_or_insert(number);
+        if self.appended == 1 {
+            self.next = number + 1;
+        } else if number == self.next {
+            self.next += 1;
+        } else if number > self.next {
+            self.holes.insert(self.next, number - 1);
+            self.next = number + 1;
+        } else if number < first {
+            // Came before the first one seen: the span grows downwards.
+            if number + 1 < first {
+                self.holes.insert(number + 1, first - 1);
+            }
+            self.first = Some(number);
+        } else {
+            self.fill(number);
+        }
+    }
+
+    /// A number below the newest: it fills a hole, or it is there twice.
+    fn fill(&mut self, number: u64) {
+        match self.holes.range(..=number).next_back().map(|(a, b)| (*a, *b)) {
+            Some((low, high)) if number <= high => {
+                self.holes.remove(&low);
+                if low < number {
+                    self.holes.insert(low, number - 1);
+                }
+                if number < high {
+                    self.holes.insert(number + 1, high);
+                }
+            }
+            _ => self.duplicate += 1,
+        }
+    }
+}
+
+/// Numbers of all origins of a stream over a range of sequences.
+fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<String, Numbers>, Fault> {
+    let mut reader = data.reader_early(stream)?;
+    let fault = |e| stream_fault(stream, e);
+    let bounds = reader.bounds();
+    let (mut at, end) = (from.max(bounds.first), to.min(bounds.count));
+    let mut by_row: BTreeMap<u32, Numbers> = BTreeMap::new();
+    while at < end {
+        let entries = match reader.entries(at, (end - at).min(65_536) as usize) {
+            Ok(entries) => entries,
+            Err(store::Error::Gone { first }) => {
+                at = first;
+                continue;
+            }
+            Err(e) => return Err(fault(e)),
+        };
+        if entries.is_empty() {
+            break;
+        }
+        for entry in entries {
+            by_row.entry(entry.origin).or_default().see(entry.origin_seq, entry.source_time);
+        }
+        at += entries.len() as u64;
+    }
+    let names = reader.origins().map_err(fault)?;
+    Ok(by_row
+        .into_iter()
+        .map(|(row, numbers)| (names.get(row as usize).cloned().unwrap_or_else(|| format!("#{row}")), numbers))
+        .collect())
+}
+
+/// Gaps that the source of a stream has committed.
+fn entry_gaps(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+    let mut gaps = Vec::new();
+    for message in data.book_messages(&commits_of(stream))? {
+        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream && !g.by_sequence));
+    }
+    Ok(gaps)
+}
+
+/// Where each origin of a stream stands: for a source that starts again.
+pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
+    let gaps = entry_gaps(data, stream)?;
+    let all = numbers(data, stream, 0, u64::MAX)?;
+    let mut tails: Vec<ResumeOrigin> = all
+        .into_iter()
+        .map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name })
+        .collect();
+    for gap in gaps {
+        match tails.iter_mut().find(|t| t.name == gap.origin) {
+            Some(tail) => tail.next_seq = tail.next_seq.max(gap.last + 1),
+            None => tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last + 1, last_time: gap.to }),
+        }
+    }
+    Ok(tails)
+}
+
+/// The entry accounts of a stream over a range of sequences (`0..u64::MAX`: all that is there).
+pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
+    let mut gaps = entry_gaps(data, stream)?;
+    let whole = from == 0 && to == u64::MAX;
+    let mut accounts = Vec::new();
+    let mut used = Vec::new();
+    for (origin, mut n) in numbers(data, stream, from, to)? {
+        let mut lost: BTreeMap<String, u64> = BTreeMap::new();
+        let first = n.first.unwrap_or(0);
+        let (mut low, mut next) = (first, n.next);
+        for gap in gaps.iter().filter(|g| g.origin == origin) {
+            // A gap at either end of what is there widens the span, in the account of the whole stream.
+            if whole && gap.last + 1 > next {
+                n.holes.insert(next.max(gap.first), gap.last);
+                if gap.first > next {
+                    n.holes.insert(next, gap.first - 1);
+                }
+                next = gap.last + 1;
+            }
+            if whole && gap.first < low {
+                n.holes.insert(gap.first, gap.last.min(low - 1));
+                low = gap.first;
+            }
+        }
+        let mut missing: u64 = n.holes.iter().map(|(a, b)| b - a + 1).sum();
+        for gap in gaps.iter().filter(|g| g.origin == origin) {
+            let explained: u64 = n
+                .holes
+                .iter()
+                .map(|(a, b)| (gap.last.min(*b) + 1).saturating_sub(gap.first.max(*a)))
+                .sum();
+            if explained > 0 {
+                *lost.entry(gap.reason.clone()).or_default() += explained;
+                missing = missing.saturating_sub(explained);
+                used.push(gap.clone());
+            }
+        }
+        if missing > 0 {
+            lost.insert("unexplained".into(), missing);
+            for (a, b) in &n.holes {
+                if !gaps.iter().any(|g| g.origin == origin && g.first <= *a && *b <= g.last) {
+                    used.push(Gap {
+                        stream: stream.into(),
+                        origin: origin.clone(),
+                        first: *a,
+                        last: *b,
+                        from: i64::MIN,
+                        to: i64::MAX,
+                        reason: "unexplained".into(),
+                        by_sequence: false,
+                    });
+                }
+            }
+        }
+        let sent = next - low;
+        let total: u64 = lost.values().sum();
+        let closed = sent + n.duplicate == n.appended + total;
+        accounts.push(Entry {
+            stream: stream.into(),
+            origin,
+            sent,
+            appended: n.appended,
+            duplicate: n.duplicate,
+            lost,
+            closed,
+        });
+    }
+    if whole {
+        // Origins of which nothing at all was appended.
+        gaps.retain(|g| !accounts.iter().any(|a| a.origin == g.origin));
+        for gap in gaps {
+            let lost = BTreeMap::from([(gap.reason.clone(), gap.count())]);
+            let (stream, origin, sent) = (gap.stream.clone(), gap.origin.clone(), gap.count());
+            accounts.push(Entry { stream, origin, sent, appended: 0, duplicate: 0, lost, closed: true });
+            used.push(gap);
+        }
+    }
+    Ok((accounts, used))
+}
+
+/// Members of a run in one stream, counted from the index, and the sequence from which they could be counted.
+fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64), Fault> {
+    let mut reader = data.reader_early(stream)?;
+    let by_arrival = reader.header().clock != Clock::Epoch;
+    let bounds = reader.bounds();
+    let sealed = run.streams.iter().filter(|r| r.stream == stream);
+    let end = if run.streams.is_empty() { bounds.count } else { sealed.map(|r| r.next).max().unwrap_or(0) };
+    let (mut at, mut count) = (from.max(bounds.first), 0);
+    while at < end {
+        let entries = match reader.entries(at, (end - at).min(65_536) as usize) {
+            Ok(entries) => entries,
+            Err(store::Error::Gone { first }) => {
+                at = first;
+                continue;
+            }
+            Err(e) => return Err(stream_fault(stream, e)),
+        };
+        if entries.is_empty() {
+            break;
+        }
+        count += entries
+            .iter()
+            .filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time }))
+            .count() as u64;
+        at += entries.len() as u64;
+    }
+    Ok((count, from.max(bounds.first)))
+}
+
+/// The account of a run over the given sinks.
+pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account, Fault> {
+    let run = runs::run(data, run_name)?;
+    let mut rows = Vec::new();
+    let mut all_gaps = Vec::new();
+    let mut finished = true;
+    for sink in sinks {
+        let Some(commit) = last_commit(data, sink, run_name)? else {
+            finished = false;
+            continue;
+        };
+        finished &= commit.finished;
+        for input in &commit.inputs {
+            rows.push(row(data, &run, sink, input, commit.finished)?);
+        }
+        for message in data.book_messages(&commits_of(sink))? {
+            let commit = Commit::read(&message)?;
+            if commit.run == run_name {
+                all_gaps.extend(commit.gaps);
+            }
+        }
+    }
+    finish_account(data, &run, rows, all_gaps, finished)
+}
+
+/// The account of a run as a feed sees it just before it finishes: what the file says.
+pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Account, Fault> {
+    let run = feed.run();
+    let mut rows = Vec::new();
+    for input in feed.accounts() {
+        rows.push(row(data, run, sink, input, false)?);
+    }
+    let mut gaps = Vec::new();
+    for message in data.book_messages(&commits_of(sink))? {
+        let commit = Commit::read(&message)?;
+        if commit.run == run.name {
+            gaps.extend(commit.gaps);
+        }
+    }
+    finish_account(data, run, rows, gaps, true)
+}
+
+fn finish_account(
+    data: &Data,
+    run: &Run,
+    rows: Vec<Row>,
+    mut gaps: Vec<Gap>,
+    finished: bool,
+) -> Result<Account, Fault> {
+    let mut streams: Vec<&str> = run.streams.iter().map(|r| r.stream.as_str()).collect();
+    streams.dedup();
+    let mut all = Vec::new();
+    for stream in streams {
+        let ranges = || run.streams.iter().filter(|r| r.stream == stream);
+        let from = ranges().map(|r| r.first).min().unwrap_or(0);
+        let to = ranges().map(|r| r.next).max().unwrap_or(0);
+        let (entries, found) = entries(data, stream, from, to)?;
+        all.extend(entries);
+        gaps.extend(found);
+    }
+    let lost = rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())).sum();
+    let closed = finished
+        && run.state == wire::bprn::State::Sealed
+        && rows.iter().all(|r| r.closed && r.held == 0)
+        && all.iter().all(|e| e.closed);
+    Ok(Account {
+        run: run.name.clone(),
+        state: run.state.name().into(),
+        entries: all,
+        rows,
+        gaps,
+        lost,
+        closed,
+    })
+}
+
+fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finished: bool) -> Result<Row, Fault> {
+    let group = |kind: &str| -> BTreeMap<String, u64> {
+        input
+            .counts
+            .iter()
+            .filter_map(|(name, n)| Some((name.strip_prefix(kind)?.strip_prefix('.')?.to_string(), *n)))
+            .collect()
+    };
+    let (aside, lost) = (group("aside"), group("lost"));
+    let mut skipped = group("skipped");
+    // Messages of the stream that are not of the run are no part of the run's account.
+    skipped.remove("outside");
+    let (counted, from) = members(data, run, &input.stream, input.first)?;
+    let sum = |map: &BTreeMap<String, u64>| map.values().sum::<u64>();
+    let known = input.done + sum(&aside) + sum(&skipped);
+    // What retention took after the work was finished can no longer be counted: the commit stands for it.
+    let seen = if finished && from > input.first { known } else { counted };
+    let read = seen + sum(&lost);
+    let held = if finished { 0 } else { members(data, run, &input.stream, input.next)?.0 };
+    let closed = read == known + sum(&lost) + held;
+    Ok(Row {
+        stage: stage.into(),
+        stream: input.stream.clone(),
+        read,
+        done: input.done,
+        aside,
+        skipped,
+        lost,
+        held,
+        closed,
+    })
+}

@@ -1,0 +1,293 @@
+//! The messages that keep the books, as owned values: runs, commits, gaps.
+
+use crate::Fault;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use wire::bpcm::{CommitInput, Count};
+use wire::bprn::{RunStream, State};
+
+/// A run as its newest message says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    #[serde(serialize_with = "as_hex")]
+    pub id: [u8; 16],
+    /// Where it is in its life.
+    #[serde(serialize_with = "as_word")]
+    pub state: State,
+    /// First source time that belongs to it, ns since 1970 UTC.
+    pub start: i64,
+    /// First source time that belongs no more; `i64::MAX` while not known.
+    pub stop: i64,
+    /// How long late messages are waited for, ns.
+    pub settle: i64,
+    /// When this state began, ns since 1970 UTC.
+    pub time: i64,
+    /// What the user says about it, JSON text.
+    pub metadata: String,
+    /// Where its members are; whole when sealed. A stream has a row for each of its epochs.
+    pub streams: Vec<Range>,
+    /// Who or what ended it.
+    pub reason: String,
+}
+
+/// A range of one stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// Name of the stream.
+    pub stream: String,
+    /// Its identity.
+    #[serde(serialize_with = "as_hex")]
+    pub uuid: [u8; 16],
+    /// Epoch of the range.
+    pub epoch: u32,
+    /// First sequence.
+    pub first: u64,
+    /// One past the last sequence.
+    pub next: u64,
+    /// Membership by arrival: the stream's clock is not `epoch`.
+    pub by_arrival: bool,
+    /// Its source had ended.
+    pub ended: bool,
+}
+
+fn as_hex<S: serde::Serializer>(id: &[u8; 16], s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(&store::hex(id))
+}
+
+fn as_word<S: serde::Serializer>(state: &State, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(state.name())
+}
+
+fn wire_fault(what: &str) -> impl FnOnce(wire::Error) -> Fault + '_ {
+    move |e| Fault::new(format!("{what} cannot be coded"), e)
+}
+
+impl Run {
+    /// True if a message of this time is a member: source time, or arrival where the stream says so.
+    pub fn holds(&self, time: i64) -> bool {
+        time >= self.start && time < self.stop
+    }
+
+    /// The message.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let streams: Vec<RunStream<'_>> = self
+            .streams
+            .iter()
+            .map(|r| RunStream {
+                name: &r.stream,
+                uuid: r.uuid,
+                epoch: r.epoch,
+                first: r.first,
+                next: r.next,
+                clock: if r.by_arrival { "none" } else { "epoch" },
+                ended: r.ended,
+            })
+            .collect();
+        let run = wire::bprn::Run {
+            name: &self.name,
+            id: self.id,
+            state: self.state,
+            start: self.start,
+            stop: self.stop,
+            settle: self.settle,
+            time: self.time,
+            metadata: &self.metadata,
+            streams: streams.as_slice().into(),
+            reason: &self.reason,
+        };
+        wire::bprn::write(out, &run).map_err(wire_fault("a run"))
+    }
+
+    /// From its message.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let run = wire::bprn::read(bytes).map_err(wire_fault("a run"))?;
+        Ok(Self {
+            name: run.name.to_string(),
+            id: run.id,
+            state: run.state,
+            start: run.start,
+            stop: run.stop,
+            settle: run.settle,
+            time: run.time,
+            metadata: run.metadata.to_string(),
+            streams: run
+                .streams
+                .iter()
+                .map(|r| Range {
+                    stream: r.name.to_string(),
+                    uuid: r.uuid,
+                    epoch: r.epoch,
+                    first: r.first,
+                    next: r.next,
+                    by_arrival: r.clock != "epoch",
+                    ended: r.ended,
+                })
+                .collect(),
+            reason: run.reason.to_string(),
+        })
+    }
+}
+
+/// Messages known to be missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// Stream.
+    pub stream: String,
+    /// Who made them; empty if not known.
+    pub origin: String,
+    /// First missing number.
+    pub first: u64,
+    /// Last missing number.
+    pub last: u64,
+    /// Missing from this source time on, ns since 1970 UTC.
+    pub from: i64,
+    /// Missing to this source time.
+    pub to: i64,
+    /// One word.
+    pub reason: String,
+    /// Numbers are sequences of the stream, not of the origin.
+    pub by_sequence: bool,
+}
+
+impl Gap {
+    /// How many messages are missing.
+    pub fn count(&self) -> u64 {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+}
+
+/// A stage's place in one input and its account so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Input {
+    /// Stream.
+    pub stream: String,
+    /// Its identity.
+    #[serde(serialize_with = "as_hex")]
+    pub uuid: [u8; 16],
+    /// Epoch of `next`.
+    pub epoch: u32,
+    /// First sequence that was looked at.
+    pub first: u64,
+    /// Next sequence to look at.
+    pub next: u64,
+    /// Messages done.
+    pub done: u64,
+    /// The others by `kind.reason`.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// A commit of a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Commit {
+    /// Stage.
+    pub stage: String,
+    /// Run; empty if the stage knows no runs.
+    pub run: String,
+    /// Number of the commit within stage and run.
+    pub block: u64,
+    /// When, ns since 1970 UTC.
+    pub time: i64,
+    /// Inputs: totals since the work began.
+    pub inputs: Vec<Input>,
+    /// Gaps found since the last commit.
+    pub gaps: Vec<Gap>,
+    /// From which the stage goes on.
+    pub state: String,
+    /// Nothing more will come.
+    pub finished: bool,
+}
+
+impl Commit {
+    /// The message.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let counts: Vec<Vec<Count<'_>>> = self
+            .inputs
+            .iter()
+            .map(|i| i.counts.iter().map(|(name, value)| Count { name, value: *value }).collect())
+            .collect();
+        let inputs: Vec<CommitInput<'_>> = self
+            .inputs
+            .iter()
+            .zip(&counts)
+            .map(|(i, counts)| CommitInput {
+                stream: &i.stream,
+                uuid: i.uuid,
+                epoch: i.epoch,
+                first: i.first,
+                next: i.next,
+                done: i.done,
+                counts: counts.as_slice().into(),
+            })
+            .collect();
+        let gaps: Vec<wire::bpgp::Gap<'_>> = self
+            .gaps
+            .iter()
+            .map(|g| wire::bpgp::Gap {
+                stream: &g.stream,
+                origin: &g.origin,
+                first: g.first,
+                last: g.last,
+                from: g.from,
+                to: g.to,
+                reason: &g.reason,
+                by_sequence: g.by_sequence,
+            })
+            .collect();
+        let commit = wire::bpcm::Commit {
+            stage: &self.stage,
+            run: &self.run,
+            block: self.block,
+            time: self.time,
+            inputs: inputs.as_slice().into(),
+            gaps: gaps.as_slice().into(),
+            output_first: 0,
+            output_next: 0,
+            state: &self.state,
+            finished: self.finished,
+        };
+        wire::bpcm::write(out, &commit).map_err(wire_fault("a commit"))
+    }
+
+    /// From its message.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let c = wire::bpcm::read(bytes).map_err(wire_fault("a commit"))?;
+        Ok(Self {
+            stage: c.stage.to_string(),
+            run: c.run.to_string(),
+            block: c.block,
+            time: c.time,
+            inputs: c
+                .inputs
+                .iter()
+                .map(|i| Input {
+                    stream: i.stream.to_string(),
+                    uuid: i.uuid,
+                    epoch: i.epoch,
+                    first: i.first,
+                    next: i.next,
+                    done: i.done,
+                    counts: i.counts.iter().map(|c| (c.name.to_string(), c.value)).collect(),
+                })
+                .collect(),
+            gaps: c
+                .gaps
+                .iter()
+                .map(|g| Gap {
+                    stream: g.stream.to_string(),
+                    origin: g.origin.to_string(),
+                    first: g.first,
+                    last: g.last,
+                    from: g.from,
+                    to: g.to,
+                    reason: g.reason.to_string(),
+                    by_sequence: g.by_sequence,
+                })
+                .collect(),
+            state: c.state.to_string(),
+            finished: c.finished,
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Runs and their life: `open -> settling -> sealed`, each step one message of the stream `runs`.
+//!
+//! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
+//! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
+
+use crate::data::{Data, RUNS, stream_fault};
+use crate::intake::book_meta;
+use crate::records::{Range, Run};
+use crate::{Fault, Intake};
+use std::time::Duration;
+use store::{Clock, Level, SchemaId, Writer};
+use wire::bprn::{STOP_UNKNOWN, State};
+
+/// All runs of a data folder, oldest first, each as its newest message says.
+pub fn runs(data: &Data) -> Result<Vec<Run>, Fault> {
+    let mut all: Vec<Run> = Vec::new();
+    for message in data.book_messages(RUNS)? {
+        let run = Run::read(&message)?;
+        match all.iter_mut().find(|known| known.name == run.name) {
+            Some(known) => *known = run,
+            None => all.push(run),
+        }
+    }
+    Ok(all)
+}
+
+/// One run by name.
+pub fn run(data: &Data, name: &str) -> Result<Run, Fault> {
+    let all = runs(data)?;
+    let names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
+    let hint = if names.is_empty() { "there are no runs yet".into() } else { format!("runs: {}", names.join(", ")) };
+    all.iter()
+        .find(|r| r.name == name)
+        .cloned()
+        .ok_or_else(|| Fault::new(format!("there is no run `{name}`"), data.folder.display()).hint(hint))
+}
+
+/// A stream as the keeper of runs sees it at one moment.
+#[derive(Clone, Debug)]
+pub struct StreamView {
+    /// Name.
+    pub name: String,
+    /// The source has brought everything up to this time.
+    pub frontier: i64,
+    /// The source has ended.
+    pub ended: bool,
+    /// All that was published is marked.
+    pub marked: bool,
+}
+
+impl From<&Intake> for StreamView {
+    fn from(intake: &Intake) -> Self {
+        Self {
+            name: intake.name().to_string(),
+            frontier: intake.frontier(),
+            ended: intake.ended(),
+            marked: intake.marked(),
+        }
+    }
+}
+
+/// Keeps the stream of runs: the only one that appends to it.
+pub struct RunKeeper {
+    data: Data,
+    writer: Writer,
+    runs: Vec<Run>,
+}
+
+impl RunKeeper {
+    /// Opens the stream of runs for writing.
+    pub fn open(data: &Data) -> Result<Self, Fault> {
+        let writer = data.book(RUNS)?;
+        let runs = runs(data)?;
+        Ok(Self { data: data.clone(), writer, runs })
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Runs that are not sealed.
+    pub fn unsealed(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|r| r.state != State::Sealed)
+    }
+
+    /// Begins a run. Asked again with the same name and start, the answer is the run that is there.
+    pub fn begin(
+        &mut self,
+        name: &str,
+        start: i64,
+        stop: Option<i64>,
+        settle: Duration,
+        metadata: &str,
+        now: i64,
+    ) -> Result<Run, Fault> {
+        if let Some(known) = self.runs.iter().find(|r| r.name == name) {
+            if known.start == start {
+                return Ok(known.clone());
+            }
+            return Err(Fault::new(format!("run `{name}` cannot begin"), "there is a run of that name")
+                .hint("choose another name; `beamport ls` lists the runs"));
+        }
+        let stop = stop.unwrap_or(STOP_UNKNOWN);
+        if stop <= start {
+            return Err(Fault::new(format!("run `{name}` cannot begin"), "its stop is not after its start"));
+        }
+        let run = Run {
+            name: name.to_string(),
+            id: self.data.media.random(),
+            state: State::Open,
+            start,
+            stop,
+            settle: i64::try_from(settle.as_nanos()).unwrap_or(i64::MAX / 4),
+            time: now,
+            metadata: metadata.to_string(),
+            streams: Vec::new(),
+            reason: String::new(),
+        };
+        self.append(&run)?;
+        self.runs.push(run.clone());
+        Ok(run)
+    }
+
+    /// Ends a run: its stop is known from now on.
+    pub fn end(&mut self, name: &str, stop: i64, reason: &str, now: i64) -> Result<Run, Fault> {
+        let Some(at) = self.runs.iter().position(|r| r.name == name) else {
+            return Err(Fault::new(format!("run `{name}` cannot end"), "there is no run of that name")
+                .hint("`beamport ls` lists the runs"));
+        };
+        let mut run = self.runs[at].clone();
+        if run.state != State::Open {
+            return Ok(run);
+        }
+        run.stop = stop.max(run.start + 1);
+        (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
+        self.append(&run)?;
+        self.runs[at] = run.clone();
+        Ok(run)
+    }
+
+    /// Moves runs on in their life. Returns those that changed.
+    pub fn step(&mut self, now: i64, streams: &[StreamView]) -> Result<Vec<Run>, Fault> {
+        let mut changed = Vec::new();
+        for at in 0..self.runs.len() {
+            let mut run = self.runs[at].clone();
+            let all_ended = !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
+            if run.state == State::Open && (now >= run.stop || all_ended) {
+                if all_ended && now < run.stop {
+                    run.stop = self.latest_member(&run, streams)?.saturating_add(1).max(run.start + 1).min(run.stop);
+                }
+                run.reason = if now >= run.stop { "its stop came".into() } else { "its sources ended".into() };
+                (run.state, run.time) = (State::Settling, now);
+                self.append(&run)?;
+                self.runs[at] = run.clone();
+                changed.push(run.clone());
+            }
+            let until = run.stop.saturating_add(run.settle);
+            if run.state == State::Settling && streams.iter().all(|s| s.ended || s.frontier >= until) {
+                let mut ranges = Vec::new();
+                let mut marked = true;
+                for stream in streams {
+                    marked &= self.add_ranges(&run, stream, &mut ranges)?;
+                }
+                if !marked {
+                    continue;
+                }
+                (run.state, run.time, run.streams) = (State::Sealed, now, ranges);
+                self.append(&run)?;
+                self.runs[at] = run.clone();
+                changed.push(run);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The newest time among the members of a run that has no stop yet.
+    fn latest_member(&self, run: &Run, streams: &[StreamView]) -> Result<i64, Fault> {
+        let mut latest = run.start;
+        for stream in streams {
+            let mut reader = self.data.reader_early(&stream.name)?;
+            let by_arrival = reader.header().clock != Clock::Epoch;
+            let (mut at, end) = (reader.bounds().first, reader.bounds().count);
+            while at < end {
+                let entries = reader.entries(at, 4096).map_err(|e| stream_fault(&stream.name, e))?;
+                if entries.is_empty() {
+                    break;
+                }
+                for entry in entries {
+                    let ahead = entry.flags & store::flags::AHEAD != 0;
+                    let time = if by_arrival { entry.arrival_time } else { entry.source_time };
+                    if run.holds(time) && !ahead {
+                        latest = latest.max(time);
+                    }
+                }
+                at += entries.len() as u64;
+            }
+        }
+        Ok(latest)
+    }
+
+    /// Adds the ranges of a stream, one an epoch. False if they are not all marked yet.
+    fn add_ranges(&self, run: &Run, stream: &StreamView, ranges: &mut Vec<Range>) -> Result<bool, Fault> {
+        let mut reader = self.data.reader_early(&stream.name)?;
+        let header = reader.header().clone();
+        let bounds = reader.bounds();
+        // The seal falls at arrival = stop + settle: what came later is late, however busy the stream is.
+        let until = run.stop.saturating_add(run.settle);
+        let (mut low, mut end) = (bounds.first, bounds.count);
+        while low < end {
+            let middle = low + (end - low) / 2;
+            let entries = reader.entries(middle, 1).map_err(|e| stream_fault(&stream.name, e))?;
+            if entries.first().is_some_and(|e| e.arrival_time <= until) { low = middle + 1 } else { end = middle }
+        }
+        let marked = header.level == Level::Memory || bounds.disk >= end;
+        let by_arrival = header.clock != Clock::Epoch;
+        let first = if by_arrival {
+            bounds.first
+        } else {
+            reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?.0
+        };
+        let first = first.min(end);
+        for (row, &(epoch, begins)) in header.epochs.iter().enumerate() {
+            let ends = header.epochs.get(row + 1).map_or(end, |e| e.1);
+            let (low, high) = (begins.max(first), ends.min(end));
+            if low < high || (row + 1 == header.epochs.len() && low == high) {
+                ranges.push(Range {
+                    stream: stream.name.clone(),
+                    uuid: header.uuid,
+                    epoch,
+                    first: low,
+                    next: high,
+                    by_arrival,
+                    ended: stream.ended,
+                });
+            }
+        }
+        Ok(marked)
+    }
+
+    /// Appends and waits for the mark: who is answered knows that it is written down.
+    fn append(&mut self, run: &Run) -> Result<(), Fault> {
+        let mut bytes = Vec::new();
+        run.write(&mut bytes)?;
+        let meta = book_meta(run.time, self.writer.next_sequence(), SchemaId(wire::bprn::ID));
+        let fault = |e| stream_fault(RUNS, e);
+        let sequence = self.writer.append(&meta, &bytes).map_err(fault)?;
+        if self.writer.header().level == Level::Disk {
+            let done = self.writer.wait(sequence + 1, Level::Disk, Duration::from_secs(10)).map_err(fault)?;
+            if !done {
+                let why = self.writer.trouble().unwrap_or_else(|| "the disk did not answer in 10 s".into());
+                return Err(Fault::new(format!("run `{}` is not written down", run.name), why));
+            }
+        }
+        Ok(())
+    }
+}
