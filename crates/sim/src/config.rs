@@ -310,12 +310,15 @@ impl Config {
             Some(x) if x >= low && x <= high => Ok(x),
             _ => Err(wrong(format!("it takes a number from {low} to {high}"))),
         };
-        let whole = |low: u64, high: u64| match value.as_u64() {
-            Some(n) if (low..=high).contains(&n) => Ok(n),
-            _ => Err(wrong(format!(
-                "it takes a whole number from {low} to {high}"
-            ))),
-        };
+        // TOML writes 1e6 as a float; without a fraction it is a whole number all the same.
+        let exact = |x: f64| (x.fract() == 0.0 && (0.0..=9e15).contains(&x)).then_some(x as u64);
+        let whole =
+            |low: u64, high: u64| match value.as_u64().or_else(|| value.as_f64().and_then(exact)) {
+                Some(n) if (low..=high).contains(&n) => Ok(n),
+                _ => Err(wrong(format!(
+                    "it takes a whole number from {low} to {high}"
+                ))),
+            };
         let time = |low: i64| match time_ns(value) {
             Some(ns) if ns >= low => Ok(ns),
             _ => Err(wrong(format!(

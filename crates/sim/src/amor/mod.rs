@@ -8,6 +8,8 @@ mod detector;
 mod devices;
 mod monitor;
 pub mod optics;
+#[cfg(test)]
+mod physics;
 
 pub(crate) use detector::Detector;
 pub(crate) use devices::Devices;
@@ -76,7 +78,10 @@ pub fn truth(config: &Config) -> Result<Value, Fault> {
         .collect();
     let (rate, monitor) = (config.events_per_second(), config.model == "amor-monitor");
     let angles = Angles::new(config).degrees;
-    let reflected: Vec<f64> = angles.iter().map(|a| table(*a, |q| sample.reflectivity(q)).reflected).collect();
+    let reflected: Vec<f64> = angles
+        .iter()
+        .map(|a| table(*a, |q| sample.reflectivity(q)).reflected)
+        .collect();
     let angles: Vec<Value> = angles
         .iter()
         .zip(&reflected)

@@ -1,0 +1,517 @@
+//! The sources as a runner sees them: counts, numbers, times, restarts and a stream without room.
+
+mod tape;
+
+use beamport_sim as sim;
+use flow::{Resume, Step};
+use serde_json::json;
+use sim::pulse::{pulse_at, pulse_time};
+use sim::{Building, ClockFault, Config};
+use store::flags;
+use tape::{Recorder, START, record, record_from};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn config(model: &str, keys: &[(&str, serde_json::Value)]) -> Config {
+    let mut config = Config::new(model).unwrap();
+    for (name, value) in keys {
+        config.set(name, value).unwrap();
+    }
+    config
+}
+
+/// Events per pulse, whatever the messages.
+fn pulses(tape: &Recorder) -> Vec<(i64, usize)> {
+    let mut pulses: Vec<(i64, usize)> = Vec::new();
+    for (meta, payload) in tape.of(b"ev44") {
+        let message = wire::ev44::read(payload).unwrap();
+        message.check().unwrap();
+        assert_eq!(message.message_id as u64, meta.origin_seq);
+        assert_eq!(message.reference_time.to_vec(), [meta.source_time]);
+        match pulses.last_mut() {
+            Some((time, events)) if *time == meta.source_time => *events += message.events(),
+            _ => pulses.push((meta.source_time, message.events())),
+        }
+    }
+    pulses
+}
+
+#[test]
+fn every_pulse_is_there_and_its_events_are_poisson() {
+    let config = config("amor", &[("rate", json!(20_000)), ("angles", json!([1.0]))]);
+    let tape = record(&config, 100);
+    let pulses = pulses(&tape);
+    assert_eq!(pulses.len(), 1400);
+    let first = pulse_at(START) + 1;
+    assert!(
+        pulses
+            .iter()
+            .zip(first..)
+            .all(|((time, _), n)| *time == pulse_time(n))
+    );
+    let mean = 20_000.0 / 14.0;
+    let total: usize = pulses.iter().map(|p| p.1).sum();
+    assert!(
+        (total as f64 - mean * 1400.0).abs() < 4.0 * (mean * 1400.0).sqrt(),
+        "{total}"
+    );
+    // The dispersion of Poisson counts: sum (n - mean)^2 / mean is chi-squared with 1400 degrees of freedom.
+    let chi: f64 = pulses
+        .iter()
+        .map(|p| (p.1 as f64 - mean).powi(2) / mean)
+        .sum();
+    assert!((chi - 1400.0).abs() < 4.0 * 2800_f64.sqrt(), "{chi}");
+    for (_, payload) in tape.of(b"ev44") {
+        let message = wire::ev44::read(payload).unwrap();
+        assert!(message.pixel_id.iter().all(|p| (1..=32_768).contains(&p)));
+        assert!(
+            message
+                .time_of_flight
+                .iter()
+                .all(|t| (7_000_000..32_000_000).contains(&t))
+        );
+    }
+}
+
+#[test]
+fn messages_end_with_the_pulse_or_with_their_size() {
+    let keys = [
+        ("rate", json!(1_000_000)),
+        ("message", json!("size")),
+        ("angles", json!([1.0])),
+    ];
+    let by_size = record(&config("amor", &keys), 2);
+    let sizes: Vec<(i64, usize)> = by_size
+        .of(b"ev44")
+        .map(|(m, p)| (m.source_time, wire::ev44::read(p).unwrap().events()))
+        .collect();
+    for (i, (time, events)) in sizes.iter().enumerate() {
+        let last_of_pulse = sizes.get(i + 1).is_none_or(|next| next.0 != *time);
+        assert!(if last_of_pulse {
+            *events <= 12_400
+        } else {
+            *events == 12_400
+        });
+    }
+    let by_pulse = record(&config("amor", &[("angles", json!([1.0]))]), 2);
+    assert_eq!(by_pulse.of(b"ev44").count(), 28);
+    assert_eq!(
+        pulses(&by_size),
+        pulses(&by_pulse),
+        "the same events, dealt out otherwise"
+    );
+    let small = record(
+        &config(
+            "loki",
+            &[("scale", json!(0.001)), ("events_max", json!(100))],
+        ),
+        2,
+    );
+    assert!(
+        small
+            .of(b"ev44")
+            .all(|(_, p)| wire::ev44::read(p).unwrap().events() <= 100)
+    );
+}
+
+#[test]
+fn every_profile_has_its_rate() {
+    for profile in sim::ess::PROFILES {
+        // About 14,000 events a pulse: enough that 1 % is seven standard deviations of the sum.
+        let mut config = Config::new(profile.name).unwrap();
+        assert_eq!(config.rate, profile.events_per_second);
+        config.scale = 200_000.0 / profile.events_per_second;
+        let tape = record(&config, 20);
+        let events: usize = pulses(&tape).iter().map(|p| p.1).sum();
+        let rate = events as f64 / 20.0 / config.scale;
+        assert!(
+            (rate / profile.events_per_second - 1.0).abs() < 0.01,
+            "{}: {rate}",
+            profile.name
+        );
+        let megabytes = tape.bytes() as f64 / 20.0 / config.scale / 1e6;
+        assert!(
+            (megabytes / profile.megabytes_per_second - 1.0).abs() < 0.03,
+            "{}: {megabytes} MB/s",
+            profile.name
+        );
+        for (_, payload) in tape.of(b"ev44") {
+            let message = wire::ev44::read(payload).unwrap();
+            assert!(
+                message
+                    .pixel_id
+                    .iter()
+                    .all(|p| (1..=profile.pixels as i32).contains(&p))
+            );
+            assert!(
+                message
+                    .time_of_flight
+                    .iter()
+                    .all(|t| (0..71_428_571).contains(&t))
+            );
+        }
+    }
+}
+
+#[test]
+fn metadata_has_the_volume_that_is_asked_for() {
+    for ratio in [0.0, 0.25, 1.0] {
+        let tape = record(
+            &config(
+                "freia",
+                &[("scale", json!(0.002)), ("metadata", json!(ratio))],
+            ),
+            10,
+        );
+        let events: usize = pulses(&tape).iter().map(|p| p.1).sum();
+        let metadata: usize = tape.of(b"f144").map(|(_, p)| p.len()).sum();
+        assert!(
+            (metadata as f64 / (8 * events) as f64 - ratio).abs() <= 0.01 * ratio,
+            "{ratio}: {metadata} of {events}"
+        );
+    }
+}
+
+#[test]
+fn fast_pulses_are_made_in_bounded_steps() {
+    // 500 million events a second: 35 million in each pulse, in messages of 1 Mi events.
+    let config = Config::new("estia").unwrap();
+    let mut source = sim::build(&config).unwrap();
+    source.start(START, &Resume::default()).unwrap();
+    let mut tape = Recorder::new();
+    for _ in 0..3 {
+        let before = tape.bytes();
+        assert_eq!(
+            source.step(START + SECOND / 10, &mut tape).unwrap(),
+            Step::Again
+        );
+        assert!(
+            tape.bytes() - before
+                <= sim::limits::BYTES_PER_STEP
+                    + 8 * sim::limits::EVENTS_PER_MESSAGE_MAX as usize
+                    + 4096
+        );
+        tape.messages.retain(|_| false);
+    }
+}
+
+#[test]
+fn a_stream_without_room_loses_and_changes_nothing() {
+    for model in ["amor", "amor-devices", "amor-monitor", "loki", "field"] {
+        let mut config = Config::new(model).unwrap();
+        (config.scale, config.metadata) = (0.01, 0.5);
+        let free = record(&config, 5);
+        let mut source = sim::build(&config).unwrap();
+        source.start(START, &Resume::default()).unwrap();
+        let mut narrow = Recorder::new();
+        let (mut now, mut refused) = (START, 0);
+        while now <= START + 5 * SECOND {
+            // Room for one more message in two of three steps only.
+            narrow.room = Some(usize::from(refused % 3 != 0));
+            match source.step(now, &mut narrow).unwrap() {
+                Step::Again => (),
+                Step::At(at) => {
+                    if at - now == sim::limits::OFFER_AGAIN_NS {
+                        refused += 1;
+                    }
+                    now = at;
+                }
+                Step::Ended => break,
+            }
+        }
+        assert!(refused > 0, "{model}");
+        // Time passed while it waited: what is there is the beginning of the same tape.
+        assert!(!narrow.messages.is_empty() && narrow.messages.len() <= free.messages.len());
+        assert_eq!(
+            narrow.messages[..],
+            free.messages[..narrow.messages.len()],
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn the_tape_does_not_depend_on_the_steps() {
+    for model in ["amor", "amor-devices", "nmx"] {
+        let mut config = Config::new(model).unwrap();
+        config.scale = 0.01;
+        let prompt = record(&config, 6);
+        let mut source = sim::build(&config).unwrap();
+        source.start(START, &Resume::default()).unwrap();
+        let mut late = Recorder::new();
+        source.step(START + SECOND / 2, &mut late).unwrap();
+        // Five and a half seconds without a step: the pulses are made up for.
+        while source.step(START + 6 * SECOND, &mut late).unwrap() == Step::Again {}
+        assert_eq!(late.messages, prompt.messages, "{model}");
+    }
+}
+
+#[test]
+fn a_source_that_begins_late_begins_at_its_own_time() {
+    let config = config("amor", &[("rate", json!(1000))]);
+    let mut source = sim::build(&config).unwrap();
+    source.start(START, &Resume::default()).unwrap();
+    let mut tape = Recorder::new();
+    let now = START + 3600 * SECOND;
+    let next = source.step(now, &mut tape).unwrap();
+    assert_eq!(next, Step::At(pulse_time(pulse_at(now) + 1)));
+    assert_eq!(
+        pulses(&tape).iter().map(|p| p.0).collect::<Vec<_>>(),
+        [pulse_time(pulse_at(now))]
+    );
+}
+
+#[test]
+fn a_restart_goes_on_with_the_numbers_and_the_same_pulses() {
+    for model in ["amor", "amor-monitor", "cspec", "field"] {
+        let mut config = Config::new(model).unwrap();
+        (config.scale, config.metadata) = (0.001, 0.2);
+        let whole = record(&config, 9);
+        let mut parts = record(&config, 4);
+        let resume = parts.resume();
+        let again = record_from(&config, START + 4 * SECOND, 5, &resume);
+        assert!(!again.messages.is_empty());
+        parts.append(again);
+        assert_eq!(parts.by_name(), whole.by_name(), "{model}");
+    }
+}
+
+#[test]
+fn a_source_ends_when_it_was_told_to() {
+    let config = config(
+        "loki",
+        &[("scale", json!(0.001)), ("duration", json!("2 s"))],
+    );
+    let mut source = sim::build(&config).unwrap();
+    source.start(START, &Resume::default()).unwrap();
+    let mut tape = Recorder::new();
+    assert_eq!(
+        source.step(START + SECOND, &mut tape).unwrap(),
+        Step::At(pulse_time(pulse_at(START + SECOND) + 1))
+    );
+    assert_eq!(
+        source.step(START + 10 * SECOND, &mut tape).unwrap(),
+        Step::Ended
+    );
+    assert_eq!(pulses(&tape).len(), 28);
+    assert_eq!(
+        source.step(START + 11 * SECOND, &mut tape).unwrap(),
+        Step::Ended
+    );
+}
+
+#[test]
+fn equal_seeds_give_equal_data_and_others_do_not() {
+    for model in ["amor", "skadi", "amor-monitor", "amor-devices", "field"] {
+        let mut config = Config::new(model).unwrap();
+        config.scale = 0.001;
+        let first = record(&config, 3);
+        assert_eq!(first.messages, record(&config, 3).messages, "{model}");
+        config.seed += 1;
+        assert_ne!(first.messages, record(&config, 3).messages, "{model}");
+    }
+}
+
+#[test]
+fn clock_faults_come_as_often_as_asked_and_numbers_stay_whole() {
+    for (word, kind) in [
+        ("backward", ClockFault::Backward),
+        ("repeat", ClockFault::Repeat),
+        ("future", ClockFault::Future),
+    ] {
+        let config = config(
+            "trex",
+            &[
+                ("scale", json!(0.0001)),
+                ("clock_fault", json!(word)),
+                ("clock_fault_every", json!(10)),
+            ],
+        );
+        assert_eq!(config.clock_fault, kind);
+        let tape = record(&config, 20);
+        let metas: Vec<_> = tape.of(b"ev44").map(|(m, _)| *m).collect();
+        assert!(
+            metas
+                .iter()
+                .zip(0..)
+                .all(|(m, n)| m.origin_seq == n && m.flags & flags::SUSPECT == 0)
+        );
+        let faults = metas
+            .windows(2)
+            .filter(|pair| match kind {
+                ClockFault::Backward => pair[1].source_time < pair[0].source_time,
+                ClockFault::Repeat => pair[1].source_time == pair[0].source_time,
+                _ => pair[1].source_time == 1 << 62,
+            })
+            .count();
+        assert_eq!(faults, 28, "{word}");
+        // The payload tells the same time as the entry.
+        assert!(tape.of(b"ev44").all(
+            |(m, p)| wire::ev44::read(p).unwrap().reference_time.first() == Some(m.source_time)
+        ));
+    }
+}
+
+#[test]
+fn the_alarm_comes_exactly_once_in_ten_seconds() {
+    for seed in 0..20 {
+        let config = config("amor-devices", &[("seed", json!(seed))]);
+        let tape = record(&config, 10);
+        let alarms: Vec<_> = tape
+            .of(b"al00")
+            .map(|(m, p)| (m.source_time, wire::al00::read(p).unwrap()))
+            .collect();
+        let [(time, alarm)] = alarms[..] else {
+            panic!("{} alarms", alarms.len())
+        };
+        assert_eq!(
+            (alarm.source_name, alarm.severity),
+            (sim::amor::DEVICES[0].0, wire::al00::Severity::Major)
+        );
+        assert!(
+            (time - START - 4 * SECOND).abs() < SECOND / 4,
+            "{}",
+            time - START
+        );
+        // The temperature tells the same story.
+        let hot = |p: &[u8]| matches!(wire::f144::read(p).unwrap().value, wire::f144::Value::Scalar(v) if v.to_f64() > 300.1);
+        let temperatures = tape
+            .of(b"f144")
+            .filter(|(m, _)| tape.names[m.origin as usize] == alarm.source_name);
+        for (meta, payload) in
+            temperatures.filter(|(m, _)| (m.source_time - time).abs() > SECOND / 5)
+        {
+            assert_eq!(hot(payload), meta.source_time > time);
+        }
+    }
+    let long = record(&config("amor-devices", &[]), 200);
+    let words: Vec<_> = long
+        .of(b"al00")
+        .map(|(_, p)| wire::al00::read(p).unwrap().severity.name())
+        .collect();
+    assert_eq!(words, ["MAJOR", "OK"]);
+}
+
+#[test]
+fn devices_tell_the_angle_that_the_detector_has() {
+    let config = config(
+        "amor-devices",
+        &[
+            ("angles", json!([0.5, 1.5])),
+            ("angle_step", json!("700 ms")),
+        ],
+    );
+    let tape = record(&config, 5);
+    let angles = sim::amor::optics::Angles::new(&config);
+    let mut changes = 0;
+    let mut known = None;
+    let mus: Vec<(i64, f64)> = tape
+        .of(b"f144")
+        .filter(|(m, _)| tape.names[m.origin as usize] == "AMOR:MOT:MU")
+        .map(|(m, p)| match wire::f144::read(p).unwrap().value {
+            wire::f144::Value::Scalar(v) => (m.source_time, v.to_f64()),
+            wire::f144::Value::Array(_) => panic!("an array"),
+        })
+        .collect();
+    let mut next = mus.iter().peekable();
+    for n in pulse_at(START) + 1..pulse_at(START + 5 * SECOND) {
+        let time = pulse_time(n);
+        while let Some((_, value)) = next.next_if(|(at, _)| *at <= time) {
+            changes += i32::from(known.is_some_and(|k| k != *value));
+            known = Some(*value);
+        }
+        assert_eq!(known, Some(angles.degrees[angles.at(time)]));
+    }
+    assert!(changes >= 6);
+    // Everything is known from the first pulse on.
+    let first = tape.messages[0].0.source_time;
+    assert_eq!(
+        tape.messages
+            .iter()
+            .filter(|(m, _)| m.source_time == first)
+            .count(),
+        sim::amor::DEVICES.len()
+    );
+}
+
+#[test]
+fn the_monitor_counts_the_beam() {
+    let config = config(
+        "amor-monitor",
+        &[("angles", json!([0.6, 1.9])), ("angle_step", json!("10 s"))],
+    );
+    let truth = sim::truth(&config).unwrap();
+    let tape = record(&config, 40);
+    assert_eq!(tape.messages.len(), 40);
+    let angles = sim::amor::optics::Angles::new(&config);
+    let (mut counts, mut seconds) = ([0.0; 2], [0.0; 2]);
+    for (meta, payload) in tape.of(b"da00") {
+        let message = wire::da00::read(payload).unwrap();
+        let [signal, tof] = &message.data[..] else {
+            panic!("{} variables", message.data.len())
+        };
+        assert_eq!(
+            (signal.name, tof.name, tof.unit),
+            ("signal", "tof", Some("ns"))
+        );
+        assert_eq!(tof.data.len(), signal.data.len() + 1);
+        let sum: f64 = signal.data.iter().map(|v| v.to_f64()).sum();
+        // Seconds in which the angle changed belong to both; the grid of steps is that of whole seconds here, so there are none.
+        counts[angles.at(meta.source_time)] += sum;
+        seconds[angles.at(meta.source_time)] += 1.0;
+    }
+    for i in 0..2 {
+        let expected = truth["angles"][i]["counts_per_second"].as_f64().unwrap() * seconds[i];
+        assert!(
+            seconds[i] >= 10.0 && (counts[i] - expected).abs() < 5.0 * expected.sqrt(),
+            "angle {i}: {} expected {expected}",
+            counts[i]
+        );
+    }
+    assert!((truth["angles"][0]["counts_per_second"].as_f64().unwrap() - 1e5).abs() < 1e-6);
+}
+
+#[test]
+fn the_field_alternates_without_a_gap() {
+    // 9973 samples a second do not divide by 14 pulses.
+    let config = config(
+        "field",
+        &[
+            ("rate", json!(9973)),
+            ("frequency", json!(37.5)),
+            ("amplitude", json!(0.02)),
+        ],
+    );
+    let tape = record(&config, 4);
+    let mut samples: Vec<f64> = Vec::new();
+    let mut times: Vec<f64> = Vec::new();
+    for (meta, payload) in tape.of(b"se00") {
+        let message = wire::se00::read(payload).unwrap();
+        assert_eq!(message.message_counter as u64, meta.origin_seq);
+        assert!((0..200_000).contains(&(message.packet_timestamp - meta.source_time)));
+        for (i, value) in message.values.iter().enumerate() {
+            times.push((message.packet_timestamp - START) as f64 + i as f64 * message.time_delta);
+            samples.push(value.to_f64());
+        }
+    }
+    assert!((samples.len() as i64 - 4 * 9973).abs() <= 1);
+    let step = 1e9 / 9973.0;
+    assert!(
+        times.windows(2).all(|t| (t[1] - t[0] - step).abs() < 2.0),
+        "no sample is missing and none comes twice"
+    );
+    let crossings = samples
+        .windows(2)
+        .filter(|s| s[0] < 0.0 && s[1] >= 0.0)
+        .count();
+    assert!((149..=151).contains(&crossings), "{crossings}");
+    let highest = samples.iter().copied().fold(0.0, f64::max);
+    assert!((highest / 0.02 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn building_says_what_was_set() {
+    let config = config("amor", &[("message", json!("size"))]);
+    assert_eq!(config.message, Building::Size);
+    assert_eq!(config.events_per_message(), 12_400);
+}

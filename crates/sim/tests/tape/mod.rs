@@ -1,0 +1,130 @@
+//! An outlet that keeps what it is given, and the runner around it.
+
+use beamport_sim as sim;
+use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Step};
+use sim::Config;
+use std::collections::BTreeMap;
+use store::Meta;
+
+/// When the tapes begin: between two pulses, 0.3 s after a whole second.
+pub(crate) const START: i64 = 1_790_000_000_300_000_000;
+
+/// The messages of one origin: number, time, payload.
+pub(crate) type Numbered = Vec<(u64, i64, Vec<u8>)>;
+
+/// Keeps every message.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub(crate) names: Vec<String>,
+    pub(crate) messages: Vec<(Meta, Vec<u8>)>,
+    /// Messages that it still takes; None takes all.
+    pub(crate) room: Option<usize>,
+}
+
+impl Outlet for Recorder {
+    fn origin(&mut self, name: &str) -> Result<u32, Fault> {
+        let known = self.names.iter().position(|n| n == name);
+        let row = known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        Ok(row as u32)
+    }
+
+    fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
+        if let Some(room) = &mut self.room {
+            if *room == 0 {
+                return Ok(Pushed::Full);
+            }
+            *room -= 1;
+        }
+        assert_eq!(wire::schema_id(payload), Some(meta.schema.0));
+        self.messages.push((*meta, payload.to_vec()));
+        Ok(Pushed::Taken)
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The messages of a schema.
+    pub(crate) fn of<'a>(
+        &'a self,
+        schema: &'a [u8; 4],
+    ) -> impl Iterator<Item = (&'a Meta, &'a [u8])> {
+        self.messages
+            .iter()
+            .filter(move |(m, _)| m.schema.0 == *schema)
+            .map(|(m, p)| (m, p.as_slice()))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().map(|(_, p)| p.len()).sum()
+    }
+
+    /// What a stream with this content would tell a source that starts again.
+    pub(crate) fn resume(&self) -> Resume {
+        let mut resume = Resume::default();
+        for (row, name) in self.names.iter().enumerate() {
+            let mine = || {
+                self.messages
+                    .iter()
+                    .filter(|(m, _)| m.origin as usize == row)
+            };
+            let next_seq = mine().map(|(m, _)| m.origin_seq + 1).max().unwrap_or(0);
+            let last_time = mine().next_back().map_or(0, |(m, _)| m.source_time);
+            resume.origins.push(ResumeOrigin {
+                name: name.clone(),
+                next_seq,
+                last_time,
+            });
+        }
+        resume
+    }
+
+    /// Appends a tape that has its own table of origins.
+    pub(crate) fn append(&mut self, other: Recorder) {
+        for (mut meta, payload) in other.messages {
+            meta.origin = self.origin(&other.names[meta.origin as usize]).unwrap();
+            self.messages.push((meta, payload));
+        }
+    }
+
+    /// Number, time and payload of each origin.
+    pub(crate) fn by_name(&self) -> BTreeMap<&str, Numbered> {
+        let mut all: BTreeMap<&str, Numbered> = BTreeMap::new();
+        for (meta, payload) in &self.messages {
+            let name = self.names[meta.origin as usize].as_str();
+            all.entry(name)
+                .or_default()
+                .push((meta.origin_seq, meta.source_time, payload.clone()));
+        }
+        all
+    }
+}
+
+/// Runs a source for some seconds of pretended time, called exactly when it asks to be.
+pub(crate) fn record(config: &Config, seconds: i64) -> Recorder {
+    record_from(config, START, seconds, &Resume::default())
+}
+
+/// The same from another time and with a stream that holds messages already.
+pub(crate) fn record_from(config: &Config, start: i64, seconds: i64, resume: &Resume) -> Recorder {
+    let mut source = sim::build(config).unwrap();
+    source.start(start, resume).unwrap();
+    let mut tape = Recorder::new();
+    let mut now = start;
+    while now <= start + seconds * 1_000_000_000 {
+        match source.step(now, &mut tape).unwrap() {
+            Step::Again => (),
+            Step::At(at) => {
+                assert!(at > now);
+                now = at;
+            }
+            Step::Ended => break,
+        }
+    }
+    tape
+}
