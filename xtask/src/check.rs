@@ -14,7 +14,9 @@ pub(crate) fn run() -> Done {
     if parts.run("setup", |_| setup::run()) {
         lint(&mut parts);
         test::all(&mut parts, test::NOT_SOAK);
-        parts.run("reference", |_| tidy::reference(&tree::program("beamport")));
+        parts.run("reference", |_| {
+            tidy::check_reference(&tree::program("beamport"))
+        });
         if test::can_simulate() {
             parts.run("simulate", |_| {
                 test::simulate(&["--seeds".into(), SEEDS.into()])

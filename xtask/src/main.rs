@@ -29,7 +29,7 @@ usage: cargo xtask WORD
   simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build, then run `beamport bench ARGS`
   fuzz [TARGET]    libFuzzer on one function, or a minute on each (needs a nightly toolchain)
-  tidy             the rules of the house: crate map, names, reference pages
+  tidy [--write]   the rules of the house: crate map, names, reference pages (--write renews those)
   fmt              format Rust and Python
 ";
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         "simulate" => test::simulate(&rest),
         "bench" => build::beamport("bench", &rest),
         "fuzz" => fuzz::run(&rest),
-        "tidy" => tidy::run(),
+        "tidy" => tidy::run(&rest),
         "fmt" => build::format(),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");

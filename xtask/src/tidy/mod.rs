@@ -10,13 +10,19 @@ use std::process::Command;
 
 use crate::{Done, build, tree};
 
-pub(crate) use reference::check as reference;
+pub(crate) use reference::check as check_reference;
 
-/// Checks the sources, then what the program says of itself against its reference pages.
-pub(crate) fn run() -> Done {
-    sources(tree::root())?;
+/// Checks the sources, then the reference pages; `--write` renews the pages first.
+pub(crate) fn run(args: &[String]) -> Done {
     build::cargo(["build", "--quiet", "-p", "beamport"]).run()?;
-    reference(&tree::target().join("debug/beamport"))
+    let beamport = tree::target().join("debug/beamport");
+    match args {
+        [] => (),
+        [only] if only == "--write" => reference::write(&beamport)?,
+        _ => return Err("`tidy` takes nothing, or --write".into()),
+    }
+    sources(tree::root())?;
+    reference::check(&beamport)
 }
 
 /// Everything that can be checked without building.

@@ -1,10 +1,7 @@
-//! The program against its reference pages: every flag of every verb, every key of the instrument file and every metric
-//! stands in backquotes on its page, and the pages name no verb that is gone.
-//!
-//! Flags are read from `beamport --help` and `beamport VERB --help`. Keys and metrics come from the hidden verb
-//! `beamport reference`, which prints one line each: `key SECTION.KEY` (`key source.sim.rate`) or `metric NAME`.
+//! The program against its reference pages. Flags, keys and metrics are defined once, in the program, which prints the
+//! tables made from them: `beamport reference PAGE`. A page is an introduction written by hand and then those tables,
+//! byte for byte; the first heading of second order is where they begin.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -12,200 +9,131 @@ use std::process::Command;
 use super::verdict;
 use crate::{Done, tree};
 
-const CLI: &str = "docs/reference/cli.md";
-const KEYS: &str = "docs/reference/instrument-file.md";
-const METRICS: &str = "docs/reference/metrics.md";
+/// The pages that the program makes, as `docs/reference/PAGE.md`. A page for metrics joins with the first metrics.
+const PAGES: [&str; 2] = ["cli", "instrument-file"];
 
-/// Checks the program at `beamport` against the pages.
+/// Compares every page with what the program at `beamport` prints.
 pub(crate) fn check(beamport: &Path) -> Done {
     let mut complaints = Vec::new();
-    let help = ask(beamport, &["--help"])
-        .ok_or_else(|| format!("`{} --help` does not work", beamport.display()))?;
-    let cli = page(CLI, &mut complaints);
-    let verbs = verbs(&help);
-    if verbs.is_empty() {
-        complaints.push("`beamport --help` lists no verbs under `Commands:`".into());
-    }
-    missing(&flags(&help), &cli, CLI, "flag", &mut complaints);
-    for verb in &verbs {
-        if !documents(&cli, verb) && !documents(&cli, &format!("beamport {verb}")) {
-            complaints.push(format!("{CLI}: verb `{verb}` is not documented"));
-        }
-        match ask(beamport, &[verb, "--help"]) {
-            Some(help) => missing(
-                &flags(&help),
-                section(&cli, verb),
-                CLI,
-                &format!("{verb}: flag"),
-                &mut complaints,
-            ),
-            None => complaints.push(format!("`beamport {verb} --help` does not work")),
-        }
-    }
-
-    match ask(beamport, &["reference"]) {
-        Some(text) => {
-            let of = |kind: &str| {
-                text.lines()
-                    .filter_map(|line| line.strip_prefix(kind))
-                    .map(str::to_owned)
-                    .collect()
-            };
-            let (keys, metrics): (BTreeSet<String>, BTreeSet<String>) = (of("key "), of("metric "));
-            let keys = keys
-                .iter()
-                .map(|key| key.rsplit('.').next().unwrap_or(key).to_owned())
-                .collect();
-            missing(
-                &keys,
-                &page(KEYS, &mut complaints),
-                KEYS,
-                "key",
-                &mut complaints,
-            );
-            if !metrics.is_empty() {
-                missing(
-                    &metrics,
-                    &page(METRICS, &mut complaints),
-                    METRICS,
-                    "metric",
-                    &mut complaints,
-                );
+    for page in PAGES {
+        let path = path(page);
+        let tables = tables(beamport, page)?;
+        match fs::read_to_string(tree::root().join(&path)) {
+            Ok(text) => {
+                complaints.extend(difference(&text, &tables).map(|what| format!("{path}: {what}")))
             }
+            Err(e) => complaints.push(format!("{path}: {e}")),
         }
-        None => complaints
-            .push("`beamport reference` does not work: keys and metrics cannot be checked".into()),
+    }
+    if !complaints.is_empty() {
+        complaints.push("hint:  `cargo xtask tidy --write` renews the pages".into());
     }
     verdict(complaints)
 }
 
-fn ask(beamport: &Path, args: &[&str]) -> Option<String> {
-    let answer = Command::new(beamport)
-        .args(args)
-        .env("NO_COLOR", "1")
-        .env("COLUMNS", "200")
-        .output()
-        .ok()?;
-    answer
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&answer.stdout).into_owned())
-}
-
-fn page(path: &str, complaints: &mut Vec<String>) -> String {
-    fs::read_to_string(tree::root().join(path)).unwrap_or_else(|e| {
-        complaints.push(format!("{path}: {e}"));
-        String::new()
-    })
-}
-
-fn missing(
-    names: &BTreeSet<String>,
-    page: &str,
-    path: &str,
-    kind: &str,
-    complaints: &mut Vec<String>,
-) {
-    for name in names.iter().filter(|name| !documents(page, name)) {
-        complaints.push(format!("{path}: {kind} `{name}` is not documented"));
+/// Writes the tables into the pages, below their introductions.
+pub(crate) fn write(beamport: &Path) -> Done {
+    for page in PAGES {
+        let path = tree::root().join(path(page));
+        let tables = tables(beamport, page)?;
+        let text = fs::read_to_string(&path).map_err(|e| {
+            format!(
+                "{}: {e}\nhint:  write its title and introduction first",
+                path.display()
+            )
+        })?;
+        fs::write(&path, format!("{}{tables}", introduction(&text)))
+            .map_err(|e| format!("{}: {e}", path.display()))?;
     }
+    Ok(())
 }
 
-/// Whether a page has `name` at the beginning of a text in backquotes (`--rate RATE` documents `--rate`), or at the
-/// beginning of a line of a code block.
-fn documents(page: &str, name: &str) -> bool {
-    let begins = |text: &str| {
-        let rest = text.trim_start().strip_prefix(name);
-        rest.is_some_and(|rest| {
-            !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-' || c == '_')
-        })
-    };
-    page.lines()
-        .any(|line| begins(line) || line.split('`').skip(1).step_by(2).any(begins))
+fn path(page: &str) -> String {
+    format!("docs/reference/{page}.md")
 }
 
-/// The part of the page under the heading that ends with the verb; the whole page if there is none.
-fn section<'a>(page: &'a str, verb: &str) -> &'a str {
-    let mut begin = None;
+fn tables(beamport: &Path, page: &str) -> Done<String> {
+    let asked = Command::new(beamport).args(["reference", page]).output();
+    let answer = asked.map_err(|e| format!("{}: {e}", beamport.display()))?;
+    if !answer.status.success() {
+        let cause = String::from_utf8_lossy(&answer.stderr).into_owned();
+        return Err(format!(
+            "`beamport reference {page}` failed: {}",
+            cause.trim()
+        ));
+    }
+    String::from_utf8(answer.stdout).map_err(|e| format!("`beamport reference {page}`: {e}"))
+}
+
+/// What stands above the tables.
+fn introduction(text: &str) -> &str {
     let mut at = 0;
-    for line in page.split_inclusive('\n') {
-        if line.starts_with('#') {
-            if let Some(begin) = begin {
-                return &page[begin..at];
-            }
-            let title = line.trim_start_matches('#').replace('`', "");
-            if title.split_whitespace().take(2).any(|word| word == verb) {
-                begin = Some(at);
-            }
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("## ") {
+            return &text[..at];
         }
         at += line.len();
     }
-    begin.map_or(page, |begin| &page[begin..])
+    text
 }
 
-/// Verbs in the block `Commands:` of a help text.
-fn verbs(help: &str) -> Vec<String> {
-    let block = help
-        .lines()
-        .skip_while(|line| line.trim() != "Commands:")
-        .skip(1);
-    let lines = block.take_while(|line| line.starts_with("  "));
-    // A verb stands two spaces in; what stands further in is text about it.
-    let verbs = lines
-        .filter(|line| !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next());
-    verbs
-        .filter(|verb| *verb != "help")
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Long flags of a help text, without those every verb has.
-fn flags(help: &str) -> BTreeSet<String> {
-    let mut flags = BTreeSet::new();
-    for line in help.lines().map(str::trim_start) {
-        let Some(word) = line
-            .split([' ', '=', ',', '[', '<'])
-            .find(|word| word.starts_with("--"))
-        else {
-            continue;
-        };
-        if line.starts_with('-') && !["--help", "--version"].contains(&word) {
-            flags.insert(word.to_owned());
-        }
+/// The first line in which a page is not what the program says.
+fn difference(text: &str, tables: &str) -> Option<String> {
+    let above = introduction(text);
+    let below = &text[above.len()..];
+    if below == tables {
+        return None;
     }
-    flags
+    let first = above.lines().count() + 1;
+    let same = below
+        .lines()
+        .zip(tables.lines())
+        .take_while(|(ours, theirs)| ours == theirs)
+        .count();
+    let ours = below.lines().nth(same).unwrap_or("nothing");
+    let theirs = tables.lines().nth(same).unwrap_or("nothing");
+    Some(format!(
+        "line {}: is `{ours}`, the program says `{theirs}`",
+        first + same
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HELP: &str = "Moves data\n\nUsage: beamport [OPTIONS] <COMMAND>\n\nCommands:\n  demo    A run of ten seconds\n  \
-        check   Reads an instrument file\n          and says what is wrong\n  help    Print this\n\nOptions:\n      \
-        --json         Print one object\n  -o, --output <FILE>  Where, not --here\n  -h, --help         Print help\n";
+    const TABLES: &str = "## demo\n\n| `--rate` | events |\n";
 
     #[test]
-    fn verbs_and_flags_are_read_from_the_help() {
-        assert_eq!(verbs(HELP), ["demo", "check"]);
+    fn a_page_is_an_introduction_and_the_tables() {
         assert_eq!(
-            flags(HELP).into_iter().collect::<Vec<_>>(),
-            ["--json", "--output"]
+            difference(&format!("# Command line\n\nWords.\n\n{TABLES}"), TABLES),
+            None
         );
     }
 
     #[test]
-    fn a_longer_flag_does_not_document_a_shorter_one() {
-        assert!(documents("* `--rate RATE`: events a second", "--rate"));
-        assert!(!documents("* `--rate-limit N`", "--rate"));
-        assert!(!documents("text about --rate alone", "--rate"));
+    fn a_flag_that_is_not_on_the_page_is_named_with_its_line() {
+        let text = "# Command line\n\n## demo\n\n";
+        let what = difference(text, TABLES).unwrap_or_default();
+        assert_eq!(
+            what,
+            "line 5: is `nothing`, the program says `| `--rate` | events |`"
+        );
     }
 
     #[test]
-    fn a_flag_is_looked_for_under_its_verb() {
-        let page = "# Command line\n## demo\n`--rate`\n## `beamport check`\n`--show`\n";
-        assert!(section(page, "check").contains("--show"));
-        assert!(!section(page, "check").contains("--rate"));
-        assert!(!section(page, "demo").contains("--show"));
+    fn a_flag_that_is_gone_is_named_too() {
+        let what = difference(&format!("{TABLES}| `--old` | gone |\n"), TABLES).unwrap_or_default();
+        assert!(
+            what.contains("`--old`") && what.contains("`nothing`"),
+            "{what}"
+        );
+    }
+
+    #[test]
+    fn an_introduction_ends_at_the_first_table() {
+        assert_eq!(introduction("# A\nb\n## c\n## d\n"), "# A\nb\n");
+        assert_eq!(introduction("# A\n### b\n"), "# A\n### b\n");
     }
 }
