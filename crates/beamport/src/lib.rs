@@ -1,5 +1,6 @@
 //! The beamport program: instrument file, command line, error text.
 
+pub mod bench;
 pub mod cli;
 pub mod file;
 pub mod limits;
@@ -24,6 +25,7 @@ pub fn run() -> ExitCode {
     };
     let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
     let result = match cli.verb {
+        Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
         Verb::Check(check) => file::check(&check.file, check.show, check.form.json, &|_| Vec::new(), &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };

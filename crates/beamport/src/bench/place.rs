@@ -1,0 +1,118 @@
+//! Folders that a measurement uses and removes, and the machine it ran on.
+
+use flow::Fault;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use store::{Media, Os};
+
+/// Says what could not be done, with the cause.
+pub(crate) fn wrong<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Fault + '_ {
+    move |error| Fault::new(format!("bench: {what}"), error)
+}
+
+/// A folder of this measurement; removed with all it holds.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// In shared memory.
+    pub(crate) fn in_memory() -> Result<Self, Fault> {
+        Self::make(Path::new("/dev/shm"))
+    }
+
+    /// In the current folder, which must be on a disk.
+    pub(crate) fn on_disk() -> Result<Self, Fault> {
+        let here = std::env::current_dir().map_err(wrong("the current folder"))?;
+        if Os.in_memory(&here) {
+            let fault = Fault::new("bench: there is no disk to measure", format!("{} lies in memory", here.display()));
+            return Err(fault.hint("start it in a folder on the disk that streams will use"));
+        }
+        Self::make(&here)
+    }
+
+    fn make(parent: &Path) -> Result<Self, Fault> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("beamport-bench-{}-{number}", std::process::id()));
+        Os.create_dir(&path).map_err(|e| Fault::new(format!("bench: cannot make {}", path.display()), e))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The live place of a disk stream lies elsewhere; a stream's header says where.
+        if let Ok(header) = store::Header::read(&Os, &self.0.join("stream"))
+            && header.live.starts_with(Os.live_root())
+        {
+            let _ = fs::remove_dir_all(&header.live);
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What the figures were taken on.
+pub(crate) struct Machine {
+    processor: String,
+    cores: usize,
+    memory_bytes: u64,
+    cache_bytes: u64,
+    kernel: String,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, key: &str| {
+            let line = text.lines().find(|l| l.starts_with(key)).unwrap_or_default();
+            line.split_once(':').map_or_else(String::new, |(_, value)| value.trim().to_string())
+        };
+        let memory = after(&text("/proc/meminfo"), "MemTotal");
+        Self {
+            processor: after(&text("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10,
+            cache_bytes: last_cache_bytes(),
+            kernel: text("/proc/sys/kernel/osrelease").trim().to_string(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        format!(
+            "machine: {}, {} cores, {gib:.1} GiB, last cache {} MiB, Linux {}",
+            self.processor,
+            self.cores,
+            self.cache_bytes >> 20,
+            self.kernel
+        )
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "processor": self.processor, "cores": self.cores, "memory_bytes": self.memory_bytes,
+            "last_cache_bytes": self.cache_bytes, "kernel": self.kernel,
+        })
+    }
+}
+
+/// Bytes of the largest cache of the first processor; 32 MiB where the system does not say.
+pub(crate) fn last_cache_bytes() -> u64 {
+    let size = |index: u32| {
+        let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|k| k << 10)
+    };
+    (0..8).filter_map(size).max().unwrap_or(32 << 20)
+}
+
+/// Bytes of memory that are free now, files in `/dev/shm` not counted.
+pub(crate) fn free_memory_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("MemAvailable:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).map_or(1 << 30, |k| k << 10)
+}

@@ -1,0 +1,98 @@
+//! A reader in another process: this program started once more, told what to do by an environment variable.
+//!
+//! Each line on its standard input is a lap over the whole stream; it answers with a line of seconds, processor
+//! seconds, messages and bytes. It ends with its standard input.
+
+use super::measure::{Sample, timed};
+use super::place::wrong;
+use flow::Fault;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use store::{Os, ReadOptions, Reader};
+
+/// Names the stream that a reader process reads.
+const VARIABLE: &str = "BEAMPORT_BENCH_READ";
+
+/// The other process, seen from the measuring one.
+pub(crate) struct Reading {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Reading {
+    pub(crate) fn start(stream: &Path) -> Result<Self, Fault> {
+        let program = std::env::current_exe().map_err(wrong("the own program"))?;
+        let mut command = Command::new(program);
+        command.args(["bench", "store"]).env(VARIABLE, stream).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(wrong("the reader process does not start"))?;
+        let to = child.stdin.take();
+        match child.stdout.take() {
+            Some(from) => Ok(Self { child, to, from: BufReader::new(from) }),
+            None => Err(Fault::new("bench: the reader process has no output", "")),
+        }
+    }
+
+    /// One lap. An error unless it saw exactly these messages and bytes.
+    pub(crate) fn lap(&mut self, bytes: u64, messages: u64) -> Result<Sample, Fault> {
+        let mut answer = String::new();
+        if let Some(to) = &mut self.to {
+            to.write_all(b"lap\n").map_err(wrong("the reader process has ended"))?;
+        }
+        self.from.read_line(&mut answer).map_err(wrong("the reader process has ended"))?;
+        let sample = parse(&answer).ok_or_else(|| Fault::new("bench: the reader process did not read", answer.trim()))?;
+        if (sample.bytes, sample.messages) == (bytes, messages) {
+            return Ok(sample);
+        }
+        let saw = format!("{} messages of {messages}, {} bytes of {bytes}", sample.messages, sample.bytes);
+        Err(Fault::new("bench: the reader process did not see all", saw))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.to = None;
+        let _ = self.child.wait();
+    }
+}
+
+fn parse(line: &str) -> Option<Sample> {
+    let mut words = line.split_whitespace();
+    let sample = Sample {
+        seconds: words.next()?.parse().ok()?,
+        cpu_seconds: words.next()?.parse().ok()?,
+        messages: words.next()?.parse().ok()?,
+        bytes: words.next()?.parse().ok()?,
+    };
+    words.next().is_none().then_some(sample)
+}
+
+/// The stream to read, if this is the other process.
+pub(crate) fn asked() -> Option<std::ffi::OsString> {
+    std::env::var_os(VARIABLE)
+}
+
+/// The other process itself.
+pub(crate) fn read(stream: &Path) -> Result<(), Fault> {
+    let mut reader =
+        Reader::open(&Os::shared(), stream, ReadOptions::default()).map_err(wrong("the stream cannot be read"))?;
+    for line in std::io::stdin().lines() {
+        line.map_err(wrong("the reader's input"))?;
+        let (mut messages, mut bytes) = (0, 0);
+        let work = || {
+            reader.seek(reader.bounds().first);
+            loop {
+                let batch = reader.read(usize::MAX)?;
+                if batch.is_empty() {
+                    return Ok(());
+                }
+                messages += batch.len() as u64;
+                bytes += batch.iter().map(|m| m.payload.len() as u64).sum::<u64>();
+            }
+        };
+        let sample = timed(0, 0, work).map_err(wrong::<store::Error>("reading"))?;
+        println!("{} {} {messages} {bytes}", sample.seconds, sample.cpu_seconds);
+    }
+    Ok(())
+}
