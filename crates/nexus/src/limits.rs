@@ -1,0 +1,69 @@
+//! Every bound of this crate, each with its reason.
+
+/// Bytes of a template's text. The largest known (DREAM, every pixel written out) has 700 MB; with `range` and
+/// `linspace` it has less than one, and parsing takes ten times the memory of the text.
+pub const TEMPLATE_BYTES_MAX: u64 = 256 << 20;
+
+/// Groups, datasets, links, modules and attributes of a template: ten times the largest ESS instrument.
+pub const NODES_MAX: usize = 1_000_000;
+
+/// Groups inside groups. NeXus needs about eight; recursion over more would need a stack that somebody else chooses.
+pub const DEPTH_MAX: usize = 32;
+
+/// Bytes of a name: what file systems and HDF5 tools agree on.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of one fixed dataset, made in memory before it is written: 32 million pixels of 8 bytes.
+pub const DATASET_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of all fixed datasets of a template: a file must exist within seconds of the beginning of its run.
+pub const FIXED_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of one attribute: HDF5 keeps attributes in object headers, which end at 64 KiB.
+pub const ATTRIBUTE_BYTES_MAX: usize = 60 << 10;
+
+/// Dimensions of a dataset: HDF5 allows 32, one is taken for time.
+pub const RANK_MAX: usize = 31;
+
+/// Mistakes that are told; more is a sign of one cause that repeats.
+pub const MISTAKES_MAX: usize = 100;
+
+/// Streams modules of one template: each has up to six open datasets and their buffers.
+pub const MODULES_MAX: usize = 20_000;
+
+/// Bytes of one row of a growing dataset (one histogram or array value): a message has at most 2 GiB, but a row is
+/// kept in memory whole, for each dataset.
+pub const ROW_BYTES_MAX: u64 = 256 << 20;
+
+/// Smallest chunk of a growing dataset: a page, so that a log of one value costs a page.
+pub const CHUNK_BYTES_MIN: usize = 4 << 10;
+
+/// Largest chunk: above it readers that want a few rows read too much.
+pub const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// Rows that wait in memory before they are written, bytes per dataset: from here on larger writes gain nothing.
+pub const GATHER_BYTES: usize = 1 << 20;
+
+/// Room kept free for HDF5's own metadata beside the data of one write, bytes.
+pub const METADATA_ROOM_BYTES: u64 = 512 << 10;
+
+/// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small.
+pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
+
+/// Bytes of an alarm's text in the file; longer ones are cut at a letter. ESS has 200.
+pub const ALARM_TEXT_BYTES: usize = 256;
+
+/// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
+pub const CUE_EVERY_NS: u64 = 10_000_000_000;
+
+/// Objects that are looked at when a measured histogram is searched in a file.
+pub const SEARCH_OBJECTS_MAX: usize = 100_000;
+
+/// Groups inside groups that such a search follows.
+pub const SEARCH_DEPTH_MAX: usize = 32;
+
+/// Cells of a measured histogram; the same bound as the simulation's.
+pub const HISTOGRAM_CELLS_MAX: u64 = 1 << 29;
+
+/// Rows of a table in the account; a day with more gaps than this has its count and the JSON.
+pub const TABLE_ROWS_MAX: usize = 1 << 20;

@@ -1,0 +1,1023 @@
+//! From JSON to a template: every mistake is collected, nothing is guessed.
+
+use super::data::{self, Data, DataType, TYPES, Values};
+use super::nearest::nearest;
+use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
+use crate::limits::{
+    ATTRIBUTE_BYTES_MAX, DATASET_BYTES_MAX, DEPTH_MAX, FIXED_BYTES_MAX, MISTAKES_MAX, MODULES_MAX,
+    NAME_BYTES_MAX, NODES_MAX, RANK_MAX, ROW_BYTES_MAX,
+};
+use serde_json::{Map, Value};
+use wire::DType;
+
+/// Checks a whole template.
+pub(super) fn template(value: &Value) -> Result<Group, Vec<Mistake>> {
+    let mut check = Check::default();
+    let mut root = Group::default();
+    if let Some(map) = check.object("", value, "a template", words::TOP, &[]) {
+        root.attributes = check.attributes("", map);
+        root.children = check.children("", map, 0);
+        if !map.contains_key("children") {
+            check.wrong(
+                "",
+                "`children` is missing",
+                "a template holds at least {\"children\": []}",
+            );
+        }
+    }
+    if check.mistakes.is_empty() {
+        tree::check(&mut root, &check.links, &mut check.mistakes);
+    }
+    if check.mistakes.is_empty() {
+        Ok(root)
+    } else {
+        Err(check.mistakes)
+    }
+}
+
+#[derive(Default)]
+struct Check {
+    mistakes: Vec<Mistake>,
+    /// Pointers of links, in the order of the walk.
+    links: Vec<String>,
+    nodes: usize,
+    modules: usize,
+    fixed_bytes: u64,
+}
+
+type Json = Map<String, Value>;
+
+impl Check {
+    fn wrong(&mut self, pointer: &str, cause: impl Into<String>, hint: impl Into<String>) {
+        if self.mistakes.len() < MISTAKES_MAX {
+            self.mistakes.push(Mistake {
+                pointer: pointer.to_owned(),
+                cause: cause.into(),
+                hint: hint.into(),
+            });
+        }
+    }
+
+    /// An object, with a mistake for each key that is neither known nor ignored.
+    fn object<'v>(
+        &mut self,
+        at: &str,
+        value: &'v Value,
+        what: &str,
+        known: &[&str],
+        ignored: &[&str],
+    ) -> Option<&'v Json> {
+        let Some(map) = value.as_object() else {
+            self.wrong(
+                at,
+                format!("{what} is an object, this is {}", kind_of(value)),
+                "",
+            );
+            return None;
+        };
+        for key in map.keys() {
+            if known.contains(&key.as_str()) || ignored.contains(&key.as_str()) {
+                continue;
+            }
+            let hint = match nearest(key, known.iter().copied()) {
+                Some(meant) => format!("perhaps `{meant}` is meant"),
+                None => format!("{what} has: {}", known.join(", ")),
+            };
+            self.wrong(
+                &join(at, key),
+                format!("unknown key `{}`", short(key)),
+                hint,
+            );
+        }
+        Some(map)
+    }
+
+    /// A text under one of two keys.
+    fn text<'v>(&mut self, at: &str, map: &'v Json, keys: [&str; 2]) -> Option<&'v str> {
+        let (key, value) = first_of(map, keys)?;
+        if value.as_str().is_none() {
+            self.wrong(
+                &join(at, key),
+                format!("`{key}` is a text, this is {}", kind_of(value)),
+                "",
+            );
+        }
+        value.as_str()
+    }
+
+    /// A name that must be there and must be one name.
+    fn name(&mut self, at: &str, map: &Json) -> Option<String> {
+        if !map.contains_key("name") {
+            self.wrong(at, "`name` is missing", "add \"name\": \"...\"");
+            return None;
+        }
+        let name = self.text(at, map, ["name", "name"])?;
+        match bad_name(name) {
+            None => Some(name.to_owned()),
+            Some(cause) => {
+                self.wrong(
+                    &join(at, "name"),
+                    cause,
+                    "a name is one step of a path, such as `detector`",
+                );
+                None
+            }
+        }
+    }
+
+    fn data_type(&mut self, at: &str, map: &Json, keys: [&str; 2]) -> Option<DataType> {
+        let (key, _) = first_of(map, keys)?;
+        let word = self.text(at, map, keys)?;
+        let found = TYPES
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, t)| *t);
+        if found.is_none() {
+            let hint = match nearest(word, TYPES.iter().map(|(name, _)| *name)) {
+                Some(meant) => format!("perhaps `{meant}` is meant"),
+                None => format!(
+                    "types are: {}",
+                    TYPES[..11]
+                        .iter()
+                        .map(|(n, _)| *n)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+            };
+            self.wrong(
+                &join(at, key),
+                format!("unknown type `{}`", short(word)),
+                hint,
+            );
+        }
+        found
+    }
+
+    /// Counts a node; false where there are too many.
+    fn count(&mut self, at: &str) -> bool {
+        self.nodes += 1;
+        if self.nodes == NODES_MAX + 1 {
+            self.wrong(
+                at,
+                format!("more than {NODES_MAX} groups, datasets and attributes"),
+                "write large arrays as datasets",
+            );
+        }
+        self.nodes <= NODES_MAX
+    }
+
+    fn attributes(&mut self, at: &str, map: &Json) -> Vec<Attribute> {
+        let mut out: Vec<Attribute> = Vec::new();
+        let at = join(at, "attributes");
+        match map.get("attributes") {
+            None | Some(Value::Null) => (),
+            Some(Value::Object(pairs)) => {
+                for (name, value) in pairs {
+                    let at = join(&at, name);
+                    if let Some(cause) = bad_name(name) {
+                        self.wrong(&at, cause, "");
+                    } else if let Some(value) = self.attribute_value(&at, value, None) {
+                        out.push(Attribute {
+                            name: name.clone(),
+                            value,
+                        });
+                    }
+                }
+            }
+            Some(Value::Array(list)) => {
+                for (i, one) in list.iter().enumerate() {
+                    let at = join(&at, i);
+                    let Some(one) =
+                        self.object(&at, one, "an attribute", words::ATTRIBUTE, words::OBSOLETE)
+                    else {
+                        continue;
+                    };
+                    let name = self.name(&at, one);
+                    let typed = first_of(one, ["dtype", "type"]).is_some();
+                    let dtype = self.data_type(&at, one, ["dtype", "type"]);
+                    let Some((key, value)) = first_of(one, ["values", "value"]) else {
+                        self.wrong(&at, "`values` is missing", "add \"values\": ...");
+                        continue;
+                    };
+                    if typed && dtype.is_none() {
+                        continue;
+                    }
+                    let value = self.attribute_value(&join(&at, key), value, dtype);
+                    if let (Some(name), Some(value)) = (name, value) {
+                        if out.iter().any(|a| a.name == name) {
+                            self.wrong(
+                                &at,
+                                format!("the attribute `{}` stands twice", short(&name)),
+                                "remove one",
+                            );
+                        } else {
+                            out.push(Attribute { name, value });
+                        }
+                    }
+                }
+            }
+            Some(other) => self.wrong(
+                &at,
+                format!(
+                    "`attributes` is an object or a list, this is {}",
+                    kind_of(other)
+                ),
+                "",
+            ),
+        }
+        out
+    }
+
+    fn attribute_value(
+        &mut self,
+        at: &str,
+        value: &Value,
+        dtype: Option<DataType>,
+    ) -> Option<Data> {
+        if !self.count(at) {
+            return None;
+        }
+        let inferred = dtype.unwrap_or_else(|| infer(value));
+        let data = self.data(at, value, inferred)?;
+        let bytes = match &data.values {
+            Values::Texts(texts) => texts.iter().map(|t| t.len() + 32).sum(),
+            Values::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        if bytes > ATTRIBUTE_BYTES_MAX {
+            self.wrong(
+                at,
+                format!("an attribute of {bytes} bytes; the limit is {ATTRIBUTE_BYTES_MAX}"),
+                "make it a dataset",
+            );
+            return None;
+        }
+        if data.shape.contains(&0) {
+            self.wrong(
+                at,
+                "an attribute without values",
+                "remove it, or give it a value",
+            );
+            return None;
+        }
+        Some(data)
+    }
+
+    /// Values of a type: one, or nested lists of one shape.
+    fn data(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let mut shape = Vec::new();
+        let mut level = value;
+        while let Value::Array(list) = level {
+            shape.push(list.len() as u64);
+            if shape.len() > RANK_MAX {
+                self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "");
+                return None;
+            }
+            let Some(first) = list.first() else { break };
+            level = first;
+        }
+        let mut out = match dtype {
+            DataType::Text => Values::Texts(Vec::new()),
+            DataType::Number(_) => Values::Bytes(Vec::new()),
+        };
+        if let Err(cause) = flatten(value, &shape, dtype, &mut out) {
+            self.wrong(at, cause, "");
+            return None;
+        }
+        Some(Data {
+            dtype,
+            shape,
+            values: out,
+        })
+    }
+
+    fn children(&mut self, at: &str, map: &Json, depth: usize) -> Vec<Node> {
+        let at = join(at, "children");
+        let list = match map.get("children") {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Array(list)) => list,
+            Some(other) => {
+                self.wrong(
+                    &at,
+                    format!("`children` is a list, this is {}", kind_of(other)),
+                    "",
+                );
+                return Vec::new();
+            }
+        };
+        if depth > DEPTH_MAX {
+            self.wrong(&at, format!("groups nest deeper than {DEPTH_MAX}"), "");
+            return Vec::new();
+        }
+        let mut out = Vec::with_capacity(list.len());
+        for (i, child) in list.iter().enumerate() {
+            let at = join(&at, i);
+            if !self.count(&at) || self.mistakes.len() >= MISTAKES_MAX {
+                break;
+            }
+            out.extend(self.node(&at, child, depth));
+        }
+        out
+    }
+
+    fn node(&mut self, at: &str, value: &Value, depth: usize) -> Option<Node> {
+        let Some(map) = value.as_object() else {
+            self.wrong(
+                at,
+                format!("a child is an object, this is {}", kind_of(value)),
+                "",
+            );
+            return None;
+        };
+        if map.contains_key("module") {
+            return self.module_node(at, map, value);
+        }
+        match map.get("type").and_then(Value::as_str) {
+            Some("group") => {
+                self.object(at, value, "a group", words::GROUP, &[]);
+                let name = self.name(at, map);
+                let attributes = self.attributes(at, map);
+                let children = self.children(at, map, depth + 1);
+                name.map(|name| {
+                    Node::Group(Group {
+                        name,
+                        attributes,
+                        children,
+                    })
+                })
+            }
+            Some(old @ ("dataset" | "stream" | "link")) => {
+                self.wrong(
+                    &join(at, "type"),
+                    format!("`\"type\": \"{old}\"` is the form before 2021"),
+                    "write {\"module\": ..., \"config\": {...}}",
+                );
+                None
+            }
+            Some(other) => {
+                self.wrong(
+                    &join(at, "type"),
+                    format!("unknown type `{}`", short(other)),
+                    "a child has \"type\": \"group\" or \"module\": ...",
+                );
+                None
+            }
+            None => {
+                self.wrong(
+                    at,
+                    "neither a group nor a module",
+                    "a child has \"type\": \"group\" or \"module\": ...",
+                );
+                None
+            }
+        }
+    }
+
+    fn module_node(&mut self, at: &str, map: &Json, value: &Value) -> Option<Node> {
+        self.object(at, value, "a module", words::NODE, &[]);
+        let module = self.text(at, map, ["module", "module"])?;
+        if !words::MODULES.contains(&module) {
+            let hint = match (
+                words::foreign(module),
+                nearest(module, words::MODULES.iter().copied()),
+            ) {
+                (Some(instead), _) => instead.to_owned(),
+                (None, Some(meant)) => format!("perhaps `{meant}` is meant"),
+                (None, None) => format!("modules are: {}", words::MODULES.join(", ")),
+            };
+            self.wrong(
+                &join(at, "module"),
+                format!("unknown module `{}`", short(module)),
+                hint,
+            );
+            return None;
+        }
+        let attributes = self.attributes(at, map);
+        let Some(config) = map.get("config") else {
+            self.wrong(
+                at,
+                "`config` is missing",
+                format!("a `{module}` needs \"config\": {{...}}"),
+            );
+            return None;
+        };
+        let at = &join(at, "config");
+        match module {
+            "dataset" => {
+                let config =
+                    self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
+                let name = self.name(at, config);
+                let value = self.dataset(at, config)?;
+                name.map(|name| Node::Dataset {
+                    name,
+                    value,
+                    attributes,
+                })
+            }
+            "link" => {
+                let config = self.object(at, config, "a link", words::LINK, &[])?;
+                let name = self.name(at, config);
+                if !config.contains_key("source") {
+                    self.wrong(
+                        at,
+                        "`source` is missing",
+                        "add \"source\": the path of what the link stands for",
+                    );
+                }
+                let source = self.text(at, config, ["source", "source"])?;
+                let name = name?;
+                self.links.push(at.clone());
+                // Resolved by `tree`, which knows where the link stands.
+                Some(Node::Link {
+                    name,
+                    target: vec![source.to_owned()],
+                })
+            }
+            "mdat" => {
+                let config = self.object(at, config, "`mdat`", words::TIMES, words::STREAM)?;
+                self.times(at, config)
+            }
+            kind => self.stream_module(at, config, kind, attributes),
+        }
+    }
+
+    fn times(&mut self, at: &str, config: &Json) -> Option<Node> {
+        let Some(Value::Array(items)) = config.get("items") else {
+            self.wrong(
+                at,
+                "`items` is missing or no list",
+                "\"items\": [\"start_time\", \"end_time\"]",
+            );
+            return None;
+        };
+        let (mut start, mut end) = (false, false);
+        for (i, item) in items.iter().enumerate() {
+            match item.as_str() {
+                Some("start_time") => start = true,
+                Some("end_time") => end = true,
+                _ => self.wrong(
+                    &join(&join(at, "items"), i),
+                    "neither `start_time` nor `end_time`",
+                    "",
+                ),
+            }
+        }
+        Some(Node::Times { start, end })
+    }
+
+    fn dataset(&mut self, at: &str, config: &Json) -> Option<Data> {
+        let typed = first_of(config, ["dtype", "type"]).is_some();
+        let dtype = self.data_type(at, config, ["dtype", "type"]);
+        if typed && dtype.is_none() {
+            return None;
+        }
+        let ways: Vec<&str> = ["values", "value", "range", "linspace"]
+            .into_iter()
+            .filter(|k| config.contains_key(*k))
+            .collect();
+        let [way] = ways[..] else {
+            let cause = if ways.is_empty() {
+                "no values".to_owned()
+            } else {
+                format!("{} at once", ways.join(" and "))
+            };
+            self.wrong(
+                at,
+                cause,
+                "a dataset has one of `values`, `range` and `linspace`",
+            );
+            return None;
+        };
+        let at = &join(at, way);
+        let value = &config[way];
+        let data = match way {
+            "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
+            "linspace" => {
+                self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?
+            }
+            _ => {
+                let inferred = match infer(value) {
+                    DataType::Text => DataType::Text,
+                    DataType::Number(_) => DataType::Number(DType::Float64),
+                };
+                self.data(at, value, dtype.unwrap_or(inferred))?
+            }
+        };
+        self.fits(at, &data).then_some(data)
+    }
+
+    /// Adds a fixed dataset to what the file holds from the beginning.
+    fn fits(&mut self, at: &str, data: &Data) -> bool {
+        let bytes = match (&data.values, data.dtype) {
+            (Values::Texts(texts), _) => texts.iter().map(|t| t.len() as u64 + 32).sum(),
+            (_, DataType::Number(dtype)) => data.count().saturating_mul(dtype.size() as u64),
+            (_, DataType::Text) => 0,
+        };
+        if bytes > DATASET_BYTES_MAX {
+            self.wrong(
+                at,
+                format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}"),
+                "",
+            );
+            return false;
+        }
+        let before = self.fixed_bytes;
+        self.fixed_bytes += bytes;
+        if before <= FIXED_BYTES_MAX && self.fixed_bytes > FIXED_BYTES_MAX {
+            self.wrong(
+                at,
+                format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"),
+                "",
+            );
+        }
+        self.fixed_bytes <= FIXED_BYTES_MAX
+    }
+
+    /// Lengths of dimensions with their product within the limit of a dataset.
+    fn shape(
+        &mut self,
+        at: &str,
+        value: Option<&Value>,
+        least: u64,
+        limit: u64,
+    ) -> Option<Vec<u64>> {
+        let lengths: Option<Vec<u64>> = value
+            .and_then(Value::as_array)
+            .and_then(|l| l.iter().map(Value::as_u64).collect());
+        let Some(shape) = lengths.filter(|s| s.len() <= RANK_MAX) else {
+            self.wrong(
+                at,
+                "`shape` is a list of whole numbers",
+                "\"shape\": [128, 256]",
+            );
+            return None;
+        };
+        let count = shape.iter().try_fold(1_u64, |n, l| n.checked_mul(*l));
+        match count {
+            Some(n) if (least..=limit).contains(&n) => Some(shape),
+            Some(n) if n < least => {
+                self.wrong(
+                    at,
+                    format!("a shape of {n} values; at least {least} are needed"),
+                    "",
+                );
+                None
+            }
+            _ => {
+                self.wrong(at, format!("a shape of more than {limit} values"), "");
+                None
+            }
+        }
+    }
+
+    fn range(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let map = self.object(at, value, "a `range`", &["first", "step", "shape"], &[])?;
+        let shape = self.shape(at, map.get("shape"), 1, DATASET_BYTES_MAX);
+        let mut whole = |key: &str, default: Option<i128>| match map.get(key) {
+            None if default.is_some() => default,
+            found => {
+                let number =
+                    found.and_then(|v| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from)));
+                if number.is_none() {
+                    self.wrong(&join(at, key), format!("`{key}` is a whole number"), "");
+                }
+                number
+            }
+        };
+        let (first, step) = (whole("first", None)?, whole("step", Some(1))?);
+        let shape = shape?;
+        let DataType::Number(number) = dtype else {
+            self.wrong(at, "a `range` of texts", "`dtype` is a number");
+            return None;
+        };
+        let data = Data {
+            dtype,
+            shape,
+            values: Values::Range { first, step },
+        };
+        // |first|, |step| < 2^64 and the count < 2^28: no overflow in 128 bits.
+        let last = first + step * i128::from(data.count() - 1);
+        let (least, most) = data::bounds(number).unwrap_or((-(1 << 53), 1 << 53));
+        if [first, last].iter().any(|v| !(least..=most).contains(v)) {
+            self.wrong(
+                at,
+                format!(
+                    "it goes from {first} to {last}, and {} holds {least} to {most}",
+                    number.name()
+                ),
+                "choose a larger `dtype`",
+            );
+            return None;
+        }
+        Some(data)
+    }
+
+    fn linspace(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let map = self.object(at, value, "a `linspace`", &["first", "last", "shape"], &[])?;
+        let shape = self.shape(at, map.get("shape"), 2, DATASET_BYTES_MAX);
+        let mut real = |key: &str| {
+            let number = map
+                .get(key)
+                .and_then(Value::as_f64)
+                .filter(|v| v.is_finite());
+            if number.is_none() {
+                self.wrong(&join(at, key), format!("`{key}` is a number"), "");
+            }
+            number
+        };
+        let (first, last) = (real("first"), real("last"));
+        if !matches!(dtype, DataType::Number(DType::Float32 | DType::Float64)) {
+            self.wrong(
+                at,
+                "`linspace` makes real numbers",
+                "\"dtype\": \"double\", or use `range`",
+            );
+            return None;
+        }
+        Some(Data {
+            dtype,
+            shape: shape?,
+            values: Values::Linspace {
+                first: first?,
+                last: last?,
+            },
+        })
+    }
+
+    fn stream_module(
+        &mut self,
+        at: &str,
+        config: &Value,
+        kind: &str,
+        mut attributes: Vec<Attribute>,
+    ) -> Option<Node> {
+        self.modules += 1;
+        if self.modules == MODULES_MAX + 1 {
+            self.wrong(
+                at,
+                format!("more than {MODULES_MAX} modules with a stream"),
+                "",
+            );
+        }
+        let known: Vec<&str> = words::STREAM
+            .iter()
+            .chain(words::settings(kind))
+            .copied()
+            .collect();
+        let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
+        let stream = self
+            .text(at, config, ["stream", "topic"])
+            .map(str::to_owned);
+        match &stream {
+            Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
+                self.wrong(at, "the name of a stream has 1 to 255 bytes", "");
+            }
+            None if first_of(config, ["stream", "topic"]).is_none() => {
+                self.wrong(
+                    at,
+                    "`stream` is missing",
+                    "add \"stream\": the name of one of the sink's inputs",
+                );
+            }
+            _ => (),
+        }
+        let source = self
+            .text(at, config, ["source", "source"])
+            .map(str::to_owned);
+        let typed = first_of(config, ["dtype", "type"]).is_some();
+        let dtype = self.data_type(at, config, ["dtype", "type"]);
+        if typed && dtype == Some(DataType::Text) {
+            self.wrong(&join(at, "dtype"), format!("`{kind}` holds numbers"), "");
+        }
+        let number = match dtype {
+            Some(DataType::Number(_)) => dtype,
+            _ => None,
+        };
+        let units = self
+            .text(at, config, ["value_units", "unit"])
+            .unwrap_or_default()
+            .to_owned();
+        let kind = match kind {
+            "ev44" => Kind::Ev44,
+            "al00" => Kind::Al00,
+            "f144" => Kind::F144 {
+                dtype: number.unwrap_or(DataType::Number(DType::Float64)),
+                units,
+            },
+            "se00" => Kind::Se00 {
+                dtype: number,
+                units,
+            },
+            _ => {
+                attributes.extend(self.attributes(at, config));
+                let variables = self.variables(at, config, "variables");
+                let constants = self.variables(at, config, "constants");
+                if !config.contains_key("variables") {
+                    self.wrong(
+                        at,
+                        "`variables` is missing",
+                        "name what the messages carry: \"variables\": [{\"name\": \"signal\"}]",
+                    );
+                }
+                Kind::Da00 {
+                    variables,
+                    constants,
+                }
+            }
+        };
+        Some(Node::Module(Module {
+            kind,
+            stream: stream?,
+            source,
+            attributes,
+            pointer: at.to_owned(),
+        }))
+    }
+
+    fn variables(&mut self, at: &str, config: &Json, key: &str) -> Vec<Variable> {
+        let at = join(at, key);
+        let list = match config.get(key) {
+            None => return Vec::new(),
+            Some(Value::Array(list)) => list,
+            Some(other) => {
+                self.wrong(
+                    &at,
+                    format!("`{key}` is a list, this is {}", kind_of(other)),
+                    "",
+                );
+                return Vec::new();
+            }
+        };
+        let mut out = Vec::new();
+        for (i, one) in list.iter().enumerate() {
+            let at = join(&at, i);
+            if !self.count(&at) {
+                break;
+            }
+            let Some(one) = self.object(&at, one, "a variable", words::VARIABLE, words::OBSOLETE)
+            else {
+                continue;
+            };
+            let name = self.name(&at, one);
+            let dtype = self.data_type(&at, one, ["data_type", "data_type"]);
+            if dtype == Some(DataType::Text) && key == "variables" {
+                self.wrong(
+                    &join(&at, "data_type"),
+                    "a growing dataset holds numbers",
+                    "",
+                );
+            }
+            let axes = one.get("axes").map(|axes| {
+                let list: Option<Vec<String>> = axes
+                    .as_array()
+                    .and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
+                list.unwrap_or_else(|| {
+                    self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "");
+                    Vec::new()
+                })
+            });
+            let shape = one
+                .get("shape")
+                .and_then(|s| self.shape(&join(&at, "shape"), Some(s), 1, ROW_BYTES_MAX / 8));
+            if let (Some(axes), Some(shape)) = (&axes, &shape)
+                && axes.len() != shape.len()
+            {
+                self.wrong(
+                    &at,
+                    format!("{} axes and {} lengths", axes.len(), shape.len()),
+                    "one name for each dimension",
+                );
+            }
+            let data = one.get("data").and_then(|data| {
+                if key == "variables" {
+                    self.wrong(
+                        &join(&at, "data"),
+                        "a variable has its values from messages",
+                        "constants may have `data`",
+                    );
+                    return None;
+                }
+                self.constant(&join(&at, "data"), data, dtype, shape.as_ref())
+            });
+            let (unit, label) = (
+                self.text(&at, one, ["unit", "unit"]),
+                self.text(&at, one, ["label", "label"]),
+            );
+            if let Some(name) = name {
+                out.push(Variable {
+                    name,
+                    unit: unit.map(str::to_owned),
+                    label: label.map(str::to_owned),
+                    dtype,
+                    axes,
+                    shape,
+                    data,
+                });
+            }
+        }
+        out
+    }
+
+    /// Values of a constant: a list, or ESS's `{"first", "last", "size"}`.
+    fn constant(
+        &mut self,
+        at: &str,
+        value: &Value,
+        dtype: Option<DataType>,
+        shape: Option<&Vec<u64>>,
+    ) -> Option<Data> {
+        let dtype = dtype.unwrap_or(DataType::Number(DType::Float64));
+        let data = if value.is_object() {
+            let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
+            let size = map
+                .get("size")
+                .and_then(Value::as_u64)
+                .filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
+            let ends = (
+                map.get("first").and_then(Value::as_f64),
+                map.get("last").and_then(Value::as_f64),
+            );
+            let (Some(size), (Some(first), Some(last))) = (size, ends) else {
+                self.wrong(
+                    at,
+                    "`data` is a list, or `first`, `last` and `size` (2 or more)",
+                    "",
+                );
+                return None;
+            };
+            let DataType::Number(number) = dtype else {
+                self.wrong(at, "evenly spaced texts", "`data_type` is a number");
+                return None;
+            };
+            let exact = Data {
+                dtype: DataType::Number(DType::Float64),
+                shape: vec![size],
+                values: Values::Linspace { first, last },
+            };
+            // Whole types are rounded here, where they are made once.
+            match data::bounds(number) {
+                None => Data { dtype, ..exact },
+                Some((least, most)) => {
+                    let mut bytes = Vec::new();
+                    for value in exact
+                        .bytes()?
+                        .as_chunks()
+                        .0
+                        .iter()
+                        .map(|b| f64::from_le_bytes(*b))
+                    {
+                        let whole = value.round() as i128;
+                        if !(least..=most).contains(&whole) {
+                            self.wrong(at, format!("{value} does not fit {}", number.name()), "");
+                            return None;
+                        }
+                        data::put_whole(&mut bytes, number, whole);
+                    }
+                    Data::numbers(number, bytes)
+                }
+            }
+        } else {
+            self.data(at, value, dtype)?
+        };
+        if shape.is_some_and(|shape| *shape != data.shape) {
+            self.wrong(
+                at,
+                format!(
+                    "its shape is {:?}, and `shape` says {:?}",
+                    data.shape,
+                    shape.map_or(&[][..], |s| s)
+                ),
+                "",
+            );
+            return None;
+        }
+        self.fits(at, &data).then_some(data)
+    }
+}
+
+/// Appends all values below `value`, which must have the shape.
+fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), String> {
+    match (value, shape) {
+        (Value::Array(list), [length, inner @ ..]) => {
+            if list.len() as u64 != *length {
+                return Err(format!("rows of {length} and of {} values", list.len()));
+            }
+            list.iter()
+                .try_for_each(|one| flatten(one, inner, dtype, out))
+        }
+        (Value::Array(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
+        (value, []) => match (dtype, out) {
+            (DataType::Text, Values::Texts(texts)) => match value {
+                Value::String(text) if text.contains('\0') => {
+                    Err("a text with a NUL byte, at which HDF5 would cut it".into())
+                }
+                Value::String(text) => {
+                    texts.push(text.clone());
+                    Ok(())
+                }
+                other => Err(format!("{} where a text is expected", kind_of(other))),
+            },
+            (DataType::Number(dtype), Values::Bytes(bytes)) => put(value, dtype, bytes),
+            _ => Err("a type that cannot be written".into()),
+        },
+    }
+}
+
+fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let Value::Number(number) = value else {
+        return Err(format!("{} where a number is expected", kind_of(value)));
+    };
+    let misfit = || Err(format!("{number} does not fit {}", dtype.name()));
+    let whole = number
+        .as_i64()
+        .map(i128::from)
+        .or(number.as_u64().map(i128::from));
+    match (data::bounds(dtype), whole, number.as_f64()) {
+        (Some((least, most)), Some(whole), _) => {
+            if !(least..=most).contains(&whole) {
+                return misfit();
+            }
+            data::put_whole(bytes, dtype, whole);
+        }
+        (Some((least, most)), None, Some(real)) => {
+            if real.fract() != 0.0 || !(least..=most).contains(&(real as i128)) {
+                return misfit();
+            }
+            data::put_whole(bytes, dtype, real as i128);
+        }
+        (None, _, Some(real))
+            if real.is_finite() && (dtype == DType::Float64 || (real as f32).is_finite()) =>
+        {
+            data::put_real(bytes, dtype, real);
+        }
+        _ => return misfit(),
+    }
+    Ok(())
+}
+
+/// The type that a value has by itself.
+fn infer(value: &Value) -> DataType {
+    let mut level = value;
+    let mut numbers: Vec<&Value> = Vec::new();
+    while let Value::Array(list) = level {
+        numbers = list.iter().collect();
+        match list.first() {
+            Some(first) => level = first,
+            None => break,
+        }
+    }
+    numbers.push(level);
+    if level.is_string() {
+        DataType::Text
+    } else if numbers.iter().any(|v| v.is_f64()) {
+        DataType::Number(DType::Float64)
+    } else if numbers.iter().any(|v| v.is_u64() && !v.is_i64()) {
+        DataType::Number(DType::UInt64)
+    } else {
+        DataType::Number(DType::Int64)
+    }
+}
+
+fn first_of<'v, 'k>(map: &'v Json, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
+    keys.into_iter()
+        .find_map(|key| map.get(key).map(|value| (key, value)))
+}
+
+/// Why a name cannot be one.
+fn bad_name(name: &str) -> Option<String> {
+    Some(match name {
+        "" => "an empty name".into(),
+        "." | ".." => format!("`{name}` is not a name"),
+        _ if name.contains('/') => format!("`{}` holds a `/`", short(name)),
+        _ if name.contains('\0') => "a name with a NUL byte".into(),
+        _ if name.len() > NAME_BYTES_MAX => format!(
+            "a name of {} bytes; the limit is {NAME_BYTES_MAX}",
+            name.len()
+        ),
+        _ => return None,
+    })
+}
+
+pub(super) fn join(at: &str, step: impl std::fmt::Display) -> String {
+    let step = step.to_string().replace('~', "~0").replace('/', "~1");
+    format!("{at}/{}", short(&step))
+}
+
+/// A word from outside, cut to what fits into a line.
+pub(super) fn short(text: &str) -> String {
+    if text.len() <= 80 {
+        return text.to_owned();
+    }
+    text.chars().take(77).chain("...".chars()).collect()
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

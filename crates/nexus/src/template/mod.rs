@@ -1,0 +1,304 @@
+//! The template: what a NeXus file holds and which streams go where, in the ESS `nexus_structure` dialect.
+//!
+//! `docs/reference/nexus-template.md` says the keys. A template is read whole, checked whole, and every mistake is told
+//! at once with its JSON pointer. What is not understood is refused: a file that silently lacks a dataset is worse than
+//! a run that does not begin.
+//!
+//! Failure: text from outside gives a [`Template`] or mistakes; memory is bounded by [`crate::limits`].
+
+mod check;
+mod data;
+mod nearest;
+mod tree;
+mod words;
+
+pub use data::{Data, DataType, Values};
+
+use crate::limits::TEMPLATE_BYTES_MAX;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// One thing that is wrong in a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// Where: a JSON pointer (RFC 6901), empty for the whole text.
+    pub pointer: String,
+    /// What is wrong there.
+    pub cause: String,
+    /// What to do.
+    pub hint: String,
+}
+
+/// A template without mistakes.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The root of the file; its name is empty.
+    pub root: Group,
+    /// SHA-256 of the text, hexadecimal: a file is resumed only with the template it began with.
+    pub digest: String,
+}
+
+/// A group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its attributes.
+    pub attributes: Vec<Attribute>,
+    /// What is in it, in order.
+    pub children: Vec<Node>,
+}
+
+/// An attribute of a group or dataset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: Data,
+}
+
+/// What stands in a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// A group.
+    Group(Group),
+    /// A dataset with its attributes.
+    Dataset {
+        /// Its name.
+        name: String,
+        /// Its values.
+        value: Data,
+        /// Its attributes.
+        attributes: Vec<Attribute>,
+    },
+    /// A hard link.
+    Link {
+        /// Its name.
+        name: String,
+        /// What it stands for: names from the root.
+        target: Vec<String>,
+    },
+    /// Begin and end of the run.
+    Times {
+        /// Whether `start_time` is written here.
+        start: bool,
+        /// Whether `end_time` is written here.
+        end: bool,
+    },
+    /// What comes from a stream.
+    Module(Module),
+}
+
+/// What a group takes out of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// The schema and its settings.
+    pub kind: Kind,
+    /// Name of the stream.
+    pub stream: String,
+    /// Name of the origin; all of the stream's where `None`.
+    pub source: Option<String>,
+    /// Attributes of the group.
+    pub attributes: Vec<Attribute>,
+    /// Where it stands in the template, JSON pointer.
+    pub pointer: String,
+}
+
+/// What a module reads, with its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Events.
+    Ev44,
+    /// A log of values.
+    F144 {
+        /// Type of the values in the file.
+        dtype: DataType,
+        /// Their unit; empty where unknown.
+        units: String,
+    },
+    /// Alarms.
+    Al00,
+    /// A log of samples.
+    Se00 {
+        /// Type of the values in the file; that of the first message where `None`.
+        dtype: Option<DataType>,
+        /// Their unit; empty where unknown.
+        units: String,
+    },
+    /// Labelled arrays.
+    Da00 {
+        /// One more row a message.
+        variables: Vec<Variable>,
+        /// Written once.
+        constants: Vec<Variable>,
+    },
+}
+
+/// A variable or constant of `da00`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Variable {
+    /// Its name in the message and in the file.
+    pub name: String,
+    /// Unit; that of the message where `None`.
+    pub unit: Option<String>,
+    /// Text for a plot; that of the message where `None`.
+    pub label: Option<String>,
+    /// Type in the file; that of the message where `None`.
+    pub dtype: Option<DataType>,
+    /// Names of the dimensions; those of the message where `None`.
+    pub axes: Option<Vec<String>>,
+    /// Lengths of the dimensions; those of the message where `None`.
+    pub shape: Option<Vec<u64>>,
+    /// The values, where the template says them.
+    pub data: Option<Data>,
+}
+
+impl Kind {
+    /// The word of the template, which is the schema id.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Ev44 => "ev44",
+            Kind::F144 { .. } => "f144",
+            Kind::Al00 => "al00",
+            Kind::Se00 { .. } => "se00",
+            Kind::Da00 { .. } => "da00",
+        }
+    }
+
+    /// The NX_class of the group that it fills.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Kind::Ev44 => "NXevent_data",
+            Kind::F144 { .. } | Kind::Al00 | Kind::Se00 { .. } => "NXlog",
+            Kind::Da00 { .. } => "NXdata",
+        }
+    }
+
+    /// Names of the datasets that it makes in its group.
+    pub fn datasets(&self) -> Vec<&str> {
+        match self {
+            Kind::Ev44 => vec![
+                "event_id",
+                "event_time_offset",
+                "event_time_zero",
+                "event_index",
+                "cue_index",
+                "cue_timestamp_zero",
+            ],
+            Kind::F144 { .. } => vec![
+                "value",
+                "time",
+                "minimum_value",
+                "maximum_value",
+                "average_value",
+                "cue_index",
+                "cue_timestamp_zero",
+            ],
+            Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
+            Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
+            Kind::Da00 {
+                variables,
+                constants,
+            } => {
+                let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
+                names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));
+                names
+            }
+        }
+    }
+}
+
+impl Template {
+    /// Reads a template, or says all that is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Self, Vec<Mistake>> {
+        if text.len() as u64 > TEMPLATE_BYTES_MAX {
+            return Err(vec![too_large(text.len() as u64)]);
+        }
+        let value = serde_json::from_slice(text).map_err(|e| vec![not_json(&e)])?;
+        let root = check::template(&value)?;
+        let digest = Sha256::digest(text)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self { root, digest })
+    }
+
+    /// Reads a template from a file.
+    pub fn open(path: &Path) -> Result<Self, Vec<Mistake>> {
+        use std::io::Read;
+        let unreadable = |e: std::io::Error| {
+            vec![Mistake {
+                pointer: String::new(),
+                cause: format!("{}: {e}", path.display()),
+                hint: "a template is a JSON file; its path is relative to the instrument file"
+                    .into(),
+            }]
+        };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let mut text = Vec::new();
+        // One byte more than the limit is enough to know; a pipe or a device never ends.
+        file.take(TEMPLATE_BYTES_MAX + 1)
+            .read_to_end(&mut text)
+            .map_err(unreadable)?;
+        Self::parse(&text)
+    }
+
+    /// Every module with the path of its group, in order.
+    pub fn modules(&self) -> Vec<(String, &Module)> {
+        fn walk<'a>(group: &'a Group, path: &str, out: &mut Vec<(String, &'a Module)>) {
+            for node in &group.children {
+                match node {
+                    Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
+                    Node::Module(module) => out.push((path.to_owned(), module)),
+                    _ => (),
+                }
+            }
+        }
+        let mut out = Vec::new();
+        walk(&self.root, "", &mut out);
+        out
+    }
+
+    /// Path of the first NXentry, or of the root.
+    pub fn entry(&self) -> String {
+        let is_entry = |group: &Group| {
+            group
+                .attributes
+                .iter()
+                .any(|a| a.name == "NX_class" && a.value.as_text() == Some("NXentry"))
+        };
+        let found = self.root.children.iter().find_map(|node| match node {
+            Node::Group(group) if is_entry(group) => Some(format!("/{}", group.name)),
+            _ => None,
+        });
+        found.unwrap_or_default()
+    }
+}
+
+fn too_large(bytes: u64) -> Mistake {
+    Mistake {
+        pointer: String::new(),
+        cause: format!("the template has {bytes} bytes or more; the limit is {TEMPLATE_BYTES_MAX}"),
+        hint: "write large arrays as `range` or `linspace`".into(),
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Mistake {
+    let hint = if error.to_string().contains("recursion") {
+        format!("groups nest at most {} deep", crate::limits::DEPTH_MAX)
+    } else if error.to_string().contains("invalid value") || error.is_syntax() {
+        "JSON has no comments, no NaN and no comma before a closing bracket".into()
+    } else {
+        "the text ends too early".into()
+    };
+    Mistake {
+        pointer: String::new(),
+        cause: format!("it is not JSON: {error}"),
+        hint,
+    }
+}
+
+#[cfg(test)]
+mod tests;

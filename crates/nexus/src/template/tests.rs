@@ -1,0 +1,303 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn parse(value: &Value) -> Result<Template, Vec<Mistake>> {
+    Template::parse(value.to_string().as_bytes())
+}
+
+fn group(name: &str, children: &Value) -> Value {
+    json!({"type": "group", "name": name, "children": children})
+}
+
+fn amor() -> String {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/amor.nexus.json"
+    );
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_example_is_right() {
+    let template = Template::parse(amor().as_bytes())
+        .map_err(|m| format!("{m:#?}"))
+        .unwrap();
+    let modules = template.modules();
+    assert!(
+        modules
+            .iter()
+            .any(|(path, m)| path == "/entry/instrument/detector/data" && m.kind == Kind::Ev44)
+    );
+    assert_eq!(template.entry(), "/entry");
+}
+
+#[test]
+fn all_mistakes_at_once_each_with_its_pointer() {
+    let mistakes = parse(&json!({"children": [
+    {"type": "group", "nam": "entry", "children": [
+        {"module": "datset", "config": {}},
+        {"module": "dataset", "config": {"name": "a/b", "values": 1}},
+        {"module": "dataset", "config": {"name": "x", "dtype": "dubble", "values": 1}},
+        {"module": "f144", "config": {"source": 3}},
+        {"module": "dataset", "config": {"name": "n", "dtype": "int8", "values": [1, 300]}},
+    ]}]}))
+    .unwrap_err();
+    let told: Vec<(&str, &str)> = mistakes
+        .iter()
+        .map(|m| (m.pointer.as_str(), m.hint.as_str()))
+        .collect();
+    assert!(
+        told.contains(&("/children/0/nam", "perhaps `name` is meant")),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&(
+            "/children/0/children/0/module",
+            "perhaps `dataset` is meant"
+        )),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&(
+            "/children/0/children/2/config/dtype",
+            "perhaps `double` is meant"
+        )),
+        "{told:?}"
+    );
+    for pointer in [
+        "/children/0",
+        "/children/0/children/1/config/name",
+        "/children/0/children/3/config",
+        "/children/0/children/3/config/source",
+        "/children/0/children/4/config/values",
+    ] {
+        assert!(told.iter().any(|t| t.0 == pointer), "{pointer}: {told:?}");
+    }
+    assert_eq!(mistakes.len(), 8, "{mistakes:#?}");
+}
+
+#[test]
+fn both_forms_of_attributes_and_obsolete_keys() {
+    let template = parse(&json!({"children": [
+        {"module": "dataset", "attributes": {"units": "m", "n": 3, "x": 0.5, "axes": ["a", "b"]},
+         "config": {"name": "a", "type": "int", "value": [[1, 2], [3, 4]], "size": [2, 2], "string_size": 9, "space": "simple"}},
+        {"module": "dataset", "attributes": [{"name": "units", "dtype": "string", "value": "m"}],
+         "config": {"name": "b", "values": "text"}}]}))
+    .unwrap();
+    let Node::Dataset {
+        value, attributes, ..
+    } = &template.root.children[0]
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (value.shape.clone(), value.bytes().unwrap().len()),
+        (vec![2, 2], 16)
+    );
+    assert_eq!(attributes.len(), 4);
+    let Node::Dataset { value, .. } = &template.root.children[1] else {
+        panic!()
+    };
+    assert_eq!(value.as_text(), Some("text"));
+}
+
+#[test]
+fn rules_for_large_arrays() {
+    let one = |config: Value| {
+        let template = parse(&json!({"children": [{"module": "dataset", "config": config}]}))?;
+        let Node::Dataset { value, .. } = &template.root.children[0] else {
+            panic!()
+        };
+        Ok::<_, Vec<Mistake>>(value.bytes().unwrap().into_owned())
+    };
+    let bytes =
+        one(json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [128, 256]}}))
+            .unwrap();
+    assert_eq!(bytes.len(), 128 * 256 * 4);
+    assert_eq!(
+        bytes[(3 * 256 + 7) * 4..][..4],
+        (1 + 256 * 3 + 7_i32).to_le_bytes()
+    );
+    let bytes =
+        one(json!({"name": "a", "linspace": {"first": -0.1, "last": 0.3, "shape": [5]}})).unwrap();
+    assert_eq!(bytes[32..], 0.3_f64.to_le_bytes());
+    assert_eq!(bytes[..8], (-0.1_f64).to_le_bytes());
+    for wrong in [
+        json!({"name": "a", "dtype": "int8", "range": {"first": 1, "shape": [128]}}),
+        json!({"name": "a", "dtype": "uint8", "range": {"first": 5, "step": -1, "shape": [7]}}),
+        json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [u64::MAX, 2]}}),
+        json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [0]}}),
+        json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [1 << 28]}}),
+        json!({"name": "a", "dtype": "int32", "linspace": {"first": 1, "last": 2, "shape": [4]}}),
+        json!({"name": "a", "linspace": {"first": 1, "last": 2, "shape": [1]}}),
+        json!({"name": "a", "linspace": {"first": 1, "last": 2, "shape": [3]}, "values": 3}),
+    ] {
+        assert!(one(wrong.clone()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn links_lead_to_things_inside_the_file_or_are_refused() {
+    let with = |source: &str| {
+        parse(&json!({"children": [
+            group("a", &json!([group("b", &json!([{"module": "link", "config": {"name": "l", "source": source}}])),
+                               {"module": "dataset", "config": {"name": "d", "values": 1}}])),
+            group("c", &json!([{"module": "link", "config": {"name": "to_d", "source": "/a/d"}}]))]}))
+    };
+    for good in ["../d", "/a/d", "../../c", "/c/to_d", "./.././d"] {
+        assert!(with(good).is_ok(), "{good}: {:?}", with(good));
+    }
+    for bad in [
+        "",
+        "../../../x",
+        "../nothing",
+        "..",
+        "/a",
+        "/",
+        "d/x",
+        "/etc/passwd",
+        "other.nxs:/entry",
+        "file:///x",
+        "l",
+        "../d\0",
+    ] {
+        assert!(with(bad).is_err(), "{bad}");
+    }
+    let mutual = parse(&json!({"children": [
+        group("a", &json!([{"module": "link", "config": {"name": "l", "source": "../b"}}])),
+        group("b", &json!([{"module": "link", "config": {"name": "l", "source": "../a"}}]))]}));
+    assert!(mutual.unwrap_err()[0].cause.contains("contain itself"));
+}
+
+#[test]
+fn a_link_to_a_link_names_the_thing_itself() {
+    let template = parse(&json!({"children": [
+        {"module": "link", "config": {"name": "l", "source": "m"}},
+        {"module": "link", "config": {"name": "m", "source": "a"}},
+        group("a", &json!([]))]}))
+    .unwrap();
+    let Node::Link { target, .. } = &template.root.children[0] else {
+        panic!()
+    };
+    assert_eq!(target, &["a"]);
+}
+
+#[test]
+fn names_stand_once() {
+    for children in [
+        json!([group("a", &json!([])), group("a", &json!([]))]),
+        json!([{"module": "f144", "config": {"stream": "s"}}, {"module": "dataset", "config": {"name": "value", "values": 1}}]),
+        json!([{"module": "f144", "config": {"stream": "s"}}, {"module": "ev44", "config": {"stream": "s"}}]),
+        json!([{"module": "mdat", "config": {"items": ["start_time", "end_time"]}}, {"module": "mdat", "config": {"items": ["end_time"]}}]),
+        json!([group("beamport", &json!([]))]),
+    ] {
+        assert!(
+            parse(&json!({ "children": children })).is_err(),
+            "{children}"
+        );
+    }
+}
+
+#[test]
+fn deep_and_wide_templates_end_soon() {
+    let deep = format!(
+        "{}{}",
+        r#"{"children":[{"type":"group","name":"g","children":["#.repeat(10_000),
+        "]}]}".repeat(10_000)
+    );
+    assert!(Template::parse(deep.as_bytes()).is_err());
+    let inner = (0..40).fold(json!([]), |inner, _| json!([group("g", &inner)]));
+    assert!(
+        parse(&json!({ "children": inner })).unwrap_err()[0]
+            .cause
+            .contains("nest deeper")
+    );
+
+    let wide: Vec<Value> = (0..100_000)
+        .map(|i| group(&format!("g{i}"), &json!([])))
+        .collect();
+    assert!(parse(&json!({ "children": wide })).is_ok());
+    let wrong: Vec<Value> = (0..100_000).map(|_| json!({"typ": 1})).collect();
+    assert_eq!(
+        parse(&json!({ "children": wrong })).unwrap_err().len(),
+        crate::limits::MISTAKES_MAX
+    );
+}
+
+#[test]
+fn what_is_not_json_says_where() {
+    for text in [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "{\"children\": NaN}",
+        "{\"children\": [,]}",
+        "\u{feff}{}",
+        "{\"children\": 1e999}",
+    ] {
+        let mistakes = Template::parse(text.as_bytes()).unwrap_err();
+        assert!(
+            !mistakes.is_empty() && !mistakes[0].cause.is_empty(),
+            "{text}"
+        );
+    }
+    assert!(Template::parse(&[0xff, 0xfe, 0x00]).is_err());
+}
+
+/// Every value of the example replaced, in turn, by each of the usual surprises: an answer, never a panic.
+#[test]
+fn mutated_templates_give_answers() {
+    let original: Value = serde_json::from_str(&amor()).unwrap();
+    let surprises = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(1e308),
+        json!(u64::MAX),
+        json!(""),
+        json!(".."),
+        json!("a/b"),
+        json!("\0"),
+        json!("x".repeat(300)),
+        json!([]),
+        json!({}),
+        json!([[1], [1, 2]]),
+        json!([["a"]]),
+    ];
+    fn pointers(value: &Value, at: String, out: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map
+                .iter()
+                .for_each(|(k, v)| pointers(v, check::join(&at, k), out)),
+            Value::Array(list) => list
+                .iter()
+                .enumerate()
+                .for_each(|(i, v)| pointers(v, check::join(&at, i), out)),
+            _ => (),
+        }
+        out.push(at);
+    }
+    let mut all = Vec::new();
+    pointers(&original, String::new(), &mut all);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut refused = 0;
+    for round in 0..3000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let mut changed = original.clone();
+        let pointer = &all[(state >> 33) as usize % all.len()];
+        let surprise = &surprises[round % surprises.len()];
+        *changed.pointer_mut(pointer).unwrap() = surprise.clone();
+        if let Err(mistakes) = parse(&changed) {
+            refused += 1;
+            assert!(
+                mistakes.iter().all(|m| !m.cause.is_empty()),
+                "{pointer} = {surprise}"
+            );
+        }
+    }
+    assert!(refused > 1500, "{refused}");
+}
