@@ -1,4 +1,22 @@
 //! The Python module `beamport._core`: streams as numpy sees them. The package around it is in `python/beamport`.
+//!
+//! Constraints: nothing is copied on the way from stream memory to a numpy array, except where a name says so
+//! (`concat`). Numpy is used through Python, so the module works with any numpy of its time. Waiting and searching
+//! let other Python threads run.
+//!
+//! Failure behaviour: every error from outside is a `beamport.Error` with cause and hint. What a view shows never
+//! changes: the view pins its segment, and a pinned segment is never written again (decision 0002).
+
+mod batch;
+mod cursor;
+mod fault;
+mod limits;
+mod memory;
+mod message;
+mod numpy;
+mod place;
+mod stream;
+mod writer;
 
 use pyo3::prelude::*;
 
@@ -11,5 +29,12 @@ fn version() -> &'static str {
 /// The compiled half of the package `beamport`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(version, module)?)
+    module.add_function(wrap_pyfunction!(version, module)?)?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<message::Message>()?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<cursor::Messages>()?;
+    module.add_class::<cursor::Batches>()?;
+    module.add_class::<memory::View>()?;
+    module.add_class::<writer::Writer>()
 }

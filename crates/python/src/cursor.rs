@@ -1,0 +1,334 @@
+//! A reader's place in a stream as Python iterates over it: by time or sequence, of one origin or schema, once or
+//! following the live end.
+//!
+//! Without `follow` the end is where the stream ended when reading began, so an iteration that is slower than its
+//! source still comes to its end.
+
+use crate::batch::{Batch, Block};
+use crate::fault;
+use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
+use crate::memory::{Ours, unpicklable};
+use crate::message::Message;
+use crate::place::Place;
+use flow::Fault;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::{Clock, Entry, Reader};
+
+/// What is wanted of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// First time, ns since 1970 UTC.
+    pub(crate) since: i64,
+    /// First time that is wanted no more.
+    pub(crate) until: i64,
+    /// First sequence; negative = from the end.
+    pub(crate) start: Option<i64>,
+    /// First sequence that is wanted no more; negative = from the end.
+    pub(crate) stop: Option<i64>,
+    /// No sequence outside of these, whatever the others say: the range of a sealed run.
+    pub(crate) within: Option<(u64, u64)>,
+    /// Wait at the end.
+    pub(crate) follow: bool,
+    /// Past the mark `disk`.
+    pub(crate) early: bool,
+    /// Of this origin alone.
+    pub(crate) origin: Option<String>,
+    /// Of this schema alone.
+    pub(crate) schema: Option<[u8; 4]>,
+    /// Longest wait for a message.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Wanted {
+    fn has_times(&self) -> bool {
+        self.since != i64::MIN || self.until != i64::MAX
+    }
+}
+
+/// An iteration that is under way.
+pub(crate) struct Cursor {
+    place: Arc<Place>,
+    /// Given back to `place` at the end.
+    reader: Option<Ours<Reader>>,
+    wanted: Wanted,
+    next: u64,
+    /// Where it ends; none while it follows.
+    end: Option<u64>,
+    /// The caller did not say where to start, and nothing was delivered: what retention takes was not asked for.
+    drifts: bool,
+    /// Times are those of arrival, because the source's own mean nothing.
+    by_arrival: bool,
+    origins: Arc<[Arc<str>]>,
+    last: Instant,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            self.place.give(self.wanted.early, reader);
+        }
+    }
+}
+
+/// A place given as in a Python slice.
+fn place_of(asked: i64, first: u64, end: u64) -> u64 {
+    match u64::try_from(asked) {
+        Ok(sequence) => sequence,
+        Err(_) => end.saturating_sub(asked.unsigned_abs()).max(first),
+    }
+}
+
+impl Cursor {
+    pub(crate) fn open(py: Python<'_>, place: &Arc<Place>, wanted: Wanted) -> PyResult<Self> {
+        let failed = |e| fault::of_store(py, "read", &place.folder, &e);
+        let reader = place.take(wanted.early).map_err(failed)?;
+        let (first, end) = (reader.bounds().first, reader.end());
+        let by_arrival = reader.header().clock != Clock::Epoch;
+        let (low, high) = wanted.within.unwrap_or((0, u64::MAX));
+        let next = wanted.start.map_or(first, |start| place_of(start, first, end)).max(low);
+        let stop = wanted.stop.map_or(u64::MAX, |stop| place_of(stop, first, end)).min(high);
+        let mut cursor = Self {
+            place: place.clone(),
+            reader: Some(reader),
+            next,
+            end: (!wanted.follow || stop != u64::MAX).then(|| if wanted.follow { stop } else { stop.min(end) }),
+            drifts: wanted.start.is_none_or(|start| start < 0) && low == 0,
+            by_arrival,
+            origins: Arc::new([]),
+            last: Instant::now(),
+            wanted,
+        };
+        cursor.know_origin(py)?;
+        if cursor.wanted.has_times() {
+            cursor.find(py)?;
+        }
+        Ok(cursor)
+    }
+
+    /// Refuses an origin that the stream does not have; while following it may still come.
+    fn know_origin(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (Some(origin), Some(reader), false) = (&self.wanted.origin, &mut self.reader, self.wanted.follow) else {
+            return Ok(());
+        };
+        let names = reader.origins().map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
+        if names.contains(origin) {
+            return Ok(());
+        }
+        let name = self.place.folder.file_name().unwrap_or_default().to_string_lossy();
+        Err(fault::missing(py, &format!("stream `{name}` has no origin"), origin, names.to_vec()))
+    }
+
+    /// Narrows the range of sequences to where the wanted times are.
+    fn find(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (since, until, by_arrival) = (self.wanted.since, self.wanted.until, self.by_arrival);
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let found = py.detach(|| {
+            let mut tries = 0;
+            loop {
+                let found = if by_arrival { arrivals(reader, since, until) } else { reader.time_range(since, until) };
+                match found {
+                    // Retention took the block that was searched.
+                    Err(store::Error::Gone { .. }) if tries < SEARCHES_MAX => tries += 1,
+                    found => return found,
+                }
+            }
+        });
+        let (low, high) = found.map_err(|e| fault::of_store(py, "searched", &self.place.folder, &e))?;
+        self.next = self.next.max(low);
+        if let (Some(end), false) = (&mut self.end, self.wanted.follow) {
+            *end = (*end).min(high);
+        }
+        Ok(())
+    }
+
+    /// The next messages that are wanted, or none at the end.
+    pub(crate) fn step(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
+        let name = || self.place.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match &self.reader {
+            Some(reader) => reader.check(py, &format!("reading of `{}`", name()))?,
+            None => return Ok(None),
+        }
+        loop {
+            py.check_signals()?;
+            if self.end.is_some_and(|end| self.next >= end) {
+                return Ok(None);
+            }
+            let from = self.next;
+            let read = py.detach(|| self.read());
+            match read {
+                Ok(Some(block)) => {
+                    (self.drifts, self.last) = (false, Instant::now());
+                    return Ok(Some(block));
+                }
+                Ok(None) if self.next > from => {}
+                Ok(None) if !self.wanted.follow => return Ok(None),
+                Ok(None) => {
+                    if !self.wait(py)? {
+                        return Ok(None);
+                    }
+                }
+                Err(store::Error::Gone { first }) if self.drifts => self.next = first,
+                Err(e) => return Err(fault::of_store(py, "read", &self.place.folder, &e)),
+            }
+        }
+    }
+
+    /// Waits a little for more. False when there is nothing to wait for.
+    fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let left = match self.wanted.timeout {
+            Some(timeout) => timeout.saturating_sub(self.last.elapsed()),
+            None => WAIT_STEP,
+        };
+        if left.is_zero() || self.place.now() >= self.wanted.until {
+            return Ok(false);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        reader.seek(self.next);
+        let waited = py.detach(|| reader.wait(left.min(WAIT_STEP)));
+        waited.map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
+        Ok(true)
+    }
+
+    /// Reads once and takes what is wanted; moves on past the rest.
+    fn read(&mut self) -> store::Result<Option<Arc<Block>>> {
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        let room = self.end.map_or(BATCH_MESSAGES_MAX, |end| end - self.next).min(BATCH_MESSAGES_MAX);
+        reader.seek(self.next);
+        let batch = reader.read(room as usize)?;
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        let (first, entries, segment) = (batch.first, batch.entries.to_vec(), batch.segment());
+        self.next = batch.next();
+        let newest = entries.iter().map(|e| e.origin).max().unwrap_or(0) as usize;
+        if newest >= self.origins.len() {
+            self.origins = reader.origins()?.iter().map(|name| name.as_str().into()).collect();
+        }
+        let row = match &self.wanted.origin {
+            Some(origin) => match self.origins.iter().position(|name| **name == **origin) {
+                Some(row) => Some(row as u32),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        let wanted = |entry: &Entry| {
+            let time = if self.by_arrival { entry.arrival_time } else { entry.source_time };
+            (self.wanted.since..self.wanted.until).contains(&time)
+                && row.is_none_or(|row| entry.origin == row)
+                && self.wanted.schema.is_none_or(|schema| entry.schema.0 == schema)
+        };
+        // The last nanosecond there is belongs to "no end".
+        let all = !self.wanted.has_times() && row.is_none() && self.wanted.schema.is_none();
+        let (sequences, entries): (Vec<u64>, Vec<Entry>) =
+            (first..).zip(entries).filter(|(_, entry)| all || wanted(entry)).unzip();
+        let Some(segment) = segment.filter(|_| !entries.is_empty()) else { return Ok(None) };
+        let pinned = Arc::new(Ours::new(segment));
+        Ok(Some(Arc::new(Block { entries, sequences, pinned, origins: self.origins.clone() })))
+    }
+}
+
+/// The range of sequences with arrival in `[since, until)`: arrival rises, so each end is found by halving.
+fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, u64)> {
+    let mut find = |time: i64| {
+        let (mut low, mut high) = (reader.bounds().first, reader.end());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match reader.entries(middle, 1)?.first() {
+                Some(entry) if entry.arrival_time < time => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    };
+    Ok((find(since)?, find(until)?))
+}
+
+/// Iterator over messages; made by `Stream.read`.
+#[pyclass(module = "beamport._core", name = "_Messages")]
+pub(crate) struct Messages {
+    cursor: Option<Cursor>,
+    block: Option<Arc<Block>>,
+    at: usize,
+}
+
+impl Messages {
+    pub(crate) fn new(cursor: Cursor) -> Self {
+        Self { cursor: Some(cursor), block: None, at: 0 }
+    }
+}
+
+#[pymethods]
+impl Messages {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
+        if let Some(block) = &self.block
+            && let Some(message) = block.message(self.at)
+        {
+            self.at += 1;
+            return Ok(Some(message));
+        }
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        (self.block, self.at) = (cursor.step(py)?, 1);
+        let Some(block) = &self.block else {
+            self.cursor = None;
+            return Ok(None);
+        };
+        Ok(block.message(0))
+    }
+
+    /// Ends the iteration and lets go of the stream; views and messages stay.
+    fn close(&mut self) {
+        (self.cursor, self.block) = (None, None);
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "an iteration"))
+    }
+}
+
+/// Iterator over batches; made by `Stream.batches`.
+#[pyclass(module = "beamport._core", name = "_Batches")]
+pub(crate) struct Batches {
+    cursor: Option<Cursor>,
+}
+
+impl Batches {
+    pub(crate) fn new(cursor: Cursor) -> Self {
+        Self { cursor: Some(cursor) }
+    }
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let block = cursor.step(py)?;
+        if block.is_none() {
+            self.cursor = None;
+        }
+        Ok(block.map(Batch::new))
+    }
+
+    /// Ends the iteration and lets go of the stream; views and batches stay.
+    fn close(&mut self) {
+        self.cursor = None;
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "an iteration"))
+    }
+}
+
+/// A fault of how `read` was asked.
+pub(crate) fn refused(py: Python<'_>, cause: impl std::fmt::Display, hint: &str) -> PyErr {
+    fault::error(py, Fault::new("this cannot be read", cause).hint(hint))
+}

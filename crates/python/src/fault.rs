@@ -1,0 +1,48 @@
+//! Errors as Python sees them: `beamport.Error` with what failed, its cause and a hint.
+
+use flow::Fault;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use std::path::Path;
+
+/// The exception of a fault.
+pub(crate) fn error(py: Python<'_>, fault: Fault) -> PyErr {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "beamport._errors", "Error");
+    match class.and_then(|class| class.call1((fault.what, fault.cause, fault.hint))) {
+        Ok(value) => PyErr::from_value(value),
+        Err(broken) => broken,
+    }
+}
+
+/// The exception for a name that is not there; it says which ones are, the nearest first.
+pub(crate) fn missing(py: Python<'_>, what: &str, name: &str, there: Vec<String>) -> PyErr {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "beamport._errors", "missing");
+    match make.and_then(|make| make.call1((what, name, there))) {
+        Ok(value) => PyErr::from_value(value),
+        Err(broken) => broken,
+    }
+}
+
+/// The exception of an error of the store.
+pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store::Error) -> PyErr {
+    let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let parent = folder.parent().unwrap_or(Path::new(".")).display();
+    let hint = match cause {
+        store::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            format!("ask the owner of {parent} to let you into its group; streams are readable for the group")
+        }
+        store::Error::Missing(_) => format!("see what is there with `beamport ls --data {parent}`"),
+        store::Error::Corrupt { .. } => format!("see all of the damage with `beamport verify {name} --data {parent}`"),
+        store::Error::Gone { first } => {
+            format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
+        }
+        store::Error::Locked(_) => "read it with `beamport.open`; only one process writes a stream".to_owned(),
+        store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),
+        _ if cause.is_full() => "make room, or give the stream more of it in the instrument file (`live`)".to_owned(),
+        _ => String::new(),
+    };
+    error(py, Fault::new(format!("stream `{name}` cannot be {doing}"), cause).hint(hint))
+}

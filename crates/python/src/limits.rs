@@ -1,0 +1,12 @@
+//! Limits of the Python module, each with its reason.
+
+use std::time::Duration;
+
+/// Longest sleep before Python is asked for signals: Ctrl-C is felt as immediate.
+pub(crate) const WAIT_STEP: Duration = Duration::from_millis(100);
+/// Messages of one batch: their entries are copied, 1 MiB at most.
+pub(crate) const BATCH_MESSAGES_MAX: u64 = 1 << 14;
+/// Readers kept open per stream for the next iteration: one a thread is usual.
+pub(crate) const READERS_KEPT_MAX: usize = 4;
+/// How often a search starts anew because retention took what it was looking at.
+pub(crate) const SEARCHES_MAX: usize = 8;

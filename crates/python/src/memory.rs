@@ -1,0 +1,142 @@
+//! Stream memory as Python's buffer protocol shows it: read-only bytes that stay as they are while anybody looks.
+//!
+//! A [`View`] owns a share of its mapped segment, and a numpy array made from it owns the view. So the pin of the
+//! segment falls with the last array, wherever that went.
+//!
+//! Forks: a child inherits mapped memory but not the pins, which are its parent's. It must not take pins back that
+//! the parent still needs, so nothing of [`Ours`] is dropped there; and it must not rely on them, so it is refused
+//! new views and told to open the folder anew.
+
+use crate::batch::Block;
+use crate::fault;
+use flow::Fault;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::raw::c_int;
+use std::sync::Arc;
+
+/// A value that only the process that made it may drop.
+pub(crate) struct Ours<T> {
+    value: ManuallyDrop<T>,
+    pid: u32,
+}
+
+impl<T> Ours<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), pid: std::process::id() }
+    }
+
+    /// False in a process that was forked from the maker.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Refuses use in a forked process.
+    pub(crate) fn check(&self, py: Python<'_>, what: &str) -> PyResult<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        let cause = format!("process {} opened it, and only that process keeps its memory in place", self.pid);
+        let fault = Fault::new(format!("{what} cannot be used after a fork"), cause);
+        Err(fault::error(py, fault.hint("call `beamport.open` again in this process")))
+    }
+}
+
+impl<T> Deref for Ours<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> std::ops::DerefMut for Ours<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Ours<T> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped once, here, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.value) }
+        }
+    }
+}
+
+/// A pinned segment, shared by all that looks at it.
+pub(crate) type Pinned = Arc<Ours<Arc<store::Mapped>>>;
+
+/// Whose bytes a view shows.
+enum Owner {
+    /// A range of a payload segment.
+    Segment(Pinned, u64, u64),
+    /// The index entries of a block.
+    Entries(Arc<Block>),
+    /// Its sequence numbers.
+    Sequences(Arc<Block>),
+}
+
+/// Bytes of a stream, for the buffer protocol: read-only, and unchanged for as long as this object lives.
+#[pyclass(frozen, module = "beamport._core", name = "_View")]
+pub(crate) struct View {
+    owner: Owner,
+}
+
+impl View {
+    /// A range of a segment. The range was verified to be inside.
+    pub(crate) fn of_segment(pinned: &Pinned, at: u64, len: u64) -> Self {
+        Self { owner: Owner::Segment(pinned.clone(), at, len) }
+    }
+
+    pub(crate) fn of_entries(block: &Arc<Block>) -> Self {
+        Self { owner: Owner::Entries(block.clone()) }
+    }
+
+    pub(crate) fn of_sequences(block: &Arc<Block>) -> Self {
+        Self { owner: Owner::Sequences(block.clone()) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.owner {
+            Owner::Segment(pinned, at, len) => pinned.bytes(*at, *len).unwrap_or_default(),
+            Owner::Entries(block) => bytemuck::cast_slice(&block.entries),
+            Owner::Sequences(block) => bytemuck::cast_slice(&block.sequences),
+        }
+    }
+}
+
+#[pymethods]
+impl View {
+    fn __len__(&self) -> usize {
+        self.bytes().len()
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no place for the view"));
+        }
+        let bytes = slf.get().bytes();
+        let (start, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
+        // SAFETY: `view` is a place for a Py_buffer; the bytes live as long as `slf`, of which the view takes a
+        // reference; read-only = 1 makes Python refuse whoever asks to write.
+        if unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 1, flags) } != 0 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "a view of stream memory"))
+    }
+}
+
+/// Why beamport's objects are not pickled, and what to do instead.
+pub(crate) fn unpicklable(py: Python<'_>, what: &str) -> PyErr {
+    let cause = "it is memory of this machine, and beamport never unpickles";
+    let hint = "send the folder's path and call `beamport.open` there, or send arrays: `m[\"pixel_id\"].copy()`";
+    fault::error(py, Fault::new(format!("{what} cannot be pickled"), cause).hint(hint))
+}

@@ -1,0 +1,195 @@
+//! One message: what its index entry says, and its fields by name.
+
+use crate::fault;
+use crate::memory::{Pinned, View, unpicklable};
+use crate::numpy;
+use flow::Fault;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyList, PyString};
+use std::sync::Arc;
+use store::Entry;
+use wire::Field;
+
+/// One time-stamped, numbered, typed piece of data, as it lies in stream memory.
+///
+/// A message is a mapping of the field names of its schema to values: `m["pixel_id"]` is a read-only numpy array
+/// that points into stream memory, nothing is copied. Such an array keeps its memory in place for as long as it
+/// lives, and what it shows never changes, also when the stream has long gone on. Keep what you need and let go of
+/// the rest: an array holds its whole segment (up to 64 MiB of memory). `m["pixel_id"].copy()` lets go.
+///
+/// Numbers become `int` or `float`, text `str`, a uuid 32 hexadecimal digits, tables `dict`, an absent field `None`.
+///
+/// Raises `Error` for a name that the schema does not have, and where the bytes are no message of their schema.
+#[pyclass(frozen, module = "beamport")]
+pub(crate) struct Message {
+    /// Position in the stream: 0, 1, 2...
+    #[pyo3(get)]
+    sequence: u64,
+    entry: Entry,
+    pinned: Pinned,
+    origin: Arc<str>,
+}
+
+impl Message {
+    pub(crate) fn new(sequence: u64, entry: Entry, pinned: Pinned, origin: Arc<str>) -> Self {
+        Self { sequence, entry, pinned, origin }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.pinned.bytes(self.entry.offset(), u64::from(self.entry.length)).unwrap_or_default()
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.pinned.check(py, "a message")
+    }
+
+    fn parsed(&self, py: Python<'_>) -> PyResult<wire::Fields<'_>> {
+        self.check(py)?;
+        wire::fields(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))
+    }
+
+    fn value<'py>(&self, py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match field {
+            Field::None => py.None().into_bound(py),
+            Field::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
+            Field::Int(value) => value.into_pyobject(py)?.into_any(),
+            Field::UInt(value) => value.into_pyobject(py)?.into_any(),
+            Field::Float(value) => value.into_pyobject(py)?.into_any(),
+            Field::Text(text) => PyString::new(py, text).into_any(),
+            Field::Uuid(bytes) => PyString::new(py, &store::hex(bytes)).into_any(),
+            Field::Array { dtype, bytes, shape } => {
+                // An empty array need not lie anywhere.
+                let range = wire::range_in(self.bytes(), bytes).unwrap_or(0..0);
+                let view =
+                    View::of_segment(&self.pinned, self.entry.offset() + range.start as u64, range.len() as u64);
+                numpy::array(py, view, shape, numpy::dtype(py, *dtype)?)?
+            }
+            Field::Texts(texts) => PyList::new(py, texts)?.into_any(),
+            Field::List(tables) => {
+                let list = PyList::empty(py);
+                for table in tables {
+                    list.append(self.table(py, table)?)?;
+                }
+                list.into_any()
+            }
+            Field::Table(fields) => self.table(py, fields)?.into_any(),
+        })
+    }
+
+    fn table<'py>(&self, py: Python<'py>, fields: &wire::Fields<'_>) -> PyResult<Bound<'py, PyDict>> {
+        let table = PyDict::new(py);
+        for (name, field) in fields {
+            table.set_item(name, self.value(py, field)?)?;
+        }
+        Ok(table)
+    }
+}
+
+/// Why the fields of a message cannot be had.
+pub(crate) fn unreadable(py: Python<'_>, sequence: u64, entry: &Entry, cause: &wire::Error) -> PyErr {
+    let what = format!("message {sequence} ({}) has no fields that can be read", entry.schema);
+    fault::error(py, Fault::new(what, cause).hint("its bytes are in `m.payload`"))
+}
+
+/// The error for a field that a schema does not have.
+pub(crate) fn no_field(py: Python<'_>, entry: &Entry, name: &str, fields: &wire::Fields<'_>) -> PyErr {
+    let names = fields.iter().map(|f| f.0.to_owned()).collect();
+    fault::missing(py, &format!("a message of schema {} has no field", entry.schema), name, names)
+}
+
+#[pymethods]
+impl Message {
+    /// Time of the data by its source's clock, ns since 1970 UTC (`int`).
+    #[getter]
+    fn source_time(&self) -> i64 {
+        self.entry.source_time
+    }
+
+    /// Time at which it was appended, ns since 1970 UTC (`int`); never falls within a stream.
+    #[getter]
+    fn arrival_time(&self) -> i64 {
+        self.entry.arrival_time
+    }
+
+    /// Who made it: a PV, a bank, a board.
+    #[getter]
+    fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The number its maker gave it; a gap in the numbers of one origin is loss.
+    #[getter]
+    fn origin_seq(&self) -> u64 {
+        self.entry.origin_seq
+    }
+
+    /// Schema id, four letters: `"ev44"`.
+    #[getter]
+    fn schema(&self) -> String {
+        self.entry.schema.as_text()
+    }
+
+    /// Names of its quality flags, of `"ahead"` (source time far beyond arrival) and `"suspect"` (its source says so).
+    #[getter]
+    fn flags(&self) -> Vec<&'static str> {
+        let known = [(store::flags::AHEAD, "ahead"), (store::flags::SUSPECT, "suspect")];
+        known.into_iter().filter(|(bit, _)| self.entry.flags & bit != 0).map(|(_, name)| name).collect()
+    }
+
+    /// Its bytes as a read-only numpy array of uint8, shape `(bytes,)`, in stream memory; `bytes(m.payload)` copies.
+    #[getter]
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.check(py)?;
+        let len = self.entry.length;
+        let view = View::of_segment(&self.pinned, self.entry.offset(), len.into());
+        numpy::array(py, view, &[len as usize], numpy::dtype(py, wire::DType::UInt8)?)
+    }
+
+    /// Value of a field: a read-only numpy view for arrays, see the class.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let fields = self.parsed(py)?;
+        match fields.iter().find(|field| field.0 == name) {
+            Some((_, field)) => self.value(py, field),
+            None => Err(no_field(py, &self.entry, name, &fields)),
+        }
+    }
+
+    /// All fields, `{name: value}`, in the order of the schema; arrays are views.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.table(py, &self.parsed(py)?)
+    }
+
+    /// Names of the fields, in the order of the schema.
+    fn keys(&self, py: Python<'_>) -> PyResult<Vec<&'static str>> {
+        Ok(self.parsed(py)?.into_iter().map(|field| field.0).collect())
+    }
+
+    fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        Ok(self.parsed(py)?.iter().any(|field| field.0 == name))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.parsed(py)?.len())
+    }
+
+    /// A message is there, whatever its fields.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.keys(py)?)?.try_iter()
+    }
+
+    fn __repr__(&self) -> String {
+        let Entry { schema, length, source_time, .. } = self.entry;
+        format!(
+            "<beamport.Message {} {schema} from `{}`, source_time {source_time}, {length} bytes>",
+            self.sequence, self.origin
+        )
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "a message"))
+    }
+}

@@ -1,0 +1,258 @@
+//! A stream: what it is, what it holds, and the ways to read it.
+
+use crate::cursor::{Batches, Cursor, Messages, Wanted, refused};
+use crate::fault;
+use crate::memory::unpicklable;
+use crate::place::Place;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Bounds, Header, Level};
+
+/// The part of a stream that a run is.
+#[derive(Clone, Copy)]
+struct Part {
+    since: i64,
+    until: i64,
+    within: Option<(u64, u64)>,
+}
+
+/// A named, append-only, replayable sequence of messages.
+///
+/// Made by `beamport.open(...)["NAME"]`, or `run["NAME"]` for the members of a run alone. All properties are as of
+/// the moment they are asked.
+#[pyclass(frozen, module = "beamport")]
+pub(crate) struct Stream {
+    place: Arc<Place>,
+    part: Option<Part>,
+}
+
+impl Stream {
+    fn header(&self, py: Python<'_>) -> PyResult<Header> {
+        self.place.header().map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))
+    }
+
+    fn bounds(&self, py: Python<'_>) -> PyResult<Bounds> {
+        let bounds = self.place.ask(false, |reader| Ok(reader.bounds()));
+        bounds.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the words of `read`")]
+    fn wanted(
+        &self,
+        py: Python<'_>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        start: Option<i64>,
+        stop: Option<i64>,
+        follow: bool,
+        early: bool,
+        origin: Option<String>,
+        schema: Option<&str>,
+        timeout: Option<f64>,
+    ) -> PyResult<Wanted> {
+        let now = self.place.now();
+        let time = |asked: Option<&Bound<'_, PyAny>>, word: &str, default: i64| match asked {
+            Some(asked) => nanoseconds(py, asked, word, now),
+            None => Ok(default),
+        };
+        let schema = match schema.map(|id| <[u8; 4]>::try_from(id.as_bytes())) {
+            None => None,
+            Some(Ok(id)) => Some(id),
+            Some(Err(_)) => {
+                let cause = format!("`{}` is no schema id", schema.unwrap_or_default());
+                return Err(refused(py, cause, "a schema id has four letters, like `schema=\"ev44\"`"));
+            }
+        };
+        if timeout.is_some() && !follow {
+            return Err(refused(py, "`timeout` is for waiting, and this does not wait", "add `follow=True`"));
+        }
+        let timeout = match timeout.map(Duration::try_from_secs_f64) {
+            None => None,
+            Some(Ok(timeout)) => Some(timeout),
+            Some(Err(e)) => return Err(refused(py, format!("`timeout`: {e}"), "write seconds, like `timeout=2.5`")),
+        };
+        let part = self.part.unwrap_or(Part { since: i64::MIN, until: i64::MAX, within: None });
+        Ok(Wanted {
+            since: time(since, "since", i64::MIN)?.max(part.since),
+            until: time(until, "until", i64::MAX)?.min(part.until),
+            start,
+            stop,
+            within: part.within,
+            follow,
+            early,
+            origin,
+            schema,
+            timeout,
+        })
+    }
+}
+
+/// A time as Python writes it, in ns since 1970 UTC.
+fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
+    static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    READ.import(py, "beamport._when", "nanoseconds")?.call1((asked, word, now))?.extract()
+}
+
+#[pymethods]
+impl Stream {
+    /// The stream in a folder.
+    #[new]
+    fn open(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
+        let stream = Self { place: Arc::new(Place::new(folder)), part: None };
+        stream.header(py)?;
+        Ok(stream)
+    }
+
+    /// The messages with source time in `[since, until)`, and of the sequences `[first, next)` if given: a run.
+    #[pyo3(signature = (since, until, first=None, next=None))]
+    fn _members(&self, since: i64, until: i64, first: Option<u64>, next: Option<u64>) -> Self {
+        let within = first.zip(next);
+        Self { place: self.place.clone(), part: Some(Part { since, until, within }) }
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.header(py)?.name)
+    }
+
+    /// The folder that it is.
+    #[getter]
+    fn folder(&self) -> PathBuf {
+        self.place.folder.clone()
+    }
+
+    /// What its messages survive: `"memory"` the end of any process, `"disk"` a power cut too.
+    #[getter]
+    fn level(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.header(py)?.level.as_str())
+    }
+
+    /// What its source times are: `"epoch"` ns since 1970 UTC, `"ticks"` of its source, or `"none"`. Where it is not
+    /// `"epoch"`, `since`, `until` and runs go by arrival.
+    #[getter]
+    fn clock(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.header(py)?.clock.as_str())
+    }
+
+    /// Sequence of the oldest message that is still there.
+    #[getter]
+    fn first(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.bounds(py)?.first)
+    }
+
+    /// Messages ever appended: one past the sequence of the newest.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.bounds(py)?.count)
+    }
+
+    /// The mark `disk`: messages below this sequence survive a power cut. `None` for a memory stream.
+    #[getter]
+    fn disk(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let level = self.header(py)?.level;
+        Ok(if level == Level::Disk { Some(self.bounds(py)?.disk) } else { None })
+    }
+
+    /// Whether a process writes it now.
+    #[getter]
+    fn written(&self, py: Python<'_>) -> PyResult<bool> {
+        let writer = self.place.ask(false, |reader| Ok(reader.writer()));
+        Ok(writer.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))?.is_some())
+    }
+
+    /// Its identity, 32 hexadecimal digits: a stream that was made anew has another.
+    #[getter]
+    fn uuid(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(store::hex(&self.header(py)?.uuid))
+    }
+
+    /// Grows when a power cut took messages back, so that (uuid, epoch, sequence) names a message for ever.
+    #[getter]
+    fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.header(py)?.epoch())
+    }
+
+    /// Who made its messages: PVs, banks, boards.
+    #[getter]
+    fn origins(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let origins = self.place.ask(false, |reader| reader.origins().map(<[String]>::to_vec));
+        origins.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))
+    }
+
+    /// Reads messages, oldest first: an iterator of `Message`.
+    ///
+    /// since, until: source times, `until` itself left out. Text (`"-10 s"` before now, `"now"`, or RFC 3339 like
+    ///     `"2026-03-01T12:00:00Z"`), a `datetime` with a time zone, a `numpy.datetime64` (UTC), or `int` ns since
+    ///     1970 UTC. Source times need not rise: every message inside is found.
+    /// start, stop: sequences, `stop` itself left out; negative ones count from the end, as in a slice.
+    /// follow: at the end, wait for more. Otherwise it ends where the stream ended when `read` was called.
+    /// timeout: with `follow`, end after so many seconds without a message (`float`); `None` waits for ever. With
+    ///     `until` it ends also when that time has passed. Ctrl-C ends it at any time.
+    /// early: of a disk stream, read also what a power cut could still take back.
+    /// origin, schema: only messages of this origin, of this schema id.
+    ///
+    /// Raises `Error` where the stream or the origin is not there, the messages are no longer there (a source faster
+    /// than this reader drops the oldest), or bytes do not verify.
+    ///
+    /// Example: `for m in data["detector"].read(since="-10 s"): print(m["pixel_id"].max())`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        start: Option<i64>,
+        stop: Option<i64>,
+        follow: bool,
+        early: bool,
+        origin: Option<String>,
+        schema: Option<&str>,
+        timeout: Option<f64>,
+    ) -> PyResult<Messages> {
+        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout)?;
+        Cursor::open(py, &self.place, wanted).map(Messages::new)
+    }
+
+    /// Reads like `read`, but gives an iterator of `Batch`: many messages at once, with columns.
+    ///
+    /// Example: `sum(batch.concat("pixel_id").size for batch in data["detector"].batches(since="-1 min"))`
+    #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None))]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        start: Option<i64>,
+        stop: Option<i64>,
+        follow: bool,
+        early: bool,
+        origin: Option<String>,
+        schema: Option<&str>,
+        timeout: Option<f64>,
+    ) -> PyResult<Batches> {
+        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout)?;
+        Cursor::open(py, &self.place, wanted).map(Batches::new)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (header, bounds) = (self.header(py)?, self.bounds(py)?);
+        let part = if self.part.is_some() { ", members of a run" } else { "" };
+        Ok(format!(
+            "<beamport.Stream `{}` ({}), messages {} to {}{part}>",
+            header.name,
+            header.level.as_str(),
+            bounds.first,
+            bounds.count
+        ))
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "a stream"))
+    }
+}

@@ -1,0 +1,99 @@
+//! A writer of streams for the tests of this package. What programs write goes through sources.
+
+use crate::fault;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::time::Duration;
+use store::{Clock, Level, Meta, Options, Os, SchemaId, WhenFull};
+
+/// Writes a stream, for tests alone: it may change with any version.
+#[pyclass(module = "beamport._core", name = "_Writer")]
+pub(crate) struct Writer {
+    folder: PathBuf,
+    writer: Option<store::Writer>,
+    numbers: u64,
+}
+
+#[pymethods]
+impl Writer {
+    /// Makes or goes on with the stream in `folder`, with `live` bytes of shared memory.
+    #[new]
+    #[pyo3(signature = (folder, level="memory", live=1 << 20, when_full="wait", clock="epoch"))]
+    fn open(
+        py: Python<'_>,
+        folder: PathBuf,
+        level: &str,
+        live: u64,
+        when_full: &str,
+        clock: &str,
+    ) -> PyResult<Self> {
+        let mut options = if level == "disk" { Options::disk(live) } else { Options::memory(live) };
+        options.when_full = match when_full {
+            "drop-oldest" => WhenFull::DropOldest,
+            "drop-newest" => WhenFull::DropNewest,
+            _ => WhenFull::Wait,
+        };
+        options.clock = match clock {
+            "ticks" => Clock::Ticks,
+            "none" => Clock::None,
+            _ => Clock::Epoch,
+        };
+        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let writer = store::Writer::open(&Os::shared(), &folder, &name, &options);
+        let writer = writer.map_err(|e| fault::of_store(py, "written", &folder, &e))?;
+        let numbers = writer.next_sequence();
+        Ok(Self { folder, writer: Some(writer), numbers })
+    }
+
+    /// Appends one message and returns its sequence. The schema is that of the payload, the number the next.
+    #[pyo3(signature = (payload, source_time, origin="", origin_seq=None, schema=None, flags=0))]
+    #[allow(clippy::too_many_arguments, reason = "all that an entry says")]
+    fn append(
+        &mut self,
+        py: Python<'_>,
+        payload: &[u8],
+        source_time: i64,
+        origin: &str,
+        origin_seq: Option<u64>,
+        schema: Option<&str>,
+        flags: u16,
+    ) -> PyResult<u64> {
+        let Some(writer) = &mut self.writer else {
+            return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
+        };
+        let id = schema.map_or(wire::schema_id(payload), |id| id.as_bytes().try_into().ok()).unwrap_or(*b"none");
+        let result = writer.origin(origin).and_then(|origin| {
+            let origin_seq = origin_seq.unwrap_or(self.numbers);
+            writer.append(&Meta { source_time, origin, origin_seq, schema: SchemaId(id), flags }, payload)
+        });
+        self.numbers += 1;
+        result.map_err(|e| fault::of_store(py, "written", &self.folder, &e))
+    }
+
+    /// Waits until all that was appended is safe at the stream's level; false after `timeout` seconds.
+    #[pyo3(signature = (timeout=60.0))]
+    fn flush(&mut self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let Some(writer) = &mut self.writer else { return Ok(true) };
+        if writer.header().level == Level::Memory {
+            return Ok(true);
+        }
+        let (next, timeout) = (writer.next_sequence(), Duration::from_secs_f64(timeout.clamp(0.0, 3600.0)));
+        let waited = py.detach(|| writer.wait(next, Level::Disk, timeout));
+        waited.map_err(|e| fault::of_store(py, "written", &self.folder, &e))
+    }
+
+    /// Ends the stream for now.
+    fn close(&mut self, py: Python<'_>) {
+        let writer = self.writer.take();
+        py.detach(|| drop(writer));
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_why))]
+    fn __exit__(&mut self, py: Python<'_>, _why: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+}
