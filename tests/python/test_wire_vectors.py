@@ -1,0 +1,190 @@
+"""The messages that beamport writes, read by implementations that are not ours.
+
+`tests/vectors/wire/ours/*.bin` are what our writer makes (a Rust test asserts that it still does);
+`tests/vectors/wire/*.json` say what is in them. Facility schemas are read with ess-streaming-data-types,
+beamport's own with the official FlatBuffers runtime by the table in `make_vectors.py`.
+"""
+
+import importlib.util
+import json
+import math
+import pathlib
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="pip install numpy")
+pytest.importorskip("streaming_data_types", reason="pip install ess-streaming-data-types")
+import flatbuffers  # noqa: E402  (comes with ess-streaming-data-types)
+from flatbuffers import number_types as nt  # noqa: E402
+from streaming_data_types.alarm_al00 import deserialise_al00  # noqa: E402
+from streaming_data_types.array_1d_se00 import Location, deserialise_se00  # noqa: E402
+from streaming_data_types.dataarray_da00 import deserialise_da00  # noqa: E402
+from streaming_data_types.eventdata_ev44 import deserialise_ev44  # noqa: E402
+from streaming_data_types.logdata_f144 import deserialise_f144  # noqa: E402
+from streaming_data_types.run_start_pl72 import deserialise_pl72  # noqa: E402
+from streaming_data_types.run_stop_6s4t import deserialise_6s4t  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VECTORS = ROOT / "tests" / "vectors" / "wire"
+NAMES = sorted(path.stem for path in VECTORS.glob("*.json"))
+
+_spec = importlib.util.spec_from_file_location("make_vectors", ROOT / "crates/wire/tests/make_vectors.py")
+make_vectors = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(make_vectors)
+
+
+def plain(value):
+    """What was read, in the words of the expectations: lists, and text for what JSON has no number for."""
+    if isinstance(value, np.ndarray):
+        return [plain(entry) for entry in value.flatten()]
+    return make_vectors.plain(value)
+
+
+def same_array(found, expected):
+    # The library gives 0 for a vector without elements.
+    if isinstance(found, np.ndarray):
+        assert found.dtype.name == expected["dtype"]
+        assert plain(found) == expected["values"]
+    else:
+        assert found == 0 and expected["values"] == []
+
+
+def ev44(data, fields):
+    found = deserialise_ev44(data)
+    assert found.source_name == fields["source_name"]
+    assert found.message_id == fields["message_id"]
+    for name in ("reference_time", "reference_time_index", "time_of_flight", "pixel_id"):
+        same_array(getattr(found, name), fields[name])
+
+
+def f144(data, fields):
+    found = deserialise_f144(data)
+    assert (found.source_name, found.timestamp_unix_ns) == (fields["source_name"], fields["timestamp"])
+    if isinstance(fields["value"], dict):
+        same_array(found.value, fields["value"])
+    else:
+        assert plain(found.value) == fields["value"]
+
+
+def al00(data, fields):
+    found = deserialise_al00(data)
+    assert found.source == fields["source_name"]
+    assert found.timestamp_ns == fields["timestamp"]
+    assert found.severity.name == fields["severity"]
+    assert found.message == fields["message"]
+
+
+def da00(data, fields):
+    found = deserialise_da00(data)
+    assert (found.source_name, found.timestamp_ns) == (fields["source_name"], fields["timestamp"])
+    assert len(found.data) == len(fields["data"])
+    for variable, expected in zip(found.data, fields["data"]):
+        for name in ("name", "unit", "label", "source"):
+            assert getattr(variable, name) == expected[name]
+        assert list(variable.axes) == expected["axes"]
+        assert list(variable.shape) == expected["shape"]["values"]
+        if isinstance(expected["data"], str):
+            assert variable.data == expected["data"]
+        elif isinstance(variable.data, np.ndarray):
+            assert list(variable.data.shape) == expected["data"]["shape"]
+            same_array(variable.data, expected["data"])
+        else:
+            assert [variable.data] == expected["data"]["values"]
+
+
+def se00(data, fields):
+    found = deserialise_se00(data)
+    assert (found.name, found.channel) == (fields["name"], fields["channel"])
+    assert found.timestamp_unix_ns == fields["packet_timestamp"]
+    assert found.sample_ts_delta == fields["time_delta"]
+    assert found.ts_location == getattr(Location, fields["timestamp_location"])
+    assert found.message_counter == fields["message_counter"]
+    same_array(found.values, fields["values"])
+    if fields["timestamps"] is None:
+        assert found.value_ts is None
+    else:
+        same_array(found.value_ts, fields["timestamps"])
+
+
+def pl72(data, fields):
+    found = deserialise_pl72(data)
+    for name in fields:
+        if name == "detector_spectrum_map":
+            continue
+        if name != "n_periods":  # the library does not read it
+            assert getattr(found, name) == fields[name]
+    expected = fields["detector_spectrum_map"]
+    if expected is None:
+        assert found.detector_spectrum_map is None
+    else:
+        same_array(found.detector_spectrum_map.spectrum_numbers, expected["spectrum"])
+        same_array(found.detector_spectrum_map.detector_ids, expected["detector_id"])
+        assert found.detector_spectrum_map.n_spectra == expected["n_spectra"]
+
+
+def run_stop(data, fields):
+    assert deserialise_6s4t(data)._asdict() == fields
+
+
+def own_table(table, spec):
+    """A table of beamport's own, field by field with the official runtime."""
+    found = {}
+    for number, (name, kind) in enumerate(spec):
+        place = table.Offset(4 + 2 * number)
+        assert place != 0, f"{name} was not written"
+        place += table.Pos
+        if kind == "text":
+            found[name] = table.String(place).decode()
+        elif kind in ("uuid", "u32s"):
+            flags = nt.Uint8Flags if kind == "uuid" else nt.Uint32Flags
+            values = table.GetVectorAsNumpy(flags, place - table.Pos)
+            found[name] = values.tobytes().hex() if kind == "uuid" else make_vectors.array(values)
+        elif isinstance(kind, list):
+            start = table.Vector(place - table.Pos)
+            entries = range(table.VectorLen(place - table.Pos))
+            children = [flatbuffers.table.Table(table.Bytes, table.Indirect(start + 4 * at)) for at in entries]
+            found[name] = [own_table(child, kind) for child in children]
+        else:
+            found[name] = table.Get(make_vectors.FLAGS[kind], place)
+    return found
+
+
+def own(data, fields):
+    schema = data[4:8].decode()
+    root = int.from_bytes(data[:4], "little")
+    found = own_table(flatbuffers.table.Table(bytearray(data), root), make_vectors.OWN[schema])
+    if schema == "bprn":
+        found["state"] = make_vectors.RUN_STATES[found["state"]]
+        found["stop"] = None if found["stop"] == 2**63 - 1 else found["stop"]
+    assert found == fields
+
+
+READERS = {"ev44": ev44, "f144": f144, "al00": al00, "da00": da00, "se00": se00, "pl72": pl72, "6s4t": run_stop}
+
+
+def test_there_are_vectors():
+    assert len(NAMES) >= 60
+    assert {path.stem for path in (VECTORS / "ours").glob("*.bin")} == set(NAMES)
+
+
+@pytest.mark.parametrize("folder", ["", "ours"])
+@pytest.mark.parametrize("name", NAMES)
+def test_others_read_what_we_write(name, folder):
+    expected = json.loads((VECTORS / f"{name}.json").read_text())
+    data = (VECTORS / folder / f"{name}.bin").read_bytes()
+    assert data[4:8].decode() == expected["schema"]
+    if folder == "" and expected["schema"] in make_vectors.OWN:
+        pytest.skip("made by the same table: nothing to compare")
+    READERS.get(expected["schema"], own)(data, expected["fields"])
+
+
+def test_our_arrays_are_aligned_for_numpy():
+    # Theirs are not always: ess-streaming-data-types puts the bytes of da00 where they come.
+    data = (VECTORS / "ours" / "da00_types.bin").read_bytes()
+    arrays = [variable.data for variable in deserialise_da00(data).data]
+    assert len(arrays) == len(make_vectors.DTYPES)
+    assert all(array.flags.aligned for array in arrays)
+
+
+def test_nan_is_told_apart_from_numbers():
+    assert plain(np.array([math.nan, math.inf, 1.0])) == ["NaN", "inf", 1.0]
