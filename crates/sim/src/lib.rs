@@ -13,6 +13,7 @@ pub mod ess;
 mod events;
 mod field;
 pub mod histogram;
+mod keys;
 pub mod limits;
 pub mod pulse;
 pub mod random;
@@ -21,11 +22,12 @@ pub mod reflectivity;
 mod statistics;
 mod train;
 
-pub use config::{Building, ClockFault, Config, Key, Kind};
+pub use config::{Building, ClockFault, Config};
 pub use field::ORIGIN as FIELD_ORIGIN;
+pub use keys::{Key, Kind};
 
-use config::{ALARM, ANGLES, BACKGROUND, COMMON, COUNTED, EVENTS, FIELD, METADATA, SAMPLE, key};
 use flow::{Fault, Source};
+use keys::{ALARM, ANGLES, BACKGROUND, COMMON, COUNTED, EVENTS, FIELD, METADATA, SAMPLE, key};
 use serde_json::{Value, json};
 use train::Train;
 

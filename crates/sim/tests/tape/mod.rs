@@ -1,5 +1,7 @@
 //! An outlet that keeps what it is given, and the runner around it.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use beamport_sim as sim;
 use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Step};
 use sim::Config;
@@ -127,4 +129,13 @@ pub(crate) fn record_from(config: &Config, start: i64, seconds: i64, resume: &Re
         }
     }
     tape
+}
+
+/// The defaults of a model with some keys set.
+pub(crate) fn config(model: &str, keys: &[(&str, serde_json::Value)]) -> Config {
+    let mut config = Config::new(model).unwrap();
+    for (name, value) in keys {
+        config.set(name, value).unwrap();
+    }
+    config
 }
