@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cli;
 pub mod file;
 pub mod limits;
+pub mod mover;
 pub mod units;
 
 use clap::Parser as _;

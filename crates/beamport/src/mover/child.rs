@@ -60,8 +60,8 @@ impl Job {
         }
     }
 
-    /// Starts the process; its answer comes on stdout.
-    pub fn start(&self) -> Result<Child, Fault> {
+    /// Starts the process; its answer goes to the end of `output`.
+    pub fn start_into(&self, output: &mut std::fs::File) -> Result<Child, Fault> {
         if let Some(folder) = self.output.parent() {
             std::fs::create_dir_all(folder)
                 .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
@@ -76,7 +76,8 @@ impl Job {
         if self.detached {
             command.arg("--detached");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let out = output.try_clone().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
+        command.stdin(Stdio::null()).stdout(out).stderr(Stdio::inherit());
         command.spawn().map_err(|e| Fault::new(format!("the writer of sink `{}` cannot start", self.sink), e))
     }
 }

@@ -1,0 +1,437 @@
+//! The mover: one process that runs the native stages of an instrument and looks after its children.
+//!
+//! Threads: one a source, one for the control socket, this one for runs and children. Nothing of record lives here: runs
+//! are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
+//! it goes on with all of it.
+
+mod child;
+mod control;
+mod replay;
+mod sources;
+
+pub use child::{Job, program};
+pub use control::ask;
+pub use sources::{build, options};
+
+use crate::file::{Instrument, Start};
+use control::Control;
+use flow::records::Run;
+use flow::{Data, Fault, RunKeeper, StreamView, commits_of, last_commit, reader_name};
+use serde_json::{Value, json};
+use sources::SourceThread;
+use std::collections::HashMap;
+use std::io::{Read, Seek};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use wire::bprn::State;
+
+/// How often the mover looks around.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What a sink made of a run.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Sink.
+    pub sink: String,
+    /// Run.
+    pub run: String,
+    /// `{"file","size","sha256"}`.
+    pub product: Value,
+}
+
+struct Working {
+    child: Option<Child>,
+    output: std::fs::File,
+    pause: Duration,
+    again: Instant,
+}
+
+/// An instrument at work.
+pub struct Mover {
+    instrument: Instrument,
+    data: Data,
+    keeper: RunKeeper,
+    sources: Vec<SourceThread>,
+    stop_sources: Arc<AtomicBool>,
+    control: Control,
+    book: store::Writer,
+    working: HashMap<(String, String), Working>,
+    written: Vec<Written>,
+    declared: bool,
+}
+
+impl Mover {
+    /// Opens everything and starts the sources. Histograms for `from` must be in `histograms`, by source name.
+    pub fn start(instrument: Instrument, histograms: &HashMap<String, Vec<u8>>) -> Result<Self, Fault> {
+        let folder = instrument.data.value.clone();
+        let fault = |e: std::io::Error| Fault::new(format!("data folder `{}` cannot be made", folder.display()), e);
+        std::fs::create_dir_all(&folder).map_err(fault)?;
+        let data = Data::on_disk(&folder);
+        let keeper = RunKeeper::open(&data)?;
+        let book = data.book("control")?;
+        let control = Control::listen(&folder)?;
+        let stop_sources = Arc::new(AtomicBool::new(false));
+        let mut mover = Self {
+            declared: !instrument.runs.is_empty(),
+            instrument,
+            data,
+            keeper,
+            sources: Vec::new(),
+            stop_sources,
+            control,
+            book,
+            working: HashMap::new(),
+            written: Vec::new(),
+        };
+        for section in &mover.instrument.sources {
+            let histogram = histograms.get(&section.name).cloned();
+            mover.sources.push(SourceThread::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
+        }
+        mover.wait_for_streams()?;
+        mover.begin_declared()?;
+        for run in mover.unfinished()? {
+            mover.hold(&run)?;
+        }
+        Ok(mover)
+    }
+
+    /// Streams exist before a run begins: what belongs to it is held from its first message on.
+    fn wait_for_streams(&mut self) -> Result<(), Fault> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        for (section, source) in self.instrument.sources.iter().zip(&self.sources) {
+            while source.view.lock().unwrap_or_else(|p| p.into_inner()).is_none() {
+                if let Some(fault) = source.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone() {
+                    self.stop_sources.store(true, Ordering::Relaxed);
+                    return Err(fault);
+                }
+                if Instant::now() > deadline {
+                    return Err(Fault::new(format!("source `{}` does not start", section.name), "30 s are over"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_declared(&mut self) -> Result<(), Fault> {
+        for section in self.instrument.runs.clone() {
+            if self.keeper.runs().iter().any(|r| r.name == section.name) {
+                continue;
+            }
+            let now = self.data.media.now();
+            let start = match section.start.value {
+                Start::Now => now,
+                Start::At(time) => time.0,
+            };
+            let length = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+            let stop = match (&section.stop, &section.duration) {
+                (Some(stop), _) => Some(stop.0),
+                (None, Some(duration)) => Some(start.saturating_add(length(duration.value))),
+                (None, None) => None,
+            };
+            self.begin(&section.name, start, stop, section.settle.value, "{}")?;
+        }
+        Ok(())
+    }
+
+    /// Begins a run: what it needs is held first, then it is written down.
+    pub fn begin(
+        &mut self,
+        name: &str,
+        start: i64,
+        stop: Option<i64>,
+        settle: Duration,
+        metadata: &str,
+    ) -> Result<Run, Fault> {
+        let metadata = self.with_truth(metadata)?;
+        let now = self.data.media.now();
+        let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
+        self.hold(&run)?;
+        tracing::info!("run `{name}` is open");
+        Ok(run)
+    }
+
+    /// What simulated sources know to be true goes into the run's metadata, and so into the file.
+    fn with_truth(&self, metadata: &str) -> Result<String, Fault> {
+        let mut value: Value =
+            serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
+        let mut truth = serde_json::Map::new();
+        for section in &self.instrument.sources {
+            if let crate::file::SourceKind::Sim(sim) = &section.kind {
+                truth.insert(section.name.clone(), sim::truth(&sim.config)?);
+            }
+        }
+        if let Some(object) = value.as_object_mut().filter(|_| !truth.is_empty()) {
+            object.insert("simulated".into(), truth.into());
+        }
+        Ok(value.to_string())
+    }
+
+    /// Named positions at the beginning of a run, so that `wait` waits for its sinks.
+    fn hold(&self, run: &Run) -> Result<(), Fault> {
+        for sink in &self.instrument.sinks {
+            if last_commit(&self.data, &sink.name, &run.name)?.is_some() {
+                // The sink's own positions stand since then.
+                continue;
+            }
+            for stream in &sink.inputs.value {
+                let mut reader = self.data.reader_early(stream)?;
+                let bounds = reader.bounds();
+                let at = if reader.header().clock == store::Clock::Epoch {
+                    reader.time_range(run.start, run.stop).map_err(|e| flow::stream_fault(stream, e))?.0
+                } else {
+                    bounds.count
+                };
+                self.data.hold(stream, &reader_name(&sink.name, &run.name), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs that are not sealed, or that a sink has not finished.
+    fn unfinished(&self) -> Result<Vec<Run>, Fault> {
+        let mut all = Vec::new();
+        for run in self.keeper.runs() {
+            let mut finished = run.state == State::Sealed;
+            for sink in &self.instrument.sinks {
+                finished &= last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished);
+            }
+            if !finished {
+                all.push(run.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
+    /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
+    pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
+        let mut ending = false;
+        let mut unfinished = self.unfinished()?;
+        loop {
+            let now = self.data.media.now();
+            match signals.load(Ordering::Relaxed) {
+                0 => {}
+                1 if !ending => {
+                    ending = true;
+                    let open: Vec<String> = self.keeper.unsealed().map(|r| r.name.clone()).collect();
+                    for name in open {
+                        self.keeper.end(&name, now, "interrupted", now)?;
+                    }
+                    unfinished = self.unfinished()?;
+                }
+                1 => {}
+                _ => {
+                    self.kill_children();
+                    return Err(Fault::new("stopped at once", "interrupted twice")
+                        .hint("`beamport up` goes on with the runs that are not finished"));
+                }
+            }
+            while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
+                let answer = self.obey(&command.request, now);
+                let _ = command.answer.send(answer);
+                unfinished = self.unfinished()?;
+            }
+            let views: Vec<StreamView> = self.views();
+            if views.len() == self.sources.len() && !self.keeper.step(now, &views)?.is_empty() {
+                unfinished = self.unfinished()?;
+            }
+            if self.look_after_children(&unfinished)? {
+                unfinished = self.unfinished()?;
+            }
+            look(self);
+            if unfinished.is_empty() && (self.declared || ending) {
+                return Ok(std::mem::take(&mut self.written));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn views(&self) -> Vec<StreamView> {
+        self.sources.iter().filter_map(|s| s.view.lock().unwrap_or_else(|p| p.into_inner()).clone()).collect()
+    }
+
+    /// Troubles of the sources, by name.
+    pub fn troubles(&self) -> Vec<Fault> {
+        self.sources.iter().filter_map(|s| s.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()).collect()
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> &[Run] {
+        self.keeper.runs()
+    }
+
+    fn obey(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
+        let text = |key: &str| request[key].as_str();
+        let answer = match text("command") {
+            Some("begin") => {
+                let name = match text("run") {
+                    Some(name) => name.to_string(),
+                    None => next_name(self.keeper.runs()),
+                };
+                let start = request["start"].as_i64().unwrap_or(now);
+                let metadata = if request["metadata"].is_object() { request["metadata"].to_string() } else { "{}".into() };
+                let settle = Duration::from_nanos(request["settle"].as_u64().unwrap_or(2_000_000_000));
+                self.begin(&name, start, request["stop"].as_i64(), settle, &metadata).map(|run| as_value(&run))
+            }
+            Some("end") => {
+                let open: Vec<&Run> = self.keeper.runs().iter().filter(|r| r.state == State::Open).collect();
+                let name = match (text("run"), open.as_slice()) {
+                    (Some(name), _) => Ok(name.to_string()),
+                    (None, [one]) => Ok(one.name.clone()),
+                    (None, []) => Err(Fault::new("no run can end", "none is open").hint("`beamport begin` begins one")),
+                    (None, many) => {
+                        let names: Vec<&str> = many.iter().map(|r| r.name.as_str()).collect();
+                        Err(Fault::new("it is not clear which run ends", format!("open are {}", names.join(", ")))
+                            .hint("name it: `beamport end RUN`"))
+                    }
+                };
+                let stop = request["stop"].as_i64().unwrap_or(now);
+                name.and_then(|name| self.keeper.end(&name, stop, "asked", now)).map(|run| as_value(&run))
+            }
+            Some("status") => {
+                let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
+                Ok(json!({"pid": std::process::id(), "instrument": *self.instrument.name, "troubles": troubles}))
+            }
+            other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
+                .hint("commands are begin, end and status")),
+        };
+        self.record(request, &answer, now);
+        answer
+    }
+
+    /// Every command that may change something stands in the stream `control`.
+    fn record(&mut self, request: &Value, answer: &Result<Value, Fault>, now: i64) {
+        let command = request["command"].as_str().unwrap_or_default();
+        if command == "status" {
+            return;
+        }
+        let arguments = request.to_string();
+        let answer = match answer {
+            Ok(value) => value.to_string(),
+            Err(fault) => fault.to_string(),
+        };
+        let message =
+            wire::bpct::Control { command, arguments: &arguments, from: "socket", time: now, answer: &answer };
+        let mut bytes = Vec::new();
+        if wire::bpct::write(&mut bytes, &message).is_err() {
+            return;
+        }
+        let meta = store::Meta {
+            source_time: now,
+            origin: 0,
+            origin_seq: self.book.next_sequence(),
+            schema: store::SchemaId(wire::bpct::ID),
+            flags: 0,
+        };
+        if let Err(e) = self.book.append(&meta, &bytes) {
+            tracing::warn!("a command is not recorded: {e}");
+        }
+    }
+
+    /// Starts, restarts and reaps the writers. True if one has finished.
+    fn look_after_children(&mut self, unfinished: &[Run]) -> Result<bool, Fault> {
+        let mut finished = false;
+        for run in unfinished {
+            for sink in &self.instrument.sinks {
+                let key = (sink.name.clone(), run.name.clone());
+                if self.written.iter().any(|w| w.sink == key.0 && w.run == key.1) {
+                    continue;
+                }
+                if !self.working.contains_key(&key) {
+                    if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
+                        continue;
+                    }
+                    let output = tempfile_in(&self.instrument.data.value)?;
+                    let pause = Duration::from_millis(100);
+                    self.working.insert(key.clone(), Working { child: None, output, pause, again: Instant::now() });
+                }
+                let Some(working) = self.working.get_mut(&key) else { continue };
+                match &mut working.child {
+                    None if Instant::now() >= working.again => {
+                        let job = Job::of(sink, &self.instrument.data.value, &self.instrument.name, &run.name);
+                        working.child = Some(job.start_into(&mut working.output)?);
+                    }
+                    None => {}
+                    Some(child) => {
+                        let ended = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))?;
+                        let Some(status) = ended else { continue };
+                        working.child = None;
+                        if status.success() {
+                            finished = true;
+                        } else {
+                            tracing::warn!("the writer of sink `{}` for run `{}` ended: {status}", key.0, key.1);
+                            working.again = Instant::now() + working.pause;
+                            working.pause = (working.pause * 2).min(Duration::from_secs(5));
+                        }
+                    }
+                }
+                if finished {
+                    let mut text = String::new();
+                    if let Some(mut working) = self.working.remove(&key) {
+                        let _ = working.output.rewind().and_then(|()| working.output.read_to_string(&mut text));
+                    }
+                    let line = text.lines().next_back().unwrap_or_default();
+                    let product = serde_json::from_str(line).unwrap_or(Value::Null);
+                    self.written.push(Written { sink: key.0, run: key.1, product });
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn kill_children(&mut self) {
+        for working in self.working.values_mut() {
+            if let Some(child) = &mut working.child {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    /// Names of the sinks.
+    pub fn sinks(&self) -> Vec<String> {
+        self.instrument.sinks.iter().map(|s| s.name.clone()).collect()
+    }
+
+    /// The stream in which a sink keeps its commits.
+    pub fn commits(sink: &str) -> String {
+        commits_of(sink)
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.kill_children();
+        self.stop_sources.store(true, Ordering::Relaxed);
+        for source in &mut self.sources {
+            source.join();
+        }
+    }
+}
+
+fn as_value(run: &Run) -> Value {
+    serde_json::to_value(run).unwrap_or(Value::Null)
+}
+
+/// `1`, `2`, ...: the number after the highest that is there.
+fn next_name(runs: &[Run]) -> String {
+    let highest = runs.iter().filter_map(|r| r.name.parse::<u64>().ok()).max().unwrap_or(0);
+    (highest + 1).to_string()
+}
+
+/// A file without a name: what a child says is kept off the pipes that nobody empties.
+fn tempfile_in(folder: &std::path::Path) -> Result<std::fs::File, Fault> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).mode(0o600);
+    options.open(folder).map_err(|e| Fault::new("a temporary file cannot be made", e))
+}
