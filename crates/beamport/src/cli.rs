@@ -27,25 +27,37 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Show everything at once: a simulated measurement, from events to a NeXus file
-    #[command(after_help = "Examples:\n  beamport demo\n  beamport demo --rate 5e6 --duration '30 s'\n  beamport demo --from measured.nxs --json")]
+    #[command(
+        after_help = "Examples:\n  beamport demo\n  beamport demo --rate 5e6 --duration '30 s'\n  beamport demo --from measured.nxs --json"
+    )]
     Demo(Demo),
     /// Run an instrument until its runs are sealed, or Ctrl-C (once: finish; twice: at once)
     #[command(after_help = "Examples:\n  beamport up amor.toml")]
     Up(Up),
     /// Begin a run
-    #[command(after_help = "Examples:\n  beamport begin\n  beamport begin nickel-2 --metadata '{\"title\": \"Ni on glass\"}' --duration '10 min'")]
+    #[command(
+        after_help = "Examples:\n  beamport begin\n  beamport begin nickel-2 --metadata '{\"title\": \"Ni on glass\"}' --duration '10 min'"
+    )]
     Begin(Begin),
     /// End a run
-    #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
+    #[command(
+        after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z"
+    )]
     End(End),
     /// Report every mistake of an instrument file
-    #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
+    #[command(
+        after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show"
+    )]
     Check(Check),
     /// List streams and runs
-    #[command(after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json")]
+    #[command(
+        after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json"
+    )]
     Ls(Ls),
     /// Print the messages of a stream
-    #[command(after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json")]
+    #[command(
+        after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json"
+    )]
     Cat(Cat),
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
@@ -89,7 +101,10 @@ pub struct DataFolder {
 impl DataFolder {
     /// The folder that is meant. That it holds streams is for the caller to see.
     pub fn resolve(&self) -> Result<PathBuf, Fault> {
-        match (&self.data, std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty())) {
+        match (
+            &self.data,
+            std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty()),
+        ) {
             (Some(folder), _) => Ok(folder.clone()),
             (None, Some(folder)) => Ok(folder.into()),
             (None, None) => only_folder(Path::new("beamport-data")),
@@ -100,17 +115,32 @@ impl DataFolder {
 /// The only folder in `parent`.
 fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
     let mut folders: Vec<PathBuf> = match std::fs::read_dir(parent) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect(),
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .collect(),
         Err(_) => Vec::new(),
     };
     folders.sort();
     match folders.as_slice() {
         [folder] => Ok(folder.clone()),
-        [] => Err(Fault::new("no data folder is named", format!("there is none in ./{}", parent.display())).hint("add `--data DIR`, or make one with `beamport demo`")),
+        [] => Err(Fault::new(
+            "no data folder is named",
+            format!("there is none in ./{}", parent.display()),
+        )
+        .hint("add `--data DIR`, or make one with `beamport demo`")),
         [first, ..] => {
-            let names: Vec<_> = folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
+            let names: Vec<_> = folders
+                .iter()
+                .filter_map(|path| path.file_name())
+                .map(|name| name.to_string_lossy())
+                .collect();
             let cause = format!("./{} holds {}", parent.display(), names.join(", "));
-            Err(Fault::new("it is not clear which data folder is meant", cause).hint(format!("add `--data {}`", first.display())))
+            Err(
+                Fault::new("it is not clear which data folder is meant", cause)
+                    .hint(format!("add `--data {}`", first.display())),
+            )
         }
     }
 }
@@ -351,7 +381,11 @@ pub struct Reference {
 
 fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
-    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
+    if (low..=high).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("write a number from {low:e} to {high:e}"))
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -363,7 +397,11 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 fn run_name(text: &str) -> Result<String, String> {
-    if crate::file::is_run_name(text) { Ok(text.to_owned()) } else { Err("a run's name is up to 64 letters, digits, `_` and `-`".to_owned()) }
+    if crate::file::is_run_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a run's name is up to 64 letters, digits, `_` and `-`".to_owned())
+    }
 }
 
 fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
@@ -377,16 +415,32 @@ pub fn reference() -> String {
     let command = Cli::command();
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name();
-        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-        let usage = verb.clone().bin_name(format!("beamport {name}")).render_usage().to_string();
+        let about = verb
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let usage = verb
+            .clone()
+            .bin_name(format!("beamport {name}"))
+            .render_usage()
+            .to_string();
         // Writing to a String cannot fail.
-        let _ = write!(page, "## {name}\n\n{about}.\n\n```\n{}\n```\n\n", usage.trim_start_matches("Usage: "));
+        let _ = write!(
+            page,
+            "## {name}\n\n{about}.\n\n```\n{}\n```\n\n",
+            usage.trim_start_matches("Usage: ")
+        );
         let _ = writeln!(page, "| argument | default | meaning |\n|---|---|---|");
         for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help") {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             // A default that depends on something stands in the help as `[default: ...]`.
             let (meaning, spoken) = help.split_once(" [default: ").unwrap_or((&help, ""));
-            let set = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect::<Vec<_>>().join(" ");
+            let set = arg
+                .get_default_values()
+                .iter()
+                .map(|value| format!("`{}`", value.to_string_lossy()))
+                .collect::<Vec<_>>()
+                .join(" ");
             let takes_value = arg.get_action().takes_values();
             let default = match (spoken.trim_end_matches(']'), set.as_str()) {
                 ("", "") if arg.is_required_set() => "required",
@@ -396,7 +450,10 @@ pub fn reference() -> String {
             };
             let _ = writeln!(page, "| {} | {default} | {meaning} |", written(arg));
         }
-        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = verb
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
         let _ = write!(page, "\n```sh\n{}\n```\n\n", lines.join("\n"));
     }
@@ -405,12 +462,22 @@ pub fn reference() -> String {
 
 /// An argument as it is written: `FILE`, `--json`, `-o`, `--output FILE`.
 fn written(arg: &clap::Arg) -> String {
-    let value = arg.get_value_names().and_then(|names| names.first()).map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
+    let value = arg
+        .get_value_names()
+        .and_then(|names| names.first())
+        .map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
     match arg.get_long() {
         None => format!("`{value}`"),
         Some(long) => {
-            let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
-            if arg.get_action().takes_values() { format!("{short}`--{long} {value}`") } else { format!("{short}`--{long}`") }
+            let short = arg
+                .get_short()
+                .map(|short| format!("`-{short}`, "))
+                .unwrap_or_default();
+            if arg.get_action().takes_values() {
+                format!("{short}`--{long} {value}`")
+            } else {
+                format!("{short}`--{long}`")
+            }
         }
     }
 }
@@ -426,25 +493,54 @@ mod tests {
 
     #[test]
     fn all_verbs_answer_in_json_and_have_an_example() {
-        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
-            assert!(verb.get_arguments().any(|arg| arg.get_long() == Some("json")), "{} has no --json", verb.get_name());
-            assert!(verb.get_after_help().is_some_and(|help| help.to_string().starts_with("Examples:\n")), "{} has no example", verb.get_name());
+        for verb in Cli::command()
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+        {
+            assert!(
+                verb.get_arguments()
+                    .any(|arg| arg.get_long() == Some("json")),
+                "{} has no --json",
+                verb.get_name()
+            );
+            assert!(
+                verb.get_after_help()
+                    .is_some_and(|help| help.to_string().starts_with("Examples:\n")),
+                "{} has no example",
+                verb.get_name()
+            );
         }
     }
 
     #[test]
     fn flags_are_long() {
         for verb in Cli::command().get_subcommands() {
-            let short: Vec<_> = verb.get_arguments().filter_map(clap::Arg::get_short).filter(|short| *short != 'h').collect();
-            assert!(short.is_empty() || verb.get_name() == "write", "{} has -{short:?}", verb.get_name());
+            let short: Vec<_> = verb
+                .get_arguments()
+                .filter_map(clap::Arg::get_short)
+                .filter(|short| *short != 'h')
+                .collect();
+            assert!(
+                short.is_empty() || verb.get_name() == "write",
+                "{} has -{short:?}",
+                verb.get_name()
+            );
         }
     }
 
     #[test]
     fn times_and_units_are_read() {
-        let cli = Cli::try_parse_from(["beamport", "cat", "detector", "--from", "-10 s", "--to", "now"]).unwrap();
-        let Verb::Cat(cat) = cli.verb else { panic!("{cli:?}") };
-        assert_eq!((cat.from, cat.to), (Some(When::Ago(Duration::from_secs(10))), Some(When::Now)));
+        let cli = Cli::try_parse_from([
+            "beamport", "cat", "detector", "--from", "-10 s", "--to", "now",
+        ])
+        .unwrap();
+        let Verb::Cat(cat) = cli.verb else {
+            panic!("{cli:?}")
+        };
+        assert_eq!(
+            (cat.from, cat.to),
+            (Some(When::Ago(Duration::from_secs(10))), Some(When::Now))
+        );
         assert!(Cli::try_parse_from(["beamport", "demo", "--duration", "10"]).is_err());
         assert!(Cli::try_parse_from(["beamport", "begin", "../up"]).is_err());
         assert!(Cli::try_parse_from(["beamport", "begin", "--metadata", "[1]"]).is_err());

@@ -18,7 +18,10 @@ pub struct Refused {
 
 impl Refused {
     pub(crate) fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { cause: cause.into(), hint: hint.into() }
+        Self {
+            cause: cause.into(),
+            hint: hint.into(),
+        }
     }
 }
 
@@ -53,8 +56,15 @@ pub enum When {
     Ago(Duration),
 }
 
-const DURATIONS: [(&str, u64); 7] =
-    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000), ("h", 3_600_000_000_000), ("d", 86_400_000_000_000)];
+const DURATIONS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
 const SIZES: [(&str, u64); 9] = [
     ("B", 1),
     ("kB", 1_000),
@@ -97,50 +107,97 @@ const MISSPELT: [(&str, &str); 24] = [
 /// Splits `1.5 s` into its number and its unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
 /// `number` times `factor`, exactly; `None` where it is no number, has a rest, or does not fit 64 bits.
 fn scaled(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || fraction.contains('.') || (fraction.is_empty() && number.contains('.')) || fraction.len() > 18 {
+    if whole.is_empty()
+        || fraction.contains('.')
+        || (fraction.is_empty() && number.contains('.'))
+        || fraction.len() > 18
+    {
         return None;
     }
-    let digits = |text: &str| text.bytes().filter(|b| *b != b'_').try_fold(0u64, |sum, b| sum.checked_mul(10)?.checked_add(u64::from(b.wrapping_sub(b'0'))));
+    let digits = |text: &str| {
+        text.bytes()
+            .filter(|b| *b != b'_')
+            .try_fold(0u64, |sum, b| {
+                sum.checked_mul(10)?
+                    .checked_add(u64::from(b.wrapping_sub(b'0')))
+            })
+    };
     let (whole, part) = (digits(whole)?, digits(fraction)?);
     let tenths = 10u128.pow(fraction.len() as u32);
     let part = u128::from(part) * u128::from(factor);
     if part % tenths != 0 {
         return None;
     }
-    whole.checked_mul(factor)?.checked_add(u64::try_from(part / tenths).ok()?)
+    whole
+        .checked_mul(factor)?
+        .checked_add(u64::try_from(part / tenths).ok()?)
 }
 
 /// The value of `text` in the smallest unit of `table`.
 fn measured(text: &str, table: &[(&str, u64)], noun: &str, example: &str) -> Result<u64, Refused> {
     let (number, unit) = split(text);
     if number.is_empty() {
-        return Err(Refused::new(format!("`{}` is no {noun}", shortened(text)), format!("write a number and a unit, like `{example}`")));
+        return Err(Refused::new(
+            format!("`{}` is no {noun}", shortened(text)),
+            format!("write a number and a unit, like `{example}`"),
+        ));
     }
-    let units = || table.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    let units = || {
+        table
+            .iter()
+            .map(|(word, _)| *word)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if unit.is_empty() {
         let likely = example.split_once(' ').map_or("", |(_, unit)| unit);
-        return Err(Refused::new(format!("`{}` has no unit", shortened(text)), format!("write `{number} {likely}`; units are {}", units())));
+        return Err(Refused::new(
+            format!("`{}` has no unit", shortened(text)),
+            format!("write `{number} {likely}`; units are {}", units()),
+        ));
     }
     let Some((_, factor)) = table.iter().find(|(word, _)| *word == unit) else {
-        let near = MISSPELT.iter().find(|(wrong, right)| *wrong == unit && table.iter().any(|(word, _)| word == right)).map(|(_, right)| *right);
-        let hint = near.map_or_else(|| format!("units are {}", units()), |near| format!("write `{number} {near}`; units are {}", units()));
-        return Err(Refused::new(format!("unknown unit `{}`", shortened(unit)), hint));
+        let near = MISSPELT
+            .iter()
+            .find(|(wrong, right)| *wrong == unit && table.iter().any(|(word, _)| word == right))
+            .map(|(_, right)| *right);
+        let hint = near.map_or_else(
+            || format!("units are {}", units()),
+            |near| format!("write `{number} {near}`; units are {}", units()),
+        );
+        return Err(Refused::new(
+            format!("unknown unit `{}`", shortened(unit)),
+            hint,
+        ));
     };
-    scaled(number, *factor).ok_or_else(|| Refused::new(format!("`{}` is no {noun} that can be held exactly", shortened(text)), format!("write a number and a unit, like `{example}`")))
+    scaled(number, *factor).ok_or_else(|| {
+        Refused::new(
+            format!(
+                "`{}` is no {noun} that can be held exactly",
+                shortened(text)
+            ),
+            format!("write a number and a unit, like `{example}`"),
+        )
+    })
 }
 
 /// A duration such as `2 s`, `500 ms`, `10 min`, `1 h`, `250 us`.
 pub fn duration(text: &str) -> Result<Duration, Refused> {
     let value = Duration::from_nanos(measured(text, &DURATIONS, "duration", "2 s")?);
     if value > limits::DURATION_MAX {
-        return Err(Refused::new(format!("`{}` is too long", shortened(text)), format!("at most {}", duration_text(limits::DURATION_MAX))));
+        return Err(Refused::new(
+            format!("`{}` is too long", shortened(text)),
+            format!("at most {}", duration_text(limits::DURATION_MAX)),
+        ));
     }
     Ok(value)
 }
@@ -155,7 +212,11 @@ pub fn size(text: &str) -> Result<Size, Refused> {
 pub fn duration_text(value: Duration) -> String {
     let ns = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
     // Days are for people who write them; 24 h says the same and is never mistaken for a date.
-    let (unit, factor) = DURATIONS[..6].iter().rev().find(|(_, factor)| ns >= *factor && ns.is_multiple_of(*factor)).unwrap_or(&("s", 1_000_000_000));
+    let (unit, factor) = DURATIONS[..6]
+        .iter()
+        .rev()
+        .find(|(_, factor)| ns >= *factor && ns.is_multiple_of(*factor))
+        .unwrap_or(&("s", 1_000_000_000));
     format!("{} {unit}", ns / factor)
 }
 
@@ -174,12 +235,25 @@ pub fn time(text: &str) -> Result<Time, Refused> {
     let t = text.trim().as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = t.get(from..to)?;
-        digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().fold(0, |sum, b| sum * 10 + i64::from(b - b'0')))
+        digits.iter().all(u8::is_ascii_digit).then(|| {
+            digits
+                .iter()
+                .fold(0, |sum, b| sum * 10 + i64::from(b - b'0'))
+        })
     };
     let marks = [(4, b"-"), (7, b"-"), (13, b":"), (16, b":")];
-    let is_shaped = marks.iter().all(|(at, mark)| t.get(*at) == mark.first()) && matches!(t.get(10), Some(b'T' | b't' | b' '));
-    let fields = (number(0, 4), number(5, 7), number(8, 10), number(11, 13), number(14, 16), number(17, 19));
-    let (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) = fields else {
+    let is_shaped = marks.iter().all(|(at, mark)| t.get(*at) == mark.first())
+        && matches!(t.get(10), Some(b'T' | b't' | b' '));
+    let fields = (
+        number(0, 4),
+        number(5, 7),
+        number(8, 10),
+        number(11, 13),
+        number(14, 16),
+        number(17, 19),
+    );
+    let (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) = fields
+    else {
         return Err(refuse("is no time"));
     };
     if !is_shaped {
@@ -191,7 +265,13 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     };
-    if !(1970..=2200).contains(&year) || !(1..=12).contains(&month) || !(1..=days).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+    if !(1970..=2200).contains(&year)
+        || !(1..=12).contains(&month)
+        || !(1..=days).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 59
+    {
         return Err(refuse("is no time that exists from 1970 to 2200"));
     }
     let mut rest = &t[19..];
@@ -201,13 +281,27 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         if count == 0 || count > 9 {
             return Err(refuse("has a fraction of no or more than nine digits"));
         }
-        ns = (0..9).fold(0, |sum, i| sum * 10 + if i < count { i64::from(digits[i] - b'0') } else { 0 });
+        ns = (0..9).fold(0, |sum, i| {
+            sum * 10
+                + if i < count {
+                    i64::from(digits[i] - b'0')
+                } else {
+                    0
+                }
+        });
         rest = &digits[count..];
     }
     let offset_s = match rest {
         [b'Z' | b'z'] => 0,
-        [] => return Err(Refused::new(format!("`{}` does not say in which time zone", shortened(text)), format!("write `{}Z` for UTC", text.trim()))),
-        [sign @ (b'+' | b'-'), a, b, b':', c, d] if [a, b, c, d].iter().all(|x| x.is_ascii_digit()) => {
+        [] => {
+            return Err(Refused::new(
+                format!("`{}` does not say in which time zone", shortened(text)),
+                format!("write `{}Z` for UTC", text.trim()),
+            ));
+        }
+        [sign @ (b'+' | b'-'), a, b, b':', c, d]
+            if [a, b, c, d].iter().all(|x| x.is_ascii_digit()) =>
+        {
             let hours = i64::from(a - b'0') * 10 + i64::from(b - b'0');
             let minutes = i64::from(c - b'0') * 10 + i64::from(d - b'0');
             if hours > 23 || minutes > 59 {
@@ -217,7 +311,8 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         }
         _ => return Err(refuse("has something behind the time that is no offset")),
     };
-    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
+    let seconds =
+        days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
     if seconds < 0 {
         return Err(refuse("is before 1970"));
     }
@@ -236,7 +331,10 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 /// A time as RFC 3339 in UTC, with as many digits behind the second as it needs.
 #[must_use]
 pub fn time_text(value: Time) -> String {
-    let (seconds, ns) = (value.0.div_euclid(1_000_000_000), value.0.rem_euclid(1_000_000_000));
+    let (seconds, ns) = (
+        value.0.div_euclid(1_000_000_000),
+        value.0.rem_euclid(1_000_000_000),
+    );
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // The inverse of `days_since_1970`, same source.
     let z = days + 719_468;
@@ -245,10 +343,23 @@ pub fn time_text(value: Time) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let fraction = if ns == 0 { String::new() } else { format!(".{ns:09}").trim_end_matches('0').to_owned() };
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    let fraction = if ns == 0 {
+        String::new()
+    } else {
+        format!(".{ns:09}").trim_end_matches('0').to_owned()
+    };
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
 }
 
 /// `now`, an RFC 3339 time, or `-10 s` for so long ago.
@@ -256,7 +367,12 @@ pub fn when(text: &str) -> Result<When, Refused> {
     match text.trim() {
         "now" => Ok(When::Now),
         ago if ago.starts_with('-') => duration(&ago[1..]).map(When::Ago),
-        other => time(other).map(When::At).map_err(|refused| Refused::new(refused.cause, format!("{}, `now`, or `-10 s`", refused.hint))),
+        other => time(other).map(When::At).map_err(|refused| {
+            Refused::new(
+                refused.cause,
+                format!("{}, `now`, or `-10 s`", refused.hint),
+            )
+        }),
     }
 }
 
@@ -282,19 +398,54 @@ mod tests {
 
     #[test]
     fn durations_are_exact() {
-        for (text, ns) in [("2 s", 2_000_000_000), ("500 ms", 500_000_000), ("10min", 600_000_000_000), ("1 h", 3_600_000_000_000), ("250 us", 250_000), ("0.1 s", 100_000_000), ("1_000 ns", 1000)] {
+        for (text, ns) in [
+            ("2 s", 2_000_000_000),
+            ("500 ms", 500_000_000),
+            ("10min", 600_000_000_000),
+            ("1 h", 3_600_000_000_000),
+            ("250 us", 250_000),
+            ("0.1 s", 100_000_000),
+            ("1_000 ns", 1000),
+        ] {
             assert_eq!(duration(text).unwrap(), Duration::from_nanos(ns), "{text}");
         }
-        for text in ["", "2", "s", "-2 s", "1.5 ns", "1e3 s", "2 S", "1..5 s", "1. s", ".5 s", "99999999999999999999 s", "1000000 d", "2 s 3 ms", "٣ s"] {
+        for text in [
+            "",
+            "2",
+            "s",
+            "-2 s",
+            "1.5 ns",
+            "1e3 s",
+            "2 S",
+            "1..5 s",
+            "1. s",
+            ".5 s",
+            "99999999999999999999 s",
+            "1000000 d",
+            "2 s 3 ms",
+            "٣ s",
+        ] {
             assert!(duration(text).is_err(), "{text} was taken");
         }
-        assert_eq!(duration("2").unwrap_err().hint, "write `2 s`; units are ns, us, ms, s, min, h, d");
-        assert_eq!(duration("5 m").unwrap_err().hint, "write `5 min`; units are ns, us, ms, s, min, h, d");
+        assert_eq!(
+            duration("2").unwrap_err().hint,
+            "write `2 s`; units are ns, us, ms, s, min, h, d"
+        );
+        assert_eq!(
+            duration("5 m").unwrap_err().hint,
+            "write `5 min`; units are ns, us, ms, s, min, h, d"
+        );
     }
 
     #[test]
     fn sizes_are_exact() {
-        for (text, bytes) in [("64 MiB", 64 << 20), ("1 GB", 1_000_000_000), ("4 kB", 4000), ("1.5 KiB", 1536), ("0 B", 0)] {
+        for (text, bytes) in [
+            ("64 MiB", 64 << 20),
+            ("1 GB", 1_000_000_000),
+            ("4 kB", 4000),
+            ("1.5 KiB", 1536),
+            ("0 B", 0),
+        ] {
             assert_eq!(size(text).unwrap(), Size(bytes), "{text}");
         }
         for text in ["64", "64 M", "1.5 B", "17179869184 TiB", "64 mib"] {
@@ -304,11 +455,28 @@ mod tests {
 
     #[test]
     fn what_is_printed_reads_back() {
-        for ns in [0, 1, 999, 1_500_000_000, 60_000_000_000, 86_400_000_000_000, 1_234_567_890_123] {
+        for ns in [
+            0,
+            1,
+            999,
+            1_500_000_000,
+            60_000_000_000,
+            86_400_000_000_000,
+            1_234_567_890_123,
+        ] {
             let value = Duration::from_nanos(ns);
             assert_eq!(duration(&duration_text(value)).unwrap(), value);
         }
-        for bytes in [0, 1, 1000, 1024, 64 << 20, 1_000_000_000, (1 << 40) + 1, u64::MAX] {
+        for bytes in [
+            0,
+            1,
+            1000,
+            1024,
+            64 << 20,
+            1_000_000_000,
+            (1 << 40) + 1,
+            u64::MAX,
+        ] {
             assert_eq!(size(&size_text(Size(bytes))).unwrap(), Size(bytes));
         }
     }
@@ -320,24 +488,51 @@ mod tests {
             assert_eq!(time(&time_text(value)).unwrap(), value);
         }
         // Independent fixed points (`date -u -d @N`).
-        assert_eq!(time("2026-03-01T12:00:00Z").unwrap(), Time(1_772_366_400_000_000_000));
-        assert_eq!(time("2000-02-29T23:59:59.5Z").unwrap(), Time(951_868_799_500_000_000));
-        assert_eq!(time("2026-03-01T13:00:00+01:00"), time("2026-03-01T12:00:00Z"));
+        assert_eq!(
+            time("2026-03-01T12:00:00Z").unwrap(),
+            Time(1_772_366_400_000_000_000)
+        );
+        assert_eq!(
+            time("2000-02-29T23:59:59.5Z").unwrap(),
+            Time(951_868_799_500_000_000)
+        );
+        assert_eq!(
+            time("2026-03-01T13:00:00+01:00"),
+            time("2026-03-01T12:00:00Z")
+        );
     }
 
     #[test]
     fn wrong_times_are_refused() {
-        for text in ["", "now", "2026-03-01", "2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-03-01T24:00:00Z", "1969-12-31T00:00:00Z", "1970-01-01T00:00:00+02:00", "2026-03-01T12:00:00.Z", "2026-03-01T12:00:00Zx", "2026_03_01T12:00:00Z"] {
+        for text in [
+            "",
+            "now",
+            "2026-03-01",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-03-01T24:00:00Z",
+            "1969-12-31T00:00:00Z",
+            "1970-01-01T00:00:00+02:00",
+            "2026-03-01T12:00:00.Z",
+            "2026-03-01T12:00:00Zx",
+            "2026_03_01T12:00:00Z",
+        ] {
             assert!(time(text).is_err(), "{text} was taken");
         }
-        assert_eq!(time("2026-03-01T12:00:00").unwrap_err().hint, "write `2026-03-01T12:00:00Z` for UTC");
+        assert_eq!(
+            time("2026-03-01T12:00:00").unwrap_err().hint,
+            "write `2026-03-01T12:00:00Z` for UTC"
+        );
     }
 
     #[test]
     fn commands_take_now_and_ago() {
         assert_eq!(when("now"), Ok(When::Now));
         assert_eq!(when("-10 s"), Ok(When::Ago(Duration::from_secs(10))));
-        assert_eq!(when("1970-01-01T00:00:01Z"), Ok(When::At(Time(1_000_000_000))));
+        assert_eq!(
+            when("1970-01-01T00:00:01Z"),
+            Ok(When::At(Time(1_000_000_000)))
+        );
         assert!(when("10 s").is_err());
     }
 

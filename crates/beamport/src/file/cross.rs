@@ -8,7 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Notes what does not fit together, and fills in the inputs of sinks that name none. `streams` are the names of all sources.
-pub(super) fn check(page: &Page, mistakes: &mut Mistakes, has_holes: bool, streams: &[String], instrument: &mut Instrument) {
+pub(super) fn check(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    has_holes: bool,
+    streams: &[String],
+    instrument: &mut Instrument,
+) {
     if streams.is_empty() && !has_holes {
         let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
         mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
@@ -22,36 +28,74 @@ pub(super) fn check(page: &Page, mistakes: &mut Mistakes, has_holes: bool, strea
             && *replay.stream == source.name
         {
             let line = replay.from_data.line_or(source.line);
-            let what = format!("source `{}` plays a stream into itself", shortened(&source.name));
-            mistakes.push(page.mistake(line, what, "`from_data` is this instrument's own data folder", "give `data` another folder, or the section another name"));
+            let what = format!(
+                "source `{}` plays a stream into itself",
+                shortened(&source.name)
+            );
+            mistakes.push(page.mistake(
+                line,
+                what,
+                "`from_data` is this instrument's own data folder",
+                "give `data` another folder, or the section another name",
+            ));
         }
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
             let what = format!("sink `{}` has the name of a source", shortened(&sink.name));
-            mistakes.push(page.mistake(sink.line, what, "each stage keeps its commits under its name", "give one of the two another name"));
+            mistakes.push(page.mistake(
+                sink.line,
+                what,
+                "each stage keeps its commits under its name",
+                "give one of the two another name",
+            ));
         }
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
         let line = sink.file.line_or(sink.line);
         let target = (plain(&sink.folder), sink.file.replace("{sink}", &sink.name));
         if let Some((other, other_line)) = files.insert(target, (sink.name.clone(), line)) {
-            let what = format!("sinks `{}` and `{}` write the same file", shortened(&other), shortened(&sink.name));
-            mistakes.push(page.mistake(line, what, format!("the other is at line {other_line}"), "add `{sink}` to one `file`, or give it another `folder`"));
+            let what = format!(
+                "sinks `{}` and `{}` write the same file",
+                shortened(&other),
+                shortened(&sink.name)
+            );
+            mistakes.push(page.mistake(
+                line,
+                what,
+                format!("the other is at line {other_line}"),
+                "add `{sink}` to one `file`, or give it another `folder`",
+            ));
         }
     }
 }
 
-fn check_inputs(page: &Page, mistakes: &mut Mistakes, has_holes: bool, sink: &mut super::SinkSection, streams: &[String], known: &HashSet<&str>) {
+fn check_inputs(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    has_holes: bool,
+    sink: &mut super::SinkSection,
+    streams: &[String],
+    known: &HashSet<&str>,
+) {
     if sink.inputs.origin == super::Origin::Default {
         sink.inputs = Setting::by_default(streams.to_vec());
-        sink.shown.push(Shown { key: super::keys::INPUTS.name, value: streams.into(), origin: super::Origin::Default });
+        sink.shown.push(Shown {
+            key: super::keys::INPUTS.name,
+            value: streams.into(),
+            origin: super::Origin::Default,
+        });
         return;
     }
     let line = sink.inputs.line_or(sink.line);
     let title = format!("sink `{}`", shortened(&sink.name));
     if sink.inputs.is_empty() {
-        mistakes.push(page.mistake(line, format!("{title} has no inputs"), "the list is empty", "name a stream, or remove `inputs` to take all"));
+        mistakes.push(page.mistake(
+            line,
+            format!("{title} has no inputs"),
+            "the list is empty",
+            "name a stream, or remove `inputs` to take all",
+        ));
     }
     let mut seen = HashSet::new();
     for input in sink.inputs.iter() {
@@ -60,13 +104,23 @@ fn check_inputs(page: &Page, mistakes: &mut Mistakes, has_holes: bool, sink: &mu
             return;
         }
         if !seen.insert(input.as_str()) {
-            mistakes.push(page.mistake(line, format!("{title} takes `{}` twice", shortened(input)), "", "remove one of the two"));
+            mistakes.push(page.mistake(
+                line,
+                format!("{title} takes `{}` twice", shortened(input)),
+                "",
+                "remove one of the two",
+            ));
         } else if !known.contains(input.as_str()) && !has_holes {
             let hint = match nearest(input, streams.iter().map(String::as_str)) {
                 Some(near) => format!("write `{near}`"),
                 None => format!("streams are {}", shortened(&streams.join(", "))),
             };
-            mistakes.push(page.mistake(line, format!("{title} takes `{}`", shortened(input)), "no source fills that stream", hint));
+            mistakes.push(page.mistake(
+                line,
+                format!("{title} takes `{}`", shortened(input)),
+                "no source fills that stream",
+                hint,
+            ));
         }
     }
 }

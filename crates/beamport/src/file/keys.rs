@@ -22,7 +22,14 @@ pub enum Place {
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 6] = [Self::Top, Self::Source, Self::Sim, Self::Replay, Self::Nexus, Self::Run];
+    pub const ALL: [Self; 6] = [
+        Self::Top,
+        Self::Source,
+        Self::Sim,
+        Self::Replay,
+        Self::Nexus,
+        Self::Run,
+    ];
 
     /// The heading of the place on the reference page.
     #[must_use]
@@ -55,12 +62,37 @@ pub struct Key {
     pub about: &'static str,
 }
 
-const fn key(place: Place, name: &'static str, takes: &'static str, default: &'static str, about: &'static str) -> Key {
-    Key { place, name, takes, default, is_required: false, about }
+const fn key(
+    place: Place,
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Key {
+    Key {
+        place,
+        name,
+        takes,
+        default,
+        is_required: false,
+        about,
+    }
 }
 
-const fn required(place: Place, name: &'static str, takes: &'static str, about: &'static str) -> Key {
-    Key { place, name, takes, default: "", is_required: true, about }
+const fn required(
+    place: Place,
+    name: &'static str,
+    takes: &'static str,
+    about: &'static str,
+) -> Key {
+    Key {
+        place,
+        name,
+        takes,
+        default: "",
+        is_required: true,
+        about,
+    }
 }
 
 use Place::{Nexus, Replay, Run, Sim, Source, Top};
@@ -68,12 +100,29 @@ use Place::{Nexus, Replay, Run, Sim, Source, Top};
 /// `instrument`
 pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
 /// `data`
-pub static DATA: Key = key(Top, "data", "folder", "", "Folder of the streams. Default: `beamport-data/` and the instrument's name, beside the instrument file.");
+pub static DATA: Key = key(
+    Top,
+    "data",
+    "folder",
+    "",
+    "Folder of the streams. Default: `beamport-data/` and the instrument's name, beside the instrument file.",
+);
 
 /// `[source] kind`
-pub static SOURCE_KIND: Key = required(Source, "kind", "`sim` or `replay`", "What brings the messages.");
+pub static SOURCE_KIND: Key = required(
+    Source,
+    "kind",
+    "`sim` or `replay`",
+    "What brings the messages.",
+);
 /// `level`
-pub static LEVEL: Key = key(Source, "level", "`disk` or `memory`", "disk", "What a message of the stream survives: a power cut (`disk`), or the end of any process (`memory`).");
+pub static LEVEL: Key = key(
+    Source,
+    "level",
+    "`disk` or `memory`",
+    "disk",
+    "What a message of the stream survives: a power cut (`disk`), or the end of any process (`memory`).",
+);
 /// `when_full`
 pub static WHEN_FULL: Key = key(
     Source,
@@ -83,9 +132,21 @@ pub static WHEN_FULL: Key = key(
     "What happens when the stream has no room: the source waits for its readers, the oldest messages go, or the new one is refused. What is dropped is counted.",
 );
 /// `live`
-pub static LIVE: Key = key(Source, "live", "size, 1 MiB to 1 TiB", "64 MiB", "Shared memory of the stream's live end.");
+pub static LIVE: Key = key(
+    Source,
+    "live",
+    "size, 1 MiB to 1 TiB",
+    "64 MiB",
+    "Shared memory of the stream's live end.",
+);
 /// `retain`
-pub static RETAIN: Key = key(Source, "retain", "size", "", "The stream keeps at most this many bytes. Default: no limit for `disk`, `live` for `memory`.");
+pub static RETAIN: Key = key(
+    Source,
+    "retain",
+    "size",
+    "",
+    "The stream keeps at most this many bytes. Default: no limit for `disk`, `live` for `memory`.",
+);
 /// `clock`
 pub static CLOCK: Key = key(
     Source,
@@ -95,60 +156,180 @@ pub static CLOCK: Key = key(
     "What the source's times count: ns since 1970 UTC, ticks of its own, or nothing. Where it is not `epoch`, messages belong to runs by their arrival.",
 );
 /// `ahead_max`
-pub static AHEAD_MAX: Key = key(Source, "ahead_max", "duration", "10 min", "A source time further than this beyond arrival is marked as `ahead`.");
+pub static AHEAD_MAX: Key = key(
+    Source,
+    "ahead_max",
+    "duration",
+    "10 min",
+    "A source time further than this beyond arrival is marked as `ahead`.",
+);
 
 /// `model`
-pub static MODEL: Key = required(Sim, "model", "name of a model", "What is simulated. Each model has more keys: the table below.");
+pub static MODEL: Key = required(
+    Sim,
+    "model",
+    "name of a model",
+    "What is simulated. Each model has more keys: the table below.",
+);
 /// `from`
-pub static FROM: Key = key(Sim, "from", "path of a NeXus file", "", "For model `histogram`: events are drawn from the histogram measured in this file.");
+pub static FROM: Key = key(
+    Sim,
+    "from",
+    "path of a NeXus file",
+    "",
+    "For model `histogram`: events are drawn from the histogram measured in this file.",
+);
 
 /// `run`
-pub static REPLAY_RUN: Key = required(Replay, "run", "name of a run", "The recorded run that is played again.");
+pub static REPLAY_RUN: Key = required(
+    Replay,
+    "run",
+    "name of a run",
+    "The recorded run that is played again.",
+);
 /// `from_data`
-pub static FROM_DATA: Key = required(Replay, "from_data", "folder", "The data folder in which the run was recorded.");
+pub static FROM_DATA: Key = required(
+    Replay,
+    "from_data",
+    "folder",
+    "The data folder in which the run was recorded.",
+);
 /// `stream`
-pub static STREAM: Key = key(Replay, "stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
+pub static STREAM: Key = key(
+    Replay,
+    "stream",
+    "name of a stream",
+    "",
+    "The recorded stream. Default: the name of the section.",
+);
 /// `speed`
-pub static SPEED: Key = key(Replay, "speed", "`1x`, `10x`, ... or `max`", "1x", "How fast: as it was, so many times faster, or as fast as the machine can.");
+pub static SPEED: Key = key(
+    Replay,
+    "speed",
+    "`1x`, `10x`, ... or `max`",
+    "1x",
+    "How fast: as it was, so many times faster, or as fast as the machine can.",
+);
 
 /// `[sink] kind`
 pub static SINK_KIND: Key = required(Nexus, "kind", "`nexus`", "What takes the messages.");
 /// `inputs`
-pub static INPUTS: Key = key(Nexus, "inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
+pub static INPUTS: Key = key(
+    Nexus,
+    "inputs",
+    "list of streams",
+    "",
+    "The streams that go into the file. Default: all sources of the file.",
+);
 /// `template`
-pub static TEMPLATE: Key = required(Nexus, "template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
+pub static TEMPLATE: Key = required(
+    Nexus,
+    "template",
+    "path of a JSON file",
+    "Structure of the file: docs/reference/nexus-template.md.",
+);
 /// `file`
-pub static FILE: Key = key(Nexus, "file", "file name with `{run}`", "{instrument}_{run}.nxs", "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.");
+pub static FILE: Key = key(
+    Nexus,
+    "file",
+    "file name with `{run}`",
+    "{instrument}_{run}.nxs",
+    "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
+);
 /// `folder`
-pub static FOLDER: Key = key(Nexus, "folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
+pub static FOLDER: Key = key(
+    Nexus,
+    "folder",
+    "folder",
+    "",
+    "Where the files go. Default: `files` in the data folder.",
+);
 /// `layout`
-pub static LAYOUT: Key = key(Nexus, "layout", "`nexus`", "nexus", "How streams become datasets: as scippnexus and Mantid read them.");
+pub static LAYOUT: Key = key(
+    Nexus,
+    "layout",
+    "`nexus`",
+    "nexus",
+    "How streams become datasets: as scippnexus and Mantid read them.",
+);
 /// `flush`
-pub static FLUSH: Key = key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");
+pub static FLUSH: Key = key(
+    Nexus,
+    "flush",
+    "duration, 10 ms or more",
+    "1 s",
+    "How often the file on disk is brought up to date.",
+);
 
 /// `start`
-pub static START: Key = key(Run, "start", "`now` or a time", "now", "Begin of the run, in source time. It may be past: the run then takes what was recorded.");
+pub static START: Key = key(
+    Run,
+    "start",
+    "`now` or a time",
+    "now",
+    "Begin of the run, in source time. It may be past: the run then takes what was recorded.",
+);
 /// `stop`
-pub static STOP: Key = key(Run, "stop", "time", "", "End of the run, in source time; not together with `duration`. Default: until `beamport end` or Ctrl-C.");
+pub static STOP: Key = key(
+    Run,
+    "stop",
+    "time",
+    "",
+    "End of the run, in source time; not together with `duration`. Default: until `beamport end` or Ctrl-C.",
+);
 /// `duration` of a run
-pub static RUN_DURATION: Key = key(Run, "duration", "duration", "", "Length of the run; not together with `stop`.");
+pub static RUN_DURATION: Key = key(
+    Run,
+    "duration",
+    "duration",
+    "",
+    "Length of the run; not together with `stop`.",
+);
 /// `settle`
-pub static SETTLE: Key = key(Run, "settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
+pub static SETTLE: Key = key(
+    Run,
+    "settle",
+    "duration",
+    "2 s",
+    "How long after its end a run waits for messages that are under way.",
+);
 
 /// Every key there is.
 pub static ALL: &[&Key] = &[
-    &INSTRUMENT, &DATA,
-    &SOURCE_KIND, &LEVEL, &WHEN_FULL, &LIVE, &RETAIN, &CLOCK, &AHEAD_MAX,
-    &MODEL, &FROM,
-    &REPLAY_RUN, &FROM_DATA, &STREAM, &SPEED,
-    &SINK_KIND, &INPUTS, &TEMPLATE, &FILE, &FOLDER, &LAYOUT, &FLUSH,
-    &START, &STOP, &RUN_DURATION, &SETTLE,
+    &INSTRUMENT,
+    &DATA,
+    &SOURCE_KIND,
+    &LEVEL,
+    &WHEN_FULL,
+    &LIVE,
+    &RETAIN,
+    &CLOCK,
+    &AHEAD_MAX,
+    &MODEL,
+    &FROM,
+    &REPLAY_RUN,
+    &FROM_DATA,
+    &STREAM,
+    &SPEED,
+    &SINK_KIND,
+    &INPUTS,
+    &TEMPLATE,
+    &FILE,
+    &FOLDER,
+    &LAYOUT,
+    &FLUSH,
+    &START,
+    &STOP,
+    &RUN_DURATION,
+    &SETTLE,
 ];
 
 /// The keys of some places, in the order of the table.
 pub fn of(places: &[Place]) -> impl Iterator<Item = &'static Key> {
     let places = places.to_vec();
-    ALL.iter().copied().filter(move |key| places.contains(&key.place))
+    ALL.iter()
+        .copied()
+        .filter(move |key| places.contains(&key.place))
 }
 
 /// The reference table of one place, as it stands in `docs/reference/instrument-file.md`.
@@ -161,7 +342,10 @@ pub fn reference(place: Place) -> String {
             (false, "") => "-".to_owned(),
             (false, text) => format!("`{text}`"),
         };
-        page.push_str(&format!("| `{}` | {} | {default} | {} |\n", key.name, key.takes, key.about));
+        page.push_str(&format!(
+            "| `{}` | {} | {default} | {} |\n",
+            key.name, key.takes, key.about
+        ));
     }
     page
 }

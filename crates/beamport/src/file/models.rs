@@ -2,8 +2,8 @@
 //!
 //! The crate has a table of keys for each model; here they become keys of `[source.NAME]` like any other.
 
-use super::section::{Origin, Section};
 use super::mistake::nearest;
+use super::section::{Origin, Section};
 use crate::units::{self, Refused, shortened};
 use serde_json::Value as Json;
 use sim::Kind;
@@ -17,12 +17,20 @@ pub fn models() -> Vec<&'static str> {
 
 /// The keys of one model; none for a name that is no model.
 pub(super) fn keys_of(model: &str) -> Vec<&'static sim::Key> {
-    sim::models().iter().find(|other| other.name == model).map(|model| model.keys().collect()).unwrap_or_default()
+    sim::models()
+        .iter()
+        .find(|other| other.name == model)
+        .map(|model| model.keys().collect())
+        .unwrap_or_default()
 }
 
 /// The models that have a key.
 pub(super) fn models_with(key: &str) -> Vec<&'static str> {
-    sim::models().iter().filter(|model| model.keys().any(|other| other.name == key)).map(|model| model.name).collect()
+    sim::models()
+        .iter()
+        .filter(|model| model.keys().any(|other| other.name == key))
+        .map(|model| model.name)
+        .collect()
 }
 
 /// What a key of a model takes, in the words of the reference page.
@@ -33,9 +41,17 @@ fn takes(key: &sim::Key) -> String {
         Kind::Text => "text".to_owned(),
         Kind::Time => "duration".to_owned(),
         Kind::Numbers => "list of numbers".to_owned(),
-        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Choice(words) => words
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
     };
-    if key.unit.is_empty() { noun } else { format!("{noun}, {}", key.unit) }
+    if key.unit.is_empty() {
+        noun
+    } else {
+        format!("{noun}, {}", key.unit)
+    }
 }
 
 /// Sets the keys of a model from a section, noting mistakes; what nobody wrote keeps the model's default.
@@ -53,7 +69,22 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
         let line = section.line_of(key.name);
         let result = plain(item, key).and_then(|value| match config.set(key.name, &value) {
             Ok(()) => Ok(value),
-            Err(fault) => Err(Refused::new(if fault.cause.is_empty() { fault.what } else { fault.cause }, fault.hint)),
+            Err(fault) => {
+                let hint = match (fault.hint.is_empty(), key.default) {
+                    (true, default) if !default.is_empty() => {
+                        format!("without the line it is `{default}`")
+                    }
+                    _ => fault.hint,
+                };
+                Err(Refused::new(
+                    if fault.cause.is_empty() {
+                        fault.what
+                    } else {
+                        fault.cause
+                    },
+                    hint,
+                ))
+            }
         });
         match result {
             Ok(value) => section.show(key.name, value, Origin::Line(line)),
@@ -66,21 +97,37 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
 /// The model that was probably meant.
 pub(super) fn wrong_model(model: &str) -> Refused {
     let models = models();
-    let hint = nearest(model, models.iter().copied()).map_or_else(|| format!("write one of {}", models.join(", ")), |near| format!("write \"{near}\""));
+    let hint = nearest(model, models.iter().copied()).map_or_else(
+        || format!("write one of {}", models.join(", ")),
+        |near| format!("write \"{near}\""),
+    );
     Refused::new(format!("unknown model `{}`", shortened(model)), hint)
 }
 
 /// A TOML value as JSON. Times must have a unit; numbers may stand in quotes, as in `"1e6"`.
 fn plain(item: &Item, key: &sim::Key) -> Result<Json, Refused> {
-    let value = item.as_value().ok_or_else(|| Refused::new("it is a table", ""))?;
+    let value = item
+        .as_value()
+        .ok_or_else(|| Refused::new("it is a table", ""))?;
     match (key.kind, value) {
-        (Kind::Time, Value::Integer(n)) => Err(Refused::new(format!("`{}` has no unit", n.value()), format!("write a text with a unit, like `\"{} s\"`", n.value()))),
-        (Kind::Time, Value::String(text)) => units::duration(text.value()).map(|duration| units::duration_text(duration).into()),
+        (Kind::Time, Value::Integer(n)) => Err(Refused::new(
+            format!("`{}` has no unit", n.value()),
+            format!("write a text with a unit, like `\"{} s\"`", n.value()),
+        )),
+        (Kind::Time, Value::String(text)) => {
+            units::duration(text.value()).map(|duration| units::duration_text(duration).into())
+        }
         (Kind::Number | Kind::Whole, Value::String(text)) => {
-            let number: f64 = text.value().trim().parse().map_err(|_| Refused::new(format!("`{}` is no number", shortened(text.value())), ""))?;
+            let number: f64 = text.value().trim().parse().map_err(|_| {
+                Refused::new(format!("`{}` is no number", shortened(text.value())), "")
+            })?;
             // A whole number in the form `1e6` is a whole number.
             let whole = number.fract() == 0.0 && (0.0..=9e15).contains(&number);
-            Ok(if whole && key.kind == Kind::Whole { (number as u64).into() } else { number.into() })
+            Ok(if whole && key.kind == Kind::Whole {
+                (number as u64).into()
+            } else {
+                number.into()
+            })
         }
         (_, value) => json_of(value),
     }
@@ -93,31 +140,59 @@ fn json_of(value: &Value) -> Result<Json, Refused> {
         Value::Float(n) => (*n.value()).into(),
         Value::Boolean(b) => (*b.value()).into(),
         // One level is all that any key takes; deeper lists become a mistake and never a deep recursion.
-        Value::Array(list) if list.iter().all(|value| !value.is_array()) => list.iter().map(json_of).collect::<Result<_, _>>()?,
+        Value::Array(list) if list.iter().all(|value| !value.is_array()) => {
+            list.iter().map(json_of).collect::<Result<_, _>>()?
+        }
         Value::Array(_) => return Err(Refused::new("it is a list of lists", "")),
         Value::Datetime(_) => return Err(Refused::new("it is a time", "")),
         Value::InlineTable(_) => return Err(Refused::new("it is a table", "")),
     })
 }
 
-/// The reference table of the models' keys, as it stands in `docs/reference/instrument-file.md`.
+/// The reference tables of the models and of their keys, as they stand in `docs/reference/instrument-file.md`.
 #[must_use]
-pub fn reference() -> String {
+pub(super) fn reference() -> String {
     let all = models();
     let mut rows: Vec<(&'static sim::Key, Vec<&'static str>)> = Vec::new();
     for model in sim::models() {
         for key in model.keys() {
-            match rows.iter_mut().find(|(other, _)| other.name == key.name && other.default == key.default && other.about == key.about) {
+            match rows.iter_mut().find(|(other, _)| {
+                other.name == key.name && other.default == key.default && other.about == key.about
+            }) {
                 Some((_, models)) => models.push(model.name),
-                None => rows.push((key, vec![model.name])),
+                // The same name with another default or meaning stands below its namesake.
+                None => {
+                    let at = rows
+                        .iter()
+                        .rposition(|(other, _)| other.name == key.name)
+                        .map_or(rows.len(), |at| at + 1);
+                    rows.insert(at, (key, vec![model.name]));
+                }
             }
         }
     }
-    let mut page = String::from("| key | takes | default | models | meaning |\n|---|---|---|---|---|\n");
+    let mut page = String::from("## Models\n\n| model | what it is |\n|---|---|\n");
+    for model in sim::models() {
+        page.push_str(&format!("| {} | {} |\n", model.name, model.about));
+    }
+    page.push_str("\n## Keys of the models\n\n| key | takes | default | models | meaning |\n|---|---|---|---|---|\n");
     for (key, models) in rows {
-        let default = if key.default.is_empty() { "-".to_owned() } else { format!("`{}`", key.default) };
-        let models = if models.len() == all.len() { "all".to_owned() } else { models.join(", ") };
-        page.push_str(&format!("| `{}` | {} | {default} | {models} | {} |\n", key.name, takes(key), key.about));
+        let default = if key.default.is_empty() {
+            "-".to_owned()
+        } else {
+            format!("`{}`", key.default)
+        };
+        let models = if models.len() == all.len() {
+            "all".to_owned()
+        } else {
+            models.join(", ")
+        };
+        page.push_str(&format!(
+            "| `{}` | {} | {default} | {models} | {} |\n",
+            key.name,
+            takes(key),
+            key.about
+        ));
     }
     page
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use toml_edit::Document;
 
 /// Lines taken out of one file before giving up; each costs one more pass over at most 1 MiB.
-const HOLES_MAX: usize = 50;
+const HOLES_MAX: usize = 20;
 
 /// A file's name and where its lines begin.
 pub(super) struct Page {
@@ -23,7 +23,14 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(file: String, text: &str) -> Self {
-        let starts = std::iter::once(0).chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1)).collect();
+        let starts = std::iter::once(0)
+            .chain(
+                text.bytes()
+                    .enumerate()
+                    .filter(|(_, b)| *b == b'\n')
+                    .map(|(at, _)| at + 1),
+            )
+            .collect();
         Self { file, starts }
     }
 
@@ -34,36 +41,82 @@ impl Page {
 
     /// The bytes of the lines that `at..end` touches, line ends left out.
     fn lines(&self, span: &Range<usize>, len: usize) -> Range<usize> {
-        let first = self.starts[(self.line(span.start) as usize).saturating_sub(1).min(self.starts.len() - 1)];
+        let first = self.starts[(self.line(span.start) as usize)
+            .saturating_sub(1)
+            .min(self.starts.len() - 1)];
         let last = self.line(span.end.saturating_sub(1).max(span.start)) as usize;
         first..self.starts.get(last).map_or(len, |next| next - 1)
     }
 
-    pub(super) fn mistake(&self, line: u32, what: impl Into<String>, cause: impl Into<String>, hint: impl Into<String>) -> Mistake {
-        Mistake { file: self.file.clone(), line, what: what.into(), cause: cause.into(), hint: hint.into() }
+    pub(super) fn mistake(
+        &self,
+        line: u32,
+        what: impl Into<String>,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Mistake {
+        Mistake {
+            file: self.file.clone(),
+            line,
+            what: what.into(),
+            cause: cause.into(),
+            hint: hint.into(),
+        }
     }
 }
 
 /// Reads the text of an instrument file: a plain file, at most 1 MiB, UTF-8.
 pub(super) fn text_of(path: &Path) -> Result<String, Mistake> {
     let file = path.display().to_string();
-    let whole = |what: &str, cause: String, hint: &str| Mistake { file: file.clone(), line: 0, what: what.into(), cause, hint: hint.into() };
-    let failed = |error: std::io::Error| whole("cannot read the instrument file", error.to_string(), "an example to start from is examples/amor.toml");
+    let whole = |what: &str, cause: String, hint: &str| Mistake {
+        file: file.clone(),
+        line: 0,
+        what: what.into(),
+        cause,
+        hint: hint.into(),
+    };
+    let failed = |error: std::io::Error| {
+        whole(
+            "cannot read the instrument file",
+            error.to_string(),
+            "an example to start from is examples/amor.toml",
+        )
+    };
     // Asked before opening: opening a pipe that nobody writes would wait for ever.
     let about = std::fs::metadata(path).map_err(failed)?;
     if !about.is_file() {
-        return Err(whole("this is no instrument file", "not a plain file".into(), "name a .toml file"));
+        return Err(whole(
+            "this is no instrument file",
+            "not a plain file".into(),
+            "name a .toml file",
+        ));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).and_then(|f| f.take(limits::FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    std::fs::File::open(path)
+        .and_then(|f| f.take(limits::FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(failed)?;
     if bytes.len() as u64 > limits::FILE_BYTES_MAX {
-        return Err(whole("the instrument file is too long", format!("more than {} bytes", limits::FILE_BYTES_MAX), "name a .toml file"));
+        return Err(whole(
+            "the instrument file is too long",
+            format!("more than {} bytes", limits::FILE_BYTES_MAX),
+            "name a .toml file",
+        ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
+        let line = 1 + error.as_bytes()[..at]
+            .iter()
+            .filter(|b| **b == b'\n')
+            .count();
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Mistake { line, ..whole("this is no text", "not UTF-8".into(), "save the file as UTF-8") }
+        Mistake {
+            line,
+            ..whole(
+                "this is no text",
+                "not UTF-8".into(),
+                "save the file as UTF-8",
+            )
+        }
     })
 }
 
@@ -80,17 +133,33 @@ pub(super) fn parse(page: &Page, text: &str) -> Parsed {
     let mut rest = text.to_owned();
     loop {
         let error = match Document::parse(rest.clone()) {
-            Ok(document) => return Parsed { document: Some(document), has_holes: !mistakes.is_empty(), mistakes },
+            Ok(document) => {
+                return Parsed {
+                    document: Some(document),
+                    has_holes: !mistakes.is_empty(),
+                    mistakes,
+                };
+            }
             Err(error) => error,
         };
-        let at = error.span().map_or(text.len(), |span| span.start).min(text.len());
+        let at = error
+            .span()
+            .map_or(text.len(), |span| span.start)
+            .min(text.len());
         mistakes.push(syntax(page, text, at, error.message()));
         let hole = hole(page, &rest, at);
         if hole.is_empty() || rest[hole.clone()].trim().is_empty() || mistakes.len() >= HOLES_MAX {
-            return Parsed { document: None, has_holes: true, mistakes };
+            return Parsed {
+                document: None,
+                has_holes: true,
+                mistakes,
+            };
         }
         // Spaces keep every other byte in its place, so that spans still mean lines of the user's file.
-        let blank: String = rest[hole.clone()].bytes().map(|b| if b == b'\n' { '\n' } else { ' ' }).collect();
+        let blank: String = rest[hole.clone()]
+            .bytes()
+            .map(|b| if b == b'\n' { '\n' } else { ' ' })
+            .collect();
         rest.replace_range(hole, &blank);
     }
 }
@@ -101,7 +170,9 @@ fn hole(page: &Page, text: &str, at: usize) -> Range<usize> {
     if !text[line.clone()].trim_start().starts_with('[') {
         return line;
     }
-    let after = text[line.end..].find("\n[").map_or(text.len(), |next| line.end + next);
+    let after = text[line.end..]
+        .find("\n[")
+        .map_or(text.len(), |next| line.end + next);
     line.start..after
 }
 
@@ -112,8 +183,21 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
     if message.starts_with("duplicate key") {
         // The parser names the second place; the first is what the reader has to look for.
         let header = content.starts_with('[');
-        let word = if header { content } else { content.split('=').next().unwrap_or(content).trim_end() };
-        let same = |other: &str| if header { other.trim() == word } else { other.split('=').next().is_some_and(|key| key.trim() == word) };
+        let word = if header {
+            content
+        } else {
+            content.split('=').next().unwrap_or(content).trim_end()
+        };
+        let same = |other: &str| {
+            if header {
+                other.trim() == word
+            } else {
+                other
+                    .split('=')
+                    .next()
+                    .is_some_and(|key| key.trim() == word)
+            }
+        };
         let mut first = None;
         for (n, other) in (1u32..line).zip(text.lines()) {
             match other.trim_start().starts_with('[') {
@@ -123,20 +207,39 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
                 _ => {}
             }
         }
-        let cause = first.map_or_else(|| "it was given before".into(), |first| format!("it stands at line {first} already"));
+        let cause = first.map_or_else(
+            || "it was given before".into(),
+            |first| format!("it stands at line {first} already"),
+        );
         let noun = if header { "section" } else { "key" };
-        return page.mistake(line, format!("{noun} `{}` is given twice", shortened(word)), cause, "remove one of the two, or give it another name");
+        return page.mistake(
+            line,
+            format!("{noun} `{}` is given twice", shortened(word)),
+            cause,
+            "remove one of the two, or give it another name",
+        );
     }
     let hint = match content {
-        _ if message.contains("recurse") || message.contains("recursion") => "no value of an instrument file needs tables within tables",
+        _ if message.contains("recurse") || message.contains("recursion") => {
+            "no value of an instrument file needs tables within tables"
+        }
         text if text.starts_with('[') && !text.contains(']') => "close the header with `]`",
-        text if text.contains('=') && text.matches('"').count() % 2 == 1 => "close the text with `\"`",
-        text if text.contains('=') && text.matches('[').count() != text.matches(']').count() => "close the list with `]`",
+        text if text.contains('=') && text.matches('"').count() % 2 == 1 => {
+            "close the text with `\"`"
+        }
+        text if text.contains('=') && text.matches('[').count() != text.matches(']').count() => {
+            "close the list with `]`"
+        }
         text if text.contains('=') => "texts, units and times stand in quotes: `flush = \"1 s\"`",
         text if text.contains(':') => "write `key = value`",
         _ => "write `[section.NAME]`, `key = value` or `# remark`",
     };
-    page.mistake(line, format!("cannot understand `{}`", shortened(content)), message.trim(), hint)
+    page.mistake(
+        line,
+        format!("cannot understand `{}`", shortened(content)),
+        message.trim(),
+        hint,
+    )
 }
 
 #[cfg(test)]
@@ -145,15 +248,30 @@ mod tests {
 
     fn mistakes(text: &str) -> Vec<(u32, String, String)> {
         let parsed = parse(&Page::new("a.toml".into(), text), text);
-        parsed.mistakes.into_iter().map(|m| (m.line, m.what, m.hint)).collect()
+        parsed
+            .mistakes
+            .into_iter()
+            .map(|m| (m.line, m.what, m.hint))
+            .collect()
     }
 
     #[test]
     fn every_mistake_of_syntax_is_found() {
-        let found = mistakes("instrument = \"a\n[source.x]\nkind sim\nlevel = \"disk\"\n[source.y\nkind = \"sim\"\n[source.z]\nlive = 64 MiB\n");
-        assert_eq!(found.iter().map(|m| m.0).collect::<Vec<_>>(), [1, 3, 5, 8], "{found:#?}");
+        let mut found = mistakes(
+            "instrument = \"a\n[source.x]\nkind sim\nlevel = \"disk\"\n[source.y\nkind = \"sim\"\n[source.z]\nlive = 64 MiB\n",
+        );
+        // Mistakes of values come behind those of structure; `parse` of the file sorts them.
+        found.sort();
+        assert_eq!(
+            found.iter().map(|m| m.0).collect::<Vec<_>>(),
+            [1, 3, 5, 8],
+            "{found:#?}"
+        );
         assert_eq!(found[0].2, "close the text with `\"`");
-        assert_eq!(found[3].2, "texts, units and times stand in quotes: `flush = \"1 s\"`");
+        assert_eq!(
+            found[3].2,
+            "texts, units and times stand in quotes: `flush = \"1 s\"`"
+        );
     }
 
     #[test]
@@ -161,7 +279,10 @@ mod tests {
         let text = "[source.x]\nkind = \"sim\"\n[source.x]\nkind = \"sim\"\nkind = \"sim\"\n";
         let parsed = parse(&Page::new("a.toml".into(), text), text);
         assert_eq!(parsed.mistakes.len(), 1, "{:#?}", parsed.mistakes);
-        assert_eq!(parsed.mistakes[0].to_string(), "error: a.toml:3: section `[source.x]` is given twice\ncause: it stands at line 1 already\nhint:  remove one of the two, or give it another name");
+        assert_eq!(
+            parsed.mistakes[0].to_string(),
+            "error: a.toml:3: section `[source.x]` is given twice\ncause: it stands at line 1 already\nhint:  remove one of the two, or give it another name"
+        );
     }
 
     #[test]

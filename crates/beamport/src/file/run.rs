@@ -38,10 +38,12 @@ impl Take for Start {
     fn take(item: &Item) -> Result<Self, Refused> {
         match item.as_str() {
             Some("now") => Ok(Self::Now),
-            _ => Time::take(item).map(Self::At).map_err(|refused| match refused.hint.as_str() {
-                "" => refused,
-                hint => Refused::new(refused.cause, format!("{hint}, or \"now\"")),
-            }),
+            _ => Time::take(item)
+                .map(Self::At)
+                .map_err(|refused| match refused.hint.as_str() {
+                    "" => refused,
+                    hint => Refused::new(refused.cause, format!("{hint}, or \"now\"")),
+                }),
         }
     }
     fn default_of(text: &str) -> Option<Self> {
@@ -64,19 +66,46 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
     let settle = section.need(&keys::SETTLE);
     if let (Some(_), Some(duration)) = (&stop, &duration) {
         let line = duration.line_or(section.line);
-        section.mistake(line, format!("run `{name}` has a stop and a duration"), "only one of them can hold", "remove `stop` or `duration`");
+        section.mistake(
+            line,
+            format!("run `{name}` has a stop and a duration"),
+            "only one of them can hold",
+            "remove `stop` or `duration`",
+        );
     }
     if let (Start::At(start), Some(stop)) = (start.value, &stop)
         && stop.value <= start
     {
-        let cause = format!("stop {} is not after start {}", time_text(stop.value), time_text(start));
-        section.mistake(stop.line_or(section.line), format!("run `{name}` ends before it begins"), cause, "write a later `stop`, or a `duration` instead");
+        let cause = format!(
+            "stop {} is not after start {}",
+            time_text(stop.value),
+            time_text(start)
+        );
+        section.mistake(
+            stop.line_or(section.line),
+            format!("run `{name}` ends before it begins"),
+            cause,
+            "write a later `stop`, or a `duration` instead",
+        );
     }
     if let Some(duration) = &duration
         && duration.is_zero()
     {
         let cause = format!("its duration is {}", duration_text(duration.value));
-        section.mistake(duration.line_or(section.line), format!("run `{name}` ends before it begins"), cause, "write a length like \"10 s\"");
+        section.mistake(
+            duration.line_or(section.line),
+            format!("run `{name}` ends before it begins"),
+            cause,
+            "write a length like \"10 s\"",
+        );
     }
-    RunSection { name: name.to_owned(), line: section.line, start, stop, duration, settle, shown: std::mem::take(&mut section.shown) }
+    RunSection {
+        name: name.to_owned(),
+        line: section.line,
+        start,
+        stop,
+        duration,
+        settle,
+        shown: std::mem::take(&mut section.shown),
+    }
 }

@@ -32,11 +32,17 @@ pub struct Setting<T> {
 
 impl<T> Setting<T> {
     pub(super) fn by_default(value: T) -> Self {
-        Self { value, origin: Origin::Default }
+        Self {
+            value,
+            origin: Origin::Default,
+        }
     }
 
     pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Setting<U> {
-        Setting { value: f(self.value), origin: self.origin }
+        Setting {
+            value: f(self.value),
+            origin: self.origin,
+        }
     }
 
     /// The line it stands in, or the given one (its section's) where it is a default.
@@ -116,32 +122,56 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// " in [source.detector]", or nothing above the first section.
     fn place(&self) -> String {
-        if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) }
+        if self.title.is_empty() {
+            String::new()
+        } else {
+            format!(" in {}", self.title)
+        }
     }
 
-    pub(super) fn mistake(&mut self, line: u32, what: impl Into<String>, cause: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn mistake(
+        &mut self,
+        line: u32,
+        what: impl Into<String>,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         let mistake = self.page.mistake(line, what, cause, hint);
         self.mistakes.push(mistake);
     }
 
     /// The line of a key; the section's where it is absent.
     pub(super) fn line_of(&self, name: &str) -> u32 {
-        self.table.get_key_value(name).and_then(|(key, item)| key.span().or_else(|| item.span())).map_or(self.line, |span| self.page.line(span.start))
+        self.table
+            .get_key_value(name)
+            .and_then(|(key, item)| key.span().or_else(|| item.span()))
+            .map_or(self.line, |span| self.page.line(span.start))
     }
 
     /// The value of a key, or its default; `None` where there is neither, or the value is a mistake (which is noted).
     pub(super) fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
         let Some(item) = self.table.get(key.name) else {
-            if key.is_required && !self.has_holes {
-                let hint = format!("add `{} = ...`, it takes {}", key.name, bare(key.takes));
-                self.mistake(self.line, format!("`{}` is missing{}", key.name, self.place()), "", hint);
+            if key.is_required && !self.has_holes && !self.is_misspelt(key) {
+                let hint = format!("add `{} = ...` ({})", key.name, bare(key.takes));
+                self.mistake(
+                    self.line,
+                    format!("`{}` is missing{}", key.name, self.place()),
+                    "",
+                    hint,
+                );
             }
             let value = T::default_of(key.default).filter(|_| !key.default.is_empty())?;
             return Some(self.note(key, Setting::by_default(value)));
         };
         let line = self.line_of(key.name);
         match T::take(item) {
-            Ok(value) => Some(self.note(key, Setting { value, origin: Origin::Line(line) })),
+            Ok(value) => Some(self.note(
+                key,
+                Setting {
+                    value,
+                    origin: Origin::Line(line),
+                },
+            )),
             Err(refused) => {
                 self.refuse(key, refused);
                 None
@@ -154,6 +184,14 @@ impl Section<'_> {
         self.get(key).unwrap_or_default()
     }
 
+    /// Whether a key of the section was probably meant to be this one: it is reported as unknown, and once is enough.
+    fn is_misspelt(&self, key: &Key) -> bool {
+        !self.mistakes.is_full()
+            && self.table.iter().any(|(name, _)| {
+                nearest(name, [key.name]).is_some() && !keys::ALL.iter().any(|key| key.name == name)
+            })
+    }
+
     /// Notes a mistake in the value of a key.
     pub(super) fn refuse(&mut self, key: &'static Key, refused: Refused) {
         self.refuse_named(key.name, key.takes, refused);
@@ -161,8 +199,17 @@ impl Section<'_> {
 
     /// The same for a key that another crate's table describes.
     pub(super) fn refuse_named(&mut self, name: &str, takes: &str, refused: Refused) {
-        let hint = if refused.hint.is_empty() { format!("`{name}` takes {}", bare(takes)) } else { refused.hint };
-        self.mistake(self.line_of(name), format!("wrong value of `{name}`{}", self.place()), refused.cause, hint);
+        let hint = if refused.hint.is_empty() {
+            format!("`{name}` takes: {}", bare(takes))
+        } else {
+            refused.hint
+        };
+        self.mistake(
+            self.line_of(name),
+            format!("wrong value of `{name}`{}", self.place()),
+            refused.cause,
+            hint,
+        );
     }
 
     /// Notes a resolved value of such a key for `check --show`.
@@ -172,28 +219,52 @@ impl Section<'_> {
 
     /// Notes a resolved value for `check --show`.
     pub(super) fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
-        self.shown.push(Shown { key: key.name, value: setting.show(), origin: setting.origin });
+        self.shown.push(Shown {
+            key: key.name,
+            value: setting.show(),
+            origin: setting.origin,
+        });
         setting
     }
 
     /// Reports every key that may not stand here: of those of `places` and the `more` of the section's model.
     pub(super) fn refuse_unknown(&mut self, places: &[Place], more: &[&'static str]) {
-        let known: Vec<&'static str> = keys::of(places).map(|key| key.name).chain(more.iter().copied()).collect();
-        let unknown: Vec<String> = self.table.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(&name.as_str())).collect();
+        let known: Vec<&'static str> = keys::of(places)
+            .map(|key| key.name)
+            .chain(more.iter().copied())
+            .collect();
+        let unknown: Vec<String> = self
+            .table
+            .iter()
+            .map(|(name, _)| name.to_owned())
+            .filter(|name| !known.contains(&name.as_str()))
+            .collect();
         for name in unknown {
             // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
                 return;
             }
-            let elsewhere = keys::ALL.iter().find(|key| key.name == name).map(|key| key.place.title().to_owned());
-            let elsewhere = elsewhere.or_else(|| Some(models_with(&name)).filter(|with| !with.is_empty()).map(|with| format!("the models {}", with.join(", "))));
+            let elsewhere = keys::ALL
+                .iter()
+                .find(|key| key.name == name)
+                .map(|key| key.place.title().to_owned());
+            let elsewhere = elsewhere.or_else(|| {
+                Some(models_with(&name))
+                    .filter(|with| !with.is_empty())
+                    .map(|with| format!("the models {}", with.join(", ")))
+            });
             let hint = match (nearest(&name, known.iter().copied()), elsewhere) {
                 (_, Some(place)) => format!("`{name}` belongs to {place}"),
                 (Some(near), None) => format!("write `{near}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),
             };
-            self.mistake(self.line_of(&name), format!("unknown key `{}`{}", shortened(&name), self.place()), "", hint);
+            self.mistake(
+                self.line_of(&name),
+                format!("unknown key `{}`{}", shortened(&name), self.place()),
+                "",
+                hint,
+            );
         }
     }
 }
@@ -216,20 +287,39 @@ fn noun(item: &Item) -> &'static str {
 }
 
 fn text_of(item: &Item) -> Result<&str, Refused> {
-    let text = item.as_str().ok_or_else(|| Refused::new(format!("it is {}", noun(item)), ""))?;
+    let text = item
+        .as_str()
+        .ok_or_else(|| Refused::new(format!("it is {}", noun(item)), ""))?;
     if text.len() > limits::TEXT_BYTES_MAX {
-        return Err(Refused::new(format!("longer than {} bytes", limits::TEXT_BYTES_MAX), ""));
+        return Err(Refused::new(
+            format!("longer than {} bytes", limits::TEXT_BYTES_MAX),
+            "",
+        ));
     }
     if text.chars().any(char::is_control) {
-        return Err(Refused::new("it holds a control character", "write printable characters only"));
+        return Err(Refused::new(
+            "it holds a control character",
+            "write printable characters only",
+        ));
     }
     Ok(text)
 }
 
 /// A value that needs a unit: a bare number is answered with what to write instead.
-fn with_unit<T>(item: &Item, example: &str, read: impl Fn(&str) -> Result<T, Refused>) -> Result<T, Refused> {
-    match item.as_integer().map(|n| n.to_string()).or_else(|| item.as_float().map(|n| n.to_string())) {
-        Some(number) => Err(Refused::new(format!("`{number}` has no unit"), format!("write a text with a unit, like `\"{number} {example}\"`"))),
+fn with_unit<T>(
+    item: &Item,
+    example: &str,
+    read: impl Fn(&str) -> Result<T, Refused>,
+) -> Result<T, Refused> {
+    match item
+        .as_integer()
+        .map(|n| n.to_string())
+        .or_else(|| item.as_float().map(|n| n.to_string()))
+    {
+        Some(number) => Err(Refused::new(
+            format!("`{number}` has no unit"),
+            format!("write a text with a unit, like `\"{number} {example}\"`"),
+        )),
         None => read(text_of(item)?),
     }
 }
@@ -297,10 +387,16 @@ impl Take for f64 {
             (None, Some(number)) => number as f64,
             (None, None) => {
                 let text = text_of(item)?;
-                text.trim().parse().map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
+                text.trim()
+                    .parse()
+                    .map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
             }
         };
-        if number.is_finite() { Ok(number) } else { Err(Refused::new("it is no finite number", "")) }
+        if number.is_finite() {
+            Ok(number)
+        } else {
+            Err(Refused::new("it is no finite number", ""))
+        }
     }
     fn default_of(text: &str) -> Option<Self> {
         text.parse().ok()
@@ -312,7 +408,9 @@ impl Take for f64 {
 
 impl Take for u64 {
     fn take(item: &Item) -> Result<Self, Refused> {
-        let number = item.as_integer().ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
+        let number = item
+            .as_integer()
+            .ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
         Self::try_from(number).map_err(|_| Refused::new(format!("`{number}` is negative"), ""))
     }
     fn default_of(text: &str) -> Option<Self> {
@@ -325,9 +423,21 @@ impl Take for u64 {
 
 impl Take for Vec<String> {
     fn take(item: &Item) -> Result<Self, Refused> {
-        let list = item.as_array().ok_or_else(|| Refused::new(format!("it is {}, not a list", noun(item)), "write a list, like `[\"detector\", \"monitor\"]`"))?;
+        let list = item.as_array().ok_or_else(|| {
+            Refused::new(
+                format!("it is {}, not a list", noun(item)),
+                "write a list, like `[\"detector\", \"monitor\"]`",
+            )
+        })?;
         list.iter()
-            .map(|value| value.as_str().map(str::to_owned).ok_or_else(|| Refused::new("not every entry is a text", "write a list, like `[\"detector\", \"monitor\"]`")))
+            .map(|value| {
+                value.as_str().map(str::to_owned).ok_or_else(|| {
+                    Refused::new(
+                        "not every entry is a text",
+                        "write a list, like `[\"detector\", \"monitor\"]`",
+                    )
+                })
+            })
             .collect()
     }
     fn default_of(_: &str) -> Option<Self> {
@@ -352,17 +462,35 @@ impl<T: Word> Take for T {
         if let Some((_, value)) = Self::ALL.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
         }
-        let words = Self::ALL.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
+        let words = Self::ALL
+            .iter()
+            .map(|(word, _)| format!("\"{word}\""))
+            .collect::<Vec<_>>()
+            .join(", ");
         if Self::LATER.contains(&text) {
-            return Err(Refused::new(format!("`{text}` comes later"), format!("this version knows {words}")));
+            return Err(Refused::new(
+                format!("`{text}` comes later"),
+                format!("this version knows {words}"),
+            ));
         }
-        let hint = nearest(text, Self::ALL.iter().map(|(word, _)| *word)).map(|near| format!("write \"{near}\"")).unwrap_or_else(|| format!("write one of {words}"));
-        Err(Refused::new(format!("unknown word `{}`", shortened(text)), hint))
+        let hint = nearest(text, Self::ALL.iter().map(|(word, _)| *word))
+            .map(|near| format!("write \"{near}\""))
+            .unwrap_or_else(|| format!("write one of {words}"));
+        Err(Refused::new(
+            format!("unknown word `{}`", shortened(text)),
+            hint,
+        ))
     }
     fn default_of(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+        Self::ALL
+            .iter()
+            .find(|(word, _)| *word == text)
+            .map(|(_, value)| *value)
     }
     fn show(&self) -> Json {
-        Self::ALL.iter().find(|(_, value)| value == self).map_or(Json::Null, |(word, _)| (*word).into())
+        Self::ALL
+            .iter()
+            .find(|(_, value)| value == self)
+            .map_or(Json::Null, |(word, _)| (*word).into())
     }
 }

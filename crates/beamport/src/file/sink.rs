@@ -34,7 +34,8 @@ impl SinkSection {
     /// The path of a run's file.
     #[must_use]
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
-        self.folder.join(filled(&self.file, instrument, run, &self.name))
+        self.folder
+            .join(filled(&self.file, instrument, run, &self.name))
     }
 }
 
@@ -65,18 +66,35 @@ const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];
 
 fn filled(pattern: &str, instrument: &str, run: &str, sink: &str) -> String {
     // One pass: a run named `{sink}` cannot exist, so what is filled in is never filled in again.
-    pattern.replace("{instrument}", instrument).replace("{run}", run).replace("{sink}", sink)
+    pattern
+        .replace("{instrument}", instrument)
+        .replace("{run}", run)
+        .replace("{sink}", sink)
 }
 
 /// Reads one section; what is wrong in it is noted. `data` is the data folder where it is known.
-pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path, data: &Path, template_check: &super::TemplateCheck<'_>) -> SinkSection {
+pub(super) fn read(
+    name: &str,
+    section: &mut Section<'_>,
+    folder: &Path,
+    data: &Path,
+    template_check: &super::TemplateCheck<'_>,
+) -> SinkSection {
     let _: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
     section.refuse_unknown(&[Place::Nexus], &[]);
     let inputs = section.get(&keys::INPUTS).unwrap_or_default();
-    let template = section.need::<String>(&keys::TEMPLATE).map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
+    let template = section.need::<String>(&keys::TEMPLATE).map(|path| {
+        if path.is_empty() {
+            PathBuf::new()
+        } else {
+            folder.join(path)
+        }
+    });
     if !template.as_os_str().is_empty() {
         match readable_json(&template) {
-            Ok(()) => template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake)),
+            Ok(()) => template_check(&template)
+                .into_iter()
+                .for_each(|mistake| section.mistakes.push(mistake)),
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
             Err(Wrong::Content(mistake)) => section.mistakes.push(mistake),
         }
@@ -91,7 +109,10 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path, data: &
         Some(target) => target.map(|target| folder.join(target)),
         None => {
             let target = data.join("files");
-            section.note(&keys::FOLDER, Setting::by_default(target.display().to_string()));
+            section.note(
+                &keys::FOLDER,
+                Setting::by_default(target.display().to_string()),
+            );
             Setting::by_default(target)
         }
     };
@@ -100,7 +121,13 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path, data: &
     if let Some(flush) = &flush
         && flush.value < limits::FLUSH_MIN
     {
-        section.refuse(&keys::FLUSH, Refused::new(format!("{} is too short", duration_text(flush.value)), format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN))));
+        section.refuse(
+            &keys::FLUSH,
+            Refused::new(
+                format!("{} is too short", duration_text(flush.value)),
+                format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN)),
+            ),
+        );
     }
     SinkSection {
         name: name.to_owned(),
@@ -118,22 +145,44 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path, data: &
 /// A pattern must name a plain file in its folder, and another one for every run.
 fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
     let mut rest = pattern.to_owned();
-    PLACEHOLDERS.iter().for_each(|word| rest = rest.replace(word, ""));
+    PLACEHOLDERS
+        .iter()
+        .for_each(|word| rest = rest.replace(word, ""));
     if pattern.contains(['/', '\\']) {
-        return Err(Refused::new(format!("`{}` leaves its folder", shortened(pattern)), "write a plain file name; `folder` says where it goes"));
+        return Err(Refused::new(
+            format!("`{}` leaves its folder", shortened(pattern)),
+            "write a plain file name; `folder` says where it goes",
+        ));
     }
     if pattern.starts_with('.') {
-        return Err(Refused::new(format!("`{}` begins with a dot", shortened(pattern)), "write a plain file name like \"{instrument}_{run}.nxs\""));
+        return Err(Refused::new(
+            format!("`{}` begins with a dot", shortened(pattern)),
+            "write a plain file name like \"{instrument}_{run}.nxs\"",
+        ));
     }
     if rest.contains(['{', '}']) {
-        return Err(Refused::new(format!("`{}` holds an unknown placeholder", shortened(pattern)), format!("there are {}", PLACEHOLDERS.join(", "))));
+        return Err(Refused::new(
+            format!("`{}` holds an unknown placeholder", shortened(pattern)),
+            format!("there are {}", PLACEHOLDERS.join(", ")),
+        ));
     }
     if !pattern.contains("{run}") {
-        return Err(Refused::new(format!("`{}` is the same for every run", shortened(pattern)), "add `{run}`, like \"{instrument}_{run}.nxs\""));
+        return Err(Refused::new(
+            format!("`{}` is the same for every run", shortened(pattern)),
+            "add `{run}`, like \"{instrument}_{run}.nxs\"",
+        ));
     }
     let longest = "x".repeat(limits::NAME_CHARS_MAX);
-    if rest.len() > limits::FILE_NAME_BYTES_MAX || filled(pattern, &longest, &longest, sink).len() > limits::FILE_NAME_BYTES_MAX {
-        return Err(Refused::new(format!("more than {} bytes with long names filled in", limits::FILE_NAME_BYTES_MAX), "write a shorter name"));
+    if rest.len() > limits::FILE_NAME_BYTES_MAX
+        || filled(pattern, &longest, &longest, sink).len() > limits::FILE_NAME_BYTES_MAX
+    {
+        return Err(Refused::new(
+            format!(
+                "more than {} bytes with long names filled in",
+                limits::FILE_NAME_BYTES_MAX
+            ),
+            "write a shorter name",
+        ));
     }
     Ok(())
 }
@@ -147,18 +196,32 @@ enum Wrong {
 
 /// That a template is there, small enough, and JSON; what it says is checked by who knows NeXus.
 fn readable_json(path: &Path) -> Result<(), Wrong> {
-    let refused = |cause: String| Wrong::Path(Refused::new(cause, "paths are relative to the instrument file; an example is examples/amor.nexus.json"));
-    let about = std::fs::metadata(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
+    let refused = |cause: String| {
+        Wrong::Path(Refused::new(
+            cause,
+            "paths are relative to the instrument file; an example is examples/amor.nexus.json",
+        ))
+    };
+    let about =
+        std::fs::metadata(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
     if !about.is_file() || about.len() > limits::TEMPLATE_BYTES_MAX {
-        return Err(refused(format!("{} is not a plain file of at most {} bytes", path.display(), limits::TEMPLATE_BYTES_MAX)));
+        return Err(refused(format!(
+            "{} is not a plain file of at most {} bytes",
+            path.display(),
+            limits::TEMPLATE_BYTES_MAX
+        )));
     }
-    let file = std::fs::File::open(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
+    let file = std::fs::File::open(path)
+        .map_err(|error| refused(format!("{}: {error}", path.display())))?;
     serde_json::from_reader::<_, serde::de::IgnoredAny>(std::io::BufReader::new(file)).map(|_| ()).map_err(|error| {
+        let cause = error.to_string();
+        // The line stands in front of the message already.
+        let cause = cause.split(" at line ").next().unwrap_or_default();
         Wrong::Content(Mistake {
             file: path.display().to_string(),
             line: u32::try_from(error.line()).unwrap_or(0),
             what: "the template is no JSON".into(),
-            cause: error.to_string(),
+            cause: format!("{cause}, at column {}", error.column()),
             hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
         })
     })

@@ -1,0 +1,757 @@
+//! Tests of the instrument file as a whole: what good files mean, what wrong ones are told, what hostile ones do.
+
+use super::*;
+use crate::units::{Size, Time};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The folder of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A folder of a test, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("beamport-file-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn good(text: &str) -> Instrument {
+    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new())
+        .unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+}
+
+fn wrong(text: &str) -> Vec<Mistake> {
+    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new()).expect_err("a wrong file was taken")
+}
+
+/// The one mistake of a text.
+fn only(text: &str) -> (u32, String, String) {
+    let mistakes = wrong(text);
+    assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+    (
+        mistakes[0].line,
+        format!("{}; {}", mistakes[0].what, mistakes[0].cause),
+        mistakes[0].hint.clone(),
+    )
+}
+
+const SOURCE: &str = "instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\n";
+
+/// Copies the examples beside a data folder in which something was recorded.
+fn examples(folder: &Folder) -> Vec<PathBuf> {
+    std::fs::create_dir_all(folder.0.join("beamport-data/amor")).unwrap();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(root().join("examples"))
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|entry| entry.path().is_file())
+    {
+        let copy = folder.0.join(entry.file_name());
+        std::fs::copy(entry.path(), &copy).unwrap();
+        if copy.extension().is_some_and(|end| end == "toml") {
+            files.push(copy);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn the_examples_have_no_mistake() {
+    let folder = Folder::new("examples");
+    let files = examples(&folder);
+    assert!(files.len() >= 3);
+    for file in &files {
+        read(file, &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
+    }
+    let amor = read(&folder.0.join("amor.toml"), &|_| Vec::new()).unwrap();
+    assert_eq!(
+        amor.sources
+            .iter()
+            .map(|source| source.name.as_str())
+            .collect::<Vec<_>>(),
+        ["detector", "monitor", "devices"]
+    );
+    assert_eq!(*amor.sinks[0].inputs, ["detector", "monitor", "devices"]);
+    assert_eq!(
+        amor.sinks[0].path_of("amor", "first"),
+        folder.0.join("beamport-data/amor/files/amor_first.nxs")
+    );
+    assert_eq!(
+        amor.runs[0]
+            .duration
+            .as_ref()
+            .map(|duration| duration.value),
+        Some(Duration::from_secs(10))
+    );
+    assert_eq!(*amor.runs[0].start, Start::Now);
+    let SourceKind::Sim(detector) = &amor.sources[0].kind else {
+        panic!()
+    };
+    assert_eq!(
+        (detector.config.model.as_str(), detector.config.rate),
+        ("amor", 1e6)
+    );
+}
+
+#[test]
+fn streams_and_origins_of_the_template_are_those_of_the_models() {
+    let folder = Folder::new("origins");
+    examples(&folder);
+    let text = std::fs::read_to_string(folder.0.join("amor.nexus.json")).unwrap();
+    let mut sources = BTreeSet::new();
+    let mut nodes = vec![serde_json::from_str::<serde_json::Value>(&text).unwrap()];
+    while let Some(node) = nodes.pop() {
+        nodes.extend(node["children"].as_array().cloned().unwrap_or_default());
+        if let Some(stream) = node["config"]["stream"].as_str() {
+            sources.insert((
+                stream.to_owned(),
+                node["config"]["source"].as_str().unwrap().to_owned(),
+            ));
+        }
+    }
+    let devices = sim::amor::DEVICES
+        .iter()
+        .map(|device| ("devices".to_owned(), device.0.to_owned()));
+    let expected: BTreeSet<_> = devices
+        .chain([
+            ("detector".into(), sim::amor::DETECTOR.into()),
+            ("monitor".into(), sim::amor::MONITOR.into()),
+        ])
+        .collect();
+    assert_eq!(sources, expected);
+}
+
+#[test]
+fn what_show_prints_reads_back_to_the_same() {
+    let folder = Folder::new("show");
+    for file in examples(&folder) {
+        let first = read(&file, &|_| Vec::new()).unwrap();
+        let text = first.show();
+        let second = parse(&text, &file, &|_| Vec::new())
+            .unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
+        // Only the origins differ: what was a default is written down now.
+        let values = |instrument: &Instrument| {
+            let mut json = instrument.show_json().to_string();
+            while let Some(at) = json.find("\"line\":") {
+                let end = json[at..]
+                    .find([',', '}'])
+                    .map_or(json.len(), |end| at + end);
+                json.replace_range(at..end, "");
+            }
+            json
+        };
+        assert_eq!(values(&first), values(&second));
+        assert!(
+            text.contains("# default")
+                && text.contains(&format!("# {}:", file.file_name().unwrap().display())),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn defaults_and_values_have_their_origin() {
+    let file = good(&format!("{SOURCE}live = \"1 MiB\"\nlevel = \"memory\"\n"));
+    let source = &file.sources[0];
+    assert_eq!(
+        (source.live.value, source.live.origin),
+        (Size(1 << 20), Origin::Line(5))
+    );
+    assert_eq!(
+        (source.level.value, source.level.origin),
+        (Level::Memory, Origin::Line(6))
+    );
+    assert_eq!(
+        (source.when_full.value, source.when_full.origin),
+        (WhenFull::Wait, Origin::Default)
+    );
+    // What a memory stream keeps is its live end.
+    assert_eq!(
+        source.retain.as_ref().map(|retain| retain.value),
+        Some(Size(1 << 20))
+    );
+    assert_eq!(*file.data, Path::new("/nowhere/beamport-data/a"));
+    assert_eq!(*source.ahead_max, Duration::from_secs(600));
+}
+
+#[test]
+fn relative_paths_begin_at_the_instrument_file() {
+    let file = good(&format!("data = \"streams\"\n{SOURCE}"));
+    assert_eq!(*file.data, Path::new("/nowhere/streams"));
+    let file = good(&format!("data = \"/var/lib/a\"\n{SOURCE}"));
+    assert_eq!(*file.data, Path::new("/var/lib/a"));
+}
+
+#[test]
+fn inline_and_dotted_sections_are_sections() {
+    let file = good(
+        "instrument = \"a\"\nsource.x = {kind = \"sim\", model = \"amor\"}\nsource.y.kind = \"sim\"\nsource.y.model = \"amor\"\n",
+    );
+    assert_eq!(
+        file.sources
+            .iter()
+            .map(|source| (source.name.as_str(), source.line))
+            .collect::<Vec<_>>(),
+        [("x", 2), ("y", 3)]
+    );
+}
+
+#[test]
+fn times_may_stand_with_or_without_quotes() {
+    for start in [
+        "2026-03-01T12:00:00Z",
+        "\"2026-03-01T12:00:00Z\"",
+        "2026-03-01T13:00:00+01:00",
+    ] {
+        let file = good(&format!("{SOURCE}[run.r]\nstart = {start}\n"));
+        assert_eq!(
+            *file.runs[0].start,
+            Start::At(Time(1_772_366_400_000_000_000)),
+            "{start}"
+        );
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_one_mistake_and_not_two() {
+    let (line, what, hint) =
+        only("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodle = \"amor\"\n");
+    assert_eq!(
+        (line, what.as_str(), hint.as_str()),
+        (4, "unknown key `modle` in [source.x]; ", "write `model`")
+    );
+}
+
+#[test]
+fn single_mistakes_are_told_with_line_and_hint() {
+    let table: &[(&str, u32, &str, &str)] = &[
+        ("live = 64\n", 5, "has no unit", "\"64 MiB\""),
+        (
+            "live = \"1 kB\"\n",
+            5,
+            "1 kB of live memory",
+            "1 MiB to 1 TiB",
+        ),
+        ("live = \"4 TiB\"\n", 5, "cannot be had", "1 MiB to 1 TiB"),
+        (
+            "level = \"memory\"\nretain = \"1 GB\"\n",
+            6,
+            "no more than its live end",
+            "live = \"1 GB\"",
+        ),
+        (
+            "retain = \"1 MiB\"\n",
+            5,
+            "less than the live end",
+            "64 MiB",
+        ),
+        ("level = \"replicated\"\n", 5, "comes later", "\"disk\""),
+        (
+            "when_full = \"drop_oldest\"\n",
+            5,
+            "unknown word",
+            "write \"drop-oldest\"",
+        ),
+        (
+            "speed = \"2x\"\n",
+            5,
+            "unknown key `speed`",
+            "kind = \"replay\"",
+        ),
+        (
+            "data = \"x\"\n",
+            5,
+            "unknown key `data`",
+            "Above the sections",
+        ),
+        ("angle_step = 3\n", 5, "has no unit", "\"3 s\""),
+        (
+            "from = \"no.nxs\"\n",
+            5,
+            "no file /nowhere/no.nxs",
+            "relative to the instrument file",
+        ),
+        (
+            "seed = true\n",
+            5,
+            "it takes a whole number",
+            "without the line it is `1`",
+        ),
+        ("[source.x.y]\n", 5, "unknown key `y`", "known here"),
+        (
+            "[run]\nstart = \"now\"\n",
+            6,
+            "which has no name",
+            "[run.NAME]",
+        ),
+        ("[[run.r]]\n", 5, "double brackets", "[run.NAME]"),
+        ("[run.\"a b\"]\n", 5, "wrong name", "write a name like"),
+        (
+            "[run.r]\nstart = \"2026-03-01T12:00:00\"\n",
+            6,
+            "time zone",
+            "2026-03-01T12:00:00Z",
+        ),
+        (
+            "[run.r]\nstop = \"2026-03-01T12:00:00Z\"\nduration = \"1 s\"\n",
+            7,
+            "a stop and a duration",
+            "remove",
+        ),
+        (
+            "[run.r]\nstart = 2026-03-01T12:00:00Z\nstop = 2026-03-01T12:00:00Z\n",
+            7,
+            "ends before it begins",
+            "later `stop`",
+        ),
+        (
+            "[run.r]\nduration = \"0 s\"\n",
+            6,
+            "ends before it begins",
+            "write a length",
+        ),
+        (
+            "[sinks.file]\n",
+            5,
+            "unknown section `sinks`",
+            "[sink.NAME]",
+        ),
+        ("[merge.all]\n", 5, "come later", "this version knows"),
+        (
+            "[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n",
+            5,
+            "beamport's own",
+            "another name",
+        ),
+        (
+            "[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n",
+            5,
+            "beamport's own",
+            "x-commits",
+        ),
+        (
+            "[source.y]\nkind = \"pva\"\npv = \"A\"\n",
+            6,
+            "comes later",
+            "\"sim\"",
+        ),
+        (
+            "[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"gone\"\n",
+            8,
+            "no folder /nowhere/gone",
+            "beamport up",
+        ),
+    ];
+    for (text, line, what, hint) in table {
+        let found = only(&format!("{SOURCE}{text}"));
+        assert_eq!(found.0, *line, "{text}{found:?}");
+        assert!(
+            found.1.contains(what) && found.2.contains(hint),
+            "{text}{found:?}"
+        );
+    }
+    assert_eq!(
+        only("instrument = \"a\"\n").1,
+        "there is no source; no section [source.NAME]"
+    );
+    assert_eq!(
+        only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2,
+        "write `amor-2`"
+    );
+}
+
+#[test]
+fn mistakes_of_sinks_are_told() {
+    let folder = Folder::new("sinks");
+    folder.put("good.json", "{\"children\": []}");
+    folder.put("bad.json", "{\n\"children\": [\n,]}");
+    let sink = |name: &str, lines: &str| format!("[sink.{name}]\nkind = \"nexus\"\n{lines}\n");
+    let table: Vec<(String, u32, &str, &str)> = vec![
+        (
+            sink("f", "template = \"good.json\"\ninputs = [\"y\"]"),
+            8,
+            "no source fills that stream",
+            "streams are x",
+        ),
+        (
+            sink("f", "template = \"good.json\"\ninputs = []"),
+            8,
+            "no inputs",
+            "take all",
+        ),
+        (
+            sink("f", "template = \"good.json\"\ninputs = \"x\""),
+            8,
+            "it is a text, not a list",
+            "write a list",
+        ),
+        (
+            sink("f", "template = \"good.json\"\nfile = \"../{run}.nxs\""),
+            8,
+            "leaves its folder",
+            "plain file name",
+        ),
+        (
+            sink("f", "template = \"good.json\"\nfile = \"a.nxs\""),
+            8,
+            "the same for every run",
+            "{run}",
+        ),
+        (
+            sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""),
+            8,
+            "unknown placeholder",
+            "{run}",
+        ),
+        (
+            sink("f", "template = \"good.json\"\nflush = \"1 ms\""),
+            8,
+            "too short",
+            "10 ms",
+        ),
+        (
+            sink("f", "template = \"good.json\"\nlayout = \"ess\""),
+            8,
+            "comes later",
+            "nexus",
+        ),
+        (
+            sink("f", "template = \"no.json\""),
+            7,
+            "No such file",
+            "relative to the instrument file",
+        ),
+        (
+            sink("f", "template = \".\""),
+            7,
+            "not a plain file",
+            "relative to the instrument file",
+        ),
+        (sink("f", ""), 5, "`template` is missing", "add `template"),
+        (
+            sink("x", "template = \"good.json\""),
+            5,
+            "name of a source",
+            "another name",
+        ),
+        (
+            sink("f", "template = \"good.json\"")
+                + &sink(
+                    "g",
+                    "template = \"good.json\"\nfolder = \"./q/../beamport-data/a/files\"",
+                ),
+            8,
+            "write the same file",
+            "{sink}",
+        ),
+    ];
+    let path = folder.0.join("a.toml");
+    for (text, line, what, hint) in table {
+        let mistakes = parse(&format!("{SOURCE}{text}"), &path, &|_| Vec::new()).expect_err(&text);
+        assert_eq!(mistakes.len(), 1, "{text}{mistakes:#?}");
+        let found = format!("{mistakes:?}");
+        assert!(
+            mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint),
+            "{text}{found}"
+        );
+    }
+    // A template that is no JSON is told with its own name and line.
+    let text = format!("{SOURCE}{}", sink("f", "template = \"bad.json\""));
+    let mistakes = parse(&text, &path, &|_| Vec::new()).unwrap_err();
+    assert!(
+        mistakes[0].file.ends_with("bad.json") && mistakes[0].line == 3,
+        "{mistakes:#?}"
+    );
+}
+
+#[test]
+fn mistakes_in_a_template_come_behind_those_of_the_file() {
+    let folder = Folder::new("hook");
+    folder.put("t.json", "{}");
+    let check = |path: &Path| {
+        assert!(path.ends_with("t.json"));
+        vec![Mistake {
+            file: "a.json".into(),
+            line: 1,
+            what: "unknown module `ev45`".into(),
+            cause: String::new(),
+            hint: "write `ev44`".into(),
+        }]
+    };
+    let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\nflush = 1\n");
+    let mistakes = parse(&text, &folder.0.join("z.toml"), &check).unwrap_err();
+    assert_eq!(
+        mistakes
+            .iter()
+            .map(|mistake| mistake.line)
+            .collect::<Vec<_>>(),
+        [8, 1],
+        "{mistakes:#?}"
+    );
+}
+
+#[test]
+fn a_replay_into_itself_is_refused() {
+    let folder = Folder::new("itself");
+    std::fs::create_dir_all(folder.0.join("streams")).unwrap();
+    let text = "instrument = \"a\"\ndata = \"streams\"\n[source.x]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"./streams\"\n";
+    let mistakes = parse(text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap_err();
+    assert_eq!((mistakes.len(), mistakes[0].line), (1, 6), "{mistakes:#?}");
+    assert!(
+        parse(
+            &format!("{text}stream = \"y\"\n"),
+            &folder.0.join("a.toml"),
+            &|_| Vec::new()
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn a_mistake_of_syntax_does_not_hide_the_others_and_invents_none() {
+    // Line 1 is broken: that `instrument` is missing must not be reported too.
+    let mistakes = wrong(
+        "instrument = a\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\nlive = 3\n[source.y\nkind = 1\n[sink.f]\nkind = \"nexus\"\ntemplate = \"no\"\ninputs = [\"y\"]\n",
+    );
+    assert_eq!(
+        mistakes
+            .iter()
+            .map(|mistake| mistake.line)
+            .collect::<Vec<_>>(),
+        [1, 5, 6, 10],
+        "{mistakes:#?}"
+    );
+}
+
+#[test]
+fn what_is_no_file_is_told_and_not_waited_for() {
+    let folder = Folder::new("nofile");
+    let refused = |path: &Path| read(path, &|_| Vec::new()).unwrap_err()[0].to_string();
+    assert!(refused(&folder.0).contains("not a plain file"));
+    assert!(refused(&folder.0.join("none.toml")).contains("No such file"));
+    assert!(refused(Path::new("/dev/zero")).contains("not a plain file"));
+    let pipe = std::ffi::CString::new(folder.0.join("pipe").to_str().unwrap()).unwrap();
+    // SAFETY: the path is a valid C string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    assert!(refused(&folder.0.join("pipe")).contains("not a plain file"));
+    std::fs::write(folder.0.join("long.toml"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(refused(&folder.0.join("long.toml")).contains("too long"));
+    std::fs::write(folder.0.join("latin.toml"), b"a = 1\n# \xe9\n").unwrap();
+    assert!(refused(&folder.0.join("latin.toml")).contains("latin.toml:2: this is no text"));
+}
+
+#[test]
+fn hostile_amounts_end_in_a_bounded_report() {
+    let many = |n: usize, line: &dyn Fn(usize) -> String| (0..n).map(line).collect::<String>();
+    let texts = [
+        format!("{SOURCE}{}", many(100_000, &|n| format!("k{n}=1\n"))),
+        many(150_000, &|n| format!("k{n}=1\n")),
+        many(60_000, &|n| format!("[source.s{n}]\n")),
+        many(100_000, &|n| format!("[a{n}]\n")),
+        format!(
+            "{SOURCE}[sink.f]\nkind=\"nexus\"\ntemplate=\"x\"\ninputs=[{}]\n",
+            many(100_000, &|n| format!("\"s{n}\","))
+        ),
+        "=\n".repeat(300_000),
+        "a=1\n".repeat(200_000),
+        format!("{}=1\n", "k".repeat(1_000_000)),
+        format!("instrument=\"{}\"\n", "k".repeat(1_000_000)),
+    ];
+    for text in texts {
+        let mistakes = wrong(&text);
+        assert!(mistakes.len() <= limits::MISTAKES_MAX + 1);
+        assert!(
+            mistakes
+                .iter()
+                .all(|mistake| mistake.to_string().len() < 2000),
+            "{}",
+            &text[..20]
+        );
+    }
+}
+
+/// Numbers that look random and are the same everywhere (splitmix64; Steele, Lea, Flood 2014).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+#[test]
+fn twenty_thousand_mutations_of_the_examples_never_panic() {
+    const PIECES: [&str; 24] = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "=",
+        "\"",
+        "\"\"\"",
+        "'''",
+        "\\",
+        "\n",
+        ".",
+        ",",
+        "-1",
+        "1e999",
+        "0x",
+        "nan",
+        "\u{0}",
+        "é",
+        "\u{202e}",
+        "[source.",
+        "[[",
+        "2026-99-99",
+        "9999999999999999999999",
+        "\"../../etc\"",
+    ];
+    let folder = Folder::new("mutations");
+    let files = examples(&folder);
+    let texts: Vec<String> = files
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    let mut refused = 0;
+    for seed in 0..20_000u64 {
+        let mut chance = Chance(seed);
+        let which = chance.below(texts.len());
+        let mut text: Vec<char> = texts[which].chars().collect();
+        for _ in 0..=chance.below(4) {
+            let (at, to) = (chance.below(text.len()), chance.below(text.len()));
+            match chance.below(5) {
+                0 => drop(text.drain(at.min(to)..(at.min(to) + chance.below(40)).min(text.len()))),
+                1 => drop(text.splice(at..at, PIECES[chance.below(PIECES.len())].chars())),
+                2 => text[at] = char::from_u32(chance.below(0x250) as u32).unwrap_or('x'),
+                3 => text.truncate(at.max(1)),
+                // Lines in other places and twice.
+                _ => {
+                    let piece: Vec<char> =
+                        text[at.min(to)..(at.min(to) + 60).min(text.len())].to_vec();
+                    drop(text.splice(to..to, piece));
+                }
+            }
+            if text.is_empty() {
+                text.push('x');
+            }
+        }
+        let text: String = text.into_iter().collect();
+        if let Err(mistakes) = parse(&text, &files[which], &|_| Vec::new()) {
+            refused += 1;
+            let lines = u32::try_from(text.matches('\n').count()).unwrap() + 1;
+            for mistake in &mistakes {
+                assert!(
+                    !mistake.what.is_empty()
+                        && (mistake.line <= lines || mistake.file.ends_with("json")),
+                    "seed {seed}: {mistake:?}"
+                );
+                assert!(
+                    !mistake.to_string().contains('\u{1b}') && !mistake.to_string().contains('\0'),
+                    "seed {seed}: {mistake:?}"
+                );
+            }
+            assert!(!mistakes.is_empty(), "seed {seed}");
+        }
+    }
+    // Remarks and lengths may change harmlessly; most changes must be seen.
+    assert!(refused > 10_000, "only {refused} of 20000 refused");
+}
+
+#[test]
+fn the_reference_page_has_every_key_and_no_other() {
+    let page = std::fs::read_to_string(root().join("docs/reference/instrument-file.md")).unwrap();
+    assert!(
+        page.ends_with(&reference()),
+        "docs/reference/instrument-file.md differs from `beamport reference instrument-file`: replace everything below its introduction"
+    );
+    let in_tables: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    let keys: BTreeSet<&str> = keys::ALL
+        .iter()
+        .map(|key| key.name)
+        .chain(
+            models()
+                .into_iter()
+                .flat_map(models::keys_of)
+                .map(|key| key.name),
+        )
+        .collect();
+    assert_eq!(in_tables, keys);
+}
+
+#[test]
+fn every_default_can_be_read_by_its_own_key() {
+    // A default that its parser refuses would turn up as a missing value; all sections are read here with nothing but what is required.
+    let folder = Folder::new("defaults");
+    folder.put("t.json", "{}");
+    std::fs::create_dir_all(folder.0.join("d")).unwrap();
+    let text = format!(
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
+    );
+    let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
+    let text = file.show();
+    let shown: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.split(" = ").next())
+        .collect();
+    for key in keys::ALL.iter().filter(|key| !key.default.is_empty()) {
+        assert!(
+            shown.contains(key.name),
+            "`{}` has a default that is not used",
+            key.name
+        );
+    }
+}
+
+#[test]
+fn keys_stand_once_in_each_place() {
+    for place in keys::Place::ALL {
+        let names: Vec<&str> = keys::of(&[place]).map(|key| key.name).collect();
+        assert_eq!(
+            names.len(),
+            names.iter().collect::<BTreeSet<_>>().len(),
+            "{place:?}"
+        );
+        assert!(!names.is_empty());
+    }
+    // A key of a model that had the name of a key of every source could never be set.
+    let own: BTreeSet<&str> = keys::of(&[keys::Place::Source, keys::Place::Sim])
+        .map(|key| key.name)
+        .collect();
+    for model in models() {
+        assert!(
+            models::keys_of(model)
+                .iter()
+                .all(|key| !own.contains(key.name)),
+            "{model}"
+        );
+    }
+}
