@@ -2,9 +2,11 @@
 
 pub mod bench;
 pub mod cli;
+pub mod demo;
 pub mod file;
 pub mod limits;
 pub mod mover;
+pub mod report;
 pub mod units;
 
 use clap::Parser as _;
@@ -24,10 +26,17 @@ pub fn run() -> ExitCode {
             return ExitCode::from(if asked.use_stderr() { 2 } else { 0 });
         }
     };
+    log();
+    // These work with threads that write to stderr too: no lock is held meanwhile.
+    match &cli.verb {
+        Verb::Demo(asked) => return ended(demo::demo(asked)),
+        Verb::Up(asked) => return ended(demo::run_file(&asked.file, asked.form.json)),
+        _ => {}
+    }
     let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
-        Verb::Check(check) => file::check(&check.file, check.show, check.form.json, &|_| Vec::new(), &mut out, &mut err),
+        Verb::Check(check) => file::check(&check.file, check.show, check.form.json, &demo::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
@@ -42,6 +51,20 @@ pub fn run() -> ExitCode {
         // Whoever read the answer has seen enough (`beamport ls | head`).
         std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => ExitCode::from(2),
+    })
+}
+
+/// Text for people goes to stderr; `RUST_LOG` chooses how much.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+}
+
+/// The exit status of a verb; a fault is printed.
+fn ended(answer: Result<ExitCode, Fault>) -> ExitCode {
+    answer.unwrap_or_else(|fault| {
+        eprintln!("{fault}");
+        ExitCode::from(2)
     })
 }
 

@@ -1,0 +1,219 @@
+//! What stands at the end: per stream messages, events, bytes and lost; the ledger; the files. One function for the
+//! screen, `--json` and the tests.
+
+use crate::mover::Written;
+use flow::ledger::Account;
+use flow::{Data, Fault, stream_fault};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use store::{Check, Clock, ReadOptions};
+
+/// One stream's part in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamLine {
+    /// Name.
+    pub name: String,
+    /// Members of the run.
+    pub messages: u64,
+    /// Events inside them.
+    pub events: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Lost at the entry or at a sink.
+    pub lost: u64,
+}
+
+/// The report of one run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Run.
+    pub run: String,
+    /// Files, with size and checksum.
+    pub written: Vec<Written>,
+    /// Streams.
+    pub streams: Vec<StreamLine>,
+    /// The ledger.
+    pub account: Account,
+}
+
+impl Report {
+    /// Counts a sealed run.
+    pub fn of(data: &Data, run: &str, sinks: &[String], written: &[Written]) -> Result<Self, Fault> {
+        let account = flow::ledger::account(data, run, sinks)?;
+        let mut streams = Vec::new();
+        let record = flow::runs::run(data, run)?;
+        let mut names: Vec<String> = record.streams.iter().map(|r| r.stream.clone()).collect();
+        names.dedup();
+        for name in names {
+            let mut line = count(data, &record, &name)?;
+            let entry: u64 =
+                account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
+            let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
+            line.lost = entry + sink;
+            streams.push(line);
+        }
+        let written = written.iter().filter(|w| w.run == run).cloned().collect();
+        Ok(Self { run: run.to_string(), written, streams, account })
+    }
+
+    /// The form for programs.
+    pub fn json(&self) -> Value {
+        let first = self.written.first();
+        let of = |key: &str| first.map_or(Value::Null, |w| w.product[key].clone());
+        json!({
+            "run": self.run,
+            "file": of("file"),
+            "size": of("size"),
+            "sha256": of("sha256"),
+            "closed": self.account.closed,
+            "streams": self.streams,
+            "ledger": ledger_rows(&self.account),
+            "gaps": self.account.gaps,
+        })
+    }
+
+    /// The form for people: one screen.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "run {}: {}\n", self.run, self.account.state);
+        let _ = writeln!(out, "{:<14} {:>12} {:>15} {:>15} {:>8}", "stream", "messages", "events", "bytes", "lost");
+        for s in &self.streams {
+            let _ = writeln!(
+                out,
+                "{:<14} {:>12} {:>15} {:>15} {:>8}",
+                s.name,
+                grouped(s.messages),
+                if s.events > 0 { grouped(s.events) } else { "-".into() },
+                grouped(s.bytes),
+                grouped(s.lost)
+            );
+        }
+        let _ = writeln!(out, "\nledger ({})", if self.account.closed { "closed" } else { "NOT closed" });
+        for line in ledger_lines(&self.account) {
+            let _ = writeln!(out, "  {line}");
+        }
+        for w in &self.written {
+            let text = |key: &str| w.product[key].as_str().unwrap_or("-").to_string();
+            let size = w.product["size"].as_u64().unwrap_or(0);
+            let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), grouped(size));
+            let _ = writeln!(out, "sha256  {}", text("sha256"));
+            let _ = writeln!(
+                out,
+                "look    python -c \"import h5py; h5py.File('{}').visit(print)\"",
+                text("file").replace('\'', "\\'")
+            );
+        }
+        out
+    }
+}
+
+/// The ledger as one list: entries, then stages.
+pub fn ledger_rows(account: &Account) -> Vec<Value> {
+    let entries = account.entries.iter().map(|e| {
+        json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
+               "duplicate": e.duplicate, "lost": e.lost, "closed": e.closed})
+    });
+    let rows = account.rows.iter().map(|r| {
+        json!({"account": "reader", "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
+               "aside": r.aside, "skipped": r.skipped, "lost": r.lost, "held": r.held, "closed": r.closed})
+    });
+    entries.chain(rows).collect()
+}
+
+/// The ledger as lines; origins of a stream are summed up where there are many.
+pub fn ledger_lines(account: &Account) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut streams: BTreeMap<&str, (u64, u64, u64, u64, usize)> = BTreeMap::new();
+    for e in &account.entries {
+        let sum = streams.entry(&e.stream).or_default();
+        let lost: u64 = e.lost.values().sum();
+        *sum = (sum.0 + e.sent, sum.1 + e.appended, sum.2 + e.duplicate, sum.3 + lost, sum.4 + 1);
+    }
+    for (stream, (sent, appended, duplicate, lost, origins)) in streams {
+        let twice = if duplicate > 0 { format!(" + {} duplicate", grouped(duplicate)) } else { String::new() };
+        lines.push(format!(
+            "{stream:<14} {} sent{twice} = {} appended + {} lost   ({origins} origin{})",
+            grouped(sent),
+            grouped(appended),
+            grouped(lost),
+            if origins == 1 { "" } else { "s" }
+        ));
+    }
+    for r in &account.rows {
+        let sum = |map: &BTreeMap<String, u64>| grouped(map.values().sum());
+        lines.push(format!(
+            "{:<14} {} read = {} done + {} aside + {} skipped + {} lost + {} held   ({})",
+            r.stream,
+            grouped(r.read),
+            grouped(r.done),
+            sum(&r.aside),
+            sum(&r.skipped),
+            sum(&r.lost),
+            grouped(r.held),
+            r.stage
+        ));
+    }
+    lines
+}
+
+fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine, Fault> {
+    let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
+    let mut reader = data.reader(name, options)?;
+    let by_arrival = reader.header().clock != Clock::Epoch;
+    let ranges = || run.streams.iter().filter(|r| r.stream == name);
+    let end = ranges().map(|r| r.next).max().unwrap_or(0);
+    let first = ranges().map(|r| r.first).min().unwrap_or(0).max(reader.bounds().first);
+    let mut line = StreamLine { name: name.into(), ..StreamLine::default() };
+    reader.seek(first);
+    while reader.position() < end {
+        let max = (end - reader.position()).min(4096) as usize;
+        let batch = reader.read(max).map_err(|e| stream_fault(name, e))?;
+        if batch.is_empty() {
+            break;
+        }
+        for message in batch.iter() {
+            let time = if by_arrival { message.entry.arrival_time } else { message.entry.source_time };
+            if run.holds(time) {
+                line.messages += 1;
+                line.bytes += message.payload.len() as u64;
+                line.events += events_of(message.payload);
+            }
+        }
+    }
+    Ok(line)
+}
+
+/// Events inside a message; 0 for what is not made of events.
+pub fn events_of(payload: &[u8]) -> u64 {
+    if wire::schema_id(payload) != Some(wire::ev44::ID) {
+        return 0;
+    }
+    wire::ev44::read(payload).map_or(0, |m| m.time_of_flight.len() as u64)
+}
+
+/// A number with a space between each three digits.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_stand_in_threes() {
+        for (n, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
+            assert_eq!(grouped(n), text);
+        }
+    }
+}
