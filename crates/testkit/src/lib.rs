@@ -1,1 +1,13 @@
 //! Pretend clock and disk, fault injection; development only.
+//!
+//! [`Machine`] is a computer that forgets what was not synced; [`PretendMedia`] is one process on it. Everything that goes
+//! wrong follows from a seed, so that a failure can be seen again.
+
+mod dice;
+mod media;
+mod memory;
+mod world;
+
+pub use dice::Dice;
+pub use media::{Machine, PretendMedia};
+pub use world::Ignore;

@@ -1,0 +1,338 @@
+//! The pretend machine as the store sees it: [`Media`] and [`File`] of one process of a [`Machine`].
+
+use crate::memory::{FILE_BYTES_MAX, Memory, PAGE};
+use crate::world::{Ignore, World};
+use std::any::Any;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use store::media::{File, Map, Media, Open, Process};
+
+/// A pretend machine with a disk under `/disk` and shared memory under `/live`. One thread runs everything on it.
+pub struct Machine {
+    shared: Shared,
+}
+
+type Shared = Arc<Mutex<World>>;
+
+fn lock(shared: &Shared) -> MutexGuard<'_, World> {
+    shared.lock().unwrap_or_else(|p| p.into_inner())
+}
+
+impl Machine {
+    /// A machine whose faults follow from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { shared: Arc::new(Mutex::new(World::new(seed))) }
+    }
+
+    /// Starts a process.
+    pub fn start(&self) -> Arc<PretendMedia> {
+        let mut world = lock(&self.shared);
+        let pid = world.key() as u32;
+        world.alive.insert(pid);
+        Arc::new(PretendMedia { shared: self.shared.clone(), pid })
+    }
+
+    /// SIGKILL: `objects` are forgotten, not dropped; the locks of the process fall; memory stays as it is.
+    ///
+    /// # Safety
+    /// `objects` must be everything that holds a map of this process (writers, readers, batches): their memory may be
+    /// gone after this.
+    pub unsafe fn kill<T>(&self, process: &PretendMedia, objects: T) {
+        std::mem::forget(objects);
+        let mut world = lock(&self.shared);
+        world.kill(process.pid);
+        world.stops_after = None;
+    }
+
+    /// The power goes and comes back: all processes are dead, the disk holds what was synced and a random part of what
+    /// was not, memory is empty, the boot id is another.
+    ///
+    /// # Safety
+    /// As for [`Machine::kill`], of every process.
+    pub unsafe fn power_cut<T>(&self, objects: T) {
+        std::mem::forget(objects);
+        lock(&self.shared).power_cut();
+    }
+
+    /// From now on the disk has room for `disk_bytes`, shared memory for `live_bytes`.
+    pub fn room(&self, disk_bytes: u64, live_bytes: u64) {
+        let mut world = lock(&self.shared);
+        (world.disk_bytes, world.live_bytes) = (disk_bytes, live_bytes);
+    }
+
+    /// Bytes in use: (disk, shared memory).
+    pub fn used(&self) -> (u64, u64) {
+        let world = lock(&self.shared);
+        (world.disk_used, world.live_used)
+    }
+
+    /// Syncs of which `ignore(name, is a folder)` is true do nothing and claim success: a test that the test can fail.
+    pub fn ignore_sync(&self, ignore: Option<Ignore>) {
+        lock(&self.shared).ignore = ignore;
+    }
+
+    /// One sync fails with EIO after `good` more; its pages count as clean although not all are on the medium.
+    pub fn fail_sync_after(&self, good: Option<u64>) {
+        lock(&self.shared).sync_fails_after = good;
+    }
+
+    /// After `changes` more changes of files every further one fails: the moment of a kill or cut inside a call.
+    pub fn stop_after(&self, changes: Option<u64>) {
+        lock(&self.shared).stops_after = changes;
+    }
+
+    /// True if the moment set by [`Machine::stop_after`] has come.
+    pub fn stopped(&self) -> bool {
+        lock(&self.shared).stops_after == Some(0)
+    }
+
+    /// The clock, ns since 1970 UTC.
+    pub fn now(&self) -> i64 {
+        lock(&self.shared).now
+    }
+
+    /// Moves the clock, also backwards.
+    pub fn advance(&self, ns: i64) {
+        lock(&self.shared).now += ns;
+    }
+
+    /// A page written through a map that had not been allocated (a SIGBUS waiting for a full disk): file and byte.
+    pub fn unallocated_write(&self) -> Option<(PathBuf, u64)> {
+        lock(&self.shared).unallocated_write()
+    }
+
+    /// Names under a path.
+    pub fn names(&self, under: &str) -> Vec<PathBuf> {
+        lock(&self.shared).names.keys().filter(|p| p.starts_with(under)).cloned().collect()
+    }
+
+    /// Changes one byte of a file, in memory and on the medium.
+    pub fn flip(&self, path: &Path, at: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        let number = world.find(path)?;
+        let mut byte = [0];
+        world.inode(number)?.memory.read(at as usize, &mut byte);
+        world.write(number, &[byte[0] ^ 4], at)?;
+        world.sync(number, "")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Forgotten writers hold the world for ever; what it holds goes.
+        lock(&self.shared).end();
+    }
+}
+
+/// One process on a [`Machine`]. `wait` returns at once: who waits runs on the thread that would wake him.
+pub struct PretendMedia {
+    shared: Shared,
+    pid: u32,
+}
+
+struct PretendFile {
+    shared: Shared,
+    pid: u32,
+    number: u64,
+    /// Name under which it was opened.
+    name: String,
+}
+
+impl Drop for PretendFile {
+    fn drop(&mut self) {
+        lock(&self.shared).closed(self.number, self.pid);
+    }
+}
+
+struct MapKey(Shared, u64);
+
+impl Drop for MapKey {
+    fn drop(&mut self) {
+        let memory: Option<(u32, Arc<Memory>)> = lock(&self.0).maps.remove(&self.1);
+        drop(memory);
+    }
+}
+
+struct LockKey(Shared, PathBuf, u64);
+
+impl Drop for LockKey {
+    fn drop(&mut self) {
+        let mut world = lock(&self.0);
+        if world.locks.get(&self.1).is_some_and(|l| l.1 == self.2) {
+            world.locks.remove(&self.1);
+        }
+    }
+}
+
+impl File for PretendFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(lock(&self.shared).inode(self.number)?.len)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.set_len(self.number, len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.allocate(self.number, offset, len)?;
+        let inode = world.inode(self.number)?;
+        inode.len = inode.len.max(offset + len);
+        Ok(())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut world = lock(&self.shared);
+        let inode = world.inode(self.number)?;
+        let n = inode.len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        inode.memory.read(offset.min(FILE_BYTES_MAX) as usize, &mut buf[..n]);
+        Ok(n)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.write(self.number, buf, offset)
+    }
+
+    fn write_blocks(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        // What O_DIRECT asks for: here a violation is a mistake of the store, on some file systems only a slow write.
+        assert!(offset % PAGE as u64 == 0 && buf.len() % PAGE == 0, "{}: {} B at {offset}", self.name, buf.len());
+        self.write_at(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.sync(self.number, &self.name)
+    }
+
+    fn map(&self, len: usize, write: bool) -> io::Result<Map> {
+        let mut world = lock(&self.shared);
+        if len as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        let inode = world.inode(self.number)?;
+        let memory = inode.memory.clone();
+        if write && inode.on_disk && inode.base.is_none() {
+            let mut bytes = vec![0; inode.len as usize];
+            memory.read(0, &mut bytes);
+            inode.base = Some(bytes);
+        }
+        let ptr = memory.ptr();
+        let key = world.key();
+        world.maps.insert(key, (self.pid, memory));
+        // SAFETY: the entry in `maps` keeps the memory until the key is dropped or its process killed; the memory
+        // never moves and has room for `len`.
+        Ok(unsafe { Map::new(ptr, len, Box::new(MapKey(self.shared.clone(), key))) })
+    }
+
+    fn populate(&self, _map: &Map, _write: bool) {}
+
+    fn identity(&self) -> u64 {
+        self.number
+    }
+
+    fn linked(&self) -> bool {
+        lock(&self.shared).names.values().any(|&n| n == self.number)
+    }
+}
+
+impl Media for PretendMedia {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let mut world = lock(&self.shared);
+        let number = match world.find(path) {
+            Ok(number) => number,
+            Err(e) if how != Open::Create => return Err(e),
+            Err(_) => {
+                world.change()?;
+                world.make(path)
+            }
+        };
+        world.opened(number, self.pid);
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Arc::new(PretendFile { shared: self.shared.clone(), pid: self.pid, number, name }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.unlink(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let world = lock(&self.shared);
+        let inside = world.names.keys().filter(|p| p.parent() == Some(dir));
+        Ok(inside.filter_map(|p| p.file_name().map(|n| n.to_string_lossy().into_owned())).collect())
+    }
+
+    fn create_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.change()?;
+        world.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let mut world = lock(&self.shared);
+        if world.locks.contains_key(path) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if world.find(path).is_err() {
+            world.change()?;
+            world.make(path);
+        }
+        let key = world.key();
+        world.locks.insert(path.to_path_buf(), (self.pid, key));
+        Ok(Box::new(LockKey(self.shared.clone(), path.to_path_buf(), key)))
+    }
+
+    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) {}
+
+    fn wake(&self, _word: &AtomicU32) {}
+
+    fn now(&self) -> i64 {
+        lock(&self.shared).now
+    }
+
+    fn process(&self) -> Process {
+        Process { pid: self.pid, start: u64::from(self.pid) }
+    }
+
+    fn alive(&self, process: Process) -> bool {
+        lock(&self.shared).alive.contains(&process.pid)
+    }
+
+    fn boot(&self) -> [u8; 16] {
+        u128::from(lock(&self.shared).boot).to_le_bytes()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut world = lock(&self.shared);
+        let (a, b) = (world.dice.next(), world.dice.next());
+        (u128::from(a) << 64 | u128::from(b)).to_le_bytes()
+    }
+
+    fn live_root(&self) -> PathBuf {
+        lock(&self.shared).live_root.clone()
+    }
+
+    fn in_memory(&self, dir: &Path) -> bool {
+        dir.starts_with(&lock(&self.shared).live_root)
+    }
+}
