@@ -52,10 +52,7 @@ pub fn read(bytes: &[u8]) -> Result<Al00<'_>, Error> {
         2 => Severity::Major,
         3 => Severity::Invalid,
         value => {
-            return Err(Error::UnknownKind {
-                field: "severity",
-                value: value.into(),
-            });
+            return Err(Error::UnknownKind { field: "severity", value: value.into() });
         }
     };
     Ok(Al00 {

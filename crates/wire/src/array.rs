@@ -157,10 +157,7 @@ impl<'a, T: Number> Array<'a, T> {
     /// Over bytes that hold a whole number of elements; trailing bytes of a broken element are left out.
     pub(crate) fn over(bytes: &'a [u8]) -> Self {
         let whole = bytes.len() - bytes.len() % size_of::<T>();
-        Array {
-            bytes: &bytes[..whole],
-            element: PhantomData,
-        }
+        Array { bytes: &bytes[..whole], element: PhantomData }
     }
 
     /// Number of elements.
@@ -192,10 +189,7 @@ impl<'a, T: Number> Array<'a, T> {
     #[inline]
     pub fn get(&self, at: usize) -> Option<T> {
         let from = at.checked_mul(size_of::<T>())?;
-        self.bytes
-            .get(from..)?
-            .get(..size_of::<T>())
-            .map(bytemuck::pod_read_unaligned)
+        self.bytes.get(from..)?.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
     }
 
     /// The first element.
@@ -212,12 +206,8 @@ impl<'a, T: Number> Array<'a, T> {
 
     /// All elements, by value.
     #[inline]
-    pub fn iter(
-        &self,
-    ) -> impl ExactSizeIterator<Item = T> + DoubleEndedIterator + Clone + use<'a, T> {
-        self.bytes
-            .chunks_exact(size_of::<T>())
-            .map(bytemuck::pod_read_unaligned)
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + DoubleEndedIterator + Clone + use<'a, T> {
+        self.bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
     }
 
     /// A copy.
@@ -231,10 +221,7 @@ impl<'a, T: Number> Array<'a, T> {
 
 impl<T: Number> Default for Array<'_, T> {
     fn default() -> Self {
-        Array {
-            bytes: &[],
-            element: PhantomData,
-        }
+        Array { bytes: &[], element: PhantomData }
     }
 }
 
@@ -254,10 +241,7 @@ impl<T: Number> fmt::Debug for Array<'_, T> {
 impl<'a, T: Number> From<&'a [T]> for Array<'a, T> {
     #[inline]
     fn from(slice: &'a [T]) -> Self {
-        Array {
-            bytes: bytemuck::cast_slice(slice),
-            element: PhantomData,
-        }
+        Array { bytes: bytemuck::cast_slice(slice), element: PhantomData }
     }
 }
 
@@ -302,10 +286,7 @@ impl<'a> Numbers<'a> {
 
     /// Over text.
     pub fn text(text: &'a str) -> Self {
-        Numbers {
-            dtype: DType::Text,
-            bytes: text.as_bytes(),
-        }
+        Numbers { dtype: DType::Text, bytes: text.as_bytes() }
     }
 
     /// Type of the elements.
@@ -358,10 +339,7 @@ impl fmt::Debug for Numbers<'_> {
 
 impl<'a, T: Number> From<Array<'a, T>> for Numbers<'a> {
     fn from(array: Array<'a, T>) -> Self {
-        Numbers {
-            dtype: T::DTYPE,
-            bytes: array.bytes,
-        }
+        Numbers { dtype: T::DTYPE, bytes: array.bytes }
     }
 }
 

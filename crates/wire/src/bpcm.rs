@@ -102,18 +102,8 @@ pub fn read(bytes: &[u8]) -> Result<Commit<'_>, Error> {
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Commit<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [
-        stage,
-        run,
-        block,
-        time,
-        inputs,
-        gaps,
-        output_first,
-        output_next,
-        state,
-        finished,
-    ] = writer.root([4, 4, 8, 8, 4, 4, 8, 8, 4, 1]);
+    let [stage, run, block, time, inputs, gaps, output_first, output_next, state, finished] =
+        writer.root([4, 4, 8, 8, 4, 4, 8, 8, 4, 1]);
     writer.put(block, parts.block);
     writer.put(time, parts.time);
     writer.put(output_first, parts.output_first);
@@ -134,8 +124,7 @@ pub fn write(out: &mut Vec<u8>, parts: &Commit<'_>) -> Result<(), Error> {
 }
 
 fn write_input(writer: &mut Writer<'_>, slot: usize, input: &CommitInput<'_>) {
-    let [stream, uuid, epoch, first, next, done, counts] =
-        writer.table(slot, [4, 4, 4, 8, 8, 8, 4]);
+    let [stream, uuid, epoch, first, next, done, counts] = writer.table(slot, [4, 4, 4, 8, 8, 8, 4]);
     writer.put(epoch, input.epoch);
     writer.put(first, input.first);
     writer.put(next, input.next);

@@ -55,8 +55,7 @@ pub(crate) fn read_table<'a>(table: Table<'_, 'a>) -> Result<Gap<'a>, Error> {
 }
 
 pub(crate) fn write_table(writer: &mut Writer<'_>, slot: usize, parts: &Gap<'_>) {
-    let [stream, origin, first, last, from, to, reason, by_sequence] =
-        writer.table(slot, [4, 4, 8, 8, 8, 8, 4, 1]);
+    let [stream, origin, first, last, from, to, reason, by_sequence] = writer.table(slot, [4, 4, 8, 8, 8, 8, 4, 1]);
     writer.put(first, parts.first);
     writer.put(last, parts.last);
     writer.put(from, parts.from);

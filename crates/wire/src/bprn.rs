@@ -85,10 +85,7 @@ pub fn read(bytes: &[u8]) -> Result<Run<'_>, Error> {
         1 => State::Settling,
         2 => State::Sealed,
         value => {
-            return Err(Error::UnknownKind {
-                field: "state",
-                value: value.into(),
-            });
+            return Err(Error::UnknownKind { field: "state", value: value.into() });
         }
     };
     let streams = table.tables(8, "streams", |stream| {
@@ -119,18 +116,8 @@ pub fn read(bytes: &[u8]) -> Result<Run<'_>, Error> {
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [
-        name,
-        id,
-        state,
-        start,
-        stop,
-        settle,
-        time,
-        metadata,
-        streams,
-        reason,
-    ] = writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4]);
+    let [name, id, state, start, stop, settle, time, metadata, streams, reason] =
+        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4]);
     writer.put(state, parts.state as u8);
     writer.put(start, parts.start);
     writer.put(stop, parts.stop);
@@ -141,8 +128,7 @@ pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     writer.text(metadata, parts.metadata);
     let slots = writer.list(streams, parts.streams.len(), "streams");
     for (at, stream) in parts.streams.iter().enumerate() {
-        let [name, uuid, epoch, first, next, clock, ended] =
-            writer.table(slots + 4 * at, [4, 4, 4, 8, 8, 4, 1]);
+        let [name, uuid, epoch, first, next, clock, ended] = writer.table(slots + 4 * at, [4, 4, 4, 8, 8, 4, 1]);
         writer.put(epoch, stream.epoch);
         writer.put(first, stream.first);
         writer.put(next, stream.next);

@@ -43,9 +43,7 @@ impl Variable<'_> {
     /// as shape, and the values are one dimension.
     pub fn extent(&self) -> Vec<usize> {
         match product(self.shape) {
-            Some(elements) if elements == self.data.len() => {
-                self.shape.iter().map(|length| length as usize).collect()
-            }
+            Some(elements) if elements == self.data.len() => self.shape.iter().map(|length| length as usize).collect(),
             _ => vec![self.data.len()],
         }
     }
@@ -69,18 +67,14 @@ impl Variable<'_> {
 
 /// Number of elements of a shape; `None` if a length is negative or the number too large.
 fn product(shape: Array<'_, i64>) -> Option<usize> {
-    shape.iter().try_fold(1usize, |all, length| {
-        all.checked_mul(usize::try_from(length).ok()?)
-    })
+    shape.iter().try_fold(1usize, |all, length| all.checked_mul(usize::try_from(length).ok()?))
 }
 
 /// Verifies and reads a message, also that every shape fits its data.
 pub fn read(bytes: &[u8]) -> Result<Da00<'_>, Error> {
     let message = Message::open(bytes, ID)?;
     let table = message.root()?;
-    let data = table
-        .tables(2, "data", variable)?
-        .ok_or(Error::Missing { field: "data" })?;
+    let data = table.tables(2, "data", variable)?.ok_or(Error::Missing { field: "data" })?;
     Ok(Da00 {
         source_name: table.text_required(0, "source_name")?,
         timestamp: table.number(1, 0, "timestamp")?,
@@ -91,18 +85,11 @@ pub fn read(bytes: &[u8]) -> Result<Da00<'_>, Error> {
 fn variable<'a>(table: Table<'_, 'a>) -> Result<Variable<'a>, Error> {
     // 1..=11 are the types in the order of `DType`; 0 is "none", which says nothing about the bytes.
     let tag = table.number(4, 0i8, "data_type")?;
-    let dtype = usize::try_from(i64::from(tag) - 1)
-        .ok()
-        .and_then(|at| DType::ALL.get(at))
-        .copied();
-    let dtype = dtype.ok_or(Error::UnknownKind {
-        field: "data_type",
-        value: tag.into(),
-    })?;
+    let dtype = usize::try_from(i64::from(tag) - 1).ok().and_then(|at| DType::ALL.get(at)).copied();
+    let dtype = dtype.ok_or(Error::UnknownKind { field: "data_type", value: tag.into() })?;
     let bytes = table.array_required::<u8>(7, "data")?.bytes();
-    let data = Numbers::new(dtype, bytes).ok_or(Error::Inconsistent {
-        what: "da00 `data` is not of its `data_type`",
-    })?;
+    let data =
+        Numbers::new(dtype, bytes).ok_or(Error::Inconsistent { what: "da00 `data` is not of its `data_type`" })?;
     let variable = Variable {
         name: table.text_required(0, "name")?,
         unit: table.text(1, "unit")?,
@@ -134,26 +121,11 @@ pub fn write(out: &mut Vec<u8>, parts: &Da00<'_>) -> Result<(), Error> {
 
 fn write_variable(writer: &mut Writer<'_>, slot: usize, variable: &Variable<'_>) {
     let optional = |text: Option<&str>| if text.is_some() { 4 } else { 0 };
-    let [name, unit, label, source, data_type, axes, shape, data] = writer.table(
-        slot,
-        [
-            4,
-            optional(variable.unit),
-            optional(variable.label),
-            optional(variable.source),
-            1,
-            4,
-            4,
-            4,
-        ],
-    );
+    let [name, unit, label, source, data_type, axes, shape, data] = writer
+        .table(slot, [4, optional(variable.unit), optional(variable.label), optional(variable.source), 1, 4, 4, 4]);
     writer.put(data_type, variable.data.dtype() as i8 + 1);
     writer.text(name, variable.name);
-    for (slot, text) in [
-        (unit, variable.unit),
-        (label, variable.label),
-        (source, variable.source),
-    ] {
+    for (slot, text) in [(unit, variable.unit), (label, variable.label), (source, variable.source)] {
         if let Some(text) = text {
             writer.text(slot, text);
         }

@@ -86,12 +86,7 @@ impl fmt::Display for Error {
                 write!(f, "{length} bytes are more than a message can have (2 GiB)")
             }
             Error::WrongSchema { wanted, found } => {
-                write!(
-                    f,
-                    "schema `{}` where `{}` was expected",
-                    name(found),
-                    name(wanted)
-                )
+                write!(f, "schema `{}` where `{}` was expected", name(found), name(wanted))
             }
             Error::UnknownSchema { found } => write!(f, "schema `{}` is not known", name(found)),
             Error::OutOfBounds { field } => write!(f, "`{field}` points outside the message"),

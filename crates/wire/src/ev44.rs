@@ -43,14 +43,8 @@ pub fn read(bytes: &[u8]) -> Result<Ev44<'_>, Error> {
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Ev44<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [
-        source_name,
-        message_id,
-        reference_time,
-        reference_time_index,
-        time_of_flight,
-        pixel_id,
-    ] = writer.root([4, 8, 4, 4, 4, 4]);
+    let [source_name, message_id, reference_time, reference_time_index, time_of_flight, pixel_id] =
+        writer.root([4, 8, 4, 4, 4, 4]);
     writer.put(message_id, parts.message_id);
     writer.text(source_name, parts.source_name);
     writer.array(reference_time, parts.reference_time);
@@ -101,12 +95,9 @@ impl<'a> Ev44<'a> {
             Some(first) => usize::try_from(first).unwrap_or(0).min(events),
             None => events,
         };
-        self.reference_time
-            .iter()
-            .enumerate()
-            .map(move |(pulse, time)| {
-                let first = place(pulse);
-                (time, first..place(pulse + 1).max(first))
-            })
+        self.reference_time.iter().enumerate().map(move |(pulse, time)| {
+            let first = place(pulse);
+            (time, first..place(pulse + 1).max(first))
+        })
     }
 }

@@ -56,31 +56,18 @@ pub fn read(bytes: &[u8]) -> Result<F144<'_>, Error> {
     let message = Message::open(bytes, ID)?;
     let table = message.root()?;
     let tag = table.number(2, 0u8, "value_type")?;
-    let boxed = table
-        .table(3, "value")?
-        .ok_or(Error::Missing { field: "value" })?;
+    let boxed = table.table(3, "value")?.ok_or(Error::Missing { field: "value" })?;
     let value = match tag {
         1..=10 => Value::Scalar(scalar_in(&boxed, DType::ALL[usize::from(tag) - 1])?),
         11..=20 => {
             let dtype = DType::ALL[usize::from(tag - ARRAY_TAG)];
-            Value::Array(
-                boxed
-                    .numbers(0, dtype, "value")?
-                    .unwrap_or(Numbers::empty(dtype)),
-            )
+            Value::Array(boxed.numbers(0, dtype, "value")?.unwrap_or(Numbers::empty(dtype)))
         }
         _ => {
-            return Err(Error::UnknownKind {
-                field: "value_type",
-                value: tag.into(),
-            });
+            return Err(Error::UnknownKind { field: "value_type", value: tag.into() });
         }
     };
-    Ok(F144 {
-        source_name: table.text_required(0, "source_name")?,
-        timestamp: table.number(1, 0, "timestamp")?,
-        value,
-    })
+    Ok(F144 { source_name: table.text_required(0, "source_name")?, timestamp: table.number(1, 0, "timestamp")?, value })
 }
 
 /// Writes a message into `out`, replacing what was there.
@@ -107,9 +94,7 @@ pub fn write(out: &mut Vec<u8>, parts: &F144<'_>) -> Result<(), Error> {
         }
         Value::Array(numbers) => {
             if numbers.dtype() == DType::Text {
-                writer.refuse(Error::Inconsistent {
-                    what: "an f144 cannot hold text",
-                });
+                writer.refuse(Error::Inconsistent { what: "an f144 cannot hold text" });
             }
             writer.put(value_type, numbers.dtype() as u8 + ARRAY_TAG);
             let [place] = writer.table(value, [4]);
@@ -136,9 +121,6 @@ fn scalar_in(boxed: &Table<'_, '_>, dtype: DType) -> Result<Scalar, Error> {
         DType::UInt64 => one(boxed, 0u64),
         DType::Float32 => one(boxed, 0f32),
         DType::Float64 => one(boxed, 0f64),
-        DType::Text => Err(Error::UnknownKind {
-            field: "value_type",
-            value: 0,
-        }),
+        DType::Text => Err(Error::UnknownKind { field: "value_type", value: 0 }),
     }
 }

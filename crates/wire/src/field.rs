@@ -6,8 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::limits::JSON_VALUES_MAX;
 use crate::{
-    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, da00, f144, pl72,
-    read, schema_id,
+    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, da00, f144, pl72, read, schema_id,
 };
 
 /// The value of a field.
@@ -59,10 +58,7 @@ pub fn to_json(bytes: &[u8]) -> Result<Json, Error> {
     let message = read(bytes)?;
     let mut object = Map::new();
     // A schema that was read has an identifier of ASCII letters.
-    let schema = schema_id(bytes)
-        .unwrap_or_default()
-        .escape_ascii()
-        .to_string();
+    let schema = schema_id(bytes).unwrap_or_default().escape_ascii().to_string();
     object.insert("schema".into(), schema.into());
     insert_fields(&mut object, &message.fields());
     Ok(Json::Object(object))
@@ -133,21 +129,11 @@ impl<'a> Message<'a> {
                 ("id", Uuid(m.id)),
                 ("state", Text(m.state.name())),
                 ("start", Int(m.start)),
-                (
-                    "stop",
-                    if m.stop == bprn::STOP_UNKNOWN {
-                        Field::None
-                    } else {
-                        Int(m.stop)
-                    },
-                ),
+                ("stop", if m.stop == bprn::STOP_UNKNOWN { Field::None } else { Int(m.stop) }),
                 ("settle", Int(m.settle)),
                 ("time", Int(m.time)),
                 ("metadata", Text(m.metadata)),
-                (
-                    "streams",
-                    Field::List(m.streams.iter().map(run_stream).collect()),
-                ),
+                ("streams", Field::List(m.streams.iter().map(run_stream).collect())),
                 ("reason", Text(m.reason)),
             ],
             Message::Bpcm(m) => vec![
@@ -155,10 +141,7 @@ impl<'a> Message<'a> {
                 ("run", Text(m.run)),
                 ("block", UInt(m.block)),
                 ("time", Int(m.time)),
-                (
-                    "inputs",
-                    Field::List(m.inputs.iter().map(commit_input).collect()),
-                ),
+                ("inputs", Field::List(m.inputs.iter().map(commit_input).collect())),
                 ("gaps", Field::List(m.gaps.iter().map(gap).collect())),
                 ("output_first", UInt(m.output_first)),
                 ("output_next", UInt(m.output_next)),
@@ -174,11 +157,7 @@ impl<'a> Message<'a> {
                 ("answer", Text(m.answer)),
             ],
             Message::Bpst(m) => {
-                vec![
-                    ("stage", Text(m.stage)),
-                    ("time", Int(m.time)),
-                    ("json", Text(m.json)),
-                ]
+                vec![("stage", Text(m.stage)), ("time", Int(m.time)), ("json", Text(m.json))]
             }
             Message::Bpgr(m) => vec![
                 ("first", UInt(m.first)),
@@ -220,11 +199,7 @@ fn variable<'a>(v: &da00::Variable<'a>) -> Fields<'a> {
     let text = |text: Option<&'a str>| text.map_or(Field::None, Field::Text);
     let data = match v.data.as_text() {
         Some(text) => Field::Text(text),
-        None => Field::Array {
-            dtype: v.data.dtype(),
-            bytes: v.data.bytes(),
-            shape: v.extent(),
-        },
+        None => Field::Array { dtype: v.data.dtype(), bytes: v.data.bytes(), shape: v.extent() },
     };
     vec![
         ("name", Field::Text(v.name)),
@@ -250,12 +225,7 @@ fn run_stream<'a>(s: &bprn::RunStream<'a>) -> Fields<'a> {
 }
 
 fn commit_input<'a>(input: &bpcm::CommitInput<'a>) -> Fields<'a> {
-    let count = |count: &bpcm::Count<'a>| {
-        vec![
-            ("name", Field::Text(count.name)),
-            ("value", Field::UInt(count.value)),
-        ]
-    };
+    let count = |count: &bpcm::Count<'a>| vec![("name", Field::Text(count.name)), ("value", Field::UInt(count.value))];
     vec![
         ("stream", Field::Text(input.stream)),
         ("uuid", Field::Uuid(input.uuid)),
@@ -263,10 +233,7 @@ fn commit_input<'a>(input: &bpcm::CommitInput<'a>) -> Fields<'a> {
         ("first", Field::UInt(input.first)),
         ("next", Field::UInt(input.next)),
         ("done", Field::UInt(input.done)),
-        (
-            "counts",
-            Field::List(input.counts.iter().map(count).collect()),
-        ),
+        ("counts", Field::List(input.counts.iter().map(count).collect())),
     ]
 }
 
@@ -286,11 +253,7 @@ fn gap<'a>(gap: &bpgp::Gap<'a>) -> Fields<'a> {
 impl<'a> From<Numbers<'a>> for Field<'a> {
     fn from(numbers: Numbers<'a>) -> Self {
         let shape = vec![numbers.len()];
-        Field::Array {
-            dtype: numbers.dtype(),
-            bytes: numbers.bytes(),
-            shape,
-        }
+        Field::Array { dtype: numbers.dtype(), bytes: numbers.bytes(), shape }
     }
 }
 
@@ -337,16 +300,8 @@ fn field_json(field: &Field<'_>) -> Json {
         Field::UInt(value) => (*value).into(),
         Field::Float(value) => float_json(*value),
         Field::Text(text) => (*text).into(),
-        Field::Uuid(bytes) => bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-            .into(),
-        Field::Array {
-            dtype,
-            bytes,
-            shape,
-        } => array_json(*dtype, bytes, shape),
+        Field::Uuid(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        Field::Array { dtype, bytes, shape } => array_json(*dtype, bytes, shape),
         Field::Texts(texts) => texts.iter().copied().map(Json::from).collect(),
         Field::List(tables) => tables.iter().map(table_json).collect(),
         Field::Table(fields) => table_json(fields),
@@ -362,11 +317,7 @@ fn float_json(value: f64) -> Json {
 
 fn array_json(dtype: DType, bytes: &[u8], shape: &[usize]) -> Json {
     let numbers = Numbers::new(dtype, bytes).unwrap_or(Numbers::empty(dtype));
-    let first: Vec<Json> = numbers
-        .iter()
-        .take(JSON_VALUES_MAX)
-        .map(|value| field_json(&value.into()))
-        .collect();
+    let first: Vec<Json> = numbers.iter().take(JSON_VALUES_MAX).map(|value| field_json(&value.into())).collect();
     if numbers.len() <= JSON_VALUES_MAX && shape.len() == 1 {
         return first.into();
     }

@@ -21,10 +21,7 @@ pub fn fuzz(bytes: &[u8]) {
         let mut last = None;
         for (_, range) in events.pulses() {
             assert!(range.start <= range.end && range.end <= events.events());
-            assert!(
-                !fits || last.is_none_or(|end| end == range.start),
-                "a hole between pulses"
-            );
+            assert!(!fits || last.is_none_or(|end| end == range.start), "a hole between pulses");
             last = Some(range.end);
         }
         let pixels = events.pixel_id;
@@ -37,12 +34,8 @@ pub fn fuzz(bytes: &[u8]) {
     // What was read can be written, and writing what was read from that gives the same bytes. Not compared as
     // values: a NaN differs from itself.
     let (mut once, mut twice) = (Vec::new(), Vec::new());
-    message
-        .write(&mut once)
-        .expect("a message that was read can be written");
+    message.write(&mut once).expect("a message that was read can be written");
     let again = crate::read(&once).expect("what was written can be read");
-    again
-        .write(&mut twice)
-        .expect("a message that was read can be written");
+    again.write(&mut twice).expect("a message that was read can be written");
     assert!(once == twice, "writing is not stable");
 }

@@ -1,8 +1,6 @@
 //! A message of any schema: which one it is, its time, reading and writing without naming the module.
 
-use crate::{
-    Error, al00, bpcm, bpct, bpgp, bpgr, bprn, bpst, da00, ev44, f144, pl72, s6s4t, schema_id, se00,
-};
+use crate::{Error, al00, bpcm, bpct, bpgp, bpgr, bprn, bpst, da00, ev44, f144, pl72, s6s4t, schema_id, se00};
 
 /// A message of any schema that beamport reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,9 +41,7 @@ pub const KNOWN: [[u8; 4]; 13] = [
 
 /// Verifies and reads a message of any known schema.
 pub fn read(bytes: &[u8]) -> Result<Message<'_>, Error> {
-    let found = schema_id(bytes).ok_or(Error::TooShort {
-        length: bytes.len(),
-    })?;
+    let found = schema_id(bytes).ok_or(Error::TooShort { length: bytes.len() })?;
     match found {
         al00::ID => al00::read(bytes).map(Message::Al00),
         da00::ID => da00::read(bytes).map(Message::Da00),

@@ -80,11 +80,7 @@ pub fn read(bytes: &[u8]) -> Result<Pl72<'_>, Error> {
 /// Writes a message into `out`, replacing what was there. Every string is written, as the Python library does.
 pub fn write(out: &mut Vec<u8>, parts: &Pl72<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let map = if parts.detector_spectrum_map.is_some() {
-        4
-    } else {
-        0
-    };
+    let map = if parts.detector_spectrum_map.is_some() { 4 } else { 0 };
     let at = writer.root([8, 8, 4, 4, 4, 4, 4, 4, 4, 4, map, 4, 4]);
     writer.put(at[0], parts.start_time);
     writer.put(at[1], parts.stop_time);

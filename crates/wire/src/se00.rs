@@ -75,21 +75,12 @@ pub fn read(bytes: &[u8]) -> Result<Se00<'_>, Error> {
         2 => Location::Middle,
         3 => Location::End,
         value => {
-            return Err(Error::UnknownKind {
-                field: "timestamp_location",
-                value: value.into(),
-            });
+            return Err(Error::UnknownKind { field: "timestamp_location", value: value.into() });
         }
     };
     let tag = table.number(5, 0u8, "values_type")?;
-    let dtype = usize::from(tag)
-        .checked_sub(1)
-        .and_then(|at| TAGS.get(at))
-        .copied();
-    let dtype = dtype.ok_or(Error::UnknownKind {
-        field: "values_type",
-        value: tag.into(),
-    })?;
+    let dtype = usize::from(tag).checked_sub(1).and_then(|at| TAGS.get(at)).copied();
+    let dtype = dtype.ok_or(Error::UnknownKind { field: "values_type", value: tag.into() })?;
     let missing = Error::Missing { field: "values" };
     let boxed = table.table(6, "values")?.ok_or(missing)?;
     Ok(Se00 {
@@ -108,26 +99,15 @@ pub fn read(bytes: &[u8]) -> Result<Se00<'_>, Error> {
 pub fn write(out: &mut Vec<u8>, parts: &Se00<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     let times = if parts.timestamps.is_some() { 4 } else { 0 };
-    let [
-        name,
-        channel,
-        packet,
-        delta,
-        location,
-        values_type,
-        values,
-        timestamps,
-        counter,
-    ] = writer.root([4, 4, 8, 8, 1, 1, 4, times, 8]);
+    let [name, channel, packet, delta, location, values_type, values, timestamps, counter] =
+        writer.root([4, 4, 8, 8, 1, 1, 4, times, 8]);
     writer.put(channel, parts.channel);
     writer.put(packet, parts.packet_timestamp);
     writer.put(delta, parts.time_delta);
     writer.put(location, parts.timestamp_location as i8);
     match TAGS.iter().position(|dtype| *dtype == parts.values.dtype()) {
         Some(at) => writer.put(values_type, at as u8 + 1),
-        None => writer.refuse(Error::Inconsistent {
-            what: "an se00 cannot hold text",
-        }),
+        None => writer.refuse(Error::Inconsistent { what: "an se00 cannot hold text" }),
     }
     writer.put(counter, parts.message_counter);
     writer.text(name, parts.name);

@@ -28,17 +28,12 @@ impl Dice {
 
 fn from_environment(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
         Err(_) => default,
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "vectors are files; the crate itself reads none"
-)]
+#[expect(clippy::disallowed_methods, reason = "vectors are files; the crate itself reads none")]
 fn vectors() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for folder in ["../../tests/vectors/wire", "../../tests/vectors/wire/ours"] {
@@ -49,11 +44,7 @@ fn vectors() -> Vec<Vec<u8>> {
             .filter(|path| path.extension().is_some_and(|end| end == "bin"))
             .collect();
         paths.sort(); // the same order everywhere, or a seed means nothing
-        all.extend(
-            paths
-                .iter()
-                .map(|path| std::fs::read(path).expect("a file")),
-        );
+        all.extend(paths.iter().map(|path| std::fs::read(path).expect("a file")));
     }
     all
 }
@@ -66,25 +57,14 @@ fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>) {
             return;
         }
         // The identifier stays, or most rounds would end there.
-        let at = if dice.below(10) == 0 {
-            dice.below(4)
-        } else {
-            8 + dice.below(length - 8)
-        };
+        let at = if dice.below(10) == 0 { dice.below(4) } else { 8 + dice.below(length - 8) };
         // Lengths and offsets stand on multiples of four.
         let word = (at & !3).min(length - 4);
         let mut put = |value: u32| bytes[word..word + 4].copy_from_slice(&value.to_le_bytes());
         match dice.below(10) {
             0 => bytes[at] ^= 1 << dice.below(8),
             1 => bytes[at] = dice.roll() as u8,
-            2 => put([
-                u32::MAX,
-                i32::MAX as u32,
-                1 << 31,
-                0x7FFF_FFF8,
-                0x4000_0000,
-                0,
-            ][dice.below(6)]),
+            2 => put([u32::MAX, i32::MAX as u32, 1 << 31, 0x7FFF_FFF8, 0x4000_0000, 0][dice.below(6)]),
             3 => put(dice.below(2 * length) as u32),
             // An offset that points before, at or just after itself.
             4 => put((dice.below(9) as u32).wrapping_sub(4)),
@@ -113,12 +93,8 @@ fn mutated_messages_of_every_schema_do_no_harm() {
     let rounds = from_environment("BEAMPORT_ROUNDS", ROUNDS);
     let all = vectors();
     for id in KNOWN {
-        let vectors: Vec<_> = all
-            .iter()
-            .filter(|bytes| schema_id(bytes) == Some(id))
-            .collect();
-        let mut dice =
-            Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(u32::from_le_bytes(id)));
+        let vectors: Vec<_> = all.iter().filter(|bytes| schema_id(bytes) == Some(id)).collect();
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(u32::from_le_bytes(id)));
         let (mut accepted, mut refused) = (0, 0);
         let mut buffer = Vec::new();
         for round in 0..rounds {
@@ -126,26 +102,15 @@ fn mutated_messages_of_every_schema_do_no_harm() {
             buffer.extend_from_slice(vectors[dice.below(vectors.len())]);
             mutate(&mut dice, &mut buffer);
             let outcome = std::panic::catch_unwind(|| fuzz(&buffer));
-            assert!(
-                outcome.is_ok(),
-                "seed {seed}, {}, round {round}: {buffer:02x?}",
-                id.escape_ascii()
-            );
+            assert!(outcome.is_ok(), "seed {seed}, {}, round {round}: {buffer:02x?}", id.escape_ascii());
             match read(&buffer) {
                 Ok(_) => accepted += 1,
                 Err(_) => refused += 1,
             }
         }
-        eprintln!(
-            "{}: {accepted} accepted, {refused} refused",
-            id.escape_ascii()
-        );
+        eprintln!("{}: {accepted} accepted, {refused} refused", id.escape_ascii());
         // Changes that nothing notices, and changes that are: both must happen, or this tests nothing.
-        assert!(
-            accepted > rounds / 100 && refused > rounds / 10,
-            "{}",
-            id.escape_ascii()
-        );
+        assert!(accepted > rounds / 100 && refused > rounds / 10, "{}", id.escape_ascii());
     }
 }
 
@@ -163,9 +128,7 @@ fn every_prefix_of_every_message_is_an_error_or_a_message() {
 fn noise_with_a_good_identifier_does_no_harm() {
     let mut dice = Dice(7);
     for round in 0..ROUNDS {
-        let mut bytes: Vec<u8> = (0..8 + dice.below(256))
-            .map(|_| dice.roll() as u8)
-            .collect();
+        let mut bytes: Vec<u8> = (0..8 + dice.below(256)).map(|_| dice.roll() as u8).collect();
         bytes[4..8].copy_from_slice(&KNOWN[round as usize % KNOWN.len()]);
         if dice.below(2) == 0 {
             bytes[..4].copy_from_slice(&(8 + dice.below(64) as u32).to_le_bytes());
@@ -187,11 +150,7 @@ fn da00_of_one_table(count: u32, entries: usize, text: usize) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     let variables = vec![good; 1];
-    let parts = da00::Da00 {
-        source_name: "m",
-        timestamp: 0,
-        data: (&variables).into(),
-    };
+    let parts = da00::Da00 { source_name: "m", timestamp: 0, data: (&variables).into() };
     da00::write(&mut bytes, &parts).expect("a good message");
     // A new vector of offsets before the message would need negative offsets, so a new root goes in front:
     // header, vtable, table, strings, vector; then the old message whose variable is pointed at.
@@ -230,11 +189,7 @@ fn variable_in(bytes: &[u8]) -> usize {
 #[test]
 fn one_table_referred_to_from_everywhere_is_refused() {
     let modest = da00_of_one_table(3, 3, 8);
-    assert_eq!(
-        read(&modest).map(|message| message.fields().len()),
-        Ok(3),
-        "sharing is allowed"
-    );
+    assert_eq!(read(&modest).map(|message| message.fields().len()), Ok(3), "sharing is allowed");
     // 60,000 variables, each of which would have 100 kB of text checked: 6 GB of work from 340 kB.
     let entangled = da00_of_one_table(60_000, 60_000, 100_000);
     // Only the number of variables: showing what a broken reader accepts here takes gigabytes.
@@ -245,25 +200,16 @@ fn one_table_referred_to_from_everywhere_is_refused() {
 #[test]
 fn a_vector_that_claims_more_than_there_is_allocates_nothing() {
     for count in [4, 1000, LIST_LENGTH_MAX as u32] {
-        assert!(
-            da00::read(&da00_of_one_table(count, 3, 8)).is_err(),
-            "{count}"
-        );
+        assert!(da00::read(&da00_of_one_table(count, 3, 8)).is_err(), "{count}");
     }
     let claimed = LIST_LENGTH_MAX as u32 + 1;
     assert_eq!(
         da00::read(&da00_of_one_table(claimed, 3, 8)),
-        Err(Error::TooMany {
-            field: "data",
-            count: claimed as usize
-        })
+        Err(Error::TooMany { field: "data", count: claimed as usize })
     );
     assert_eq!(
         da00::read(&da00_of_one_table(u32::MAX, 3, 8)),
-        Err(Error::TooMany {
-            field: "data",
-            count: u32::MAX as usize
-        })
+        Err(Error::TooMany { field: "data", count: u32::MAX as usize })
     );
 }
 
@@ -279,26 +225,15 @@ fn text_that_is_not_utf_8_is_named() {
         pixel_id: (&[]).into(),
     };
     ev44::write(&mut out, &parts).expect("written");
-    let at = out
-        .windows(6)
-        .position(|piece| piece == b"source")
-        .expect("the name");
+    let at = out.windows(6).position(|piece| piece == b"source").expect("the name");
     out[at] = 0xFF;
-    assert_eq!(
-        ev44::read(&out),
-        Err(Error::NotText {
-            field: "source_name"
-        })
-    );
+    assert_eq!(ev44::read(&out), Err(Error::NotText { field: "source_name" }));
 }
 
 #[test]
 fn an_empty_buffer_and_a_foreign_one_are_named() {
     assert_eq!(read(&[]), Err(Error::TooShort { length: 0 }));
     assert_eq!(ev44::read(b"12345678"), Err(Error::TooShort { length: 8 }));
-    assert_eq!(
-        read(b"\0\0\0\0xyzw\0\0\0\0\0\0\0\0"),
-        Err(Error::UnknownSchema { found: *b"xyzw" })
-    );
+    assert_eq!(read(b"\0\0\0\0xyzw\0\0\0\0\0\0\0\0"), Err(Error::UnknownSchema { found: *b"xyzw" }));
     assert_eq!(schema_id(b"1234567"), None);
 }

@@ -59,17 +59,8 @@ fn the_data_path_allocates_nothing() {
         time_of_flight: (&events).into(),
         pixel_id: (&events).into(),
     };
-    let value = f144::F144 {
-        source_name: "t",
-        timestamp: 1,
-        value: 1.5.into(),
-    };
-    let alarm = al00::Al00 {
-        source_name: "t",
-        timestamp: 1,
-        severity: al00::Severity::Major,
-        message: "hot",
-    };
+    let value = f144::F144 { source_name: "t", timestamp: 1, value: 1.5.into() };
+    let alarm = al00::Al00 { source_name: "t", timestamp: 1, severity: al00::Severity::Major, message: "hot" };
     let variables = [da00::Variable {
         name: "signal",
         unit: Some("counts"),
@@ -79,11 +70,7 @@ fn the_data_path_allocates_nothing() {
         shape: (&[10_000i64]).into(),
         data: (&events).into(),
     }];
-    let array = da00::Da00 {
-        source_name: "m",
-        timestamp: 1,
-        data: (&variables).into(),
-    };
+    let array = da00::Da00 { source_name: "m", timestamp: 1, data: (&variables).into() };
 
     let mut out = Vec::new();
     let mut write_all = || {
@@ -97,15 +84,9 @@ fn the_data_path_allocates_nothing() {
 
     ev44::write(&mut out, &parts).expect("written");
     let sum = |message: &ev44::Ev44<'_>| message.pixel_id.iter().map(i64::from).sum::<i64>();
-    assert_eq!(
-        allocated(|| assert_eq!(sum(&ev44::read(&out).expect("read")), 49_995_000)),
-        0
-    );
+    assert_eq!(allocated(|| assert_eq!(sum(&ev44::read(&out).expect("read")), 49_995_000)), 0);
     f144::write(&mut out, &value).expect("written");
-    assert_eq!(
-        allocated(|| assert_eq!(f144::read(&out).expect("read").timestamp, 1)),
-        0
-    );
+    assert_eq!(allocated(|| assert_eq!(f144::read(&out).expect("read").timestamp, 1)), 0);
 }
 
 /// A list in a list, where all entries of the outer share one inner: 4 million entries in 400 kB.
@@ -161,10 +142,7 @@ fn inputs_of(bytes: &[u8]) -> Vec<(usize, usize)> {
     let root = word(0);
     let slot = root + half(root - word(root) + 4 + 2 * 4);
     let list = slot + word(slot);
-    (0..word(list))
-        .map(|at| list + 4 + 4 * at)
-        .map(|slot| (slot, slot + word(slot)))
-        .collect()
+    (0..word(list)).map(|at| list + 4 + 4 * at).map(|slot| (slot, slot + word(slot))).collect()
 }
 
 fn bounded(bytes: &[u8], expected: Result<(), Error>) {
@@ -174,9 +152,5 @@ fn bounded(bytes: &[u8], expected: Result<(), Error>) {
     // A vector that grows by doubling asks for up to twice its final size and, counted in full each time, twice
     // that again.
     let most = bytes.len() as u64 * VISITS_PER_BYTE_MAX * 4;
-    assert!(
-        used <= most,
-        "{used} bytes for a message of {}",
-        bytes.len()
-    );
+    assert!(used <= most, "{used} bytes for a message of {}", bytes.len());
 }

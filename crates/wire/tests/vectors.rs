@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use beamport_wire::{
-    Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f144, fields, fuzz, range_in, read,
-    schema_id, to_json,
+    Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f144, fields, fuzz, range_in, read, schema_id, to_json,
 };
 use serde_json::Value as Json;
 
@@ -18,10 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "vectors are files; the crate itself reads none"
-)]
+#[expect(clippy::disallowed_methods, reason = "vectors are files; the crate itself reads none")]
 fn bytes_of(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()))
 }
@@ -40,20 +36,14 @@ fn vectors() -> Vec<(String, Vec<u8>, Json)> {
         .iter()
         .map(|path| {
             let json = serde_json::from_slice(&bytes_of(&path.with_extension("json")));
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             (name, bytes_of(path), json.expect("JSON"))
         })
         .collect()
 }
 
 fn compare_fields(place: &str, found: &Fields<'_>, expected: &Json) {
-    let expected = expected
-        .as_object()
-        .unwrap_or_else(|| panic!("{place}: {expected}"));
+    let expected = expected.as_object().unwrap_or_else(|| panic!("{place}: {expected}"));
     let names: BTreeSet<&str> = found.iter().map(|(name, _)| *name).collect();
     let wanted: BTreeSet<&str> = expected.keys().map(String::as_str).collect();
     assert_eq!(names, wanted, "{place}: names");
@@ -76,35 +66,19 @@ fn compare(place: &str, found: &Field<'_>, expected: &Json) {
         }
         Field::Texts(texts) => assert_eq!(Json::from(texts.clone()), *expected, "{place}"),
         Field::List(tables) => {
-            let expected = expected
-                .as_array()
-                .unwrap_or_else(|| panic!("{place}: no list"));
+            let expected = expected.as_array().unwrap_or_else(|| panic!("{place}: no list"));
             assert_eq!(tables.len(), expected.len(), "{place}: length");
             for (at, (table, expected)) in tables.iter().zip(expected).enumerate() {
                 compare_fields(&format!("{place}[{at}]"), table, expected);
             }
         }
         Field::Table(fields) => compare_fields(place, fields, expected),
-        Field::Array {
-            dtype,
-            bytes,
-            shape,
-        } => {
-            assert_eq!(
-                Some(dtype.name()),
-                expected["dtype"].as_str(),
-                "{place}: dtype"
-            );
-            let values = expected["values"]
-                .as_array()
-                .unwrap_or_else(|| panic!("{place}: no values"));
+        Field::Array { dtype, bytes, shape } => {
+            assert_eq!(Some(dtype.name()), expected["dtype"].as_str(), "{place}: dtype");
+            let values = expected["values"].as_array().unwrap_or_else(|| panic!("{place}: no values"));
             let numbers = Numbers::new(*dtype, bytes).expect("whole elements");
             assert_eq!(numbers.len(), values.len(), "{place}: length");
-            assert_eq!(
-                shape.iter().product::<usize>(),
-                values.len(),
-                "{place}: shape"
-            );
+            assert_eq!(shape.iter().product::<usize>(), values.len(), "{place}: shape");
             if let Some(wanted) = expected.get("shape") {
                 assert_eq!(Json::from(shape.clone()), *wanted, "{place}: shape");
             }
@@ -131,18 +105,10 @@ fn every_field_of_every_vector_is_read() {
         compare_fields(&name, &found, &expected["fields"]);
         let json = to_json(&bytes).expect("what can be read is JSON");
         assert_eq!(json["schema"], expected["schema"], "{name}");
-        assert_eq!(
-            json.as_object().expect("an object").len(),
-            found.len() + 1,
-            "{name}"
-        );
+        assert_eq!(json.as_object().expect("an object").len(), found.len() + 1, "{name}");
         seen.extend(schema_id(&bytes));
     }
-    assert_eq!(
-        seen,
-        KNOWN.into_iter().collect(),
-        "a vector for each schema"
-    );
+    assert_eq!(seen, KNOWN.into_iter().collect(), "a vector for each schema");
 }
 
 #[test]
@@ -174,9 +140,7 @@ fn we_write_the_same_messages_as_ever() {
     let mut made = BTreeSet::new();
     for (name, bytes, expected) in vectors() {
         let message = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
-        message
-            .write(&mut out)
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        message.write(&mut out).unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = fields(&out).unwrap_or_else(|error| panic!("{name}: ours: {error}"));
         compare_fields(&name, &found, &expected["fields"]);
         arrays_are_aligned(&name, &out, &found);
@@ -194,10 +158,7 @@ fn we_write_the_same_messages_as_ever() {
     assert_eq!(there, made, "files without a vector");
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "vectors are files; the crate itself writes none"
-)]
+#[expect(clippy::disallowed_methods, reason = "vectors are files; the crate itself writes none")]
 fn write_file(folder: &Path, path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(folder).expect("a folder");
     std::fs::write(path, bytes).expect("a file");
@@ -212,9 +173,7 @@ fn arrays_are_aligned(name: &str, whole: &[u8], found: &Fields<'_>) {
                 assert_eq!(range.start % 8, 0, "{name}: {field}");
                 assert_eq!(&whole[range], *bytes);
             }
-            Field::List(tables) => tables
-                .iter()
-                .for_each(|table| arrays_are_aligned(name, whole, table)),
+            Field::List(tables) => tables.iter().for_each(|table| arrays_are_aligned(name, whole, table)),
             Field::Table(table) => arrays_are_aligned(name, whole, table),
             _ => {}
         }
@@ -232,10 +191,7 @@ fn recorded_messages_of_a_facility() {
     let value = f144::read(&bytes).expect("a good f144");
     assert_eq!(value.source_name, "t_julabo");
     assert_eq!(value.value, f144::Value::Scalar(Scalar::Float64(19.0)));
-    assert_eq!(
-        value.timestamp,
-        i64::from_le_bytes(*b"\x00\x84\x1e\x18\x32\xd6\x1e\x17")
-    );
+    assert_eq!(value.timestamp, i64::from_le_bytes(*b"\x00\x84\x1e\x18\x32\xd6\x1e\x17"));
 
     let bytes = bytes_of(&folder.join("al00.bin"));
     let alarm = beamport_wire::al00::read(&bytes).expect("a good al00");
@@ -247,34 +203,19 @@ fn recorded_messages_of_a_facility() {
         let bytes = bytes_of(&folder.join(format!("{id}.bin")));
         let found = *id.as_bytes().first_chunk().expect("four letters");
         assert_eq!(read(&bytes), Err(Error::UnknownSchema { found }));
-        assert_eq!(
-            ev44::read(&bytes),
-            Err(Error::WrongSchema {
-                wanted: ev44::ID,
-                found
-            })
-        );
-        assert_eq!(
-            read(&bytes).unwrap_err().to_string(),
-            format!("schema `{id}` is not known")
-        );
+        assert_eq!(ev44::read(&bytes), Err(Error::WrongSchema { wanted: ev44::ID, found }));
+        assert_eq!(read(&bytes).unwrap_err().to_string(), format!("schema `{id}` is not known"));
     }
 }
 
 #[test]
 fn json_abbreviates_long_arrays() {
-    let (_, bytes, _) = vectors()
-        .into_iter()
-        .find(|(name, ..)| name == "ev44_slack")
-        .expect("ev44_slack");
+    let (_, bytes, _) = vectors().into_iter().find(|(name, ..)| name == "ev44_slack").expect("ev44_slack");
     let json = to_json(&bytes).expect("a good message");
     let pixels = &json["pixel_id"];
     assert_eq!(pixels["shape"][0], 40);
     assert_eq!(pixels["dtype"], "int32");
-    assert_eq!(
-        pixels["first"],
-        Json::from(vec![100, 101, 102, 103, 104, 105, 106, 107])
-    );
+    assert_eq!(pixels["first"], Json::from(vec![100, 101, 102, 103, 104, 105, 106, 107]));
     assert_eq!(json["reference_time_index"], Json::from(vec![0]));
 }
 
@@ -305,20 +246,9 @@ fn pulses_name_the_events_of_each_reference_time() {
         (vec![0, 2], vec![4, 5, 6]),
         (vec![0, 2, 2], vec![4, 5]),
     ] {
-        let parts = ev44::Ev44 {
-            reference_time_index: (&index).into(),
-            pixel_id: (&pixels).into(),
-            ..parts
-        };
-        assert!(
-            matches!(parts.check(), Err(Error::Inconsistent { .. })),
-            "{index:?}"
-        );
-        assert!(
-            parts
-                .pulses()
-                .all(|(_, range)| range.start <= range.end && range.end <= 3)
-        );
+        let parts = ev44::Ev44 { reference_time_index: (&index).into(), pixel_id: (&pixels).into(), ..parts };
+        assert!(matches!(parts.check(), Err(Error::Inconsistent { .. })), "{index:?}");
+        assert!(parts.pulses().all(|(_, range)| range.start <= range.end && range.end <= 3));
     }
 }
 
@@ -338,11 +268,7 @@ fn a_warm_buffer_is_not_allocated_again() {
 fn what_cannot_be_written_is_refused_and_leaves_nothing_behind() {
     use beamport_wire::da00::{self, Da00, Variable};
     let mut out = vec![1, 2, 3];
-    let text = f144::F144 {
-        source_name: "x",
-        timestamp: 0,
-        value: f144::Value::Array(Numbers::text("no")),
-    };
+    let text = f144::F144 { source_name: "x", timestamp: 0, value: f144::Value::Array(Numbers::text("no")) };
     assert!(f144::write(&mut out, &text).is_err());
     assert!(out.is_empty());
 
@@ -355,15 +281,8 @@ fn what_cannot_be_written_is_refused_and_leaves_nothing_behind() {
         shape: (&[2i64, 2]).into(),
         data: (&[1.0f64, 2.0, 3.0]).into(),
     }];
-    let parts = Da00 {
-        source_name: "m",
-        timestamp: 0,
-        data: (&variables).into(),
-    };
-    assert!(matches!(
-        da00::write(&mut out, &parts),
-        Err(Error::Inconsistent { .. })
-    ));
+    let parts = Da00 { source_name: "m", timestamp: 0, data: (&variables).into() };
+    assert!(matches!(da00::write(&mut out, &parts), Err(Error::Inconsistent { .. })));
     assert!(out.is_empty());
 }
 

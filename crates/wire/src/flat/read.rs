@@ -3,9 +3,7 @@
 use std::cell::Cell;
 
 use crate::error::Error;
-use crate::limits::{
-    DEPTH_MAX, LIST_LENGTH_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, VISITS_PER_BYTE_MAX,
-};
+use crate::limits::{DEPTH_MAX, LIST_LENGTH_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, VISITS_PER_BYTE_MAX};
 use crate::{Array, DType, Number, Numbers};
 
 /// A buffer whose size and identifier were checked.
@@ -40,10 +38,7 @@ impl<'a> Message<'a> {
         if found != id {
             return Err(Error::WrongSchema { wanted: id, found });
         }
-        Ok(Message {
-            bytes,
-            budget: Cell::new(length as u64 * VISITS_PER_BYTE_MAX),
-        })
+        Ok(Message { bytes, budget: Cell::new(length as u64 * VISITS_PER_BYTE_MAX) })
     }
 
     /// The root table.
@@ -53,11 +48,7 @@ impl<'a> Message<'a> {
     }
 
     fn charge(&self, bytes: usize) -> Result<(), Error> {
-        let left = self
-            .budget
-            .get()
-            .checked_sub(bytes as u64)
-            .ok_or(Error::Entangled)?;
+        let left = self.budget.get().checked_sub(bytes as u64).ok_or(Error::Entangled)?;
         self.budget.set(left);
         Ok(())
     }
@@ -65,10 +56,7 @@ impl<'a> Message<'a> {
     /// `length` bytes at `at`, or an error; no sum of the two can overflow.
     #[inline]
     fn slice(&self, at: usize, length: usize, field: &'static str) -> Result<&'a [u8], Error> {
-        self.bytes
-            .get(at..)
-            .and_then(|rest| rest.get(..length))
-            .ok_or(Error::OutOfBounds { field })
+        self.bytes.get(at..).and_then(|rest| rest.get(..length)).ok_or(Error::OutOfBounds { field })
     }
 
     #[inline]
@@ -85,9 +73,7 @@ impl<'a> Message<'a> {
         if distance == 0 {
             return Err(Error::OutOfBounds { field });
         }
-        let target = at
-            .checked_add(distance)
-            .filter(|target| *target < self.bytes.len());
+        let target = at.checked_add(distance).filter(|target| *target < self.bytes.len());
         target.ok_or(Error::OutOfBounds { field })
     }
 
@@ -108,13 +94,7 @@ impl<'a> Message<'a> {
         let vtable = self.slice(place, vtable_bytes, field)?;
         self.slice(at, length, field)?;
         self.charge(vtable_bytes + length)?;
-        Ok(Table {
-            message: self,
-            at,
-            vtable,
-            length,
-            depth,
-        })
+        Ok(Table { message: self, at, vtable, length, depth })
     }
 
     fn text(&self, at: usize, field: &'static str) -> Result<&'a str, Error> {
@@ -159,12 +139,7 @@ impl<'m, 'a> Table<'m, 'a> {
     }
 
     /// A number or `default` if absent.
-    pub(crate) fn number<T: Number>(
-        &self,
-        id: usize,
-        default: T,
-        field: &'static str,
-    ) -> Result<T, Error> {
+    pub(crate) fn number<T: Number>(&self, id: usize, default: T, field: &'static str) -> Result<T, Error> {
         match self.place(id, size_of::<T>(), field)? {
             None => Ok(default),
             Some(at) => {
@@ -198,77 +173,44 @@ impl<'m, 'a> Table<'m, 'a> {
     }
 
     /// A numeric vector, if present.
-    pub(crate) fn array<T: Number>(
-        &self,
-        id: usize,
-        field: &'static str,
-    ) -> Result<Option<Array<'a, T>>, Error> {
+    pub(crate) fn array<T: Number>(&self, id: usize, field: &'static str) -> Result<Option<Array<'a, T>>, Error> {
         let Some(at) = self.target(id, field)? else {
             return Ok(None);
         };
         let count = self.message.u32_at(at, field)? as usize;
-        let length = count
-            .checked_mul(size_of::<T>())
-            .ok_or(Error::OutOfBounds { field })?;
-        Ok(Some(Array::over(self.message.slice(
-            at + 4,
-            length,
-            field,
-        )?)))
+        let length = count.checked_mul(size_of::<T>()).ok_or(Error::OutOfBounds { field })?;
+        Ok(Some(Array::over(self.message.slice(at + 4, length, field)?)))
     }
 
     /// A numeric vector; absent reads as empty.
-    pub(crate) fn array_or_empty<T: Number>(
-        &self,
-        id: usize,
-        field: &'static str,
-    ) -> Result<Array<'a, T>, Error> {
+    pub(crate) fn array_or_empty<T: Number>(&self, id: usize, field: &'static str) -> Result<Array<'a, T>, Error> {
         Ok(self.array(id, field)?.unwrap_or_default())
     }
 
     /// A numeric vector that must be there.
-    pub(crate) fn array_required<T: Number>(
-        &self,
-        id: usize,
-        field: &'static str,
-    ) -> Result<Array<'a, T>, Error> {
+    pub(crate) fn array_required<T: Number>(&self, id: usize, field: &'static str) -> Result<Array<'a, T>, Error> {
         self.array(id, field)?.ok_or(Error::Missing { field })
     }
 
     /// A numeric vector whose type is known only now, if present.
-    pub(crate) fn numbers(
-        &self,
-        id: usize,
-        dtype: DType,
-        field: &'static str,
-    ) -> Result<Option<Numbers<'a>>, Error> {
+    pub(crate) fn numbers(&self, id: usize, dtype: DType, field: &'static str) -> Result<Option<Numbers<'a>>, Error> {
         let Some(at) = self.target(id, field)? else {
             return Ok(None);
         };
         let count = self.message.u32_at(at, field)? as usize;
-        let length = count
-            .checked_mul(dtype.size())
-            .ok_or(Error::OutOfBounds { field })?;
+        let length = count.checked_mul(dtype.size()).ok_or(Error::OutOfBounds { field })?;
         let bytes = self.message.slice(at + 4, length, field)?;
-        Numbers::new(dtype, bytes)
-            .map(Some)
-            .ok_or(Error::NotText { field })
+        Numbers::new(dtype, bytes).map(Some).ok_or(Error::NotText { field })
     }
 
     /// A uuid: a vector of exactly 16 bytes that must be there.
     pub(crate) fn uuid(&self, id: usize, field: &'static str) -> Result<[u8; 16], Error> {
         let bytes = self.array_required::<u8>(id, field)?.bytes();
-        bytes.try_into().map_err(|_| Error::Inconsistent {
-            what: "a uuid that is not 16 bytes",
-        })
+        bytes.try_into().map_err(|_| Error::Inconsistent { what: "a uuid that is not 16 bytes" })
     }
 
     /// A nested table (also the value of a union), if present.
-    pub(crate) fn table(
-        &self,
-        id: usize,
-        field: &'static str,
-    ) -> Result<Option<Table<'m, 'a>>, Error> {
+    pub(crate) fn table(&self, id: usize, field: &'static str) -> Result<Option<Table<'m, 'a>>, Error> {
         match self.target(id, field)? {
             None => Ok(None),
             Some(at) => self.message.table(at, self.depth + 1, field).map(Some),
@@ -304,10 +246,7 @@ impl<'m, 'a> Table<'m, 'a> {
         let (first, count) = self.message.list(at, field)?;
         let mut entries = Vec::new();
         for slot in (first..).step_by(4).take(count) {
-            entries.push(
-                self.message
-                    .text(self.message.follow(slot, field)?, field)?,
-            );
+            entries.push(self.message.text(self.message.follow(slot, field)?, field)?);
         }
         Ok(entries)
     }

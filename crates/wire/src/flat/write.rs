@@ -37,21 +37,13 @@ impl<'o> Writer<'o> {
     pub(crate) fn table<const N: usize>(&mut self, slot: usize, sizes: [u8; N]) -> [usize; N] {
         let vtable_bytes = 4 + 2 * N;
         let least = self.out.len() + vtable_bytes;
-        let at = if sizes.contains(&8) {
-            aligned(least + 4, 8) - 4
-        } else {
-            aligned(least, 4)
-        };
+        let at = if sizes.contains(&8) { aligned(least + 4, 8) - 4 } else { aligned(least, 4) };
         let vtable = at - vtable_bytes;
 
         let mut places = [0; N];
         let mut end = at + 4;
         for size in [8, 4, 2, 1] {
-            for (place, _) in places
-                .iter_mut()
-                .zip(sizes)
-                .filter(|(_, wanted)| *wanted == size)
-            {
+            for (place, _) in places.iter_mut().zip(sizes).filter(|(_, wanted)| *wanted == size) {
                 *place = end;
                 end += usize::from(size);
             }
@@ -84,8 +76,7 @@ impl<'o> Writer<'o> {
         let at = aligned(self.out.len(), 4);
         self.out.resize(at, 0);
         self.point(slot, at);
-        self.out
-            .extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.out.extend_from_slice(&(text.len() as u32).to_le_bytes());
         self.out.extend_from_slice(text.as_bytes());
         self.out.push(0);
     }
