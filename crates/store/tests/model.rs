@@ -1,0 +1,648 @@
+//! The store against a `Vec`: random appends, kills, power cuts and faults from a seed, on a machine that forgets what was
+//! not synced. `BEAMPORT_SEEDS=N` tries more seeds, `BEAMPORT_SEED=N` replays one.
+//!
+//! What is checked: all below the mark `memory` survives a kill, all below `disk` a power cut; no reader is ever shown a byte
+//! that was not appended; an identity (epoch, sequence) names one payload for ever; a counted reader under `wait` misses
+//! nothing; the mark `disk` falls only with a new epoch and never below what was promised; nothing is written through a
+//! map without being allocated.
+
+use beamport_store::*;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use testkit::{Dice, Ignore, Machine, PretendMedia};
+
+const SEEDS: u64 = 300;
+const STEPS: u64 = 70;
+
+/// What a check answers: nothing to say, or what is wrong and how to see it again.
+type Checked<T = ()> = std::result::Result<T, String>;
+
+/// One message that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sent {
+    id: u64,
+    len: usize,
+    time: i64,
+    origin: u32,
+}
+
+fn payload(id: u64, len: usize) -> Vec<u8> {
+    let mut dice = Dice::new(id);
+    let word = dice.next().to_le_bytes();
+    (0..len).map(|i| word[i % 8].wrapping_add((i / 8) as u8)).collect()
+}
+
+struct Test {
+    seed: u64,
+    machine: Machine,
+    dice: Dice,
+    folder: PathBuf,
+    options: Options,
+    process: Arc<PretendMedia>,
+    media: Arc<dyn Media>,
+    writer: Option<Writer>,
+    /// What the stream holds, by sequence, pushed but unpublished ones too.
+    log: Vec<Sent>,
+    published: u64,
+    /// The highest mark `disk` that was shown.
+    promised: u64,
+    uuid: [u8; 16],
+    origins: Vec<String>,
+    next_id: u64,
+    /// A process that reads, with a reader that outlives kills of the writer.
+    onlooker: Arc<PretendMedia>,
+    early: Option<Reader>,
+    /// What the early reader saw under an identity.
+    seen: HashMap<([u8; 16], u32, u64), u64>,
+    /// Where the counted reader committed; none until it exists.
+    counted: Option<u64>,
+    small: bool,
+    story: Vec<String>,
+    failed: bool,
+}
+
+fn reading(early: bool) -> ReadOptions {
+    ReadOptions { early, ..ReadOptions::default() }
+}
+
+impl Test {
+    fn new(seed: u64, ignore: Option<Ignore>) -> Self {
+        let machine = Machine::new(seed);
+        machine.ignore_sync(ignore);
+        let mut dice = Dice::new(seed.wrapping_mul(7919));
+        let level = dice.pick(&[Level::Disk, Level::Disk, Level::Disk, Level::Memory]);
+        let when_full = dice.pick(&[WhenFull::Wait, WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropNewest]);
+        let retain_bytes = dice.pick(&[None, Some(600_000), Some(2 << 20)]);
+        let options = Options {
+            level,
+            clock: Clock::Epoch,
+            when_full,
+            live_bytes: 1 << 20,
+            retain_bytes,
+            drain: Drain::Caller,
+        };
+        let place = dice.pick(&["/disk/s", "/live/s"]);
+        let folder = PathBuf::from(if level == Level::Disk { "/disk/s" } else { place });
+        let process = machine.start();
+        let onlooker = machine.start();
+        let story = vec![format!("{options:?} in {}", folder.display())];
+        let small = dice.one_in(2);
+        Self {
+            seed,
+            dice,
+            folder,
+            options,
+            media: process.clone(),
+            process,
+            writer: None,
+            log: Vec::new(),
+            published: 0,
+            promised: 0,
+            uuid: [0; 16],
+            origins: Vec::new(),
+            next_id: 1,
+            onlooker,
+            machine,
+            early: None,
+            seen: HashMap::new(),
+            counted: None,
+            small,
+            story,
+            failed: false,
+        }
+    }
+
+    fn say(&mut self, what: String) {
+        if std::env::var_os("BEAMPORT_SEED").is_some() {
+            eprintln!("{what}");
+        }
+        self.story.push(what);
+    }
+
+    fn fail(&self, what: String) -> String {
+        let last = self.story.len().saturating_sub(12);
+        let story = format!("{}\n  ...\n  {}", self.story[0], self.story[last..].join("\n  "));
+        format!(
+            "seed {}: {what}\n  {story}\nreplay: BEAMPORT_SEED={} cargo test -p beamport-store --test model",
+            self.seed, self.seed
+        )
+    }
+
+    fn disk(&self) -> bool {
+        self.options.level == Level::Disk
+    }
+
+    /// Opens the writer; `after` says what happened before.
+    fn open(&mut self, after: After) -> Checked<bool> {
+        let writer = match Writer::open(&self.media, &self.folder, "s", &self.options) {
+            Ok(writer) => writer,
+            Err(e) if self.machine.stopped() || e.is_full() => {
+                self.say(format!("open: {e}"));
+                return Ok(false);
+            }
+            Err(e) => return Err(self.fail(format!("open: {e}"))),
+        };
+        let recovery = writer.recovery().clone();
+        self.say(format!("opened: {recovery:?} at {}, first {}", writer.next_sequence(), writer.first_sequence()));
+        let count = writer.next_sequence();
+        let fresh = self.uuid != writer.header().uuid;
+        match after {
+            _ if self.uuid == [0; 16] => {}
+            After::Clean | After::Kill => {
+                if fresh || count != self.published {
+                    return Err(self.fail(format!("{} were published, {count} are there", self.published)));
+                }
+                if !matches!(recovery, Recovery::Live | Recovery::Clean) {
+                    return Err(self.fail(format!("{recovery:?} though nothing can be missing")));
+                }
+            }
+            After::Cut | After::CutThenKill if self.disk() => {
+                if fresh || count < self.promised || count > self.log.len() as u64 {
+                    return Err(self.fail(format!("{} were promised, {count} are there", self.promised)));
+                }
+                if (recovery == Recovery::Live && after == After::Cut) || (recovery == Recovery::Clean && count < self.published) {
+                    return Err(self.fail(format!("{recovery:?} at {count} of {}", self.published)));
+                }
+            }
+            After::Cut | After::CutThenKill => {
+                if !fresh {
+                    return Err(self.fail("a memory stream survived a power cut".into()));
+                }
+            }
+        }
+        if fresh {
+            self.log.clear();
+            self.origins.clear();
+            self.counted = None;
+            self.early = None;
+            self.promised = 0;
+        }
+        self.log.truncate(count as usize);
+        self.published = count;
+        self.uuid = writer.header().uuid;
+        // Rows that no surviving message uses may be gone after a cut.
+        let known = writer.origins().to_vec();
+        let used = self.log[writer.first_sequence() as usize..].iter().map(|m| m.origin as usize + 1).max().unwrap_or(0);
+        if known.len() < used || known[..used.min(self.origins.len())] != self.origins[..used.min(self.origins.len())] {
+            return Err(self.fail(format!("origins {known:?} were {:?}", self.origins)));
+        }
+        self.origins = known;
+        self.writer = Some(writer);
+        self.failed = false;
+        self.promise()?;
+        Ok(true)
+    }
+
+    /// Looks at the mark: it may not fall.
+    fn promise(&mut self) -> Checked {
+        if let Some(writer) = &self.writer
+            && self.disk()
+        {
+            let mark = writer.mark(Level::Disk);
+            if mark < self.promised {
+                return Err(self.fail(format!("the mark fell from {} to {mark}", self.promised)));
+            }
+            self.promised = mark;
+        }
+        Ok(())
+    }
+
+    fn message(&mut self) -> (Meta, Sent) {
+        let len = match self.dice.below(if self.small { 40 } else { 12 }) {
+            0 => self.dice.below(20_000),
+            1 => 0,
+            2 if self.dice.one_in(6) => self.dice.range(200_000, 400_000),
+            3 | 4 => self.dice.below(3000),
+            _ => self.dice.below(100),
+        } as usize;
+        let time = match self.dice.below(20) {
+            0 => self.dice.next() as i64,
+            1..4 => self.next_id as i64 * 1000 - self.dice.below(1 << 20) as i64,
+            _ => self.next_id as i64 * 1000,
+        };
+        let origin = self.dice.below(self.origins.len() as u64) as u32;
+        let sent = Sent { id: self.next_id, len, time, origin };
+        self.next_id += 1;
+        let meta = Meta { source_time: time, origin, origin_seq: sent.id, schema: SchemaId(*b"test"), flags: 0 };
+        (meta, sent)
+    }
+
+    fn append(&mut self) -> Checked {
+        if self.origins.is_empty() || self.dice.one_in(30) {
+            let name = format!("o{}-{}", self.dice.below(8), "x".repeat(self.dice.below(300) as usize));
+            let Some(writer) = &mut self.writer else { return Ok(()) };
+            match writer.origin(&name) {
+                Ok(row) if row as usize == self.origins.len() => self.origins.push(name),
+                Ok(row) if self.origins.get(row as usize) == Some(&name) => {}
+                Ok(row) => return Err(self.fail(format!("row {row} for {name}"))),
+                Err(e) if self.machine.stopped() || e.is_full() => return Ok(()),
+                Err(e) => return Err(self.fail(format!("origin: {e}"))),
+            }
+        }
+        let many = match self.dice.below(8) {
+            0 => self.dice.range(1, 600),
+            1 | 2 => self.dice.range(1, 60),
+            _ => self.dice.range(1, 6),
+        };
+        let batch = self.dice.one_in(2);
+        let mut refused = String::new();
+        for _ in 0..many {
+            let (meta, sent) = self.message();
+            let bytes = payload(sent.id, sent.len);
+            let Some(writer) = &mut self.writer else { return Ok(()) };
+            let (a, b) = bytes.split_at(self.dice.below(bytes.len() as u64 + 1) as usize);
+            let answer = if batch { writer.push(&meta, &[a, b]) } else { writer.append(&meta, &bytes) };
+            match answer {
+                Ok(sequence) if sequence == self.log.len() as u64 => {
+                    self.log.push(sent);
+                    if !batch {
+                        self.published = self.log.len() as u64;
+                    }
+                }
+                Ok(sequence) => return Err(self.fail(format!("sequence {sequence}, not {}", self.log.len()))),
+                Err(Error::Failed(_)) if self.failed => break,
+                Err(e) => {
+                    let allowed = match &e {
+                        Error::Dropped => self.options.when_full != WhenFull::Wait,
+                        Error::Full(_) => self.options.when_full == WhenFull::Wait,
+                        e => self.machine.stopped() || e.is_full(),
+                    };
+                    if !allowed {
+                        return Err(self.fail(format!("append: {e}")));
+                    }
+                    if matches!(e, Error::Dropped | Error::Full(_)) {
+                        self.published = self.log.len() as u64;
+                    }
+                    refused = format!(", refused: {e}");
+                    break;
+                }
+            }
+        }
+        if let Some(writer) = &mut self.writer
+            && (self.dice.below(4) > 0 || self.machine.stopped())
+        {
+            self.published = writer.publish();
+        } else if let Some(writer) = &self.writer {
+            self.published = self.published.max(writer.mark(Level::Memory));
+        }
+        self.say(format!("append {many} (batch {batch}): {} of {} published{refused}", self.published, self.log.len()));
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Checked {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let answer = writer.drain();
+        self.published = writer.mark(Level::Memory);
+        let mark = writer.mark(Level::Disk);
+        self.say(format!("drain: {answer:?}, mark {mark}"));
+        match answer {
+            Ok(_) => {
+                if self.disk() && self.failed {
+                    return Err(self.fail("a drain succeeded after a failed sync".into()));
+                }
+                if self.disk() && mark != self.published {
+                    return Err(self.fail(format!("drained to {mark}, not {}", self.published)));
+                }
+            }
+            Err(Error::Failed(_)) => self.failed = true,
+            Err(e) if self.machine.stopped() || e.is_full() => {}
+            Err(e) => return Err(self.fail(format!("drain: {e}"))),
+        }
+        self.promise()
+    }
+
+    /// One message against the model.
+    fn compare(&self, message: &Message<'_>, origin: &str) -> Checked {
+        let Some(sent) = self.log.get(message.sequence as usize) else {
+            return Err(self.fail(format!("message {} of {}", message.sequence, self.log.len())));
+        };
+        let same = message.entry.origin_seq == sent.id
+            && message.entry.source_time == sent.time
+            && message.payload == payload(sent.id, sent.len)
+            && self.origins.get(sent.origin as usize).is_some_and(|o| o == origin);
+        if !same {
+            return Err(self.fail(format!("message {} is {:?}, not {sent:?}", message.sequence, message.entry)));
+        }
+        Ok(())
+    }
+
+    /// Reads what a reader may see, from a random place.
+    fn read(&mut self, early: bool) -> Checked {
+        if self.uuid == [0; 16] {
+            return Ok(());
+        }
+        let media: Arc<dyn Media> = self.onlooker.clone();
+        let mut reader = match Reader::open(&media, &self.folder, reading(early)) {
+            Ok(reader) => reader,
+            Err(e) if e.is_full() => return Ok(()),
+            Err(e) => return Err(self.fail(format!("reader: {e}"))),
+        };
+        let (bounds, end) = (reader.bounds(), reader.end());
+        let all = early || !self.disk();
+        if self.writer.is_some() && (all && end != self.published || !all && end != self.promised) {
+            return Err(self.fail(format!("a reader ends at {end}, {} published, {} safe", self.published, self.promised)));
+        }
+        if self.dice.one_in(2) {
+            reader.seek(bounds.first + self.dice.below(end - bounds.first + 1));
+        }
+        self.read_on(&mut reader, u64::MAX, false)?;
+        if reader.position() != end {
+            return Err(self.fail(format!("a reader stopped at {} of {end}", reader.position())));
+        }
+        // Times: the same range as by looking at each.
+        let (a, b) = (self.next_id as i64 * 500, self.next_id as i64 * 1000 - self.dice.below(200_000) as i64);
+        let range = reader.time_range(a, b).map_err(|e| self.fail(format!("time_range: {e}")))?;
+        let inside = |i: &u64| (a..b).contains(&self.log[*i as usize].time);
+        let want = match (bounds.first..end).find(inside) {
+            Some(first) => (first, (first..end).rev().find(inside).unwrap_or(first) + 1),
+            None => (end, end),
+        };
+        if range != want {
+            return Err(self.fail(format!("times {a}..{b} are in {range:?}, not {want:?}")));
+        }
+        Ok(())
+    }
+
+    fn read_on(&mut self, reader: &mut Reader, mut most: u64, note: bool) -> Checked {
+        while most > 0 {
+            let max = self.dice.range(1, 400).min(most) as usize;
+            let header = reader.header().clone();
+            let names: Vec<String> = reader.origins().map_err(|e| self.fail(format!("origins: {e}")))?.to_vec();
+            match reader.read(max) {
+                Ok(batch) if batch.is_empty() => break,
+                Ok(batch) => {
+                    most -= batch.len() as u64;
+                    for message in batch.iter() {
+                        let name = names.get(message.entry.origin as usize).map_or("", String::as_str);
+                        self.compare(&message, name)?;
+                        if note {
+                            let key = (header.uuid, header.epoch_of(message.sequence), message.sequence);
+                            let id = message.entry.origin_seq;
+                            if let Some(other) = self.seen.insert(key, id)
+                                && other != id
+                            {
+                                return Err(self.fail(format!("{key:?} was {other} and is {id}")));
+                            }
+                        }
+                    }
+                }
+                Err(Error::Gone { first }) => {
+                    if first <= reader.position() {
+                        return Err(self.fail(format!("{} is gone, the oldest is {first}", reader.position())));
+                    }
+                    reader.seek(first);
+                }
+                Err(e) => return Err(self.fail(format!("read {}: {e}", reader.position()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The reader that follows the live end through kills.
+    fn follow(&mut self) -> Checked {
+        if self.writer.is_none() {
+            return Ok(());
+        }
+        let mut reader = match self.early.take() {
+            Some(reader) => reader,
+            None => {
+                let media: Arc<dyn Media> = self.onlooker.clone();
+                Reader::open(&media, &self.folder, reading(true)).map_err(|e| self.fail(format!("early: {e}")))?
+            }
+        };
+        let most = self.dice.range(1, 2000);
+        self.read_on(&mut reader, most, true)?;
+        self.early = Some(reader);
+        Ok(())
+    }
+
+    /// The counted reader: opens, reads on, commits some of it.
+    fn count(&mut self) -> Checked {
+        if self.writer.is_none() {
+            return Ok(());
+        }
+        let media: Arc<dyn Media> = self.onlooker.clone();
+        let options = ReadOptions { name: "counted".into(), kind: Kind::Counted, ..reading(false) };
+        let mut reader = match Reader::open(&media, &self.folder, options) {
+            Ok(reader) => reader,
+            Err(e) if e.is_full() || self.machine.stopped() => return Ok(()),
+            Err(e) => return Err(self.fail(format!("counted: {e}"))),
+        };
+        if let Some(counted) = self.counted {
+            let (at, first) = (reader.position(), reader.bounds().first);
+            if at > counted {
+                return Err(self.fail(format!("the counted reader stands at {at}, not {counted}")));
+            }
+            if first > counted && self.options.when_full != WhenFull::DropOldest {
+                return Err(self.fail(format!("the counted reader at {counted} lost all below {first}")));
+            }
+        }
+        let before = reader.position();
+        let most = self.dice.range(1, 1500);
+        self.read_on(&mut reader, most, false)?;
+        let next = before.max(reader.position() - self.dice.below(reader.position() + 1 - before).min(20));
+        reader.commit(next);
+        self.counted = Some(self.counted.unwrap_or(0).max(next));
+        self.say(format!("counted: {before} to {}, committed {next}", reader.position()));
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        self.say("kill".into());
+        // SAFETY: the writer is all that maps in this process.
+        unsafe { self.machine.kill(&self.process, self.writer.take()) };
+        self.process = self.machine.start();
+        self.media = self.process.clone();
+    }
+
+    fn cut(&mut self) {
+        self.say("power cut".into());
+        // SAFETY: these are all objects of all processes.
+        unsafe { self.machine.power_cut((self.writer.take(), self.early.take())) };
+        (self.process, self.onlooker) = (self.machine.start(), self.machine.start());
+        self.media = self.process.clone();
+    }
+
+    fn reopen(&mut self, mut after: After) -> Checked {
+        self.machine.room(u64::MAX, u64::MAX);
+        self.machine.fail_sync_after(None);
+        // A death while it recovers is a death like any other.
+        while self.dice.one_in(4) {
+            let changes = self.dice.below(25);
+            self.machine.stop_after(Some(changes));
+            let opened = self.open(after)?;
+            self.say(format!("stopped after {changes} changes while opening (opened: {opened})"));
+            after = match (self.dice.one_in(2), opened) {
+                (true, _) => After::Cut,
+                (false, true) => After::Kill,
+                (false, false) if after == After::Cut => After::CutThenKill,
+                (false, false) => after,
+            };
+            if after == After::Cut { self.cut() } else { self.kill() }
+            self.machine.stop_after(None);
+        }
+        self.must_open(after)
+    }
+
+    fn must_open(&mut self, after: After) -> Checked {
+        if !self.open(after)? {
+            return Err(self.fail("does not open".into()));
+        }
+        if self.dice.one_in(3) {
+            self.read(true)?;
+            let media: Arc<dyn Media> = self.onlooker.clone();
+            let seen = verify(&media, &self.folder, &mut |_, _| {}).map_err(|e| self.fail(format!("verify: {e}")))?;
+            if seen.count != self.published {
+                return Err(self.fail(format!("verify: {} of {}", seen.count, self.published)));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Checked {
+        if self.writer.is_none() {
+            return self.reopen(After::Clean);
+        }
+        match self.dice.below(100) {
+            0..40 => self.append()?,
+            40..55 => self.drain()?,
+            55..62 => self.read(false)?,
+            62..66 => self.read(true)?,
+            66..74 => self.follow()?,
+            74..80 => self.count()?,
+            80..84 => {
+                let jump = self.dice.pick(&[1_000, 1_000_000_000, 3_600_000_000_000, -3_600_000_000_000, -1]);
+                self.machine.advance(jump);
+            }
+            84..88 => {
+                // A death in the midst of something.
+                self.machine.stop_after(Some(self.dice.below(30)));
+                self.append()?;
+                self.drain()?;
+                if self.dice.one_in(3) {
+                    self.append()?;
+                    self.drain()?;
+                }
+                let writer = self.writer.take();
+                if self.dice.one_in(4) && self.machine.stopped() {
+                    // Dropped while nothing works any more: as good as a kill.
+                    drop(writer);
+                } else {
+                    self.writer = writer;
+                }
+                if self.dice.one_in(2) {
+                    self.kill();
+                    self.reopen(After::Kill)?;
+                } else {
+                    self.cut();
+                    self.reopen(After::Cut)?;
+                }
+            }
+            88..91 => {
+                self.kill();
+                self.reopen(After::Kill)?;
+            }
+            91..93 => {
+                self.cut();
+                self.reopen(After::Cut)?;
+            }
+            93..95 => {
+                let (disk, live) = self.machine.used();
+                let room = self.dice.below(300_000);
+                let which = self.dice.below(3);
+                self.machine.room(
+                    if which != 1 { disk + room } else { u64::MAX },
+                    if which != 0 { live + room } else { u64::MAX },
+                );
+                self.say(format!("little room: {room} ({which})"));
+            }
+            95 => self.machine.room(u64::MAX, u64::MAX),
+            96 => {
+                let after = self.dice.below(6);
+                self.say(format!("a sync fails after {after}"));
+                self.machine.fail_sync_after(Some(after));
+                self.drain()?;
+                self.append()?;
+                self.drain()?;
+                self.machine.fail_sync_after(None);
+                if self.failed && self.dice.one_in(2) {
+                    self.kill();
+                    self.reopen(After::Kill)?;
+                }
+            }
+            _ => {
+                self.say("close".into());
+                self.published = self.log.len() as u64;
+                drop(self.writer.take());
+                if self.dice.one_in(3) {
+                    self.read(self.dice.clone().one_in(2))?;
+                }
+                if self.dice.one_in(3) {
+                    self.cut();
+                    self.reopen(After::Cut)?;
+                } else {
+                    self.reopen(After::Clean)?;
+                }
+            }
+        }
+        if let Some((path, at)) = self.machine.unallocated_write() {
+            return Err(self.fail(format!("{} was written at {at} without being allocated", path.display())));
+        }
+        Ok(())
+    }
+
+    fn run(mut self) -> Checked {
+        for _ in 0..STEPS {
+            self.step()?;
+        }
+        self.read(true)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    Clean,
+    Kill,
+    Cut,
+    /// A cut, then a kill while the stream was opened.
+    CutThenKill,
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn the_store_agrees_with_a_vec() {
+    if let Some(seed) = number("BEAMPORT_SEED") {
+        Test::new(seed, None).run().unwrap_or_else(|e| panic!("{e}"));
+        return;
+    }
+    let seeds = number("BEAMPORT_SEEDS").unwrap_or(SEEDS);
+    let mut failures = Vec::new();
+    for seed in 0..seeds {
+        if let Err(e) = Test::new(seed, None).run() {
+            failures.push(e);
+            if failures.len() >= 5 {
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// A check that cannot fail checks nothing: each sync that is left out must be seen as a loss.
+#[test]
+fn each_sync_that_is_left_out_is_seen() {
+    let left_out: [(&str, Ignore); 4] = [
+        ("payload segments", |name, _| name.starts_with("p-")),
+        ("index segments", |name, _| name.starts_with("i-")),
+        ("names", |_, folder| folder),
+        ("all", |_, _| true),
+    ];
+    for (what, ignore) in left_out {
+        let seen = (0..200).any(|seed| Test::new(seed, Some(ignore)).run().is_err());
+        assert!(seen, "200 seeds do not see that the sync of {what} is left out");
+    }
+}
