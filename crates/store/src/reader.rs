@@ -311,7 +311,7 @@ impl Reader {
         }
         let per = self.header.index_entries;
         let number = (from / per) as u32;
-        if self.index.as_ref().is_none_or(|i| i.number != number) {
+        if self.index.as_ref().is_none_or(|i| i.number != number || self.outlived(i)) {
             self.index = None;
             self.index = Some(self.map_segment(false, number)?);
         }
@@ -386,6 +386,13 @@ impl Reader {
         let answer = self.read(1).map(|batch| batch.iter().next().map(|m| (*m.entry, m.payload.to_vec())));
         self.next = stand;
         answer
+    }
+
+    /// True for an index segment mapped from the folder that a writer has taken up again since: its new entries are in
+    /// the live place, and the file is written past the page cache.
+    fn outlived(&self, index: &Mapped) -> bool {
+        let Control::Live(map) = &self.control else { return false };
+        index.number >= Head::of(map).live_index.load(Ordering::SeqCst) && !index.path.starts_with(&self.header.live)
     }
 
     fn map_segment(&self, payload: bool, number: u32) -> Result<Arc<Mapped>> {

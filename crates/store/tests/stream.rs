@@ -315,3 +315,28 @@ fn retention_keeps_a_disk_stream_small() {
     assert_eq!(all.last().unwrap().0, 19_999);
     assert_eq!(all.len() as u64, 20_000 - writer.first_sequence());
 }
+
+#[test]
+fn a_reader_of_a_closed_stream_sees_what_a_later_writer_appends() {
+    let media = Os::shared();
+    let place = Place::new("again");
+    let mut writer = Writer::open(&media, &place.0, "s", &Options::disk(1 << 20)).unwrap();
+    for n in 0..10 {
+        writer.append(&meta(n), &payload(n)).unwrap();
+    }
+    drop(writer);
+    let mut reader = Reader::open(&media, &place.0, ReadOptions::default()).unwrap();
+    assert_eq!(reader.read(100).unwrap().len(), 10);
+    for round in 1..4 {
+        let mut writer = Writer::open(&media, &place.0, "s", &Options::disk(1 << 20)).unwrap();
+        for n in round * 10..round * 10 + 10 {
+            writer.append(&meta(n), &payload(n)).unwrap();
+        }
+        assert!(writer.wait(round * 10 + 10, Level::Disk, Duration::from_secs(60)).unwrap());
+        let batch = reader.read(100).unwrap();
+        assert_eq!(batch.len(), 10);
+        for m in batch.iter() {
+            assert_eq!(m.payload, payload(m.entry.origin_seq));
+        }
+    }
+}
