@@ -89,7 +89,7 @@ fn the_data_path_allocates_nothing() {
     assert_eq!(allocated(|| assert_eq!(f144::read(&out).expect("read").timestamp, 1)), 0);
 }
 
-/// A list in a list, where all entries of the outer share one inner: 4 million entries in 400 kB.
+/// A list in a list, where all entries of the outer share one inner: 4 million entries in 288 kB.
 #[test]
 fn what_is_allocated_stays_in_proportion_to_the_buffer() {
     let counts = vec![bpcm::Count { name: "", value: 0 }; 2000];
