@@ -396,6 +396,8 @@ pub struct Head {
     pub pid: AtomicU32,
     /// Its start time.
     pub pid_start: AtomicU64,
+    /// Grows with each opening for writing: segments mapped before may be other files now.
+    pub opened: AtomicU64,
     /// Messages dropped by `drop-newest` since the writer opened (a cache for `top`; the truth is in the gaps).
     pub dropped: AtomicU64,
 }

@@ -75,6 +75,8 @@ pub struct Mapped {
     pub path: PathBuf,
     number: u32,
     payload: bool,
+    /// How often the stream had been opened for writing when it was mapped.
+    opened: u64,
     held: Arc<Held>,
 }
 
@@ -388,20 +390,27 @@ impl Reader {
         answer
     }
 
-    /// True for an index segment mapped from the folder that a writer has taken up again since: its new entries are in
-    /// the live place, and the file is written past the page cache.
+    /// How often the stream was opened for writing.
+    fn opened(&self) -> u64 {
+        match &self.control {
+            Control::Live(map) => Head::of(map).opened.load(Ordering::SeqCst),
+            Control::Cold(_) => 0,
+        }
+    }
+
+    /// True for an index segment mapped before a writer took the stream up again: its new entries are in another file.
     fn outlived(&self, index: &Mapped) -> bool {
-        let Control::Live(map) = &self.control else { return false };
-        index.number >= Head::of(map).live_index.load(Ordering::SeqCst) && !index.path.starts_with(&self.header.live)
+        index.opened != self.opened()
     }
 
     fn map_segment(&self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
         let kind = if payload { 'p' } else { 'i' };
         let name = segment_name(kind, number);
+        let opened = self.opened();
         self.held.pin(payload, number);
         let answer = self.map_pinned(payload, number, &name);
         match answer {
-            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, held: self.held.clone() })),
+            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, opened, held: self.held.clone() })),
             Err(e) => {
                 self.held.unpin(payload, number);
                 Err(e)

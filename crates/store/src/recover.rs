@@ -449,6 +449,7 @@ fn build(
     head.pid.store(process.pid, Ordering::Relaxed);
     head.pid_start.store(process.start, Ordering::Relaxed);
     head.dropped.store(0, Ordering::Relaxed);
+    head.opened.fetch_add(1, Ordering::SeqCst);
     head.disk.store(if header.level == Level::Disk { commit.count } else { 0 }, Ordering::Relaxed);
     head.state.store(STATE_WRITING, Ordering::Relaxed);
     head.count.store(count, Ordering::Release);
@@ -473,6 +474,7 @@ fn build(
         done: commit,
         files: BTreeMap::new(),
         released: VecDeque::new(),
+        names_dirty: false,
     });
     if let Some(drainer) = &drainer {
         // "Not clean" stands on the medium before the first append: see decision 0001.
