@@ -400,3 +400,44 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
         closed,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(numbers: &[u64]) -> Numbers {
+        let mut n = Numbers::default();
+        for &number in numbers {
+            n.see(number, 0);
+        }
+        n
+    }
+
+    fn holes(n: &Numbers) -> u64 {
+        n.holes.iter().map(|(a, b)| b - a + 1).sum()
+    }
+
+    #[test]
+    fn sent_and_duplicates_equal_appended_and_holes_in_any_order() {
+        let lists: [&[u64]; 7] = [
+            &[0, 1, 2, 3],
+            &[5, 7, 6],
+            &[5, 6, 9, 7, 7, 8],
+            &[9, 3, 5, 3],
+            &[4, 4, 4],
+            &[100, 0, 50, 50, 99, 1],
+            &[7, 20, 10, 11, 9, 15, 12, 8],
+        ];
+        for list in lists {
+            let n = seen(list);
+            let mut distinct = list.to_vec();
+            distinct.sort_unstable();
+            distinct.dedup();
+            let (first, last) = (distinct[0], distinct[distinct.len() - 1]);
+            assert_eq!(n.first, Some(first), "{list:?}");
+            assert_eq!(n.next, last + 1, "{list:?}");
+            assert_eq!(n.duplicate, (list.len() - distinct.len()) as u64, "{list:?}");
+            assert_eq!(holes(&n), last + 1 - first - distinct.len() as u64, "{list:?}");
+        }
+    }
+}

@@ -15,6 +15,6 @@ pub use data::{Data, RUNS, commits_of, stream_fault};
 pub use fault::Fault;
 pub use feed::{Fed, Feed, last_commit, reader_name};
 pub use intake::{Intake, IntakeOptions};
-pub use runs::{RunKeeper, StreamView};
+pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};

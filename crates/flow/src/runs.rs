@@ -8,20 +8,55 @@ use crate::intake::book_meta;
 use crate::records::{Range, Run};
 use crate::{Fault, Intake};
 use std::time::Duration;
-use store::{Clock, Level, SchemaId, Writer};
+use store::{Clock, Level, ReadOptions, Reader, SchemaId, Writer};
 use wire::bprn::{STOP_UNKNOWN, State};
+
+/// The runs of a data folder, followed: each look reads only what is new.
+pub struct RunsView {
+    data: Data,
+    reader: Option<Reader>,
+    runs: Vec<Run>,
+}
+
+impl RunsView {
+    /// Opens the stream of runs, or waits for it to be there.
+    pub fn new(data: &Data) -> Self {
+        Self { data: data.clone(), reader: None, runs: Vec::new() }
+    }
+
+    /// All runs, oldest first, each as its newest message says.
+    pub fn look(&mut self) -> Result<&[Run], Fault> {
+        if self.reader.is_none() {
+            let options = ReadOptions { early: true, ..ReadOptions::default() };
+            match Reader::open(&self.data.media, &self.data.stream(RUNS), options) {
+                Ok(reader) => self.reader = Some(reader),
+                Err(store::Error::Missing(_)) => return Ok(&self.runs),
+                Err(e) => return Err(stream_fault(RUNS, e)),
+            }
+        }
+        let Some(reader) = &mut self.reader else { return Ok(&self.runs) };
+        reader.refresh().map_err(|e| stream_fault(RUNS, e))?;
+        loop {
+            let batch = reader.read(1024).map_err(|e| stream_fault(RUNS, e))?;
+            if batch.is_empty() {
+                return Ok(&self.runs);
+            }
+            for message in batch.iter() {
+                let run = Run::read(message.payload)?;
+                match self.runs.iter_mut().find(|known| known.name == run.name) {
+                    Some(known) => *known = run,
+                    None => self.runs.push(run),
+                }
+            }
+        }
+    }
+}
 
 /// All runs of a data folder, oldest first, each as its newest message says.
 pub fn runs(data: &Data) -> Result<Vec<Run>, Fault> {
-    let mut all: Vec<Run> = Vec::new();
-    for message in data.book_messages(RUNS)? {
-        let run = Run::read(&message)?;
-        match all.iter_mut().find(|known| known.name == run.name) {
-            Some(known) => *known = run,
-            None => all.push(run),
-        }
-    }
-    Ok(all)
+    let mut view = RunsView::new(data);
+    view.look()?;
+    Ok(view.runs)
 }
 
 /// One run by name.
