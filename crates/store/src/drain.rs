@@ -21,8 +21,15 @@ use std::time::Duration;
 
 /// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
 pub(crate) const TIME_ROW_BYTES: u64 = 32;
-/// One write to the medium at most.
-const WRITE_BYTES_MAX: usize = 16 << 20;
+/// A block as O_DIRECT wants it.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+/// One write to the medium at most: from 4 MiB on, size no longer matters to its speed.
+const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Payload bytes of one commit at most (a whole segment always): the live place comes free in steps, so that the
+/// writer fills one part while the medium takes the other.
+const COMMIT_BYTES_MAX: u64 = 128 << 20;
 
 /// What writer and drainer share: the segments in the live place.
 #[derive(Default)]
@@ -56,7 +63,15 @@ impl Ring {
         self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
+    /// Wakes the drainer for a commit without a pause.
+    pub(crate) fn hurry(&self) {
+        self.urgent.store(true, Ordering::Release);
+        self.notify();
+    }
+
     pub(crate) fn notify(&self) {
+        // With the lock held once, the drainer has either seen what changed or sleeps already: no wake is missed.
+        drop(self.lock());
         self.changed.notify_all();
     }
 }
@@ -75,6 +90,8 @@ pub(crate) struct Drainer {
     pub(crate) files: BTreeMap<(char, u32), (Arc<dyn File>, u64)>,
     /// Segment files that retention gave up, with the record generation after which they may be written again.
     pub(crate) released: VecDeque<(char, u32, u64)>,
+    /// The folder has names that are not on the medium.
+    pub(crate) names_dirty: bool,
 }
 
 impl Drainer {
@@ -82,20 +99,60 @@ impl Drainer {
         Head::of(&self.head)
     }
 
-    /// One group commit. False if there was nothing to do.
+    /// Group commits until all that is published now is on the medium. False if there was nothing to do.
     pub(crate) fn once(&mut self, clean: bool) -> Result<bool> {
+        if self.head().state.load(Ordering::Acquire) == STATE_FAILED {
+            return Err(Error::Failed("a sync failed before".into()));
+        }
         let count = self.head().count.load(Ordering::Acquire);
-        let (keep, origins_dirty) = {
-            let mut ring = self.ring.lock();
-            (ring.keep, std::mem::take(&mut ring.origins_dirty))
+        let mut any = false;
+        loop {
+            let end = self.commit_end(count)?;
+            let origins_dirty = std::mem::take(&mut self.ring.lock().origins_dirty);
+            let answer = self.commit(end, clean && end == count, origins_dirty);
+            // A commit that failed has not synced the origins either.
+            self.ring.lock().origins_dirty |= origins_dirty && answer.is_err();
+            any |= answer?;
+            if end == count {
+                return Ok(any);
+            }
+        }
+    }
+
+    /// Where a commit ends: at `count`, or at the end of a segment before where that would be too much at once.
+    fn commit_end(&self, count: u64) -> Result<u64> {
+        let done = self.done.count;
+        if count <= done {
+            return Ok(count);
+        }
+        let step = match self.live('p', self.done.segment) {
+            Some(segment) => (COMMIT_BYTES_MAX / segment.bytes()).max(1),
+            None => 1,
         };
-        let moved = keep.0 > self.done.first;
+        let last = self.done.segment.saturating_add(step as u32);
+        // Segment numbers rise with sequence: the first entry past `last` is where the commit ends.
+        let (mut low, mut high) = (done, count);
+        if self.entry(count - 1)?.segment <= last {
+            return Ok(count);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(middle)?.segment <= last { low = middle + 1 } else { high = middle }
+        }
+        // One message that skipped segments is a commit of its own.
+        Ok(low.max(done + 1))
+    }
+
+    /// One group commit of all below `count`. False if there was nothing to do.
+    fn commit(&mut self, count: u64, clean: bool, origins_dirty: bool) -> Result<bool> {
+        let keep = self.ring.lock().keep;
+        // Retention may be ahead of the medium; a record never begins past its own end.
+        let moved = keep.0 > self.done.first && keep.0 <= count;
         if count == self.done.count && !moved && !clean && !origins_dirty {
             return Ok(false);
         }
         let mut record = Commit { generation: self.done.generation + 1, clean, ..self.done };
         record.epoch = self.head().epoch.load(Ordering::Relaxed);
-        let mut names_changed = false;
         let mut touched = Vec::new();
         if count > self.done.count {
             let last = self.entry(count - 1)?;
@@ -104,8 +161,10 @@ impl Drainer {
                 let Some(segment) = self.live('p', number) else { continue };
                 let from = if number == self.done.segment { self.done.used } else { 0 };
                 let to = if number == last.segment { end } else { segment.closed_at.load(Ordering::Acquire) };
-                names_changed |= self.copy(&segment, 'p', number, from, to.min(segment.bytes()))?;
-                touched.push(('p', number));
+                if from < to {
+                    self.copy(&segment, 'p', number, from, to.min(segment.bytes()))?;
+                    touched.push(('p', number));
+                }
             }
             let (low, high) = (self.done.count / self.index_entries, (count - 1) / self.index_entries);
             for number in low..=high {
@@ -113,23 +172,19 @@ impl Drainer {
                 let base = number * self.index_entries;
                 let from = self.done.count.max(base) - base;
                 let to = count.min(base + self.index_entries) - base;
-                names_changed |=
-                    self.copy(&segment, 'i', number as u32, from * ENTRY_BYTES as u64, to * ENTRY_BYTES as u64)?;
+                self.copy(&segment, 'i', number as u32, from * ENTRY_BYTES as u64, to * ENTRY_BYTES as u64)?;
                 let rows = self.index_entries * ENTRY_BYTES as u64;
-                let (first, last) = (from / TIME_BLOCK, to.div_ceil(TIME_BLOCK));
-                self.copy(
-                    &segment,
-                    'i',
-                    number as u32,
-                    rows + first * TIME_ROW_BYTES,
-                    rows + last * TIME_ROW_BYTES,
-                )?;
+                // Rows of the blocks that became full.
+                let (first, last) = (from / TIME_BLOCK, to / TIME_BLOCK);
+                let (first, last) = (rows + first * TIME_ROW_BYTES, rows + last * TIME_ROW_BYTES);
+                self.copy(&segment, 'i', number as u32, first, last)?;
                 touched.push(('i', number as u32));
             }
             (record.count, record.segment, record.used) = (count, last.segment, end);
         }
-        record.first = keep.0;
-        record.first_segment = keep.1;
+        if moved {
+            (record.first, record.first_segment) = (keep.0, keep.1);
+        }
         for key in &touched {
             if let Some((file, _)) = self.files.get(key) {
                 self.sync(file.as_ref(), *key)?;
@@ -139,10 +194,11 @@ impl Drainer {
             let path = self.folder.join("origins");
             let file = self.media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
             file.sync().map_err(|e| self.failed(&path, &e))?;
-            names_changed = true;
+            self.names_dirty = true;
         }
-        if names_changed {
+        if self.names_dirty {
             self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
+            self.names_dirty = false;
         }
         self.write_record(record)?;
         self.done = record;
@@ -205,36 +261,49 @@ impl Drainer {
         Ok(bytemuck::pod_read_unaligned(unsafe { segment.slice(at, at + ENTRY_BYTES as u64) }))
     }
 
-    /// Copies a range, widened to whole blocks. True if the file's name is new.
-    fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, to: u64) -> Result<bool> {
-        if from >= to {
-            return Ok(false);
+    /// Copies a range, widened to whole blocks.
+    fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, end: u64) -> Result<()> {
+        let (from, to) = (from & !4095, end.next_multiple_of(4096).min(segment.bytes()));
+        // What was never allocated holds nothing, and touching it may fault: a time table for which there was no room.
+        if from >= end || to > segment.occupied() {
+            return Ok(());
         }
-        let (from, to) = (from & !4095, to.next_multiple_of(4096).min(segment.bytes()));
         let path = self.folder.join(segment_name(kind, number));
-        let mut new = false;
         if !self.files.contains_key(&(kind, number)) {
-            if let Some(old) = self.reusable(kind) {
+            // Never over a file that holds something of a commit.
+            if from == 0
+                && let Some(old) = self.reusable(kind)
+            {
                 let _ = self.media.rename(&self.folder.join(segment_name(kind, old)), &path);
             }
             let file = self.media.open(&path, Open::Create).map_err(Error::io("create", &path))?;
             let len = file.len().map_err(Error::io("read", &path))?;
             self.files.insert((kind, number), (file, len));
-            new = true;
+            // Stays set until the folder is synced, whatever fails before.
+            self.names_dirty = true;
         }
-        let Some((file, len)) = self.files.get_mut(&(kind, number)) else { return Ok(new) };
+        let Some((file, len)) = self.files.get_mut(&(kind, number)) else { return Ok(()) };
         if to > *len {
             let step = (*len).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX);
             let grown = to.max((*len + step).min(segment.bytes()));
             file.allocate(*len, grown - *len).map_err(Error::io("allocate", &path))?;
             *len = grown;
         }
-        // SAFETY: published bytes; the rest of the last block may change under us and is written again then.
-        let bytes = unsafe { segment.slice(from, to) };
+        // Entries past `end` are pushed but not published. On the medium they would verify, and after a kill another
+        // message of this epoch stands in their place: so the rest of the last index block goes out as zeroes.
+        let whole = if kind == 'i' { end & !4095 } else { to };
+        // SAFETY: published bytes; the rest of a last payload block may change under us and is written again then.
+        let bytes = unsafe { segment.slice(from, whole) };
         for (i, piece) in bytes.chunks(WRITE_BYTES_MAX).enumerate() {
             file.write_blocks(piece, from + (i * WRITE_BYTES_MAX) as u64).map_err(Error::io("write", &path))?;
         }
-        Ok(new)
+        if whole < end {
+            let mut block = Block([0; 4096]);
+            // SAFETY: published bytes.
+            block.0[..(end - whole) as usize].copy_from_slice(unsafe { segment.slice(whole, end) });
+            file.write_blocks(&block.0, whole).map_err(Error::io("write", &path))?;
+        }
+        Ok(())
     }
 
     /// A released file of this kind that no record and no reader needs.
@@ -243,16 +312,23 @@ impl Drainer {
         self.released.remove(at).map(|r| r.1)
     }
 
-    /// Files below what retention keeps: written again later, or unlinked where a reader has them mapped.
+    /// Files below what retention keeps: written again soon, or unlinked where a reader has them mapped.
     fn release(&mut self, keep: (u64, u32, u32)) {
-        for (kind, low) in [('p', keep.1), ('i', keep.2)] {
+        // No more wait than will be written next: retention has counted those already.
+        let newest = {
+            let ring = self.ring.lock();
+            [ring.payload.back().map_or(0, |s| s.0), ring.index.back().map_or(0, |s| s.0)]
+        };
+        let written = [self.done.segment, (self.done.count / self.index_entries) as u32];
+        for (i, (kind, low)) in [('p', keep.1), ('i', keep.2)].into_iter().enumerate() {
+            let wanted = newest[i].saturating_sub(written[i]) as usize + 2;
             for name in self.media.list(&self.folder).unwrap_or_default() {
                 let Some(number) = crate::layout::segment_number(kind, &name) else { continue };
                 if number >= low || self.released.iter().any(|r| r.0 == kind && r.1 == number) {
                     continue;
                 }
                 let waiting = self.released.iter().filter(|r| r.0 == kind).count();
-                if waiting < 2 && !self.pins.pinned(kind == 'p', number) {
+                if waiting < wanted && !self.pins.pinned(kind == 'p', number) {
                     self.released.push_back((kind, number, self.done.generation));
                 } else {
                     let _ = self.media.unlink(&self.folder.join(name));

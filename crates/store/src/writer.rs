@@ -308,6 +308,13 @@ impl Writer {
         let segment = self.take_segment('p', number, bytes)?;
         self.payload.closed_at.store(self.used, Ordering::Release);
         self.ring.lock().payload.push_back((number, segment.clone()));
+        if self.header.level == Level::Disk {
+            let behind = u64::from(number.saturating_sub(self.ring.drained_payload.load(Ordering::Acquire)));
+            // A quarter of the live place waits for the medium: no pause between commits.
+            if behind * self.header.segment_bytes * 4 >= self.options.live_bytes {
+                self.ring.hurry();
+            }
+        }
         (self.payload, self.payload_number, self.used) = (segment, number, 0);
         self.payload_first = self.next;
         self.chain.push_back((number, self.next));
@@ -369,7 +376,15 @@ impl Writer {
         }
         loop {
             let (used, spare) = self.live_bytes(bytes);
-            if spare || used + bytes <= self.options.live_bytes || self.ring.lock().payload.len() < 2 {
+            if spare || used + bytes <= self.options.live_bytes {
+                return Ok(());
+            }
+            // Warm segments of another size are in the way.
+            if let Some(other) = self.ring.lock().spare_payload.pop() {
+                let _ = self.media.unlink(&other.path);
+                continue;
+            }
+            if self.ring.lock().payload.len() < 2 {
                 return Ok(());
             }
             if self.header.level == Level::Memory {
@@ -377,8 +392,7 @@ impl Writer {
             } else {
                 let oldest = self.ring.lock().payload.front().map_or(0, |s| s.0);
                 if oldest >= self.ring.drained_payload.load(Ordering::Acquire) {
-                    self.ring.urgent.store(true, Ordering::Release);
-                    self.ring.notify();
+                    self.ring.hurry();
                     return Err(self.full("the disk is slower than the source"));
                 }
             }
@@ -430,8 +444,9 @@ impl Writer {
         let mut ring = self.ring.lock();
         while ring.payload.front().is_some_and(|s| s.0 < low) {
             let Some((number, segment)) = ring.payload.pop_front() else { break };
+            // All that come free stay warm: a fresh page costs ten times a warm one, and `make_room` counts them.
             let ordinary = segment.bytes() == self.header.segment_bytes;
-            if ordinary && ring.spare_payload.len() < 2 && !self.pins.pinned(true, number) {
+            if ordinary && !self.pins.pinned(true, number) {
                 ring.spare_payload.push(segment);
             } else {
                 let _ = self.media.unlink(&segment.path);
@@ -477,8 +492,7 @@ impl Writer {
         let deadline = std::time::Instant::now() + timeout;
         while self.mark(level) < sequence {
             self.check_failed()?;
-            self.ring.urgent.store(true, Ordering::Release);
-            self.ring.notify();
+            self.ring.hurry();
             let asleep = self.pins.asleep(true);
             let word = &self.head().disk_word;
             let seen = word.load(Ordering::Acquire);
