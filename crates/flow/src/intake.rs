@@ -74,7 +74,7 @@ impl Outlet for Outward<'_> {
 fn drop_one(gaps: &mut Vec<Gap>, stream: &str, origin: String, meta: &Meta) {
     let time = meta.source_time;
     match gaps.iter_mut().rev().find(|g| g.origin == origin) {
-        Some(gap) if gap.last + 1 == meta.origin_seq => {
+        Some(gap) if gap.last.checked_add(1) == Some(meta.origin_seq) => {
             gap.last = meta.origin_seq;
             (gap.from, gap.to) = (gap.from.min(time), gap.to.max(time));
         }

@@ -92,15 +92,15 @@ impl Numbers {
         self.last_time = time;
         let first = *self.first.get_or_insert(number);
         if self.appended == 1 {
+            self.next = number.saturating_add(1);
+        } else if number == self.next && number != u64::MAX {
             self.next = number + 1;
-        } else if number == self.next {
-            self.next += 1;
         } else if number > self.next {
             self.holes.insert(self.next, number - 1);
-            self.next = number + 1;
+            self.next = number.saturating_add(1);
         } else if number < first {
             // Came before the first one seen: the span grows downwards.
-            if number + 1 < first {
+            if first - number > 1 {
                 self.holes.insert(number + 1, first - 1);
             }
             self.first = Some(number);
@@ -176,8 +176,8 @@ pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin
         .collect();
     for gap in gaps {
         match tails.iter_mut().find(|t| t.name == gap.origin) {
-            Some(tail) => tail.next_seq = tail.next_seq.max(gap.last + 1),
-            None => tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last + 1, last_time: gap.to }),
+            Some(tail) => tail.next_seq = tail.next_seq.max(gap.last.saturating_add(1)),
+            None => tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last.saturating_add(1), last_time: gap.to }),
         }
     }
     Ok(tails)
@@ -195,24 +195,24 @@ pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Ent
         let (mut low, mut next) = (first, n.next);
         for gap in gaps.iter().filter(|g| g.origin == origin) {
             // A gap at either end of what is there widens the span, in the account of the whole stream.
-            if whole && gap.last + 1 > next {
+            if whole && gap.last >= next {
                 n.holes.insert(next.max(gap.first), gap.last);
                 if gap.first > next {
                     n.holes.insert(next, gap.first - 1);
                 }
-                next = gap.last + 1;
+                next = gap.last.saturating_add(1);
             }
             if whole && gap.first < low {
                 n.holes.insert(gap.first, gap.last.min(low - 1));
                 low = gap.first;
             }
         }
-        let mut missing: u64 = n.holes.iter().map(|(a, b)| b - a + 1).sum();
+        let mut missing: u64 = n.holes.iter().map(|(a, b)| (b - a).saturating_add(1)).sum();
         for gap in gaps.iter().filter(|g| g.origin == origin) {
             let explained: u64 = n
                 .holes
                 .iter()
-                .map(|(a, b)| (gap.last.min(*b) + 1).saturating_sub(gap.first.max(*a)))
+                .map(|(a, b)| (gap.last.min(*b).saturating_add(1)).saturating_sub(gap.first.max(*a)))
                 .sum();
             if explained > 0 {
                 *lost.entry(gap.reason.clone()).or_default() += explained;
@@ -414,7 +414,13 @@ mod tests {
     }
 
     fn holes(n: &Numbers) -> u64 {
-        n.holes.iter().map(|(a, b)| b - a + 1).sum()
+        n.holes.iter().map(|(a, b)| (b - a).saturating_add(1)).sum()
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        let n = seen(&[u64::MAX - 1, u64::MAX, u64::MAX, 0]);
+        assert_eq!((n.first, n.next, n.appended), (Some(0), u64::MAX, 4));
     }
 
     #[test]
