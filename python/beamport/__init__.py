@@ -1,6 +1,19 @@
-"""beamport: streams of a scientific instrument, live and recorded, as numpy arrays."""
+"""beamport: streams of a scientific instrument, live and recorded, as numpy arrays.
 
-from ._core import version
+>>> import beamport, os
+>>> data = beamport.open(os.environ["BEAMPORT_DATA"])     # a data folder, like "beamport-data/amor"
+>>> for m in data["detector"].read():                     # since="-10 s", follow=True, ...
+...     print(m.sequence, m["pixel_id"])                  # a read-only view into stream memory, no copy
+0 [3 1 2]
+1 [4 2 3]
+2 [5 3 4]
+"""
 
-__all__ = ["__version__"]
+from ._core import Batch, Message, Stream, version
+from ._data import Data, open  # noqa: A004: the word of the command line
+from ._errors import Error
+from ._instrument import Instrument, run
+from ._run import Run
+
+__all__ = ["Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "open", "run"]
 __version__ = version()

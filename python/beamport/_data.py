@@ -1,0 +1,118 @@
+"""A data folder: its streams and its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from ._core import Stream
+from ._errors import Error, missing
+from ._run import Run, read_runs
+
+
+class Data(Mapping[str, Stream]):
+    """A data folder: a mapping of stream names to streams, made by `beamport.open`.
+
+    It looks at the folder each time it is asked, so streams and runs that come later are there too. The streams that
+    beamport itself keeps, `runs` and those with a dot in the name, are had by name but not listed.
+
+    Example:
+        >>> import beamport, os
+        >>> data = beamport.open(os.environ["BEAMPORT_DATA"])
+        >>> list(data)
+        ['detector', 'temperature']
+        >>> data["detector"].level
+        'memory'
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """See `beamport.open`."""
+        self._folder = Path(folder).absolute()
+        self._known: dict[str, Stream] = {}
+
+    @property
+    def folder(self) -> Path:
+        """The folder, as an absolute path."""
+        return self._folder
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams of the instrument, by name."""
+        return [self[name] for name in self]
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, oldest first, as they are now."""
+        return read_runs(self)
+
+    def run(self, name: str) -> Run:
+        """Find the run of this name.
+
+        Raises `Error` (a `KeyError` too) if there is none; it says which there are.
+        """
+        runs = self.runs
+        for run in runs:
+            if run.name == name:
+                return run
+        raise missing(f"{self._folder} has no run", name, [run.name for run in runs])
+
+    def __getitem__(self, name: str) -> Stream:
+        """Open the stream of this name; raises `Error` (a `KeyError` too) that says which there are."""
+        if not isinstance(name, str) or not self._has(name):
+            raise missing(f"{self._folder} has no stream", str(name), self)
+        if name not in self._known:
+            self._known[name] = Stream(self._folder / name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the instrument's streams, sorted."""
+        try:
+            names = sorted(os.listdir(self._folder))
+        except OSError as error:
+            raise Error(f"{self._folder} cannot be listed", os.strerror(error.errno or 0)) from None
+        return (name for name in names if name != "runs" and "." not in name and self._has(name))
+
+    def __len__(self) -> int:
+        """Count the instrument's streams."""
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        """Name the folder and its streams."""
+        return f"<beamport.Data {str(self._folder)!r}: {', '.join(self) or 'no streams'}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: beamport never unpickles."""
+        cause = "it stands for memory of this machine, and beamport never unpickles"
+        raise Error("a data folder cannot be pickled", cause, "send its path and call `beamport.open` there")
+
+    def _has(self, name: str) -> bool:
+        # A name is never a way out of the folder.
+        return name not in ("", ".", "..") and "/" not in name and (self._folder / name / "stream").is_file()
+
+
+def open(folder: str | os.PathLike[str]) -> Data:  # noqa: A001: the word of the command line
+    """Open a data folder for reading; no process needs to write it, and any number may read.
+
+    folder: where the streams are, for example `"beamport-data/amor"` (`data` in the instrument file).
+
+    Raises `Error` if there is no such folder. One without streams is not refused: they may come.
+
+    Example:
+        >>> import beamport, os
+        >>> data = beamport.open(os.environ["BEAMPORT_DATA"])
+        >>> for m in data["detector"].read(since="2026-03-01T12:00:00Z", stop=2):
+        ...     print(m.sequence, m["pixel_id"])
+        0 [3 1 2]
+        1 [4 2 3]
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        cause = "it is a file" if path.exists() else "there is no such folder"
+        hint = "name the folder that holds the streams; `beamport demo` makes `beamport-data/demo`"
+        raise Error(f"`{path}` cannot be opened", cause, hint)
+    if (path / "stream").is_file():
+        hint = f'open its parent and take it by name: `beamport.open("{path.parent}")["{path.name}"]`'
+        raise Error(f"`{path}` cannot be opened as a data folder", "it is one stream", hint)
+    return Data(path)

@@ -1,0 +1,126 @@
+"""Runs as they stand in the streams, with their file and their ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._errors import Error, missing
+
+if TYPE_CHECKING:
+    from ._core import Stream
+    from ._data import Data
+
+_UNKNOWN = 2**63 - 1
+
+
+class Run(Mapping[str, "Stream"]):
+    """A named interval of source time over the streams: a mapping of stream names to the members of the run.
+
+    Made by `Data.run(name)` and `Data.runs`; it is the run as it was at that moment.
+
+    Attributes:
+        name (str): its name.
+        state (str): `"open"`, `"settling"` (ended, late messages are waited for) or `"sealed"` (complete for ever).
+        start (int): first source time that belongs to it, ns since 1970 UTC.
+        stop (int | None): first source time that belongs no more; `None` while it is not known.
+        metadata (dict): what was said about it when it began.
+        reason (str): who or what ended it.
+
+    Example: `sum(len(m["pixel_id"]) for m in data.run("nickel-2")["detector"].read())`
+    """
+
+    name: str
+    state: str
+    start: int
+    stop: int | None
+    metadata: dict[str, Any]
+    reason: str
+
+    def __init__(self, data: Data, fields: dict[str, Any]) -> None:
+        """See `Data.run`."""
+        self._data = data
+        self.name, self.state, self.reason = fields["name"], fields["state"], fields["reason"]
+        self.start = fields["start"]
+        self.stop = None if fields["stop"] == _UNKNOWN else fields["stop"]
+        self.metadata = _object(fields["metadata"] or "{}", f"the metadata of run `{self.name}`")
+        # A stream has a row for each of its epochs.
+        self._ranges: dict[str, list[dict[str, Any]]] = {}
+        for row in fields["streams"]:
+            self._ranges.setdefault(row["stream"], []).append(row)
+
+    def __getitem__(self, name: str) -> Stream:
+        """Open the members of the run in the stream of this name: `read` gives those alone."""
+        if self._ranges and name not in self._ranges:
+            raise missing(f"run `{self.name}` has no stream", str(name), self._ranges)
+        stream = self._data[name]
+        until = _UNKNOWN if self.stop is None else self.stop
+        rows = self._ranges.get(name)
+        # Until it is sealed, the run's messages may still come.
+        if rows is None or self.state != "sealed":
+            return stream._members(self.start, until)
+        uuid = stream.uuid
+        if all(row["uuid"] != uuid for row in rows):
+            cause = f"the stream `{name}` was made anew since the run was sealed"
+            raise Error(f"the messages of run `{self.name}` are gone", cause, "the run's file still has them: `.file`")
+        return stream._members(self.start, until, min(r["first"] for r in rows), max(r["next"] for r in rows))
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the streams of the run."""
+        return iter(self._ranges or self._data)
+
+    def __len__(self) -> int:
+        """Count the streams of the run."""
+        return len(self._ranges or self._data)
+
+    @property
+    def file(self) -> Path | None:
+        """The finished file of the run, or `None` while there is none. With several sinks the first by name."""
+        for stage, (state, finished) in self._commits():
+            product = _object(state, f"the commit of `{stage}`").get("file") if finished else None
+            if isinstance(product, str):
+                return self._data.folder / product
+        return None
+
+    def ledger(self) -> dict[str, Any]:
+        """Account for every message of the run, derived from the streams as they are now.
+
+        Keys: `run`, `state`, `lost` (messages, of all reasons), `closed` (sealed, every account balances, nothing is
+        held), `entries` (per stream and origin: `sent`, `appended`, `duplicate`, `lost` by reason, `closed`), `rows`
+        (per sink and stream: `read`, `done`, `aside`, `skipped` and `lost` by reason, `held`, `closed`) and `gaps`
+        (what is missing: `stream`, `origin`, `first`, `last`, `from`, `to`, `reason`). Counts are messages.
+
+        Reads the index of the run once: 64 bytes a message.
+        """
+        sinks = [stage for stage, _ in self._commits()]
+        account: dict[str, Any] = json.loads(_core._account(self._data.folder, self.name, sinks))
+        return account
+
+    def __repr__(self) -> str:
+        """Name, state and streams."""
+        return f"<beamport.Run `{self.name}` ({self.state}): {', '.join(self) or 'no streams'}>"
+
+    def _commits(self) -> Iterator[tuple[str, tuple[str, bool]]]:
+        """Go through the sinks that worked on the run, by name, each with the state of its newest commit."""
+        for folder in sorted(path.parent for path in self._data.folder.glob("*.commits/stream")):
+            stage = folder.name.removesuffix(".commits")
+            if (commit := _core._commit(self._data.folder, stage, self.name)) is not None:
+                yield stage, commit
+
+
+def read_runs(data: Data) -> list[Run]:
+    """Read all runs of a folder, as their newest messages say."""
+    return [Run(data, fields) for fields in json.loads(_core._runs(data.folder))]
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Error(f"{what} cannot be read", str(error)) from None
+    if not isinstance(value, dict):
+        raise Error(f"{what} cannot be read", "it is no JSON object")
+    return value
