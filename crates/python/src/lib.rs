@@ -8,6 +8,7 @@
 //! changes: the view pins its segment, and a pinned segment is never written again (decision 0002).
 
 mod batch;
+mod books;
 mod cursor;
 mod fault;
 mod limits;
@@ -30,6 +31,9 @@ fn version() -> &'static str {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(version, module)?)?;
+    module.add_function(wrap_pyfunction!(books::_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(books::_commit, module)?)?;
+    module.add_function(wrap_pyfunction!(books::_account, module)?)?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<batch::Batch>()?;
