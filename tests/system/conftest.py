@@ -1,0 +1,254 @@
+"""What tests of the whole system share: the programs, instruments in a folder of their own, and the counts of faults.
+
+Each test prints one line with the word `injected`: what it did and what was lost. Those lines are the soak report.
+Times are printed, never asserted; HANG_S is a guard against hanging only, more than ten times of what is expected.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from stream_files import Stream, streams
+
+ROOT = Path(__file__).resolve().parents[2]
+HANG_S = 120.0
+SOAK = os.environ.get("BEAMPORT_SOAK") == "1"
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory) -> Path:
+    """A folder with `beamport`, and `beamport-nexus` where it was built: those on PATH, else those in `target`."""
+    on_path = shutil.which("beamport")
+    if on_path:
+        return Path(on_path).parent
+    # A copy: a compiler that works meanwhile does not change what is tested, and both lie side by side.
+    folder = tmp_path_factory.mktemp("programs")
+    found = [(ROOT / "target" / kind / "beamport") for kind in ("debug", "release")]
+    program = next((path for path in found if path.is_file()), None)
+    if program is None:
+        pytest.fail("no `beamport` on PATH or in target: `pip install .` or `cargo build -p beamport`")
+    shutil.copy2(program, folder)
+    writer = ROOT / "target" / "release" / "beamport-nexus"
+    if writer.is_file():
+        shutil.copy2(writer, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def beamport(programs) -> Path:
+    """The program."""
+    return programs / "beamport"
+
+
+@pytest.fixture
+def nexus(programs) -> Path:
+    """The process that writes files; tests that need it are skipped in a tree where it was not built."""
+    path = programs / "beamport-nexus"
+    if not path.is_file():
+        pytest.skip("beamport-nexus is not built: `cargo build --release -p beamport-nexus`")
+    return path
+
+
+@pytest.fixture
+def times():
+    """`times(ci, soak)`: how many faults are injected."""
+    return lambda ci, soak: soak if SOAK else ci
+
+
+@pytest.fixture
+def dice(request) -> random.Random:
+    """Random numbers of a test: the same each time in CI, new ones (and printed) in a soak."""
+    seed = random.SystemRandom().randrange(2**32) if SOAK else request.node.name
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+def until(what, why: str, within_s: float = HANG_S):
+    """The first true answer of `what()`; fails with `why` where none comes."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        answer = what()
+        if answer:
+            return answer
+        time.sleep(0.002)
+    pytest.fail(f"nothing came for {within_s:.0f} s: {why}")
+
+
+class Lab:
+    """A folder with an instrument file, its data folder, and the processes a test started there."""
+
+    def __init__(self, folder: Path, beamport: Path):
+        self.folder = folder
+        self.beamport = beamport
+        self.file = folder / "lab.toml"
+        self.data = folder / "data"
+        self.started: list[subprocess.Popen] = []
+        self._lives: set[Path] = set()
+
+    def write(self, text: str) -> "Lab":
+        """The instrument file; its first lines are always the same."""
+        self.file.write_text(f'instrument = "lab"\ndata = "{self.data}"\n{text}')
+        return self
+
+    def popen(self, *args, **more) -> subprocess.Popen:
+        """Starts the program; what it says goes to files `out-N` and `err-N`."""
+        number = len(self.started)
+        with (self.folder / f"out-{number}").open("wb") as out, (self.folder / f"err-{number}").open("wb") as err:
+            process = subprocess.Popen(
+                [self.beamport, *map(str, args)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder, **more
+            )
+        process.number = number
+        self.started.append(process)
+        return process
+
+    def up(self, **more) -> subprocess.Popen:
+        """`beamport up` on the instrument file."""
+        return self.popen("up", self.file, "--json", **more)
+
+    def run(self, *args, status: int | None = 0, **more) -> subprocess.CompletedProcess:
+        """Runs the program to its end. `status`: what it must exit with."""
+        done = subprocess.run(
+            [self.beamport, *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=self.folder,
+            timeout=HANG_S,
+            **more,
+        )
+        if status is not None:
+            assert done.returncode == status, f"{args}: status {done.returncode}\n{done.stderr.decode()[-2000:]}"
+        return done
+
+    def said(self, process: subprocess.Popen) -> tuple[str, str]:
+        """stdout and stderr of a process so far."""
+        return tuple((self.folder / f"{which}-{process.number}").read_text(errors="replace") for which in ("out", "err"))
+
+    def end(self, process: subprocess.Popen, status: int | None = 0) -> str:
+        """Waits for the end of a process; its stdout."""
+        got = process.wait(HANG_S)
+        out, err = self.said(process)
+        if status is not None:
+            assert got == status, f"status {got}, not {status}\n{err[-3000:]}"
+        return out
+
+    def report(self, process: subprocess.Popen, status: int = 0) -> dict:
+        """The report of `up --json` at its end."""
+        return json.loads(self.end(process, status))
+
+    def ask(self, line: bytes, patience_s: float = HANG_S) -> bytes:
+        """Says one line to the control socket; the line that comes back."""
+        with self.dial(patience_s) as client:
+            client.sendall(line)
+            answer = b""
+            while not answer.endswith(b"\n"):
+                piece = client.recv(65536)
+                if not piece:
+                    break
+                answer += piece
+            return answer
+
+    def dial(self, patience_s: float = HANG_S) -> socket.socket:
+        """A connection to the control socket. Through the open folder: paths of sockets are short, those of tests not."""
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(patience_s)
+        folder = os.open(self.data, os.O_RDONLY)
+        try:
+            client.connect(f"/proc/self/fd/{folder}/control.sock")
+        except OSError:
+            client.close()
+            raise
+        finally:
+            os.close(folder)
+        return client
+
+    def ready(self, process: subprocess.Popen) -> bool:
+        """This process answers commands, so its streams are open and its runs have begun; fails if it ended."""
+        if process.poll() is not None:
+            pytest.fail(f"it ended with status {process.returncode}\n{self.said(process)[1][-3000:]}")
+        try:
+            answer = self.ask(b'{"command": "status"}\n', 1.0)
+        except OSError:
+            return False
+        return bool(answer) and json.loads(answer)["ok"]["pid"] == process.pid
+
+    def up_ready(self, **more) -> tuple[subprocess.Popen, float]:
+        """A started instrument, and the seconds until it was ready."""
+        began = time.monotonic()
+        process = self.up(**more)
+        until(lambda: self.ready(process), "the instrument is not ready")
+        return process, time.monotonic() - began
+
+    def streams(self, books: bool = False) -> list[Stream]:
+        """The streams of the data folder, as they lie there now."""
+        if not self.data.is_dir():
+            return []
+        found = streams(self.data, books)
+        self._lives.update(stream.live for stream in found)
+        return found
+
+    def stream(self, name: str) -> Stream:
+        """One stream."""
+        return Stream(self.data / name)
+
+    def kill(self, process: subprocess.Popen):
+        """kill -9, and the end awaited."""
+        process.kill()
+        process.wait(HANG_S)
+
+    def interrupt(self, process: subprocess.Popen):
+        """Ctrl-C."""
+        process.send_signal(signal.SIGINT)
+
+    def children(self, process: subprocess.Popen) -> list[int]:
+        """Processes that a process started: its writers."""
+        try:
+            tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+            return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+
+    def clear(self):
+        """Ends what this test started, by its id, and takes its shared memory back."""
+        for process in self.started:
+            if process.poll() is None:
+                for child in self.children(process):
+                    try:
+                        os.kill(child, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                process.kill()
+                process.wait(HANG_S)
+        try:
+            self.streams(books=True)
+        except OSError:
+            pass
+        for live in self._lives:
+            if live.parent == Path(f"/dev/shm/beamport-{os.geteuid()}"):
+                shutil.rmtree(live, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(tmp_path, beamport):
+    """An empty laboratory."""
+    lab = Lab(tmp_path, beamport)
+    yield lab
+    lab.clear()
+
+
+def lost_of(report: dict) -> int:
+    """Messages that any account of a report calls lost."""
+    return sum(sum(row["lost"].values()) for row in report["ledger"])
+
+
+def gapless(stream: Stream):
+    """Each origin's numbers begin at 0 and go up by one, in order, once each."""
+    for origin, numbers in stream.numbers().items():
+        wanted = range(len(numbers))
+        assert numbers.tolist() == list(wanted), f"{stream.name}/{origin}: numbers have holes or repeat"
