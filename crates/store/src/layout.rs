@@ -318,6 +318,14 @@ impl Commit {
         (crc32c(&b[..60]) ^ salt(seed, commit.generation) == u32_at(60)).then_some(commit)
     }
 
+    /// The newest record that holds. A header without one is damage: reading on from the first message would cut the stream.
+    pub fn must_read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Self> {
+        Self::read(media, folder, seed)?.ok_or_else(|| Error::Format {
+            path: folder.join("commit"),
+            what: "neither of its two records holds, so what is safe cannot be told; nothing was changed".into(),
+        })
+    }
+
     /// The newest record that holds, or none.
     pub fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
         let path = folder.join("commit");

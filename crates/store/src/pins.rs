@@ -17,7 +17,7 @@
 
 use crate::error::{Error, Result};
 use crate::limits::{READER_NAME_MAX, READERS_MAX};
-use crate::media::{Map, Media, Open, Process};
+use crate::media::{File, Map, Media, Open, Process};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -87,6 +87,7 @@ pub struct ReaderInfo {
 #[derive(Clone)]
 pub struct Pins {
     map: Arc<Map>,
+    file: Arc<dyn File>,
 }
 
 impl Pins {
@@ -98,7 +99,13 @@ impl Pins {
             file.allocate(0, PINS_BYTES as u64).map_err(Error::io("allocate", &path))?;
         }
         let map = file.map(PINS_BYTES, true).map_err(Error::io("map", &path))?;
-        Ok(Self { map: Arc::new(map) })
+        Ok(Self { map: Arc::new(map), file })
+    }
+
+    /// Makes the named places durable. Positions may be old after a power cut; a place that is gone holds back nothing.
+    pub(crate) fn sync(&self, media: &dyn Media, folder: &Path) -> Result<()> {
+        self.file.sync().map_err(Error::io("sync", &folder.join("pins")))?;
+        media.sync_dir(folder).map_err(Error::io("sync", folder))
     }
 
     fn words(&self) -> &Words {
@@ -170,6 +177,17 @@ impl Pins {
             .min()
     }
 
+    /// Sets positions back that lie past the end of an epoch that was cut: nobody has read what comes there now.
+    pub(crate) fn rewind(&self, end: u64, epoch: u32) {
+        for row in 0..READERS_MAX {
+            let place = self.place(row);
+            if place.kind.load(Ordering::Acquire) >= COUNTED && place.committed.load(Ordering::Acquire) > end {
+                place.epoch.store(epoch, Ordering::Relaxed);
+                place.committed.store(end, Ordering::Release);
+            }
+        }
+    }
+
     /// Removes a named reader for good: nothing waits for it any more.
     pub fn remove(&self, name: &str) -> bool {
         let mut found = false;
@@ -213,7 +231,7 @@ impl Pins {
             place.pid.store(me.pid, Ordering::Release);
             place.start.store(me.start, Ordering::Release);
             place.kind.store(code, Ordering::Release);
-            return Ok(Held::new(self.clone(), row, true));
+            return Ok(Held::new(self.clone(), row, true, false));
         }
         for take_dead in [false, true] {
             for row in 0..READERS_MAX {
@@ -235,7 +253,7 @@ impl Pins {
                 place.epoch.store(epoch, Ordering::Relaxed);
                 place.set_name(name);
                 place.kind.store(code, Ordering::Release);
-                return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous));
+                return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
             }
         }
         Err(Error::Limit(format!("a stream has at most {READERS_MAX} readers")))
@@ -268,13 +286,15 @@ pub(crate) struct Held {
     row: usize,
     /// Stays after this process: its position is wanted.
     named: bool,
+    /// The place was not there before.
+    pub(crate) new: bool,
     /// (payload, number) of every mapped segment; a few.
     mapped: Mutex<Vec<(bool, u32)>>,
 }
 
 impl Held {
-    fn new(pins: Pins, row: usize, named: bool) -> Self {
-        Self { pins, row, named, mapped: Mutex::new(Vec::new()) }
+    fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
+        Self { pins, row, named, new, mapped: Mutex::new(Vec::new()) }
     }
 
     /// Pins a segment. The caller then checks that the segment is still there (decision 0002).

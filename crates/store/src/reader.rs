@@ -170,6 +170,9 @@ impl Reader {
         let pins = Pins::open(m, folder)?;
         let bounds = bounds_of(&control);
         let held = pins.take(m, &options.name, options.kind, bounds.first, header.epoch_of(bounds.first))?;
+        if held.new && options.kind == Kind::Counted && header.level == Level::Disk {
+            pins.sync(m, folder)?;
+        }
         let (at, epoch) = held.committed();
         let mut next = if options.kind == Kind::Anonymous { bounds.first } else { at };
         if header.check_identity(epoch, next).is_err() {
@@ -342,7 +345,12 @@ impl Reader {
         }
         if self.payload.as_ref().is_none_or(|p| p.number != segment) {
             self.payload = None;
-            self.payload = Some(self.map_segment(true, segment)?);
+            match self.map_segment(true, segment) {
+                Ok(mapped) => self.payload = Some(mapped),
+                // Messages without bytes need no file, and a segment of such alone has none on the medium.
+                Err(Error::Missing(_)) if entries[0].length == 0 => return self.empties(from, count, at),
+                Err(e) => return Err(e),
+            }
         }
         let Some(payload) = &self.payload else {
             return Ok(Batch { first: from, entries: &[], segment: None });
@@ -379,6 +387,26 @@ impl Reader {
             None => &[],
         };
         Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segment: self.payload.as_ref() })
+    }
+
+    /// A batch of messages without bytes.
+    fn empties(&mut self, from: u64, count: usize, at: u64) -> Result<Batch<'_>> {
+        let bytes = match &self.index {
+            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
+            None => &[],
+        };
+        let entries: &[Entry] = bytemuck::cast_slice(bytes);
+        let good = |(i, e): &(usize, &Entry)| {
+            let salt = self.salt(from + *i as u64);
+            e.length == 0 && e.holds(salt) && e.payload_holds(&[], salt)
+        };
+        let count = entries.iter().enumerate().take_while(good).count();
+        if count == 0 {
+            let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
+            return Err(Error::Corrupt { path, at, sequence: from, what: "the entry" });
+        }
+        self.next = from + count as u64;
+        Ok(Batch { first: from, entries: &entries[..count], segment: None })
     }
 
     /// One message by sequence (does not move the position).
@@ -566,8 +594,9 @@ fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
     {
         return Ok((header, Control::Live(map)));
     }
-    let commit = if header.level == Level::Disk { Commit::read(m, folder, salt_seed(&header.uuid, 0))? } else { None };
-    Ok((header, Control::Cold(commit.unwrap_or_default())))
+    let seed = salt_seed(&header.uuid, 0);
+    let commit = if header.level == Level::Disk { Commit::must_read(m, folder, seed)? } else { Commit::default() };
+    Ok((header, Control::Cold(commit)))
 }
 
 fn bounds_of(control: &Control) -> Bounds {

@@ -66,18 +66,26 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     let boot = media.boot();
     let live_there = |h: &Header| h.boot == boot && live_head(m, h).is_some();
     let (mut header, recovery, standing, commit) = match known {
-        Some(header) if live_there(&header) => {
-            let standing = from_live(m, folder, &header)?;
-            let commit = Commit::read(m, folder, salt_seed(&header.uuid, 0))?;
-            (header, Recovery::Live, standing, commit)
-        }
         Some(header) if header.level == Level::Disk => {
-            let commit = Commit::read(m, folder, salt_seed(&header.uuid, 0))?;
-            let (standing, proven) = from_disk(m, folder, &header, commit.unwrap_or_default())?;
-            let epoch = header.epoch();
-            let recovery =
-                if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
-            (header, recovery, standing, commit)
+            let commit = Commit::must_read(m, folder, salt_seed(&header.uuid, 0))?;
+            let live = if live_there(&header) { from_live(m, folder, &header, Some(commit)) } else { Ok(None) };
+            let live = match live {
+                Err(Error::Missing(_) | Error::Corrupt { .. }) => None,
+                answer => answer?,
+            };
+            if let Some(standing) = live {
+                (header, Recovery::Live, standing, Some(commit))
+            } else {
+                let (standing, proven) = from_disk(m, folder, &header, commit)?;
+                let epoch = header.epoch();
+                let recovery =
+                    if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
+                (header, recovery, standing, Some(commit))
+            }
+        }
+        Some(header) if live_there(&header) => {
+            let standing = from_live(m, folder, &header, None)?.ok_or_else(|| Error::Missing(header.live.clone()))?;
+            (header, Recovery::Live, standing, None)
         }
         // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
         other => {
@@ -104,14 +112,21 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     let commit = Commit {
         generation: commit.map_or(0, |c| c.generation) + 1,
         count: if recovery == Recovery::Live { commit.map_or(0, |c| c.count) } else { standing.count },
-        first: standing.first,
+        // What the medium keeps: after a kill retention may have been ahead of it.
+        first: if recovery == Recovery::Live { commit.map_or(0, |c| c.first) } else { standing.first },
         epoch: header.epoch(),
         segment: if recovery == Recovery::Live { commit.map_or(0, |c| c.segment) } else { standing.segment },
         used: if recovery == Recovery::Live { commit.map_or(0, |c| c.used) } else { standing.used },
-        first_segment: standing.first_segment,
+        first_segment: if recovery == Recovery::Live { commit.map_or(0, |c| c.first_segment) } else { standing.first_segment },
         clean: false,
     };
-    build(media, folder, header, options, recovery, standing, commit, lock)
+    let fresh = (recovery == Recovery::Fresh).then(|| header.live.clone());
+    let writer = build(media, folder, header, options, recovery, standing, commit, lock);
+    if let (Err(_), Some(live)) = (&writer, fresh) {
+        // The next attempt makes a live place of another name.
+        remove_live(m, &live);
+    }
+    writer
 }
 
 fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> Result<Header> {
@@ -165,19 +180,46 @@ fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
     [u64::from_le_bytes(*a), u64::from_le_bytes(*b)]
 }
 
-/// After the death of a process: all that was published is there.
-fn from_live(m: &dyn Media, folder: &Path, header: &Header) -> Result<Standing> {
-    let map = live_head(m, header).ok_or_else(|| Error::Missing(header.live.clone()))?;
+/// After the death of a process: all that was published is there. None if the live place is not whole: somebody removed
+/// files that the medium does not have yet.
+fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commit>) -> Result<Option<Standing>> {
+    let Some(map) = live_head(m, header) else { return Ok(None) };
     let head = Head::of(&map);
     let count = head.count.load(Ordering::Acquire);
     let first = head.first.load(Ordering::Acquire).min(count);
     let first_segment = head.first_payload.load(Ordering::Acquire);
+    let safe = commit.map_or(first, |c| c.count);
+    if safe > count {
+        return Ok(None);
+    }
     if count == 0 {
-        return Ok(Standing { count, first, first_segment, segment: 0, used: 0 });
+        return Ok(Some(Standing { count, first, first_segment, segment: 0, used: 0 }));
     }
     let mut entries = Entries::new(m, folder, header);
-    let entry = entries.believed(count - 1)?;
-    Ok(Standing { count, first, first_segment, segment: entry.segment, used: entry.offset() + u64::from(entry.length) })
+    let entry = match entries.believed(count - 1) {
+        Ok(entry) => entry,
+        // Nothing is kept, not even the last entry: the next segment begins anew.
+        Err(Error::Missing(_)) if first == count && safe == count => {
+            let segment = first_segment.saturating_sub(1);
+            return Ok(Some(Standing { count, first, first_segment, segment, used: 0 }));
+        }
+        Err(e) => return Err(e),
+    };
+    if safe < count {
+        let there = |kind: char, number: u32, bytes: u64| {
+            let file = m.open(&header.live.join(segment_name(kind, number)), Open::Read);
+            file.and_then(|f| f.len()).is_ok_and(|len| len >= bytes)
+        };
+        let low = entries.believed(safe)?.segment;
+        let (from, to) = (safe / header.index_entries, (count - 1) / header.index_entries);
+        let whole = (low..=entry.segment).all(|n| there('p', n, header.segment_bytes))
+            && (from..=to).all(|n| there('i', n as u32, header.index_bytes()));
+        if !whole {
+            return Ok(None);
+        }
+    }
+    let used = entry.offset() + u64::from(entry.length);
+    Ok(Some(Standing { count, first, first_segment, segment: entry.segment, used }))
 }
 
 /// Entries and payloads by position, from the live place or the folder.
@@ -263,11 +305,14 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         entries.believed(commit.count - 1)?;
     }
     let (mut count, mut segment, mut used) = (commit.count, commit.segment, commit.used);
+    let origins = Origins::read(m, folder)?.names.len();
     while let Ok(entry) = entries.raw(count) {
         let align = if entry.length as usize >= ALIGN_FROM { 64 } else { 8 };
         let follows = entry.segment == segment && entry.offset() == used.next_multiple_of(align);
         let begins = entry.segment == segment + 1 && entry.offset() == 0;
-        if !(follows || begins) || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
+        // A row that is not on the medium will be given to another origin.
+        let nameless = entry.origin as usize >= origins;
+        if nameless || !(follows || begins) || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
             break;
         }
         (segment, used) = (entry.segment, entry.offset() + u64::from(entry.length));
@@ -280,6 +325,9 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         for ((kind, number), file) in &entries.files {
             file.sync().map_err(Error::io("sync", &folder.join(segment_name(*kind, *number))))?;
         }
+        let path = folder.join("origins");
+        m.open(&path, Open::Write).and_then(|file| file.sync()).map_err(Error::io("sync", &path))?;
+        m.sync_dir(folder).map_err(Error::io("sync", folder))?;
     }
     // What lies beyond belongs to the epoch that ended.
     for name in m.list(folder).map_err(Error::io("list", folder))? {
@@ -344,6 +392,9 @@ fn build(
         remove_live(m, &live);
     }
     let pins = Pins::open(m, folder)?;
+    if let Recovery::Cut { epoch, first } = recovery {
+        pins.rewind(first, epoch);
+    }
     let origins = Origins::read(m, folder)?;
     let count = standing.count;
     let mut entries = Entries::new(m, folder, &header);
@@ -355,6 +406,8 @@ fn build(
 
     let mut ring = crate::drain::RingState { keep: (standing.first, standing.first_segment, 0), ..Default::default() };
     ring.keep.2 = (standing.first / header.index_entries) as u32;
+    // The writer before us may have died between a new row and its sync.
+    ring.origins_dirty = !origins.names.is_empty();
     let index_number = (count / header.index_entries) as u32;
     let there = |kind: char| -> Vec<u32> {
         let names = m.list(&live).unwrap_or_default();
@@ -376,7 +429,11 @@ fn build(
                 let end = entries.first_of(number + 1, standing.first, count)?;
                 let last = if end > standing.first { Some(entries.raw(end - 1)?) } else { None };
                 let last = last.filter(|e| e.segment == number);
-                segment.closed_at.store(last.map_or(0, |e| e.offset() + u64::from(e.length)), Ordering::Relaxed);
+                let end = last.map_or(0, |e| e.offset() + u64::from(e.length));
+                segment.closed_at.store(end, Ordering::Relaxed);
+                segment.known(end);
+            } else {
+                segment.known(standing.used);
             }
             ring.payload.push_back((number, Arc::new(segment)));
         } else {
@@ -397,7 +454,14 @@ fn build(
         let path = live.join(segment_name('i', number));
         let full_before = u64::from(number) < count.div_ceil(header.index_entries);
         if full_before && number >= low_index {
-            ring.index.push_back((number, Arc::new(Segment::open(m, &path, header.index_bytes())?)));
+            let segment = Segment::open(m, &path, header.index_bytes())?;
+            let entries = (count - u64::from(number) * header.index_entries).min(header.index_entries);
+            segment.known(entries * ENTRY_BYTES as u64);
+            if entries >= TIME_BLOCK {
+                // The time table was made with the first full block; without room it is left out, which costs a scan.
+                let _ = segment.reserve(header.index_bytes());
+            }
+            ring.index.push_back((number, Arc::new(segment)));
         } else {
             m.unlink(&path).map_err(Error::io("remove", &path))?;
         }
@@ -453,7 +517,6 @@ fn build(
     head.disk.store(if header.level == Level::Disk { commit.count } else { 0 }, Ordering::Relaxed);
     head.state.store(STATE_WRITING, Ordering::Relaxed);
     head.count.store(count, Ordering::Release);
-    head.magic.store(HEAD_MAGIC, Ordering::Release);
 
     let shared = Arc::new(Ring::default());
     shared.drained_payload.store(commit.segment, Ordering::Relaxed);
@@ -481,7 +544,13 @@ fn build(
         drainer.write_record(commit)?;
     }
     // The header comes last: only now does the new epoch, or the stream itself, exist.
-    header.write(m, folder)?;
+    // Nothing new to say needs no room: a writer comes back on a full disk.
+    if !Header::read(m, folder).is_ok_and(|known| known == header) {
+        header.write(m, folder)?;
+    }
+    // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
+    // that never was cut: numbers would be given twice.
+    head.magic.store(HEAD_MAGIC, Ordering::Release);
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {
         media: media.clone(),

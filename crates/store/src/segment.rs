@@ -45,6 +45,11 @@ impl Segment {
         self.allocated.load(Ordering::Relaxed)
     }
 
+    /// The first `end` bytes have been written before, so they are allocated.
+    pub(crate) fn known(&self, end: u64) {
+        self.allocated.fetch_max(end.next_multiple_of(4096).min(self.bytes()), Ordering::Relaxed);
+    }
+
     /// Makes the first `end` bytes writable without a fault; `Error::Io` with ENOSPC where there is no room.
     #[inline]
     pub(crate) fn reserve(&self, end: u64) -> Result<()> {

@@ -224,6 +224,7 @@ impl Writer {
         self.payload.reserve(start + len as u64)?;
         self.index.reserve((slot + 1) * ENTRY_BYTES as u64)?;
         if self.next == self.published {
+            self.check_failed()?;
             self.arrival = self.arrival.max(self.media.now());
         }
         let salt = salt(self.seed, self.next);
@@ -350,13 +351,15 @@ impl Writer {
             spares.iter().position(|s| s.bytes() == bytes).map(|at| spares.swap_remove(at))
         };
         // A spare that an earlier roll left with other owners cannot be renamed in place: start a new file then.
-        if let Some(spare) = spare
-            && let Ok(mut segment) = Arc::try_unwrap(spare)
-        {
-            self.media.rename(&segment.path, &path).map_err(Error::io("rename", &path))?;
-            segment.path = path;
-            segment.closed_at.store(u64::MAX, Ordering::Relaxed);
-            return Ok(Arc::new(segment));
+        match spare.map(Arc::try_unwrap) {
+            Some(Ok(mut segment)) => {
+                self.media.rename(&segment.path, &path).map_err(Error::io("rename", &path))?;
+                segment.path = path;
+                segment.closed_at.store(u64::MAX, Ordering::Relaxed);
+                return Ok(Arc::new(segment));
+            }
+            Some(Err(shared)) => drop(self.media.unlink(&shared.path)),
+            None => {}
         }
         Ok(Arc::new(Segment::open(self.media.as_ref(), &path, bytes)?))
     }
@@ -423,6 +426,15 @@ impl Writer {
             && self.pins.lowest_committed().is_some_and(|committed| committed < first)
         {
             return Err(self.full("a reader has not moved on"));
+        }
+        if self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire) {
+            // What is not safe yet cannot have been read: retention waits for the medium.
+            self.ring.hurry();
+            return Err(self.full("the disk is slower than the source"));
+        }
+        if first > self.published {
+            // Nobody may be told of an oldest message that is not there yet.
+            self.publish();
         }
         self.chain.pop_front();
         let index = (first / self.header.index_entries) as u32;
