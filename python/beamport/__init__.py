@@ -10,7 +10,7 @@
 """
 
 from ._core import Batch, Message, Stream, version
-from ._data import Data, open  # noqa: A004: the word of the command line
+from ._data import Data, open
 from ._errors import Error
 from ._instrument import Instrument, run
 from ._run import Run

@@ -11,12 +11,16 @@ from ._core import Stream
 from ._errors import Error, missing
 from ._run import Run, read_runs
 
+# Streams by which beamport keeps its books; so are all with a dot in the name, like `file.commits`.
+_BOOKS = frozenset({"control", "runs", "status"})
+
 
 class Data(Mapping[str, Stream]):
     """A data folder: a mapping of stream names to streams, made by `beamport.open`.
 
-    It looks at the folder each time it is asked, so streams and runs that come later are there too. The streams that
-    beamport itself keeps, `runs` and those with a dot in the name, are had by name but not listed.
+    It looks at the folder each time it is asked, so streams and runs that come later are there too. The streams in
+    which beamport keeps its books (`runs`, `control`, `status`, and all with a dot in the name) are had by name but
+    not listed.
 
     Example:
         >>> import beamport, os
@@ -72,7 +76,7 @@ class Data(Mapping[str, Stream]):
             names = sorted(os.listdir(self._folder))
         except OSError as error:
             raise Error(f"{self._folder} cannot be listed", os.strerror(error.errno or 0)) from None
-        return (name for name in names if name != "runs" and "." not in name and self._has(name))
+        return (name for name in names if name not in _BOOKS and "." not in name and self._has(name))
 
     def __len__(self) -> int:
         """Count the instrument's streams."""
@@ -92,7 +96,7 @@ class Data(Mapping[str, Stream]):
         return name not in ("", ".", "..") and "/" not in name and (self._folder / name / "stream").is_file()
 
 
-def open(folder: str | os.PathLike[str]) -> Data:  # noqa: A001: the word of the command line
+def open(folder: str | os.PathLike[str]) -> Data:
     """Open a data folder for reading; no process needs to write it, and any number may read.
 
     folder: where the streams are, for example `"beamport-data/amor"` (`data` in the instrument file).

@@ -107,7 +107,9 @@ class Instrument(Data):
         """Use it in a `with` block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close it; an error of the block is more important than one of closing."""
         if kind is None:
             self.close()
@@ -203,7 +205,9 @@ def _program() -> str:
     beside = Path(sysconfig.get_path("scripts")) / "beamport"
     found = str(beside) if beside.is_file() else shutil.which("beamport")
     if found is None:
-        raise Error("there is no program `beamport`", f"it is neither {beside} nor on PATH", "install it: `pip install .`")
+        raise Error(
+            "there is no program `beamport`", f"it is neither {beside} nor on PATH", "install it: `pip install .`"
+        )
     return found
 
 
@@ -281,7 +285,9 @@ def _value(value: object, path: list[str]) -> str:
         case list() | tuple():
             return "[" + ", ".join(_value(item, path) for item in value) + "]"
     kind = type(value).__name__
-    raise Error(f"`{'.'.join(path)}` cannot stand in an instrument", f"it is a {kind}", "write text, a number, a list or a dict")
+    raise Error(
+        f"`{'.'.join(path)}` cannot stand in an instrument", f"it is a {kind}", "write text, a number, a list or a dict"
+    )
 
 
 def _quoted(text: object) -> str:

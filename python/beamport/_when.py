@@ -60,7 +60,7 @@ def _read(value: object, word: str, now: int) -> int:
     if isinstance(value, bool | float | np.floating):
         raise _refused(word, f"{value!r} has no unit", _HINT)
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        return int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
         raise _refused(word, f"a {type(value).__name__} is no time", _HINT) from None
 
@@ -77,7 +77,7 @@ def _of_text(text: str, word: str, now: int) -> int:
         part, rest = divmod(int(fraction or "0") * _UNITS[unit], 10 ** len(fraction))
         if rest:
             raise _refused(word, f"`{text}` is no whole number of nanoseconds", 'write less digits, like "-0.5 s"')
-        return now - int(whole) * _UNITS[unit] - part
+        return now - int(whole) * _UNITS[unit] - int(part)
     if time := _TIME.fullmatch(text):
         date, clock, fraction, zone = time.groups()
         if zone is None:

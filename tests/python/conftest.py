@@ -34,3 +34,12 @@ def disk(tmp_path):
     folder.mkdir()
     yield folder
     remove(folder)
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """An empty current folder, in which instruments may run."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for folder in tmp_path.glob("beamport-data/*"):
+        remove(folder)

@@ -148,7 +148,13 @@ def test_times_that_mean_nothing(wrong):
 
 
 def test_times_are_exact():
-    for text, ns in [("-2 s", 2 * 10**9), ("-500ms", 5 * 10**8), ("-1 h", 3600 * 10**9), ("-0.000000001 s", 1), ("-1_000 us", 10**6)]:
+    for text, ns in [
+        ("-2 s", 2 * 10**9),
+        ("-500ms", 5 * 10**8),
+        ("-1 h", 3600 * 10**9),
+        ("-0.000000001 s", 1),
+        ("-1_000 us", 10**6),
+    ]:
         assert nanoseconds(text, "since", T0) == T0 - ns
     assert nanoseconds("2026-03-01T12:00:00.123456789Z", "since", 0) == T0 + 123456789
     assert nanoseconds("1969-12-31T23:59:59Z", "since", 0) == -(10**9)

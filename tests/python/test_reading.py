@@ -72,6 +72,20 @@ def test_an_empty_array_is_an_array(memory):
     assert m["pixel_id"].shape == (0,) and m["pixel_id"].dtype == np.int32
 
 
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_messages_without_bytes_are_messages(memory, disk, level):
+    folder = memory if level == "memory" else disk
+    with _Writer(folder / "s", level=level) as writer:
+        for n in range(3):
+            writer.append(b"", T0 + n, schema="tick", origin="clock")
+        writer.flush()
+    stream = beamport.open(folder)["s"]
+    assert [(m.source_time - T0, m.schema, m.payload.shape) for m in stream.read()] == [
+        (n, "tick", (0,)) for n in range(3)
+    ]
+    assert next(stream.batches()).times.tolist() == [T0, T0 + 1, T0 + 2]
+
+
 def test_flags_have_names(memory):
     with _Writer(memory / "s") as writer:
         writer.append(f144(1, T0), T0, flags=3)
@@ -214,7 +228,17 @@ def test_start_and_stop_are_as_in_a_slice(memory):
     write_events(memory / "detector", range(10))
     read = beamport.open(memory)["detector"].read
     everything = list(range(10))
-    for start, stop in [(None, None), (3, None), (None, 3), (2, 5), (-3, None), (-30, None), (None, -2), (-4, -1), (5, 2)]:
+    for start, stop in [
+        (None, None),
+        (3, None),
+        (None, 3),
+        (2, 5),
+        (-3, None),
+        (-30, None),
+        (None, -2),
+        (-4, -1),
+        (5, 2),
+    ]:
         assert sequences(read(start=start, stop=stop)) == everything[start:stop], (start, stop)
     assert sequences(read(start=5, since=T0 + 7 * SECOND)) == [7, 8, 9]
     assert sequences(read(start=20)) == []
@@ -333,7 +357,8 @@ def test_a_data_folder_is_a_mapping(memory):
     assert len(data) == 0 and data.streams == [] and data.runs == []
     write_events(memory / "detector", range(1))
     write_events(memory / "monitor", range(1))
-    write_events(memory / "file.commits", range(1))
+    for ours in ("file.commits", "runs", "control", "status"):
+        write_events(memory / ours, range(1))
     (memory / "files").mkdir()
     assert list(data) == ["detector", "monitor"] and "monitor" in data and "files" not in data
     assert [stream.name for stream in data.streams] == ["detector", "monitor"]

@@ -1,7 +1,7 @@
 //! Some messages in a row, and their columns.
 
 use crate::fault;
-use crate::memory::{Pinned, View, unpicklable};
+use crate::memory::{Pinned, View, bytes_of, unpicklable};
 use crate::message::{Message, no_field, unreadable};
 use crate::numpy;
 use flow::Fault;
@@ -82,7 +82,7 @@ fn single(field: &Field<'_>) -> Option<(DType, [u8; 8])> {
 
 impl Block {
     fn payload(&self, entry: &Entry) -> &[u8] {
-        self.pinned.bytes(entry.offset(), u64::from(entry.length)).unwrap_or_default()
+        bytes_of(&self.pinned, entry.offset(), u64::from(entry.length))
     }
 
     fn column(&self, name: &str) -> Result<Option<Column<'_>>, Unfit> {
@@ -123,8 +123,16 @@ impl Block {
                 let entry = &self.entries[*at];
                 return no_field(py, entry, name, &wire::fields(self.payload(entry)).unwrap_or_default());
             }
-            Unfit::NoNumbers(at) => (at, "has no numbers there".to_owned(), format!("go through the messages: `[m[\"{name}\"] for m in batch]`")),
-            Unfit::Mixed(at, before, now) => (at, format!("has {now} there, the messages before have {before}"), "read one kind alone: `batches(origin=...)`".to_owned()),
+            Unfit::NoNumbers(at) => (
+                at,
+                "has no numbers there".to_owned(),
+                format!("go through the messages: `[m[\"{name}\"] for m in batch]`"),
+            ),
+            Unfit::Mixed(at, before, now) => (
+                at,
+                format!("has {now} there, the messages before have {before}"),
+                "read one kind alone: `batches(origin=...)`".to_owned(),
+            ),
         };
         let cause = format!("message {} ({}) {cause}", self.sequences[*at], self.entries[*at].schema);
         fault::error(py, Fault::new(what, cause).hint(hint))
@@ -139,7 +147,7 @@ impl Batch {
         self.entries(py)?.get_item("source_time")
     }
 
-    /// What the index says: read-only structured array, shape `(len(batch),)`, with the columns `source_time`,
+    /// What the index says, copied when the batch was read: read-only structured array, shape `(len(batch),)`, with the columns `source_time`,
     /// `arrival_time` (ns since 1970 UTC), `origin_seq`, `origin` (row of `Stream.origins`), `schema`, `length`
     /// (bytes) and `flags`.
     #[getter]

@@ -223,7 +223,9 @@ impl Cursor {
         let all = !self.wanted.has_times() && row.is_none() && self.wanted.schema.is_none();
         let (sequences, entries): (Vec<u64>, Vec<Entry>) =
             (first..).zip(entries).filter(|(_, entry)| all || wanted(entry)).unzip();
-        let Some(segment) = segment.filter(|_| !entries.is_empty()) else { return Ok(None) };
+        if entries.is_empty() {
+            return Ok(None);
+        }
         let pinned = Arc::new(Ours::new(segment));
         Ok(Some(Arc::new(Block { entries, sequences, pinned, origins: self.origins.clone() })))
     }

@@ -67,8 +67,13 @@ impl<T> Drop for Ours<T> {
     }
 }
 
-/// A pinned segment, shared by all that looks at it.
-pub(crate) type Pinned = Arc<Ours<Arc<store::Mapped>>>;
+/// A pinned segment, shared by all that looks at it; none behind messages without bytes.
+pub(crate) type Pinned = Arc<Ours<Option<Arc<store::Mapped>>>>;
+
+/// A range of a pinned segment; nothing where it is not inside.
+pub(crate) fn bytes_of(pinned: &Pinned, at: u64, len: u64) -> &[u8] {
+    pinned.as_ref().as_ref().and_then(|mapped| mapped.bytes(at, len)).unwrap_or_default()
+}
 
 /// Whose bytes a view shows.
 enum Owner {
@@ -102,7 +107,7 @@ impl View {
 
     fn bytes(&self) -> &[u8] {
         match &self.owner {
-            Owner::Segment(pinned, at, len) => pinned.bytes(*at, *len).unwrap_or_default(),
+            Owner::Segment(pinned, at, len) => bytes_of(pinned, *at, *len),
             Owner::Entries(block) => bytemuck::cast_slice(&block.entries),
             Owner::Sequences(block) => bytemuck::cast_slice(&block.sequences),
         }

@@ -1,7 +1,7 @@
 //! One message: what its index entry says, and its fields by name.
 
 use crate::fault;
-use crate::memory::{Pinned, View, unpicklable};
+use crate::memory::{Pinned, View, bytes_of, unpicklable};
 use crate::numpy;
 use flow::Fault;
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ impl Message {
     }
 
     fn bytes(&self) -> &[u8] {
-        self.pinned.bytes(self.entry.offset(), u64::from(self.entry.length)).unwrap_or_default()
+        bytes_of(&self.pinned, self.entry.offset(), u64::from(self.entry.length))
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -60,8 +60,7 @@ impl Message {
             Field::Array { dtype, bytes, shape } => {
                 // An empty array need not lie anywhere.
                 let range = wire::range_in(self.bytes(), bytes).unwrap_or(0..0);
-                let view =
-                    View::of_segment(&self.pinned, self.entry.offset() + range.start as u64, range.len() as u64);
+                let view = View::of_segment(&self.pinned, self.entry.offset() + range.start as u64, range.len() as u64);
                 numpy::array(py, view, shape, numpy::dtype(py, *dtype)?)?
             }
             Field::Texts(texts) => PyList::new(py, texts)?.into_any(),

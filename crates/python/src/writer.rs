@@ -19,14 +19,7 @@ impl Writer {
     /// Makes or goes on with the stream in `folder`, with `live` bytes of shared memory.
     #[new]
     #[pyo3(signature = (folder, level="memory", live=1 << 20, when_full="wait", clock="epoch"))]
-    fn open(
-        py: Python<'_>,
-        folder: PathBuf,
-        level: &str,
-        live: u64,
-        when_full: &str,
-        clock: &str,
-    ) -> PyResult<Self> {
+    fn open(py: Python<'_>, folder: PathBuf, level: &str, live: u64, when_full: &str, clock: &str) -> PyResult<Self> {
         let mut options = if level == "disk" { Options::disk(live) } else { Options::memory(live) };
         options.when_full = match when_full {
             "drop-oldest" => WhenFull::DropOldest,

@@ -1,0 +1,78 @@
+"""The part of `docs/reference/python.md` that is made from the docstrings: `python tests/python/reference_page.py`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import beamport
+
+BEGIN = "<!-- From here on made from the docstrings by tests/python/reference_page.py; a test compares. -->"
+
+
+def page() -> str:
+    """Every public name, with the names of its members, in the order of reading."""
+    order = ["open", "run", "Data", "Stream", "Message", "Batch", "Run", "Instrument", "Error"]
+    assert sorted(order) == sorted(name for name in beamport.__all__ if name != "__version__")
+    return BEGIN + "\n" + "".join(_section(name, getattr(beamport, name)) for name in order)
+
+
+def _section(name: str, thing: object) -> str:
+    text = f"\n## {name}\n\n"
+    if not inspect.isclass(thing):
+        return text + f"{_signed(name, thing)}\n\n{_prose(thing)}\n"
+    text += _prose(thing) + "\n"
+    members = [(member, vars(thing)[member]) for member in _in_order(thing) if _is_public(member)]
+    values = [(member, value) for member, value in members if not callable(value)]
+    if values:
+        text += "\n| property | is |\n|---|---|\n"
+        text += "".join(f"| `{member}` | {_line(value)} |\n" for member, value in values)
+    for member, value in members:
+        if callable(value):
+            text += f"\n### {name}.{member}\n\n{_signed(member, value)}\n\n{_prose(value)}\n"
+    return text
+
+
+def _in_order(thing: type) -> list[str]:
+    """Names of the members as they are written; for a compiled class, whose members have no order, in the stub."""
+    stub = Path(beamport.__file__).with_name("_core.pyi")
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ClassDef) and node.name == thing.__name__:
+            return [member.name for member in node.body if isinstance(member, ast.FunctionDef)]
+    return list(vars(thing))
+
+
+def _is_public(member: str) -> bool:
+    return not member.startswith("_")
+
+
+def _signed(name: str, thing: object) -> str:
+    signature = inspect.signature(thing)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    return f"```python\n{name}{inspect.Signature(bare)}\n```"
+
+
+def _line(thing: object) -> str:
+    return " ".join(inspect.getdoc(thing).split()).replace("|", "\\|")
+
+
+def _prose(thing: object) -> str:
+    """The docstring as Markdown: what is indented becomes code where it is an example, a list where it is not."""
+    lines, in_code = [], False
+    for line in inspect.getdoc(thing).splitlines():
+        is_code = line.lstrip().startswith((">>>", "...")) or (in_code and line.startswith("    "))
+        if is_code and not in_code:
+            lines.append("```python")
+        if in_code and not line.strip():
+            lines.append("```")
+        in_code = is_code or (in_code and bool(line.strip()))
+        lines.append(line)
+    if in_code:
+        lines.append("```")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
