@@ -550,8 +550,6 @@ fn build(
     }
     // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
     // that never was cut: numbers would be given twice.
-    // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
-    // that never was cut: numbers would be given twice.
     head.magic.store(HEAD_MAGIC, Ordering::Release);
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {
