@@ -51,7 +51,7 @@ def u64(data: bytes, at: int) -> int:
     return struct.unpack_from("<Q", data, at)[0]
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """Bytes that do not verify."""
 
 
@@ -61,11 +61,11 @@ class PlainReader:
         text = (folder / "stream").read_bytes()
         end = text.rindex(b"crc32c ")
         if int(text[end + 7 :], 16) != crc32c(text[:end]):
-            raise Wrong("the header")
+            raise WrongError("the header")
         lines = [line.split(" ", 1) for line in text[:end].decode().splitlines()]
         self.header = {key: value for key, value in lines if key != "epoch"}
         if self.header["beamport-stream"] != "1":
-            raise Wrong("a format that this reader does not know")
+            raise WrongError("a format that this reader does not know")
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
         self.uuid = bytes.fromhex(self.header["uuid"])
         self.per = int(self.header["index_entries"])
@@ -139,14 +139,14 @@ class PlainReader:
         epoch = max(e for e, first in self.epochs if first <= sequence)
         salt = self.salt(epoch, sequence)
         if len(entry) < 64 or crc32c(entry[:60]) ^ salt != u32(entry, 60):
-            raise Wrong(f"the entry of {sequence}")
+            raise WrongError(f"the entry of {sequence}")
         fields = struct.unpack("<qqQQI4sIIIIHHI", entry)
         source, arrival, origin_seq, _, origin, schema, segment, place, length, crc, flags, parent, _ = fields
         if parent != 0:
-            raise Wrong("a view entry")
+            raise WrongError("a view entry")
         payload = self.segment("p", segment, 8 * place, length)
         if len(payload) != length or crc32c(payload) ^ salt != crc:
-            raise Wrong(f"the payload of {sequence}")
+            raise WrongError(f"the payload of {sequence}")
         return source, arrival, origin_seq, origin, schema, flags, payload
 
     def time_row(self, block: int) -> tuple[int, int] | None:
@@ -255,10 +255,13 @@ def test_a_message_larger_than_a_segment(disk):
 def test_a_stream_after_the_loss_of_its_memory_has_a_second_epoch(disk):
     folder = disk / "detector"
     # A writer that is killed; then what a power cut does to shared memory.
-    script = (
-        "import os, sys, signal; sys.path[:0] = [os.environ['HERE']]; import test_stream_format as t; from pathlib import Path\n"
-        "w = t._Writer(Path(sys.argv[1]), level='disk'); t.fill(w, range(300)); assert w.flush()\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
+    script = "\n".join(
+        [
+            "import os, sys, signal; from pathlib import Path; sys.path[:0] = [os.environ['HERE']]",
+            "import test_stream_format as t",
+            "w = t._Writer(Path(sys.argv[1]), level='disk'); t.fill(w, range(300)); assert w.flush()",
+            "os.kill(os.getpid(), signal.SIGKILL)",
+        ]
     )
     here = str(Path(__file__).parent)
     done = subprocess.run(
@@ -289,7 +292,7 @@ def test_a_flipped_bit_is_found(kind, disk):
         file.write(bytes([byte ^ 16]))
     plain = PlainReader(folder)
     assert plain.message(3)[-1] == payload(3)
-    with pytest.raises(Wrong, match=f"the {'entry' if kind == 'i' else 'payload'} of 4"):
+    with pytest.raises(WrongError, match=f"the {'entry' if kind == 'i' else 'payload'} of 4"):
         plain.message(4)
     with pytest.raises(beamport.Error):
         list(beamport.open(disk)["detector"].read())
