@@ -467,6 +467,14 @@ impl Origins {
         Ok(table)
     }
 
+    /// Writes the rows that hold over themselves.
+    pub(crate) fn write_again(&self, media: &dyn Media, folder: &Path) -> Result<()> {
+        let path = folder.join("origins");
+        let text: String = self.names.iter().map(|name| Self::line(name)).collect();
+        let file = media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
+        file.write_at(text.as_bytes(), 0).map_err(Error::io("write", &path))
+    }
+
     /// The row of a name.
     pub fn row(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|n| n == name).map(|row| row as u32)

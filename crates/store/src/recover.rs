@@ -406,8 +406,12 @@ fn build(
 
     let mut ring = crate::drain::RingState { keep: (standing.first, standing.first_segment, 0), ..Default::default() };
     ring.keep.2 = (standing.first / header.index_entries) as u32;
-    // The writer before us may have died between a new row and its sync.
-    ring.origins_dirty = !origins.names.is_empty();
+    // The writer before us may have died between a new row and its sync, or of that sync: after a failed one the kernel
+    // calls pages clean that are not on the medium, so the rows are written again before they are synced.
+    if header.level == Level::Disk && !origins.names.is_empty() {
+        origins.write_again(m, folder)?;
+        ring.origins_dirty = true;
+    }
     let index_number = (count / header.index_entries) as u32;
     let there = |kind: char| -> Vec<u32> {
         let names = m.list(&live).unwrap_or_default();
