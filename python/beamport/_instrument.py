@@ -1,4 +1,4 @@
-"""Running an instrument from Python: the `beamport` program does it, this waits for it and speaks its words."""
+"""Running an instrument from Python: the `beamport` program does it, this starts it, waits for it and ends it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from ._control import ask, is_listening
 from ._data import Data
 from ._errors import Error
 from ._run import Run
+from ._when import nanoseconds
 
 # Lines of the program's own text that are kept for the error of a program that ends early.
 _LINES_KEPT = 200
@@ -43,7 +45,7 @@ class Instrument(Data):
         # A group of its own: Ctrl-C in the terminal reaches Python alone, which then ends the instrument in order.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", process_group=0,
+            errors="replace", env=_environment(), process_group=0,
         )  # fmt: skip
         self._report: list[str] = []
         pipes = [(self._process.stderr, self._lines), (self._process.stdout, self._report)]
@@ -59,25 +61,29 @@ class Instrument(Data):
     def begin(self, name: str | None = None, *, duration: str | None = None, **metadata: Any) -> Run:
         """Begin a run now.
 
-        name: letters, digits, `_` and `-`; `None` takes the next number. duration: `"10 min"`; `None` runs until `end`.
+        name: letters, digits, `_` and `-`; `None` takes the next number.
+        duration: `"10 min"`; `None` runs until `end`.
         metadata: what the file should say about the run: `title="Ni on glass"`.
 
-        Raises `Error` as the command `beamport begin` does.
+        Raises `Error` if the name is taken or the instrument does not answer.
         """
-        options = [] if duration is None else ["--duration", duration]
-        if metadata:
-            options += ["--metadata", json.dumps(metadata)]
-        return self._command("begin", name, options)
+        request: dict[str, Any] = {"command": "begin", "metadata": metadata}
+        if duration is not None:
+            start = time.time_ns()
+            request |= {"start": start, "stop": start - nanoseconds(f"-{duration}", "duration", 0)}
+        return self._command(request, name)
 
     def end(self, name: str | None = None) -> Run:
-        """End a run now; `None` ends the only open one. Raises `Error` as the command `beamport end` does."""
-        return self._command("end", name, [])
+        """End a run now; `None` ends the only open one. Raises `Error` if there is none."""
+        return self._command({"command": "end"}, name)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until its runs are sealed and it has ended by itself; returns its report.
 
-        timeout: seconds; `None` waits for ever. Raises `Error` if it failed, or still runs after `timeout`.
-        A report that tells of loss is no error: look at its ledger.
+        timeout: seconds; `None` waits for ever.
+
+        Raises `Error` if it failed, or still runs after `timeout`. A report that tells of loss is no error: look at
+        the ledger in it. The report is what `beamport up --json` prints, empty if there was no run.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self.running:
@@ -118,8 +124,8 @@ class Instrument(Data):
             self.close()
 
     def _await_streams(self) -> None:
-        """Wait until all its streams are there, or it has ended."""
-        while not all(self._has(name) for name in self._streams):
+        """Wait until all its streams are there and it takes commands, or it has ended."""
+        while not (all(self._has(name) for name in self._streams) and is_listening(self.folder)):
             if not self.running:
                 # A short run may be over; a failure says so.
                 self._ended()
@@ -136,20 +142,19 @@ class Instrument(Data):
             raise _error_of(self._lines, f"the instrument ended with status {status}")
         return _last_object(self._report)
 
-    def _command(self, verb: str, name: str | None, options: list[str]) -> Run:
-        words = [verb] + ([] if name is None else [name]) + options
-        answer = _ask([*words, "--data", str(self.folder), "--json"])
-        known = answer.get("name", answer.get("run", name))
-        return self.run(str(known))
+    def _command(self, request: dict[str, Any], name: str | None) -> Run:
+        answer = ask(self.folder, request if name is None else request | {"run": name})
+        return self.run(answer["name"])
 
 
 def run(instrument: str | os.PathLike[str] | Mapping[str, Any]) -> Instrument:
     """Start an instrument in the background, and wait until its streams are there.
 
-    instrument: the path of an instrument file, or what would stand in one as a `dict`; its relative paths begin at the
-    current folder then.
+    instrument: the path of an instrument file, or what would stand in one as a `dict`; its relative paths begin at
+        the current folder then.
 
     Use it in a `with` block: leaving the block ends the instrument as Ctrl-C does, so open runs are finished first.
+    If Python is killed instead, the instrument goes on; `beamport top` shows it.
 
     Raises `Error` for a wrong instrument (with its first mistake), and if the program fails.
 
@@ -211,20 +216,15 @@ def _program() -> str:
     return found
 
 
+def _environment() -> dict[str, str]:
+    return os.environ | {"NO_COLOR": "1"}
+
+
 def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"NO_COLOR": "1"}
     return subprocess.run(
         [_program(), *words], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-        env=environment, check=False,
+        env=_environment(), check=False,
     )  # fmt: skip
-
-
-def _ask(words: list[str]) -> dict[str, Any]:
-    """Run a command of the program and return its answer; its errors become `Error`."""
-    done = _call(words)
-    if done.returncode not in (0, 1):
-        raise _error_of(done.stderr.splitlines(), f"`beamport {words[0]}` failed")
-    return _last_object(done.stdout.splitlines())
 
 
 def _error_of(lines: list[str], what: str) -> Error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+import textwrap
 from pathlib import Path
 
 import beamport
@@ -59,19 +61,26 @@ def _line(thing: object) -> str:
 
 
 def _prose(thing: object) -> str:
-    """The docstring as Markdown: what is indented becomes code where it is an example, a list where it is not."""
-    lines, in_code = [], False
-    for line in inspect.getdoc(thing).splitlines():
-        is_code = line.lstrip().startswith((">>>", "...")) or (in_code and line.startswith("    "))
-        if is_code and not in_code:
-            lines.append("```python")
-        if in_code and not line.strip():
-            lines.append("```")
-        in_code = is_code or (in_code and bool(line.strip()))
-        lines.append(line)
-    if in_code:
-        lines.append("```")
-    return "\n".join(lines)
+    """The docstring as Markdown: what follows `Example:` becomes code, `name: meaning` becomes a list."""
+    out: list[str] = []
+    lines = inspect.getdoc(thing).splitlines()
+    while lines:
+        line = lines.pop(0)
+        if line.rstrip(":") == "Example" and lines:
+            code = []
+            while lines and (not lines[0].strip() or lines[0].startswith("    ")):
+                code.append(lines.pop(0))
+            out += ["Example:", "", "```python", textwrap.dedent("\n".join(code)).strip("\n"), "```", ""]
+        elif named := re.match(r"\s*([a-z_]+(?:, [a-z_]+)*)(?: \(([^)]*)\))?: (.*)", line):
+            names, kind, text = named.groups()
+            if out and out[-1] and not out[-1].startswith(("* ", "  ")):
+                out.append("")
+            out.append(f"* `{names}`{f' ({kind})' if kind else ''}: {text}")
+        elif line.startswith("    "):
+            out.append(f"  {line.strip()}")
+        else:
+            out.append(line)
+    return "\n".join(out).strip()
 
 
 if __name__ == "__main__":

@@ -98,18 +98,33 @@ def test_a_declared_run_runs_by_itself(workplace):
 def test_runs_are_begun_and_ended(workplace):
     with beamport.run(INSTRUMENT) as tiny:
         run = tiny.begin("first", title="Ni on glass")
-        assert (run.name, run.state, run.metadata) == ("first", "open", {"title": "Ni on glass"})
+        assert (run.name, run.state, run.metadata["title"]) == ("first", "open", "Ni on glass")
         for m in tiny["detector"].read(since=run.start, follow=True):
             if m.source_time > run.start:
                 break
         assert tiny.end("first").stop is not None
-        with pytest.raises(beamport.Error):
+        with pytest.raises(beamport.Error, match="nothing-of-this-name"):
             tiny.end("nothing-of-this-name")
+        with pytest.raises(beamport.Error, match="first"):
+            tiny.begin("first")
+        with pytest.raises(beamport.Error) as caught:
+            tiny.begin(duration="10")
+        assert "has no unit" in caught.value.cause
+        short = tiny.begin(duration="500 ms")
+        assert short.stop - short.start == 500_000_000
         second = tiny.begin()
     # Leaving the block ended the run that was open.
     assert not tiny.running
-    assert {run.name: run.state for run in tiny.runs} == {"first": "sealed", second.name: "sealed"}
+    assert {run.name: run.state for run in tiny.runs} == dict.fromkeys(["first", short.name, second.name], "sealed")
     assert sum(1 for _ in tiny.run("first")["detector"].read()) >= 1
+
+
+def test_commands_to_nobody_say_so(workplace):
+    with beamport.run(INSTRUMENT) as tiny:
+        pass
+    with pytest.raises(beamport.Error, match="nobody runs the instrument") as caught:
+        tiny.begin("late")
+    assert "beamport up" in caught.value.hint
 
 
 def test_wait_has_an_end(workplace):

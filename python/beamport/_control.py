@@ -1,0 +1,63 @@
+"""Commands to a running instrument: the socket in its data folder, one JSON object a line and one answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ._errors import Error
+
+# The instrument answers once the command is written down; a disk in trouble has half a minute there.
+_PATIENCE_S = 35.0
+
+
+def ask(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Say one command to the instrument that runs in `folder`, and return its answer.
+
+    Raises `Error` if it refuses, if none runs there, or if it does not answer.
+    """
+    with _connected(folder) as line:
+        try:
+            line.sendall(json.dumps(request).encode() + b"\n")
+            with line.makefile("rb") as file:
+                text = file.readline()
+            answer = json.loads(text)
+        except (OSError, ValueError) as error:
+            raise Error("the instrument did not answer", str(error)) from None
+    if not isinstance(answer, dict) or not isinstance(answer.get("ok", answer.get("fault")), dict):
+        raise Error("the instrument's answer cannot be understood", str(answer)[:200])
+    if fault := answer.get("fault"):
+        raise Error(*(str(fault.get(part, "")) for part in ("what", "cause", "hint")))
+    ok: dict[str, Any] = answer["ok"]
+    return ok
+
+
+def is_listening(folder: Path) -> bool:
+    """Whether an instrument takes commands in this folder."""
+    try:
+        with _connected(folder):
+            return True
+    except Error:
+        return False
+
+
+@contextlib.contextmanager
+def _connected(folder: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(_PATIENCE_S)
+        try:
+            # By way of the open folder: a socket's path has at most 108 bytes.
+            place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                line.connect(f"/proc/self/fd/{place}/control.sock")
+            finally:
+                os.close(place)
+        except OSError as error:
+            hint = "start it with `beamport up FILE` in another terminal, or with `beamport.run`"
+            raise Error(f"nobody runs the instrument of `{folder}`", os.strerror(error.errno or 0), hint) from None
+        yield line
