@@ -12,6 +12,12 @@ const SHORT: usize = 256;
 /// Up to here one block: a second, short one would cost more than it saves.
 const ONE_BLOCK: usize = 2 * FUSE_BLOCK;
 
+/// A piece of [`crc32c_from_memory`]: a multiple of the 384 B that `crc-fast` folds at a time, so that no piece ends
+/// with single words.
+const PIECE: usize = 1536;
+/// How far ahead memory is asked for: a page, since the processor's own prefetching ends at each page.
+const AHEAD: usize = 4096;
+
 /// The words of an index entry: [`crate::Entry`] as eight numbers, so that it is made in registers.
 pub(crate) type EntryWords = [u64; 8];
 
@@ -24,6 +30,26 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
         return unsafe { short(bytes) };
     }
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The same for bytes that come from memory and not from a cache, one message after another: what lies behind `bytes`
+/// is asked for too, so that the next message is on its way while this one ends (8.8 kB: 28 GB/s instead of 21).
+#[inline]
+pub(crate) fn crc32c_from_memory(bytes: &[u8]) -> u32 {
+    if bytes.len() <= PIECE {
+        return crc32c(bytes);
+    }
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    for piece in bytes.chunks(PIECE) {
+        #[cfg(target_arch = "x86_64")]
+        for line in (0..piece.len()).step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(piece.as_ptr().wrapping_add(AHEAD + line).cast()) };
+        }
+        digest.update(piece);
+    }
+    digest.finalize() as u32
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -170,7 +196,7 @@ mod tests {
         for len in (0..600).chain([4096, 8191, 8192, 8193, 16_384, 16_385, 65_536, 99_999]) {
             let bytes = &data[..len];
             let want = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-            assert_eq!(crc32c(bytes), want, "{len}");
+            assert_eq!((crc32c(bytes), crc32c_from_memory(bytes)), (want, want), "{len}");
             let (a, b) = bytes.split_at(len / 3);
             for parts in [&[bytes][..], &[a, b][..]] {
                 to[..len].fill(0);

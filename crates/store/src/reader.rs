@@ -7,6 +7,7 @@
 //! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
 //! retention took are `Error::Gone` with the oldest that is left.
 
+use crate::crc::crc32c_from_memory;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, segment_name};
@@ -374,7 +375,7 @@ impl Reader {
             if self.options.check == Check::All {
                 let good = payload
                     .bytes(entry.offset(), u64::from(entry.length))
-                    .is_some_and(|bytes| entry.payload_holds(bytes, salt));
+                    .is_some_and(|bytes| crc32c_from_memory(bytes) ^ salt == entry.payload_crc);
                 if !good {
                     let path = payload.path.clone();
                     return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
