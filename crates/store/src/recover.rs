@@ -323,7 +323,10 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
         // The tail was only in the page cache, perhaps: it counts from now on, so it goes to the medium first.
         for ((kind, number), file) in &entries.files {
-            file.sync().map_err(Error::io("sync", &folder.join(segment_name(*kind, *number))))?;
+            let path = folder.join(segment_name(*kind, *number));
+            let from = if (*kind, *number) == ('p', commit.segment) { commit.used } else { 0 };
+            write_again(file.as_ref(), from).map_err(Error::io("write", &path))?;
+            file.sync().map_err(Error::io("sync", &path))?;
         }
         let path = folder.join("origins");
         m.open(&path, Open::Write).and_then(|file| file.sync()).map_err(Error::io("sync", &path))?;
@@ -340,6 +343,20 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
     }
     let standing = Standing { count, first: commit.first, first_segment: commit.first_segment, segment, used };
     Ok((standing, proven))
+}
+
+/// Writes a file over itself from a byte on: after a failed sync the kernel calls pages clean that are not on the medium.
+fn write_again(file: &dyn crate::media::File, from: u64) -> std::io::Result<()> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = from;
+    loop {
+        let n = file.read_at(&mut bytes, at)?;
+        if n == 0 {
+            return Ok(());
+        }
+        file.write_at(&bytes[..n], at)?;
+        at += n as u64;
+    }
 }
 
 /// Rows of the time table for full blocks in `from..to`, written anew from the entries.

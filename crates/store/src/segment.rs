@@ -66,13 +66,6 @@ impl Segment {
         Ok(())
     }
 
-    /// Allocates and touches all of it, so that the first lap runs at the speed of the later ones.
-    pub(crate) fn populate(&self) -> Result<()> {
-        self.reserve(self.bytes())?;
-        self.file.populate(&self.map, true);
-        Ok(())
-    }
-
     /// The bytes of a range that is no longer written.
     ///
     /// # Safety

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use testkit::{Dice, Ignore, Machine, PretendMedia};
 
 const SEEDS: u64 = 300;
-const STEPS: u64 = 70;
+const STEPS: u64 = 80;
 
 /// What a check answers: nothing to say, or what is wrong and how to see it again.
 type Checked<T = ()> = std::result::Result<T, String>;
@@ -157,7 +157,7 @@ impl Test {
                     return Err(self.fail(format!("{recovery:?} though nothing can be missing")));
                 }
             }
-            After::Cut | After::CutThenKill if self.disk() => {
+            After::Cut | After::CutThenKill | After::Cleaned if self.disk() => {
                 if fresh || count < self.promised || count > self.log.len() as u64 {
                     return Err(self.fail(format!("{} were promised, {count} are there", self.promised)));
                 }
@@ -165,6 +165,8 @@ impl Test {
                     return Err(self.fail(format!("{recovery:?} at {count} of {}", self.published)));
                 }
             }
+            // Somebody removed a memory stream's memory: it is refused, or another stream.
+            After::Cleaned => {}
             After::Cut | After::CutThenKill => {
                 if !fresh {
                     return Err(self.fail("a memory stream survived a power cut".into()));
@@ -209,7 +211,7 @@ impl Test {
     }
 
     fn message(&mut self) -> (Meta, Sent) {
-        let len = match self.dice.below(if self.small { 40 } else { 12 }) {
+        let len = match self.dice.below(if self.small { 300 } else { 12 }) {
             0 => self.dice.below(20_000),
             1 => 0,
             2 if self.dice.one_in(6) => self.dice.range(200_000, 400_000),
@@ -241,6 +243,7 @@ impl Test {
             }
         }
         let many = match self.dice.below(8) {
+            0 if self.small => self.dice.range(1, 2500),
             0 => self.dice.range(1, 600),
             1 | 2 => self.dice.range(1, 60),
             _ => self.dice.range(1, 6),
@@ -539,10 +542,24 @@ impl Test {
                     self.reopen(After::Cut)?;
                 }
             }
-            88..91 => {
+            88..90 => {
                 self.kill();
                 self.reopen(After::Kill)?;
             }
+            90 if self.disk() => {
+                self.kill();
+                let names = self.machine.names("/live");
+                for name in names {
+                    if self.dice.one_in(4) {
+                        self.say(format!("somebody removes {}", name.display()));
+                        self.media.unlink(&name).map_err(|e| self.fail(e.to_string()))?;
+                    }
+                }
+                // Who mapped what is gone now may go on to see what the recovery cuts: a new reader is another matter.
+                self.early = None;
+                self.reopen(After::Cleaned)?;
+            }
+            90 => {}
             91..93 => {
                 self.cut();
                 self.reopen(After::Cut)?;
@@ -605,6 +622,8 @@ enum After {
     Clean,
     Kill,
     Cut,
+    /// Somebody cleaned shared memory while nobody wrote.
+    Cleaned,
     /// A cut, then a kill while the stream was opened.
     CutThenKill,
 }
