@@ -1,4 +1,19 @@
 //! The NeXus edge: streams to HDF5 files.
+//!
+//! [`template`] says what a file holds, [`Nexus`] writes it as a [`flow::Sink`]. This crate alone links libhdf5, and the
+//! program `beamport-nexus` is the process in which it runs: what libhdf5 may do to a process, it does to that one.
 
+mod account;
+pub mod clock;
+mod column;
+mod h5;
 pub mod limits;
+mod module;
+mod room;
+pub mod search;
+pub mod serve;
+mod sink;
 pub mod template;
+
+pub use h5::version;
+pub use sink::{Job, Nexus, product};

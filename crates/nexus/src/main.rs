@@ -1,20 +1,165 @@
-//! The child process that holds libhdf5. Nothing else of beamport links it.
+//! The process that holds libhdf5. Nothing else of beamport links it.
+//!
+//! ```text
+//! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
+//!                      [--flush-ms N] [--detached]
+//! beamport-nexus check TEMPLATE [--json]
+//! beamport-nexus histogram FILE [--path DATASET]
+//! ```
+//!
+//! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault. It dies with its parent
+//! and leaves Ctrl-C to it.
 
+use beamport_nexus::serve::{self, Ended, Order};
+use beamport_nexus::{search, template, version};
+use clap::{Parser, Subcommand};
+use flow::Fault;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Parser)]
+#[command(name = "beamport-nexus", about = "Writes NeXus files; started by beamport.", disable_version_flag = true)]
+struct Arguments {
+    /// Print the versions of beamport and HDF5
+    #[arg(long, short = 'V')]
+    version: bool,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Write the file of a run
+    Write {
+        /// Data folder
+        #[arg(long)]
+        data: PathBuf,
+        /// Name of the sink
+        #[arg(long)]
+        sink: String,
+        /// Name of the run
+        #[arg(long)]
+        run: String,
+        /// A stream; once for each
+        #[arg(long = "input", required = true)]
+        inputs: Vec<String>,
+        /// Structure of the file
+        #[arg(long)]
+        template: PathBuf,
+        /// The file
+        #[arg(long)]
+        output: PathBuf,
+        /// Milliseconds between flushes
+        #[arg(long, default_value_t = 1000)]
+        flush_ms: u64,
+        /// Keep no positions and no commits
+        #[arg(long)]
+        detached: bool,
+    },
+    /// Tell every mistake of a template
+    Check {
+        /// The template
+        template: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a measured histogram as the simulation reads it
+    Histogram {
+        /// NeXus or HDF5 file
+        file: PathBuf,
+        /// Path of the counts [default: searched]
+        #[arg(long)]
+        path: Option<String>,
+    },
+}
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("--version") => {
-            let (major, minor, release) = hdf5_metno::library_version();
-            println!(
-                "beamport-nexus {} (HDF5 {major}.{minor}.{release})",
-                env!("CARGO_PKG_VERSION")
-            );
-            ExitCode::SUCCESS
+    let parent = parent();
+    let arguments = Arguments::parse();
+    if arguments.version {
+        println!("beamport-nexus {} (HDF5 {})", env!("CARGO_PKG_VERSION"), version());
+        return ExitCode::SUCCESS;
+    }
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time().with_ansi(false).init();
+    let answer = match arguments.verb {
+        None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
+        Some(Verb::Check { template, json }) => check(&template, json),
+        Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
+        Some(Verb::Write { data, sink, run, inputs, template, output, flush_ms, detached }) => {
+            let flush = Duration::from_millis(flush_ms);
+            write(&Order { data, sink, run, inputs, template, output, flush, detached }, parent)
         }
-        _ => {
-            eprintln!("usage: beamport-nexus --version");
-            ExitCode::from(2)
+    };
+    answer.unwrap_or_else(|fault| {
+        eprintln!("{fault}");
+        ExitCode::from(2)
+    })
+}
+
+fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
+    // SAFETY: sets the disposition of signals of this process, before any thread is started.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // Ctrl-C reaches the whole group; what it means is for beamport to say.
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        // A file that may not grow is an error value.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+    // A parent that died before the call above left us to another.
+    let alive = move || self::parent() == parent;
+    match serve::write(order, &alive) {
+        Ok(answer) => {
+            println!("{answer}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Ended::Fault(fault)) => Err(fault),
+        Err(Ended::Broken(fault)) => {
+            eprintln!("{fault}");
+            // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.
+            unsafe { libc::_exit(2) }
         }
     }
+}
+
+fn parent() -> libc::pid_t {
+    // SAFETY: always succeeds.
+    unsafe { libc::getppid() }
+}
+
+fn check(path: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let (mistakes, streams) = match template::Template::open(path) {
+        Ok(template) => (Vec::new(), template.streams()),
+        Err(mistakes) => (mistakes, Vec::new()),
+    };
+    if json {
+        let told: Vec<_> = mistakes
+            .iter()
+            .map(|m| serde_json::json!({"what": "the template is not right", "pointer": m.pointer, "cause": m.cause, "hint": m.hint}))
+            .collect();
+        println!("{}", serde_json::json!({"mistakes": told, "streams": streams}));
+    } else {
+        for mistake in &mistakes {
+            eprintln!(
+                "error: {}{}\ncause: {}\nhint:  {}\n",
+                path.display(),
+                mistake.pointer,
+                mistake.cause,
+                mistake.hint
+            );
+        }
+    }
+    Ok(ExitCode::from(u8::from(!mistakes.is_empty())))
+}
+
+fn histogram(path: &Path, dataset: Option<&str>) -> Result<ExitCode, Fault> {
+    let measured = search::histogram(path, dataset)?;
+    for remark in &measured.remarks {
+        tracing::info!("{remark}");
+    }
+    let written = std::io::stdout().lock().write_all(&measured.to_bytes());
+    written.map_err(|e| Fault::new("the histogram cannot be printed", e))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,8 @@ use super::data::{self, Data, DataType, TYPES, Values};
 use super::nearest::nearest;
 use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
 use crate::limits::{
-    ATTRIBUTE_BYTES_MAX, DATASET_BYTES_MAX, DEPTH_MAX, FIXED_BYTES_MAX, MISTAKES_MAX, MODULES_MAX,
-    NAME_BYTES_MAX, NODES_MAX, RANK_MAX, ROW_BYTES_MAX,
+    ATTRIBUTE_BYTES_MAX, DATASET_BYTES_MAX, DEPTH_MAX, FIXED_BYTES_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX,
+    NODES_MAX, RANK_MAX, ROW_BYTES_MAX,
 };
 use serde_json::{Map, Value};
 use wire::DType;
@@ -18,21 +18,13 @@ pub(super) fn template(value: &Value) -> Result<Group, Vec<Mistake>> {
         root.attributes = check.attributes("", map);
         root.children = check.children("", map, 0);
         if !map.contains_key("children") {
-            check.wrong(
-                "",
-                "`children` is missing",
-                "a template holds at least {\"children\": []}",
-            );
+            check.wrong("", "`children` is missing", "a template holds at least {\"children\": []}");
         }
     }
     if check.mistakes.is_empty() {
         tree::check(&mut root, &check.links, &mut check.mistakes);
     }
-    if check.mistakes.is_empty() {
-        Ok(root)
-    } else {
-        Err(check.mistakes)
-    }
+    if check.mistakes.is_empty() { Ok(root) } else { Err(check.mistakes) }
 }
 
 #[derive(Default)]
@@ -50,11 +42,7 @@ type Json = Map<String, Value>;
 impl Check {
     fn wrong(&mut self, pointer: &str, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(Mistake {
-                pointer: pointer.to_owned(),
-                cause: cause.into(),
-                hint: hint.into(),
-            });
+            self.mistakes.push(Mistake { pointer: pointer.to_owned(), cause: cause.into(), hint: hint.into() });
         }
     }
 
@@ -68,11 +56,7 @@ impl Check {
         ignored: &[&str],
     ) -> Option<&'v Json> {
         let Some(map) = value.as_object() else {
-            self.wrong(
-                at,
-                format!("{what} is an object, this is {}", kind_of(value)),
-                "",
-            );
+            self.wrong(at, format!("{what} is an object, this is {}", kind_of(value)), "");
             return None;
         };
         for key in map.keys() {
@@ -83,11 +67,7 @@ impl Check {
                 Some(meant) => format!("perhaps `{meant}` is meant"),
                 None => format!("{what} has: {}", known.join(", ")),
             };
-            self.wrong(
-                &join(at, key),
-                format!("unknown key `{}`", short(key)),
-                hint,
-            );
+            self.wrong(&join(at, key), format!("unknown key `{}`", short(key)), hint);
         }
         Some(map)
     }
@@ -96,11 +76,7 @@ impl Check {
     fn text<'v>(&mut self, at: &str, map: &'v Json, keys: [&str; 2]) -> Option<&'v str> {
         let (key, value) = first_of(map, keys)?;
         if value.as_str().is_none() {
-            self.wrong(
-                &join(at, key),
-                format!("`{key}` is a text, this is {}", kind_of(value)),
-                "",
-            );
+            self.wrong(&join(at, key), format!("`{key}` is a text, this is {}", kind_of(value)), "");
         }
         value.as_str()
     }
@@ -115,11 +91,7 @@ impl Check {
         match bad_name(name) {
             None => Some(name.to_owned()),
             Some(cause) => {
-                self.wrong(
-                    &join(at, "name"),
-                    cause,
-                    "a name is one step of a path, such as `detector`",
-                );
+                self.wrong(&join(at, "name"), cause, "a name is one step of a path, such as `detector`");
                 None
             }
         }
@@ -128,27 +100,13 @@ impl Check {
     fn data_type(&mut self, at: &str, map: &Json, keys: [&str; 2]) -> Option<DataType> {
         let (key, _) = first_of(map, keys)?;
         let word = self.text(at, map, keys)?;
-        let found = TYPES
-            .iter()
-            .find(|(name, _)| *name == word)
-            .map(|(_, t)| *t);
+        let found = TYPES.iter().find(|(name, _)| *name == word).map(|(_, t)| *t);
         if found.is_none() {
             let hint = match nearest(word, TYPES.iter().map(|(name, _)| *name)) {
                 Some(meant) => format!("perhaps `{meant}` is meant"),
-                None => format!(
-                    "types are: {}",
-                    TYPES[..11]
-                        .iter()
-                        .map(|(n, _)| *n)
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                ),
+                None => format!("types are: {}", TYPES[..11].iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ")),
             };
-            self.wrong(
-                &join(at, key),
-                format!("unknown type `{}`", short(word)),
-                hint,
-            );
+            self.wrong(&join(at, key), format!("unknown type `{}`", short(word)), hint);
         }
         found
     }
@@ -177,19 +135,14 @@ impl Check {
                     if let Some(cause) = bad_name(name) {
                         self.wrong(&at, cause, "");
                     } else if let Some(value) = self.attribute_value(&at, value, None) {
-                        out.push(Attribute {
-                            name: name.clone(),
-                            value,
-                        });
+                        out.push(Attribute { name: name.clone(), value });
                     }
                 }
             }
             Some(Value::Array(list)) => {
                 for (i, one) in list.iter().enumerate() {
                     let at = join(&at, i);
-                    let Some(one) =
-                        self.object(&at, one, "an attribute", words::ATTRIBUTE, words::OBSOLETE)
-                    else {
+                    let Some(one) = self.object(&at, one, "an attribute", words::ATTRIBUTE, words::OBSOLETE) else {
                         continue;
                     };
                     let name = self.name(&at, one);
@@ -205,35 +158,21 @@ impl Check {
                     let value = self.attribute_value(&join(&at, key), value, dtype);
                     if let (Some(name), Some(value)) = (name, value) {
                         if out.iter().any(|a| a.name == name) {
-                            self.wrong(
-                                &at,
-                                format!("the attribute `{}` stands twice", short(&name)),
-                                "remove one",
-                            );
+                            self.wrong(&at, format!("the attribute `{}` stands twice", short(&name)), "remove one");
                         } else {
                             out.push(Attribute { name, value });
                         }
                     }
                 }
             }
-            Some(other) => self.wrong(
-                &at,
-                format!(
-                    "`attributes` is an object or a list, this is {}",
-                    kind_of(other)
-                ),
-                "",
-            ),
+            Some(other) => {
+                self.wrong(&at, format!("`attributes` is an object or a list, this is {}", kind_of(other)), "")
+            }
         }
         out
     }
 
-    fn attribute_value(
-        &mut self,
-        at: &str,
-        value: &Value,
-        dtype: Option<DataType>,
-    ) -> Option<Data> {
+    fn attribute_value(&mut self, at: &str, value: &Value, dtype: Option<DataType>) -> Option<Data> {
         if !self.count(at) {
             return None;
         }
@@ -253,11 +192,7 @@ impl Check {
             return None;
         }
         if data.shape.contains(&0) {
-            self.wrong(
-                at,
-                "an attribute without values",
-                "remove it, or give it a value",
-            );
+            self.wrong(at, "an attribute without values", "remove it, or give it a value");
             return None;
         }
         Some(data)
@@ -284,11 +219,7 @@ impl Check {
             self.wrong(at, cause, "");
             return None;
         }
-        Some(Data {
-            dtype,
-            shape,
-            values: out,
-        })
+        Some(Data { dtype, shape, values: out })
     }
 
     fn children(&mut self, at: &str, map: &Json, depth: usize) -> Vec<Node> {
@@ -297,11 +228,7 @@ impl Check {
             None | Some(Value::Null) => return Vec::new(),
             Some(Value::Array(list)) => list,
             Some(other) => {
-                self.wrong(
-                    &at,
-                    format!("`children` is a list, this is {}", kind_of(other)),
-                    "",
-                );
+                self.wrong(&at, format!("`children` is a list, this is {}", kind_of(other)), "");
                 return Vec::new();
             }
         };
@@ -322,11 +249,7 @@ impl Check {
 
     fn node(&mut self, at: &str, value: &Value, depth: usize) -> Option<Node> {
         let Some(map) = value.as_object() else {
-            self.wrong(
-                at,
-                format!("a child is an object, this is {}", kind_of(value)),
-                "",
-            );
+            self.wrong(at, format!("a child is an object, this is {}", kind_of(value)), "");
             return None;
         };
         if map.contains_key("module") {
@@ -338,13 +261,7 @@ impl Check {
                 let name = self.name(at, map);
                 let attributes = self.attributes(at, map);
                 let children = self.children(at, map, depth + 1);
-                name.map(|name| {
-                    Node::Group(Group {
-                        name,
-                        attributes,
-                        children,
-                    })
-                })
+                name.map(|name| Node::Group(Group { name, attributes, children }))
             }
             Some(old @ ("dataset" | "stream" | "link")) => {
                 self.wrong(
@@ -363,11 +280,7 @@ impl Check {
                 None
             }
             None => {
-                self.wrong(
-                    at,
-                    "neither a group nor a module",
-                    "a child has \"type\": \"group\" or \"module\": ...",
-                );
+                self.wrong(at, "neither a group nor a module", "a child has \"type\": \"group\" or \"module\": ...");
                 None
             }
         }
@@ -377,61 +290,38 @@ impl Check {
         self.object(at, value, "a module", words::NODE, &[]);
         let module = self.text(at, map, ["module", "module"])?;
         if !words::MODULES.contains(&module) {
-            let hint = match (
-                words::foreign(module),
-                nearest(module, words::MODULES.iter().copied()),
-            ) {
+            let hint = match (words::foreign(module), nearest(module, words::MODULES.iter().copied())) {
                 (Some(instead), _) => instead.to_owned(),
                 (None, Some(meant)) => format!("perhaps `{meant}` is meant"),
                 (None, None) => format!("modules are: {}", words::MODULES.join(", ")),
             };
-            self.wrong(
-                &join(at, "module"),
-                format!("unknown module `{}`", short(module)),
-                hint,
-            );
+            self.wrong(&join(at, "module"), format!("unknown module `{}`", short(module)), hint);
             return None;
         }
         let attributes = self.attributes(at, map);
         let Some(config) = map.get("config") else {
-            self.wrong(
-                at,
-                "`config` is missing",
-                format!("a `{module}` needs \"config\": {{...}}"),
-            );
+            self.wrong(at, "`config` is missing", format!("a `{module}` needs \"config\": {{...}}"));
             return None;
         };
         let at = &join(at, "config");
         match module {
             "dataset" => {
-                let config =
-                    self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
+                let config = self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
                 let name = self.name(at, config);
                 let value = self.dataset(at, config)?;
-                name.map(|name| Node::Dataset {
-                    name,
-                    value,
-                    attributes,
-                })
+                name.map(|name| Node::Dataset { name, value, attributes })
             }
             "link" => {
                 let config = self.object(at, config, "a link", words::LINK, &[])?;
                 let name = self.name(at, config);
                 if !config.contains_key("source") {
-                    self.wrong(
-                        at,
-                        "`source` is missing",
-                        "add \"source\": the path of what the link stands for",
-                    );
+                    self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
                 }
                 let source = self.text(at, config, ["source", "source"])?;
                 let name = name?;
                 self.links.push(at.clone());
                 // Resolved by `tree`, which knows where the link stands.
-                Some(Node::Link {
-                    name,
-                    target: vec![source.to_owned()],
-                })
+                Some(Node::Link { name, target: vec![source.to_owned()] })
             }
             "mdat" => {
                 let config = self.object(at, config, "`mdat`", words::TIMES, words::STREAM)?;
@@ -443,11 +333,7 @@ impl Check {
 
     fn times(&mut self, at: &str, config: &Json) -> Option<Node> {
         let Some(Value::Array(items)) = config.get("items") else {
-            self.wrong(
-                at,
-                "`items` is missing or no list",
-                "\"items\": [\"start_time\", \"end_time\"]",
-            );
+            self.wrong(at, "`items` is missing or no list", "\"items\": [\"start_time\", \"end_time\"]");
             return None;
         };
         let (mut start, mut end) = (false, false);
@@ -455,11 +341,7 @@ impl Check {
             match item.as_str() {
                 Some("start_time") => start = true,
                 Some("end_time") => end = true,
-                _ => self.wrong(
-                    &join(&join(at, "items"), i),
-                    "neither `start_time` nor `end_time`",
-                    "",
-                ),
+                _ => self.wrong(&join(&join(at, "items"), i), "neither `start_time` nor `end_time`", ""),
             }
         }
         Some(Node::Times { start, end })
@@ -471,30 +353,19 @@ impl Check {
         if typed && dtype.is_none() {
             return None;
         }
-        let ways: Vec<&str> = ["values", "value", "range", "linspace"]
-            .into_iter()
-            .filter(|k| config.contains_key(*k))
-            .collect();
+        let ways: Vec<&str> =
+            ["values", "value", "range", "linspace"].into_iter().filter(|k| config.contains_key(*k)).collect();
         let [way] = ways[..] else {
-            let cause = if ways.is_empty() {
-                "no values".to_owned()
-            } else {
-                format!("{} at once", ways.join(" and "))
-            };
-            self.wrong(
-                at,
-                cause,
-                "a dataset has one of `values`, `range` and `linspace`",
-            );
+            let cause =
+                if ways.is_empty() { "no values".to_owned() } else { format!("{} at once", ways.join(" and ")) };
+            self.wrong(at, cause, "a dataset has one of `values`, `range` and `linspace`");
             return None;
         };
         let at = &join(at, way);
         let value = &config[way];
         let data = match way {
             "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
-            "linspace" => {
-                self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?
-            }
+            "linspace" => self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
             _ => {
                 let inferred = match infer(value) {
                     DataType::Text => DataType::Text,
@@ -514,53 +385,30 @@ impl Check {
             (_, DataType::Text) => 0,
         };
         if bytes > DATASET_BYTES_MAX {
-            self.wrong(
-                at,
-                format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}"),
-                "",
-            );
+            self.wrong(at, format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}"), "");
             return false;
         }
         let before = self.fixed_bytes;
         self.fixed_bytes += bytes;
         if before <= FIXED_BYTES_MAX && self.fixed_bytes > FIXED_BYTES_MAX {
-            self.wrong(
-                at,
-                format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"),
-                "",
-            );
+            self.wrong(at, format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"), "");
         }
         self.fixed_bytes <= FIXED_BYTES_MAX
     }
 
     /// Lengths of dimensions with their product within the limit of a dataset.
-    fn shape(
-        &mut self,
-        at: &str,
-        value: Option<&Value>,
-        least: u64,
-        limit: u64,
-    ) -> Option<Vec<u64>> {
-        let lengths: Option<Vec<u64>> = value
-            .and_then(Value::as_array)
-            .and_then(|l| l.iter().map(Value::as_u64).collect());
+    fn shape(&mut self, at: &str, value: Option<&Value>, least: u64, limit: u64) -> Option<Vec<u64>> {
+        let lengths: Option<Vec<u64>> =
+            value.and_then(Value::as_array).and_then(|l| l.iter().map(Value::as_u64).collect());
         let Some(shape) = lengths.filter(|s| s.len() <= RANK_MAX) else {
-            self.wrong(
-                at,
-                "`shape` is a list of whole numbers",
-                "\"shape\": [128, 256]",
-            );
+            self.wrong(at, "`shape` is a list of whole numbers", "\"shape\": [128, 256]");
             return None;
         };
         let count = shape.iter().try_fold(1_u64, |n, l| n.checked_mul(*l));
         match count {
             Some(n) if (least..=limit).contains(&n) => Some(shape),
             Some(n) if n < least => {
-                self.wrong(
-                    at,
-                    format!("a shape of {n} values; at least {least} are needed"),
-                    "",
-                );
+                self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), "");
                 None
             }
             _ => {
@@ -576,8 +424,7 @@ impl Check {
         let mut whole = |key: &str, default: Option<i128>| match map.get(key) {
             None if default.is_some() => default,
             found => {
-                let number =
-                    found.and_then(|v| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from)));
+                let number = found.and_then(|v| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from)));
                 if number.is_none() {
                     self.wrong(&join(at, key), format!("`{key}` is a whole number"), "");
                 }
@@ -590,21 +437,14 @@ impl Check {
             self.wrong(at, "a `range` of texts", "`dtype` is a number");
             return None;
         };
-        let data = Data {
-            dtype,
-            shape,
-            values: Values::Range { first, step },
-        };
+        let data = Data { dtype, shape, values: Values::Range { first, step } };
         // |first|, |step| < 2^64 and the count < 2^28: no overflow in 128 bits.
         let last = first + step * i128::from(data.count() - 1);
         let (least, most) = data::bounds(number).unwrap_or((-(1 << 53), 1 << 53));
         if [first, last].iter().any(|v| !(least..=most).contains(v)) {
             self.wrong(
                 at,
-                format!(
-                    "it goes from {first} to {last}, and {} holds {least} to {most}",
-                    number.name()
-                ),
+                format!("it goes from {first} to {last}, and {} holds {least} to {most}", number.name()),
                 "choose a larger `dtype`",
             );
             return None;
@@ -616,10 +456,7 @@ impl Check {
         let map = self.object(at, value, "a `linspace`", &["first", "last", "shape"], &[])?;
         let shape = self.shape(at, map.get("shape"), 2, DATASET_BYTES_MAX);
         let mut real = |key: &str| {
-            let number = map
-                .get(key)
-                .and_then(Value::as_f64)
-                .filter(|v| v.is_finite());
+            let number = map.get(key).and_then(Value::as_f64).filter(|v| v.is_finite());
             if number.is_none() {
                 self.wrong(&join(at, key), format!("`{key}` is a number"), "");
             }
@@ -627,63 +464,30 @@ impl Check {
         };
         let (first, last) = (real("first"), real("last"));
         if !matches!(dtype, DataType::Number(DType::Float32 | DType::Float64)) {
-            self.wrong(
-                at,
-                "`linspace` makes real numbers",
-                "\"dtype\": \"double\", or use `range`",
-            );
+            self.wrong(at, "`linspace` makes real numbers", "\"dtype\": \"double\", or use `range`");
             return None;
         }
-        Some(Data {
-            dtype,
-            shape: shape?,
-            values: Values::Linspace {
-                first: first?,
-                last: last?,
-            },
-        })
+        Some(Data { dtype, shape: shape?, values: Values::Linspace { first: first?, last: last? } })
     }
 
-    fn stream_module(
-        &mut self,
-        at: &str,
-        config: &Value,
-        kind: &str,
-        mut attributes: Vec<Attribute>,
-    ) -> Option<Node> {
+    fn stream_module(&mut self, at: &str, config: &Value, kind: &str, mut attributes: Vec<Attribute>) -> Option<Node> {
         self.modules += 1;
         if self.modules == MODULES_MAX + 1 {
-            self.wrong(
-                at,
-                format!("more than {MODULES_MAX} modules with a stream"),
-                "",
-            );
+            self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), "");
         }
-        let known: Vec<&str> = words::STREAM
-            .iter()
-            .chain(words::settings(kind))
-            .copied()
-            .collect();
+        let known: Vec<&str> = words::STREAM.iter().chain(words::settings(kind)).copied().collect();
         let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
-        let stream = self
-            .text(at, config, ["stream", "topic"])
-            .map(str::to_owned);
+        let stream = self.text(at, config, ["stream", "topic"]).map(str::to_owned);
         match &stream {
             Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
                 self.wrong(at, "the name of a stream has 1 to 255 bytes", "");
             }
             None if first_of(config, ["stream", "topic"]).is_none() => {
-                self.wrong(
-                    at,
-                    "`stream` is missing",
-                    "add \"stream\": the name of one of the sink's inputs",
-                );
+                self.wrong(at, "`stream` is missing", "add \"stream\": the name of one of the sink's inputs");
             }
             _ => (),
         }
-        let source = self
-            .text(at, config, ["source", "source"])
-            .map(str::to_owned);
+        let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         if typed && dtype == Some(DataType::Text) {
@@ -693,21 +497,12 @@ impl Check {
             Some(DataType::Number(_)) => dtype,
             _ => None,
         };
-        let units = self
-            .text(at, config, ["value_units", "unit"])
-            .unwrap_or_default()
-            .to_owned();
+        let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
         let kind = match kind {
             "ev44" => Kind::Ev44,
             "al00" => Kind::Al00,
-            "f144" => Kind::F144 {
-                dtype: number.unwrap_or(DataType::Number(DType::Float64)),
-                units,
-            },
-            "se00" => Kind::Se00 {
-                dtype: number,
-                units,
-            },
+            "f144" => Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units },
+            "se00" => Kind::Se00 { dtype: number, units },
             _ => {
                 attributes.extend(self.attributes(at, config));
                 let variables = self.variables(at, config, "variables");
@@ -719,19 +514,10 @@ impl Check {
                         "name what the messages carry: \"variables\": [{\"name\": \"signal\"}]",
                     );
                 }
-                Kind::Da00 {
-                    variables,
-                    constants,
-                }
+                Kind::Da00 { variables, constants }
             }
         };
-        Some(Node::Module(Module {
-            kind,
-            stream: stream?,
-            source,
-            attributes,
-            pointer: at.to_owned(),
-        }))
+        Some(Node::Module(Module { kind, stream: stream?, source, attributes, pointer: at.to_owned() }))
     }
 
     fn variables(&mut self, at: &str, config: &Json, key: &str) -> Vec<Variable> {
@@ -740,11 +526,7 @@ impl Check {
             None => return Vec::new(),
             Some(Value::Array(list)) => list,
             Some(other) => {
-                self.wrong(
-                    &at,
-                    format!("`{key}` is a list, this is {}", kind_of(other)),
-                    "",
-                );
+                self.wrong(&at, format!("`{key}` is a list, this is {}", kind_of(other)), "");
                 return Vec::new();
             }
         };
@@ -754,31 +536,23 @@ impl Check {
             if !self.count(&at) {
                 break;
             }
-            let Some(one) = self.object(&at, one, "a variable", words::VARIABLE, words::OBSOLETE)
-            else {
+            let Some(one) = self.object(&at, one, "a variable", words::VARIABLE, words::OBSOLETE) else {
                 continue;
             };
             let name = self.name(&at, one);
             let dtype = self.data_type(&at, one, ["data_type", "data_type"]);
             if dtype == Some(DataType::Text) && key == "variables" {
-                self.wrong(
-                    &join(&at, "data_type"),
-                    "a growing dataset holds numbers",
-                    "",
-                );
+                self.wrong(&join(&at, "data_type"), "a growing dataset holds numbers", "");
             }
             let axes = one.get("axes").map(|axes| {
-                let list: Option<Vec<String>> = axes
-                    .as_array()
-                    .and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
+                let list: Option<Vec<String>> =
+                    axes.as_array().and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
                 list.unwrap_or_else(|| {
                     self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "");
                     Vec::new()
                 })
             });
-            let shape = one
-                .get("shape")
-                .and_then(|s| self.shape(&join(&at, "shape"), Some(s), 1, ROW_BYTES_MAX / 8));
+            let shape = one.get("shape").and_then(|s| self.shape(&join(&at, "shape"), Some(s), 1, ROW_BYTES_MAX / 8));
             if let (Some(axes), Some(shape)) = (&axes, &shape)
                 && axes.len() != shape.len()
             {
@@ -799,10 +573,7 @@ impl Check {
                 }
                 self.constant(&join(&at, "data"), data, dtype, shape.as_ref())
             });
-            let (unit, label) = (
-                self.text(&at, one, ["unit", "unit"]),
-                self.text(&at, one, ["label", "label"]),
-            );
+            let (unit, label) = (self.text(&at, one, ["unit", "unit"]), self.text(&at, one, ["label", "label"]));
             if let Some(name) = name {
                 out.push(Variable {
                     name,
@@ -819,30 +590,14 @@ impl Check {
     }
 
     /// Values of a constant: a list, or ESS's `{"first", "last", "size"}`.
-    fn constant(
-        &mut self,
-        at: &str,
-        value: &Value,
-        dtype: Option<DataType>,
-        shape: Option<&Vec<u64>>,
-    ) -> Option<Data> {
+    fn constant(&mut self, at: &str, value: &Value, dtype: Option<DataType>, shape: Option<&Vec<u64>>) -> Option<Data> {
         let dtype = dtype.unwrap_or(DataType::Number(DType::Float64));
         let data = if value.is_object() {
             let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
-            let size = map
-                .get("size")
-                .and_then(Value::as_u64)
-                .filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
-            let ends = (
-                map.get("first").and_then(Value::as_f64),
-                map.get("last").and_then(Value::as_f64),
-            );
+            let size = map.get("size").and_then(Value::as_u64).filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
+            let ends = (map.get("first").and_then(Value::as_f64), map.get("last").and_then(Value::as_f64));
             let (Some(size), (Some(first), Some(last))) = (size, ends) else {
-                self.wrong(
-                    at,
-                    "`data` is a list, or `first`, `last` and `size` (2 or more)",
-                    "",
-                );
+                self.wrong(at, "`data` is a list, or `first`, `last` and `size` (2 or more)", "");
                 return None;
             };
             let DataType::Number(number) = dtype else {
@@ -859,13 +614,7 @@ impl Check {
                 None => Data { dtype, ..exact },
                 Some((least, most)) => {
                     let mut bytes = Vec::new();
-                    for value in exact
-                        .bytes()?
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .map(|b| f64::from_le_bytes(*b))
-                    {
+                    for value in exact.bytes()?.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)) {
                         let whole = value.round() as i128;
                         if !(least..=most).contains(&whole) {
                             self.wrong(at, format!("{value} does not fit {}", number.name()), "");
@@ -882,11 +631,7 @@ impl Check {
         if shape.is_some_and(|shape| *shape != data.shape) {
             self.wrong(
                 at,
-                format!(
-                    "its shape is {:?}, and `shape` says {:?}",
-                    data.shape,
-                    shape.map_or(&[][..], |s| s)
-                ),
+                format!("its shape is {:?}, and `shape` says {:?}", data.shape, shape.map_or(&[][..], |s| s)),
                 "",
             );
             return None;
@@ -902,8 +647,7 @@ fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> R
             if list.len() as u64 != *length {
                 return Err(format!("rows of {length} and of {} values", list.len()));
             }
-            list.iter()
-                .try_for_each(|one| flatten(one, inner, dtype, out))
+            list.iter().try_for_each(|one| flatten(one, inner, dtype, out))
         }
         (Value::Array(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
         (value, []) => match (dtype, out) {
@@ -928,10 +672,7 @@ fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
         return Err(format!("{} where a number is expected", kind_of(value)));
     };
     let misfit = || Err(format!("{number} does not fit {}", dtype.name()));
-    let whole = number
-        .as_i64()
-        .map(i128::from)
-        .or(number.as_u64().map(i128::from));
+    let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
     match (data::bounds(dtype), whole, number.as_f64()) {
         (Some((least, most)), Some(whole), _) => {
             if !(least..=most).contains(&whole) {
@@ -945,9 +686,7 @@ fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
             }
             data::put_whole(bytes, dtype, real as i128);
         }
-        (None, _, Some(real))
-            if real.is_finite() && (dtype == DType::Float64 || (real as f32).is_finite()) =>
-        {
+        (None, _, Some(real)) if real.is_finite() && (dtype == DType::Float64 || (real as f32).is_finite()) => {
             data::put_real(bytes, dtype, real);
         }
         _ => return misfit(),
@@ -979,8 +718,7 @@ fn infer(value: &Value) -> DataType {
 }
 
 fn first_of<'v, 'k>(map: &'v Json, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
-    keys.into_iter()
-        .find_map(|key| map.get(key).map(|value| (key, value)))
+    keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
 }
 
 /// Why a name cannot be one.
@@ -990,10 +728,7 @@ fn bad_name(name: &str) -> Option<String> {
         "." | ".." => format!("`{name}` is not a name"),
         _ if name.contains('/') => format!("`{}` holds a `/`", short(name)),
         _ if name.contains('\0') => "a name with a NUL byte".into(),
-        _ if name.len() > NAME_BYTES_MAX => format!(
-            "a name of {} bytes; the limit is {NAME_BYTES_MAX}",
-            name.len()
-        ),
+        _ if name.len() > NAME_BYTES_MAX => format!("a name of {} bytes; the limit is {NAME_BYTES_MAX}", name.len()),
         _ => return None,
     })
 }

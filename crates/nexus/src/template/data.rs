@@ -69,29 +69,17 @@ pub enum Values {
 impl Data {
     /// One text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self {
-            dtype: DataType::Text,
-            shape: Vec::new(),
-            values: Values::Texts(vec![text.into()]),
-        }
+        Self { dtype: DataType::Text, shape: Vec::new(), values: Values::Texts(vec![text.into()]) }
     }
 
     /// A list of texts.
     pub fn texts(texts: Vec<String>) -> Self {
-        Self {
-            dtype: DataType::Text,
-            shape: vec![texts.len() as u64],
-            values: Values::Texts(texts),
-        }
+        Self { dtype: DataType::Text, shape: vec![texts.len() as u64], values: Values::Texts(texts) }
     }
 
     /// One number.
     pub fn number(dtype: DType, bytes: &[u8]) -> Self {
-        Self {
-            dtype: DataType::Number(dtype),
-            shape: Vec::new(),
-            values: Values::Bytes(bytes.to_vec()),
-        }
+        Self { dtype: DataType::Number(dtype), shape: Vec::new(), values: Values::Bytes(bytes.to_vec()) }
     }
 
     /// A list of numbers.
@@ -137,11 +125,7 @@ impl Data {
                 out.reserve_exact(count as usize * dtype.size());
                 let step = (last - first) / (count.max(2) - 1) as f64;
                 for at in 0..count {
-                    let value = if at + 1 == count {
-                        *last
-                    } else {
-                        first + step * at as f64
-                    };
+                    let value = if at + 1 == count { *last } else { first + step * at as f64 };
                     put_real(&mut out, dtype, value);
                 }
             }

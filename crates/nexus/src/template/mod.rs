@@ -30,6 +30,15 @@ pub struct Mistake {
     pub hint: String,
 }
 
+/// A stream that a template reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Wanted {
+    /// Its name.
+    pub stream: String,
+    /// The first module that reads it, a JSON pointer.
+    pub pointer: String,
+}
+
 /// A template without mistakes.
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -198,10 +207,7 @@ impl Kind {
             ],
             Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
             Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
-            Kind::Da00 {
-                variables,
-                constants,
-            } => {
+            Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
                 names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));
                 names
@@ -218,10 +224,7 @@ impl Template {
         }
         let value = serde_json::from_slice(text).map_err(|e| vec![not_json(&e)])?;
         let root = check::template(&value)?;
-        let digest = Sha256::digest(text)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { root, digest })
     }
 
@@ -232,16 +235,13 @@ impl Template {
             vec![Mistake {
                 pointer: String::new(),
                 cause: format!("{}: {e}", path.display()),
-                hint: "a template is a JSON file; its path is relative to the instrument file"
-                    .into(),
+                hint: "a template is a JSON file; its path is relative to the instrument file".into(),
             }]
         };
         let file = std::fs::File::open(path).map_err(unreadable)?;
         let mut text = Vec::new();
         // One byte more than the limit is enough to know; a pipe or a device never ends.
-        file.take(TEMPLATE_BYTES_MAX + 1)
-            .read_to_end(&mut text)
-            .map_err(unreadable)?;
+        file.take(TEMPLATE_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
         Self::parse(&text)
     }
 
@@ -261,13 +261,21 @@ impl Template {
         out
     }
 
+    /// Names of the streams that modules read, each with the pointer of its first module.
+    pub fn streams(&self) -> Vec<Wanted> {
+        let mut out: Vec<Wanted> = Vec::new();
+        for (_, module) in self.modules() {
+            if !out.iter().any(|known| known.stream == module.stream) {
+                out.push(Wanted { stream: module.stream.clone(), pointer: module.pointer.clone() });
+            }
+        }
+        out
+    }
+
     /// Path of the first NXentry, or of the root.
     pub fn entry(&self) -> String {
         let is_entry = |group: &Group| {
-            group
-                .attributes
-                .iter()
-                .any(|a| a.name == "NX_class" && a.value.as_text() == Some("NXentry"))
+            group.attributes.iter().any(|a| a.name == "NX_class" && a.value.as_text() == Some("NXentry"))
         };
         let found = self.root.children.iter().find_map(|node| match node {
             Node::Group(group) if is_entry(group) => Some(format!("/{}", group.name)),
@@ -293,11 +301,7 @@ fn not_json(error: &serde_json::Error) -> Mistake {
     } else {
         "the text ends too early".into()
     };
-    Mistake {
-        pointer: String::new(),
-        cause: format!("it is not JSON: {error}"),
-        hint,
-    }
+    Mistake { pointer: String::new(), cause: format!("it is not JSON: {error}"), hint }
 }
 
 #[cfg(test)]

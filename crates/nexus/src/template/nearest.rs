@@ -2,10 +2,7 @@
 
 /// The nearest of `words` within a third of the letters of `typed` (at least one) by insertions, deletions and
 /// replacements.
-pub(super) fn nearest<'a>(
-    typed: &str,
-    words: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(super) fn nearest<'a>(typed: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // What nobody meant as a word need not be compared.
     if typed.len() > 64 {
         return None;

@@ -10,24 +10,15 @@ fn group(name: &str, children: &Value) -> Value {
 }
 
 fn amor() -> String {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../examples/amor.nexus.json"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/amor.nexus.json");
     std::fs::read_to_string(path).unwrap()
 }
 
 #[test]
 fn the_example_is_right() {
-    let template = Template::parse(amor().as_bytes())
-        .map_err(|m| format!("{m:#?}"))
-        .unwrap();
+    let template = Template::parse(amor().as_bytes()).map_err(|m| format!("{m:#?}")).unwrap();
     let modules = template.modules();
-    assert!(
-        modules
-            .iter()
-            .any(|(path, m)| path == "/entry/instrument/detector/data" && m.kind == Kind::Ev44)
-    );
+    assert!(modules.iter().any(|(path, m)| path == "/entry/instrument/detector/data" && m.kind == Kind::Ev44));
     assert_eq!(template.entry(), "/entry");
 }
 
@@ -42,28 +33,10 @@ fn all_mistakes_at_once_each_with_its_pointer() {
         {"module": "dataset", "config": {"name": "n", "dtype": "int8", "values": [1, 300]}},
     ]}]}))
     .unwrap_err();
-    let told: Vec<(&str, &str)> = mistakes
-        .iter()
-        .map(|m| (m.pointer.as_str(), m.hint.as_str()))
-        .collect();
-    assert!(
-        told.contains(&("/children/0/nam", "perhaps `name` is meant")),
-        "{told:?}"
-    );
-    assert!(
-        told.contains(&(
-            "/children/0/children/0/module",
-            "perhaps `dataset` is meant"
-        )),
-        "{told:?}"
-    );
-    assert!(
-        told.contains(&(
-            "/children/0/children/2/config/dtype",
-            "perhaps `double` is meant"
-        )),
-        "{told:?}"
-    );
+    let told: Vec<(&str, &str)> = mistakes.iter().map(|m| (m.pointer.as_str(), m.hint.as_str())).collect();
+    assert!(told.contains(&("/children/0/nam", "perhaps `name` is meant")), "{told:?}");
+    assert!(told.contains(&("/children/0/children/0/module", "perhaps `dataset` is meant")), "{told:?}");
+    assert!(told.contains(&("/children/0/children/2/config/dtype", "perhaps `double` is meant")), "{told:?}");
     for pointer in [
         "/children/0",
         "/children/0/children/1/config/name",
@@ -84,20 +57,10 @@ fn both_forms_of_attributes_and_obsolete_keys() {
         {"module": "dataset", "attributes": [{"name": "units", "dtype": "string", "value": "m"}],
          "config": {"name": "b", "values": "text"}}]}))
     .unwrap();
-    let Node::Dataset {
-        value, attributes, ..
-    } = &template.root.children[0]
-    else {
-        panic!()
-    };
-    assert_eq!(
-        (value.shape.clone(), value.bytes().unwrap().len()),
-        (vec![2, 2], 16)
-    );
+    let Node::Dataset { value, attributes, .. } = &template.root.children[0] else { panic!() };
+    assert_eq!((value.shape.clone(), value.bytes().unwrap().len()), (vec![2, 2], 16));
     assert_eq!(attributes.len(), 4);
-    let Node::Dataset { value, .. } = &template.root.children[1] else {
-        panic!()
-    };
+    let Node::Dataset { value, .. } = &template.root.children[1] else { panic!() };
     assert_eq!(value.as_text(), Some("text"));
 }
 
@@ -105,21 +68,13 @@ fn both_forms_of_attributes_and_obsolete_keys() {
 fn rules_for_large_arrays() {
     let one = |config: Value| {
         let template = parse(&json!({"children": [{"module": "dataset", "config": config}]}))?;
-        let Node::Dataset { value, .. } = &template.root.children[0] else {
-            panic!()
-        };
+        let Node::Dataset { value, .. } = &template.root.children[0] else { panic!() };
         Ok::<_, Vec<Mistake>>(value.bytes().unwrap().into_owned())
     };
-    let bytes =
-        one(json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [128, 256]}}))
-            .unwrap();
+    let bytes = one(json!({"name": "a", "dtype": "int32", "range": {"first": 1, "shape": [128, 256]}})).unwrap();
     assert_eq!(bytes.len(), 128 * 256 * 4);
-    assert_eq!(
-        bytes[(3 * 256 + 7) * 4..][..4],
-        (1 + 256 * 3 + 7_i32).to_le_bytes()
-    );
-    let bytes =
-        one(json!({"name": "a", "linspace": {"first": -0.1, "last": 0.3, "shape": [5]}})).unwrap();
+    assert_eq!(bytes[(3 * 256 + 7) * 4..][..4], (1 + 256 * 3 + 7_i32).to_le_bytes());
+    let bytes = one(json!({"name": "a", "linspace": {"first": -0.1, "last": 0.3, "shape": [5]}})).unwrap();
     assert_eq!(bytes[32..], 0.3_f64.to_le_bytes());
     assert_eq!(bytes[..8], (-0.1_f64).to_le_bytes());
     for wrong in [
@@ -176,9 +131,7 @@ fn a_link_to_a_link_names_the_thing_itself() {
         {"module": "link", "config": {"name": "m", "source": "a"}},
         group("a", &json!([]))]}))
     .unwrap();
-    let Node::Link { target, .. } = &template.root.children[0] else {
-        panic!()
-    };
+    let Node::Link { target, .. } = &template.root.children[0] else { panic!() };
     assert_eq!(target, &["a"]);
 }
 
@@ -191,10 +144,7 @@ fn names_stand_once() {
         json!([{"module": "mdat", "config": {"items": ["start_time", "end_time"]}}, {"module": "mdat", "config": {"items": ["end_time"]}}]),
         json!([group("beamport", &json!([]))]),
     ] {
-        assert!(
-            parse(&json!({ "children": children })).is_err(),
-            "{children}"
-        );
+        assert!(parse(&json!({ "children": children })).is_err(), "{children}");
     }
 }
 
@@ -207,21 +157,12 @@ fn deep_and_wide_templates_end_soon() {
     );
     assert!(Template::parse(deep.as_bytes()).is_err());
     let inner = (0..40).fold(json!([]), |inner, _| json!([group("g", &inner)]));
-    assert!(
-        parse(&json!({ "children": inner })).unwrap_err()[0]
-            .cause
-            .contains("nest deeper")
-    );
+    assert!(parse(&json!({ "children": inner })).unwrap_err()[0].cause.contains("nest deeper"));
 
-    let wide: Vec<Value> = (0..100_000)
-        .map(|i| group(&format!("g{i}"), &json!([])))
-        .collect();
+    let wide: Vec<Value> = (0..100_000).map(|i| group(&format!("g{i}"), &json!([]))).collect();
     assert!(parse(&json!({ "children": wide })).is_ok());
     let wrong: Vec<Value> = (0..100_000).map(|_| json!({"typ": 1})).collect();
-    assert_eq!(
-        parse(&json!({ "children": wrong })).unwrap_err().len(),
-        crate::limits::MISTAKES_MAX
-    );
+    assert_eq!(parse(&json!({ "children": wrong })).unwrap_err().len(), crate::limits::MISTAKES_MAX);
 }
 
 #[test]
@@ -238,10 +179,7 @@ fn what_is_not_json_says_where() {
         "{\"children\": 1e999}",
     ] {
         let mistakes = Template::parse(text.as_bytes()).unwrap_err();
-        assert!(
-            !mistakes.is_empty() && !mistakes[0].cause.is_empty(),
-            "{text}"
-        );
+        assert!(!mistakes.is_empty() && !mistakes[0].cause.is_empty(), "{text}");
     }
     assert!(Template::parse(&[0xff, 0xfe, 0x00]).is_err());
 }
@@ -268,13 +206,8 @@ fn mutated_templates_give_answers() {
     ];
     fn pointers(value: &Value, at: String, out: &mut Vec<String>) {
         match value {
-            Value::Object(map) => map
-                .iter()
-                .for_each(|(k, v)| pointers(v, check::join(&at, k), out)),
-            Value::Array(list) => list
-                .iter()
-                .enumerate()
-                .for_each(|(i, v)| pointers(v, check::join(&at, i), out)),
+            Value::Object(map) => map.iter().for_each(|(k, v)| pointers(v, check::join(&at, k), out)),
+            Value::Array(list) => list.iter().enumerate().for_each(|(i, v)| pointers(v, check::join(&at, i), out)),
             _ => (),
         }
         out.push(at);
@@ -284,19 +217,14 @@ fn mutated_templates_give_answers() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut refused = 0;
     for round in 0..3000 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut changed = original.clone();
         let pointer = &all[(state >> 33) as usize % all.len()];
         let surprise = &surprises[round % surprises.len()];
         *changed.pointer_mut(pointer).unwrap() = surprise.clone();
         if let Err(mistakes) = parse(&changed) {
             refused += 1;
-            assert!(
-                mistakes.iter().all(|m| !m.cause.is_empty()),
-                "{pointer} = {surprise}"
-            );
+            assert!(mistakes.iter().all(|m| !m.cause.is_empty()), "{pointer} = {surprise}");
         }
     }
     assert!(refused > 1500, "{refused}");

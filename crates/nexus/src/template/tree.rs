@@ -24,11 +24,7 @@ pub(super) fn check(root: &mut Group, link_pointers: &[String], mistakes: &mut V
     tree.gather(root, &mut Vec::new(), link_pointers);
     let entry_reserved = reserved(root);
     if let Some(cause) = entry_reserved {
-        tree.wrong(
-            String::new(),
-            cause,
-            "beamport writes its account there; choose another name",
-        );
+        tree.wrong(String::new(), cause, "beamport writes its account there; choose another name");
     }
     let mut targets = HashMap::new();
     for (link, pointer) in &tree.links.clone() {
@@ -37,8 +33,7 @@ pub(super) fn check(root: &mut Group, link_pointers: &[String], mistakes: &mut V
         };
         match tree.resolve(&steps) {
             Some(target)
-                if tree.things.get(&path(&target)) == Some(&Thing::Group)
-                    && is_inside(link, &path(&target)) =>
+                if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(link, &path(&target)) =>
             {
                 tree.wrong(
                     pointer.clone(),
@@ -56,17 +51,10 @@ pub(super) fn check(root: &mut Group, link_pointers: &[String], mistakes: &mut V
                 } else {
                     match nearest(&wanted, tree.things.keys().map(String::as_str)) {
                         Some(meant) => format!("perhaps `{meant}` is meant"),
-                        None => {
-                            "`source` is a path from the group of the link, `..` is the group above"
-                                .to_owned()
-                        }
+                        None => "`source` is a path from the group of the link, `..` is the group above".to_owned(),
                     }
                 };
-                tree.wrong(
-                    pointer.clone(),
-                    format!("there is no `{}`", short(&wanted)),
-                    hint,
-                );
+                tree.wrong(pointer.clone(), format!("there is no `{}`", short(&wanted)), hint);
             }
         }
     }
@@ -95,30 +83,20 @@ fn path(steps: &[String]) -> String {
 }
 
 fn is_inside(inner: &str, outer: &str) -> bool {
-    inner
-        .strip_prefix(outer)
-        .is_some_and(|rest| rest.starts_with('/'))
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Tree {
     fn wrong(&mut self, pointer: String, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(Mistake {
-                pointer,
-                cause: cause.into(),
-                hint: hint.into(),
-            });
+            self.mistakes.push(Mistake { pointer, cause: cause.into(), hint: hint.into() });
         }
     }
 
     fn add(&mut self, here: &[String], name: &str, thing: Thing, pointer: &str) {
         let full = format!("{}/{name}", path(here));
         if self.things.insert(full.clone(), thing).is_some() {
-            self.wrong(
-                pointer.to_owned(),
-                format!("`{}` stands twice", short(&full)),
-                "rename one",
-            );
+            self.wrong(pointer.to_owned(), format!("`{}` stands twice", short(&full)), "rename one");
         }
     }
 
@@ -133,27 +111,17 @@ impl Tree {
                 }
                 Node::Dataset { name, .. } => self.add(here, name, Thing::Dataset, ""),
                 Node::Link { name, target } => {
-                    let pointer = link_pointers
-                        .get(self.links.len())
-                        .cloned()
-                        .unwrap_or_default();
+                    let pointer = link_pointers.get(self.links.len()).cloned().unwrap_or_default();
                     let source = target.first().map(String::as_str).unwrap_or_default();
                     let steps = match steps(source, here) {
                         Ok(steps) => steps,
                         Err(cause) => {
-                            self.wrong(
-                                format!("{pointer}/source"),
-                                cause,
-                                "`source` is a path inside this file",
-                            );
+                            self.wrong(format!("{pointer}/source"), cause, "`source` is a path inside this file");
                             // Not resolved again: it is told already.
                             here.clone()
                         }
                     };
-                    self.links.push((
-                        format!("{}/{name}", path(here)),
-                        format!("{pointer}/source"),
-                    ));
+                    self.links.push((format!("{}/{name}", path(here)), format!("{pointer}/source")));
                     self.add(here, name, Thing::Link(steps), &pointer);
                 }
                 Node::Times { start, end } => {
@@ -201,11 +169,7 @@ fn steps(source: &str, here: &[String]) -> Result<Vec<String>, String> {
     if source.is_empty() || source.contains('\0') {
         return Err("an empty path, or one with a NUL byte".into());
     }
-    let mut out = if source.starts_with('/') {
-        Vec::new()
-    } else {
-        here.to_vec()
-    };
+    let mut out = if source.starts_with('/') { Vec::new() } else { here.to_vec() };
     for step in source.split('/') {
         match step {
             "" | "." => (),
@@ -233,9 +197,7 @@ fn reserved(root: &Group) -> Option<String> {
         return Some("`/beamport` is reserved".into());
     }
     root.children.iter().find_map(|node| match node {
-        Node::Group(group) if taken(group) => {
-            Some(format!("`/{}/beamport` is reserved", short(&group.name)))
-        }
+        Node::Group(group) if taken(group) => Some(format!("`/{}/beamport` is reserved", short(&group.name))),
         _ => None,
     })
 }
@@ -252,10 +214,7 @@ fn circle(tree: &Tree, targets: &HashMap<String, Vec<String>>) -> Option<String>
         let mut holder = link.as_str();
         while let Some(cut) = holder.rfind('/') {
             holder = &holder[..cut];
-            inside
-                .entry(holder.to_owned())
-                .or_default()
-                .push(target.clone());
+            inside.entry(holder.to_owned()).or_default().push(target.clone());
         }
     }
     // A group reached from itself: depth first, each group entered once.

@@ -1,12 +1,7 @@
 //! The keys of a template. What is not here is refused.
 
 /// Keys of the whole.
-pub(super) const TOP: &[&str] = &[
-    "children",
-    "attributes",
-    "template_version",
-    "dynamic_version",
-];
+pub(super) const TOP: &[&str] = &["children", "attributes", "template_version", "dynamic_version"];
 /// Keys of a group.
 pub(super) const GROUP: &[&str] = &["type", "name", "children", "attributes"];
 /// Keys of a node with `module`.
@@ -14,13 +9,9 @@ pub(super) const NODE: &[&str] = &["module", "config", "attributes", "type"];
 /// Keys of an attribute in list form.
 pub(super) const ATTRIBUTE: &[&str] = &["name", "values", "value", "dtype", "type"];
 /// Modules.
-pub(super) const MODULES: &[&str] = &[
-    "dataset", "link", "mdat", "ev44", "f144", "al00", "da00", "se00",
-];
+pub(super) const MODULES: &[&str] = &["dataset", "link", "mdat", "ev44", "f144", "al00", "da00", "se00"];
 /// Settings of `dataset`.
-pub(super) const DATASET: &[&str] = &[
-    "name", "values", "value", "dtype", "type", "range", "linspace",
-];
+pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace"];
 /// Settings of `link`.
 pub(super) const LINK: &[&str] = &["name", "source"];
 /// Settings of `mdat`.
@@ -28,28 +19,13 @@ pub(super) const TIMES: &[&str] = &["items"];
 /// Settings of every module with a stream.
 pub(super) const STREAM: &[&str] = &["stream", "topic", "source", "writer_module"];
 /// Settings of a variable of `da00`.
-pub(super) const VARIABLE: &[&str] = &[
-    "name",
-    "unit",
-    "label",
-    "source",
-    "data_type",
-    "axes",
-    "shape",
-    "data",
-];
+pub(super) const VARIABLE: &[&str] = &["name", "unit", "label", "source", "data_type", "axes", "shape", "data"];
 
 /// Keys that ESS writers once read and now ignore; we ignore them as well.
 pub(super) const OBSOLETE: &[&str] = &["size", "string_size", "space", "stream"];
 /// Settings that tune the ESS writer; ours chooses by itself.
-pub(super) const TUNING: &[&str] = &[
-    "chunk_size",
-    "cue_interval",
-    "array_size",
-    "meta_data",
-    "enable_epics_con_info",
-    "enable_alarm_info",
-];
+pub(super) const TUNING: &[&str] =
+    &["chunk_size", "cue_interval", "array_size", "meta_data", "enable_epics_con_info", "enable_alarm_info"];
 
 /// Settings of one module beside those of every one.
 pub(super) fn settings(module: &str) -> &'static [&'static str] {

@@ -1,0 +1,560 @@
+//! The few calls of libhdf5 that a writer needs. All `unsafe` of this crate is here and in `search`.
+//!
+//! libhdf5 is one library with one lock: every call takes it, and the text of an error is read before it is given back.
+//! Errors are [`Fault`]s with libhdf5's own words; nothing is printed.
+//!
+//! A file is closed only by [`File::close`]. Dropped, it is left open: after a failed write libhdf5's close handlers are
+//! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
+
+use crate::template::{Data, DataType, Values};
+use flow::Fault;
+use hdf5_metno_sys::{h5, h5a, h5d, h5e, h5f, h5g, h5i, h5l, h5p, h5s, h5t};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::path::Path;
+use std::sync::Once;
+use wire::DType;
+
+pub(crate) type Hid = h5i::hid_t;
+
+/// What an HDF5 function returns: negative where it failed.
+pub(crate) trait Answer: Copy {
+    fn failed(self) -> bool;
+}
+impl Answer for c_int {
+    fn failed(self) -> bool {
+        self < 0
+    }
+}
+impl Answer for i64 {
+    fn failed(self) -> bool {
+        self < 0
+    }
+}
+
+/// Calls libhdf5 under its lock.
+pub(crate) fn call<T: Answer>(what: impl FnOnce() -> String, f: impl FnOnce() -> T) -> Result<T, Fault> {
+    static BEGIN: Once = Once::new();
+    let _guard = hdf5_metno_sys::LOCK.lock();
+    BEGIN.call_once(|| {
+        // SAFETY: the first calls into the library, under its lock. No exit handlers: they would close files behind our
+        // back; no printing of errors: they become faults; no plugins: a file must not load code.
+        unsafe {
+            h5::H5dont_atexit();
+            h5::H5open();
+            // The binding says pointer where C says `unsigned`: null is the mask 0.
+            hdf5_metno_sys::h5pl::H5PLset_loading_state(std::ptr::null_mut());
+        }
+    });
+    // SAFETY: setting and clearing the error stack of this thread.
+    unsafe {
+        h5e::H5Eset_auto2(h5e::H5E_DEFAULT, None, std::ptr::null_mut());
+        h5e::H5Eclear2(h5e::H5E_DEFAULT);
+    }
+    let answer = f();
+    if answer.failed() {
+        return Err(Fault::new(what(), error_text()));
+    }
+    Ok(answer)
+}
+
+/// The error stack in one line, outermost first; called under the lock.
+fn error_text() -> String {
+    extern "C" fn gather(_: c_uint, error: *const h5e::H5E_error2_t, out: *mut c_void) -> c_int {
+        // SAFETY: libhdf5 gives a valid record, and `out` is the vector below.
+        unsafe {
+            let (out, desc) = (&mut *out.cast::<Vec<String>>(), (*error).desc);
+            if !desc.is_null() {
+                out.push(CStr::from_ptr(desc).to_string_lossy().into_owned());
+            }
+        }
+        0
+    }
+    let mut lines: Vec<String> = Vec::new();
+    // SAFETY: the callback is called during the call only.
+    unsafe {
+        h5e::H5Ewalk2(h5e::H5E_DEFAULT, h5e::H5E_WALK_DOWNWARD, Some(gather), std::ptr::from_mut(&mut lines).cast());
+    }
+    lines.dedup();
+    // The ends say most: what was asked, and what the system answered.
+    match &lines[..] {
+        [] => "HDF5 does not say why".into(),
+        [first] => first.clone(),
+        [first, .., last] => format!("{first}: {last}"),
+    }
+}
+
+/// Something of libhdf5 that is given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Id(pub(crate) Hid);
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        let id = self.0;
+        // SAFETY: the only owner of this reference. A failure leaks it.
+        let _ = call(String::new, || unsafe { h5i::H5Idec_ref(id) });
+    }
+}
+
+pub(crate) fn new_id(what: impl FnOnce() -> String, f: impl FnOnce() -> Hid) -> Result<Id, Fault> {
+    call(what, f).map(Id)
+}
+
+/// The library's version.
+pub fn version() -> String {
+    let (mut major, mut minor, mut release) = (0, 0, 0);
+    // SAFETY: three places to write to.
+    let _ = call(String::new, || unsafe { h5::H5get_libversion(&raw mut major, &raw mut minor, &raw mut release) });
+    format!("{major}.{minor}.{release}")
+}
+
+pub(crate) fn c_name(name: &str) -> Result<CString, Fault> {
+    CString::new(name).map_err(|e| Fault::new(format!("`{}` is not a name", name.escape_debug()), e))
+}
+
+/// Type of a growing dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Number(DType),
+    /// UTF-8 text of this many bytes, filled up with NUL.
+    Chars(usize),
+}
+
+impl Cell {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Cell::Number(dtype) => dtype.size(),
+            Cell::Chars(bytes) => bytes,
+        }
+    }
+
+    fn id(self) -> Result<Id, Fault> {
+        match self {
+            Cell::Number(dtype) => number_type(dtype),
+            Cell::Chars(bytes) => text_type(Some(bytes)),
+        }
+    }
+}
+
+pub(crate) fn number_type(dtype: DType) -> Result<Id, Fault> {
+    new_id(
+        || "an HDF5 type".into(),
+        // SAFETY: library constants, read after the library was opened.
+        || unsafe {
+            h5t::H5Tcopy(match dtype {
+                DType::Int8 => *h5t::H5T_STD_I8LE,
+                DType::UInt8 | DType::Text => *h5t::H5T_STD_U8LE,
+                DType::Int16 => *h5t::H5T_STD_I16LE,
+                DType::UInt16 => *h5t::H5T_STD_U16LE,
+                DType::Int32 => *h5t::H5T_STD_I32LE,
+                DType::UInt32 => *h5t::H5T_STD_U32LE,
+                DType::Int64 => *h5t::H5T_STD_I64LE,
+                DType::UInt64 => *h5t::H5T_STD_U64LE,
+                DType::Float32 => *h5t::H5T_IEEE_F32LE,
+                DType::Float64 => *h5t::H5T_IEEE_F64LE,
+            })
+        },
+    )
+}
+
+/// UTF-8 text, of variable length where no length is given.
+fn text_type(bytes: Option<usize>) -> Result<Id, Fault> {
+    let what = || "an HDF5 text type".to_owned();
+    // SAFETY: a library constant.
+    let id = new_id(what, || unsafe { h5t::H5Tcopy(*h5t::H5T_C_S1) })?;
+    let size = bytes.unwrap_or(h5t::H5T_VARIABLE);
+    // SAFETY: a type of our own.
+    call(what, || unsafe { h5t::H5Tset_size(id.0, size) })?;
+    // SAFETY: as above.
+    call(what, || unsafe { h5t::H5Tset_cset(id.0, h5t::H5T_cset_t::H5T_CSET_UTF8) })?;
+    if bytes.is_some() {
+        // SAFETY: as above.
+        call(what, || unsafe { h5t::H5Tset_strpad(id.0, h5t::H5T_str_t::H5T_STR_NULLPAD) })?;
+    }
+    Ok(id)
+}
+
+fn space(shape: &[u64], max: Option<&[u64]>) -> Result<Id, Fault> {
+    new_id(
+        || "an HDF5 shape".into(),
+        // SAFETY: both pointers are to as many numbers as there are dimensions.
+        || unsafe {
+            if shape.is_empty() {
+                h5s::H5Screate(h5s::H5S_class_t::H5S_SCALAR)
+            } else {
+                h5s::H5Screate_simple(
+                    shape.len() as c_int,
+                    shape.as_ptr(),
+                    max.map_or(std::ptr::null(), <[u64]>::as_ptr),
+                )
+            }
+        },
+    )
+}
+
+fn property_list(class: fn() -> Hid) -> Result<Id, Fault> {
+    // SAFETY: a class of the library.
+    new_id(|| "an HDF5 property list".into(), || unsafe { h5p::H5Pcreate(class()) })
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct File {
+    id: Hid,
+}
+
+impl File {
+    /// Makes a new file; what stood there is gone.
+    pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
+        let (name, access) = (c_path(path)?, access_list()?);
+        let what = || format!("the file {} cannot be made", path.display());
+        // SAFETY: valid name and list.
+        let id =
+            call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, h5p::H5P_DEFAULT, access.0) })?;
+        Ok(Self { id })
+    }
+
+    /// Opens a file to go on with.
+    pub(crate) fn open(path: &Path, writable: bool) -> Result<Self, Fault> {
+        let (name, access) = (c_path(path)?, access_list()?);
+        let flags = if writable { h5f::H5F_ACC_RDWR } else { h5f::H5F_ACC_RDONLY };
+        let what = || format!("the file {} cannot be opened", path.display());
+        // SAFETY: valid name and list.
+        let id = call(what, || unsafe { h5f::H5Fopen(name.as_ptr(), flags, access.0) })?;
+        Ok(Self { id })
+    }
+
+    pub(crate) fn id(&self) -> Hid {
+        self.id
+    }
+
+    /// Gives everything that libhdf5 holds to the system.
+    pub(crate) fn flush(&self) -> Result<(), Fault> {
+        // SAFETY: an open file.
+        call(|| "HDF5 cannot flush".into(), || unsafe { h5f::H5Fflush(self.id, h5f::H5F_scope_t::H5F_SCOPE_GLOBAL) })?;
+        Ok(())
+    }
+
+    /// Closes the file and everything in it.
+    pub(crate) fn close(self) -> Result<(), Fault> {
+        // SAFETY: an open file; closing is strong, so datasets go with it.
+        call(|| "HDF5 cannot close the file".into(), || unsafe { h5f::H5Fclose(self.id) })?;
+        Ok(())
+    }
+
+    /// Where libhdf5 would put the next byte: everything it may write lies below.
+    pub(crate) fn end(&self) -> Result<u64, Fault> {
+        let mut size = 0;
+        // SAFETY: an open file and a place for a number.
+        call(|| "the size of the file is unknown".into(), || unsafe { h5f::H5Fget_filesize(self.id, &raw mut size) })?;
+        Ok(size)
+    }
+
+    pub(crate) fn make_group(&self, path: &str) -> Result<(), Fault> {
+        let name = c_name(path)?;
+        new_id(
+            || format!("the group `{path}` cannot be made"),
+            // SAFETY: an open file and a valid name.
+            || unsafe { h5g::H5Gcreate2(self.id, name.as_ptr(), h5p::H5P_DEFAULT, h5p::H5P_DEFAULT, h5p::H5P_DEFAULT) },
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn exists(&self, path: &str) -> Result<bool, Fault> {
+        let name = c_name(path)?;
+        // SAFETY: an open file and a valid name.
+        let found = call(
+            || format!("`{path}` cannot be looked up"),
+            || unsafe { h5l::H5Lexists(self.id, name.as_ptr(), h5p::H5P_DEFAULT) },
+        )?;
+        Ok(found > 0)
+    }
+
+    pub(crate) fn unlink(&self, path: &str) -> Result<(), Fault> {
+        let name = c_name(path)?;
+        // SAFETY: an open file and a valid name.
+        call(
+            || format!("`{path}` cannot be removed"),
+            || unsafe { h5l::H5Ldelete(self.id, name.as_ptr(), h5p::H5P_DEFAULT) },
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn link(&self, target: &str, path: &str) -> Result<(), Fault> {
+        let (target_name, name) = (c_name(target)?, c_name(path)?);
+        call(
+            || format!("the link `{path}` to `{target}` cannot be made"),
+            // SAFETY: an open file and valid names.
+            || unsafe {
+                h5l::H5Lcreate_hard(
+                    self.id,
+                    target_name.as_ptr(),
+                    self.id,
+                    name.as_ptr(),
+                    h5p::H5P_DEFAULT,
+                    h5p::H5P_DEFAULT,
+                )
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Sets an attribute of a group or dataset; one that was there is replaced.
+    pub(crate) fn set_attribute(&self, object: &str, name: &str, value: &Data) -> Result<(), Fault> {
+        let (path, attribute) = (c_name(if object.is_empty() { "/" } else { object })?, c_name(name)?);
+        let what = || format!("the attribute `{name}` of `{object}` cannot be written");
+        // SAFETY: an open file and valid names.
+        let at = new_id(what, || unsafe { hdf5_metno_sys::h5o::H5Oopen(self.id, path.as_ptr(), h5p::H5P_DEFAULT) })?;
+        // SAFETY: an open object and a valid name.
+        if call(what, || unsafe { h5a::H5Aexists(at.0, attribute.as_ptr()) })? > 0 {
+            // SAFETY: as above.
+            call(what, || unsafe { h5a::H5Adelete(at.0, attribute.as_ptr()) })?;
+        }
+        let (cell, shape) = (data_type(value)?, space(&value.shape, None)?);
+        let id = new_id(
+            what,
+            // SAFETY: open object, type and shape.
+            || unsafe {
+                h5a::H5Acreate2(at.0, attribute.as_ptr(), cell.0, shape.0, h5p::H5P_DEFAULT, h5p::H5P_DEFAULT)
+            },
+        )?;
+        // SAFETY: `with_memory` gives as many values as the shape has, of the type.
+        with_memory(value, |memory| call(what, || unsafe { h5a::H5Awrite(id.0, cell.0, memory) }))?;
+        Ok(())
+    }
+
+    /// A text attribute of the root.
+    pub(crate) fn text_attribute(&self, name: &str) -> Option<String> {
+        let attribute = c_name(name).ok()?;
+        let what = || format!("the attribute `{name}`");
+        // SAFETY: an open file and a valid name.
+        let id = new_id(what, || unsafe { h5a::H5Aopen(self.id, attribute.as_ptr(), h5p::H5P_DEFAULT) }).ok()?;
+        read_text_attribute(&id)
+    }
+
+    /// Writes a fixed dataset; one that was there is replaced.
+    pub(crate) fn write_dataset(&self, path: &str, value: &Data) -> Result<(), Fault> {
+        if self.exists(path)? {
+            self.unlink(path)?;
+        }
+        let name = c_name(path)?;
+        let what = || format!("the dataset `{path}` cannot be written");
+        let (cell, shape) = (data_type(value)?, space(&value.shape, None)?);
+        let id = new_id(
+            what,
+            // SAFETY: open file, type and shape, valid name.
+            || unsafe {
+                h5d::H5Dcreate2(
+                    self.id,
+                    name.as_ptr(),
+                    cell.0,
+                    shape.0,
+                    h5p::H5P_DEFAULT,
+                    h5p::H5P_DEFAULT,
+                    h5p::H5P_DEFAULT,
+                )
+            },
+        )?;
+        if value.count() == 0 {
+            return Ok(());
+        }
+        with_memory(value, |memory| {
+            // SAFETY: `with_memory` gives as many values as the shape has, of the type.
+            call(what, || unsafe { h5d::H5Dwrite(id.0, cell.0, h5s::H5S_ALL, h5s::H5S_ALL, h5p::H5P_DEFAULT, memory) })
+        })?;
+        Ok(())
+    }
+
+    /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks and never writes them.
+    pub(crate) fn make_growing(&self, path: &str, cell: Cell, row: &[u64], chunk_rows: u64) -> Result<Growing, Fault> {
+        let name = c_name(path)?;
+        let what = || format!("the dataset `{path}` cannot be made");
+        let with = |first: u64| -> Vec<u64> { std::iter::once(first).chain(row.iter().copied()).collect() };
+        let (zero, most, chunk) = (with(0), with(h5s::H5S_UNLIMITED), with(chunk_rows));
+        let (kind, shape) = (cell.id()?, space(&zero, Some(&most))?);
+        // SAFETY: a class of the library.
+        let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;
+        // SAFETY: our list, and as many lengths as dimensions.
+        call(what, || unsafe { h5p::H5Pset_chunk(list.0, chunk.len() as c_int, chunk.as_ptr()) })?;
+        // SAFETY: our list.
+        call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_EARLY) })?;
+        // SAFETY: our list.
+        call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
+        let access = uncached()?;
+        let id = new_id(
+            what,
+            // SAFETY: open file, type, shape and lists, valid name.
+            || unsafe { h5d::H5Dcreate2(self.id, name.as_ptr(), kind.0, shape.0, h5p::H5P_DEFAULT, list.0, access.0) },
+        )?;
+        Ok(Growing { id, rank: row.len() + 1 })
+    }
+
+    /// Opens a growing dataset again: it, its rows, the shape of a row, rows of a chunk.
+    pub(crate) fn open_growing(&self, path: &str) -> Result<(Growing, Vec<u64>, u64), Fault> {
+        let name = c_name(path)?;
+        let what = || format!("the dataset `{path}` cannot be opened");
+        let access = uncached()?;
+        // SAFETY: open file and list, valid name.
+        let id = new_id(what, || unsafe { h5d::H5Dopen2(self.id, name.as_ptr(), access.0) })?;
+        // SAFETY: an open dataset.
+        let shape = new_id(what, || unsafe { h5d::H5Dget_space(id.0) })?;
+        let shape = lengths(&shape)?;
+        // SAFETY: an open dataset.
+        let list = new_id(what, || unsafe { h5d::H5Dget_create_plist(id.0) })?;
+        let mut chunk = vec![0; shape.len()];
+        // SAFETY: as many places as dimensions.
+        let rank = call(what, || unsafe { h5p::H5Pget_chunk(list.0, chunk.len() as c_int, chunk.as_mut_ptr()) })?;
+        if rank as usize != shape.len() || shape.is_empty() || chunk[1..] != shape[1..] || chunk[0] == 0 {
+            return Err(Fault::new(what(), "it is not one of ours"));
+        }
+        Ok((Growing { id, rank: shape.len() }, shape, chunk[0]))
+    }
+}
+
+/// A dataset whose first dimension grows.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    id: Id,
+    rank: usize,
+}
+
+impl Growing {
+    /// Sets the number of rows; the chunks up to there have a place from then on.
+    pub(crate) fn set_rows(&self, rows: u64, row: &[u64]) -> Result<(), Fault> {
+        let shape: Vec<u64> = std::iter::once(rows).chain(row.iter().copied()).collect();
+        // SAFETY: as many lengths as dimensions.
+        call(|| "a dataset cannot grow".into(), || unsafe { h5d::H5Dset_extent(self.id.0, shape.as_ptr()) })?;
+        Ok(())
+    }
+
+    /// Place in the file and bytes of the chunk that begins at a row.
+    pub(crate) fn chunk(&self, row: u64) -> Result<(u64, u64), Fault> {
+        let mut at = vec![0; self.rank];
+        at[0] = row;
+        let (mut mask, mut place, mut size) = (0, 0, 0);
+        let what = || format!("the chunk at row {row} has no place");
+        // SAFETY: as many coordinates as dimensions, and places for three numbers.
+        call(what, || unsafe {
+            h5d::H5Dget_chunk_info_by_coord(self.id.0, at.as_ptr(), &raw mut mask, &raw mut place, &raw mut size)
+        })?;
+        // HADDR_UNDEF: the chunk was never allotted.
+        if place == u64::MAX || size == 0 || mask != 0 {
+            return Err(Fault::new(what(), "it was never allotted"));
+        }
+        Ok((place, size))
+    }
+}
+
+/// One text of an attribute, of fixed (up to a page) or variable length.
+pub(crate) fn read_text_attribute(id: &Id) -> Option<String> {
+    let what = || "an attribute cannot be read".to_owned();
+    // SAFETY: an open attribute, here and below.
+    let kind = new_id(what, || unsafe { h5a::H5Aget_type(id.0) }).ok()?;
+    // SAFETY: as above.
+    let shape = new_id(what, || unsafe { h5a::H5Aget_space(id.0) }).ok()?;
+    if lengths(&shape).ok()?.iter().product::<u64>() != 1 {
+        return None;
+    }
+    // SAFETY: an open type, here and below.
+    if unsafe { h5t::H5Tget_class(kind.0) } != h5t::H5T_class_t::H5T_STRING {
+        return None;
+    }
+    // SAFETY: as above.
+    if call(what, || unsafe { h5t::H5Tis_variable_str(kind.0) }).ok()? == 0 {
+        // SAFETY: as above.
+        let size = unsafe { h5t::H5Tget_size(kind.0) };
+        if !(1..=4096).contains(&size) {
+            return None;
+        }
+        let mut text = vec![0_u8; size];
+        // SAFETY: as many bytes as the type has.
+        call(what, || unsafe { h5a::H5Aread(id.0, kind.0, text.as_mut_ptr().cast()) }).ok()?;
+        let end = text.iter().position(|b| *b == 0).unwrap_or(size);
+        return Some(String::from_utf8_lossy(&text[..end]).trim_end().to_owned());
+    }
+    let mut text = std::ptr::null_mut::<c_char>();
+    // SAFETY: one text of variable length: libhdf5 gives a pointer to memory of its own.
+    call(what, || unsafe { h5a::H5Aread(id.0, kind.0, (&raw mut text).cast()) }).ok()?;
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of libhdf5, given back to it after it was copied.
+    unsafe {
+        let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+        let _ = call(what, || h5::H5free_memory(text.cast()));
+        Some(copy)
+    }
+}
+
+/// Lengths of the dimensions of a shape.
+pub(crate) fn lengths(shape: &Id) -> Result<Vec<u64>, Fault> {
+    let what = || "a shape cannot be read".to_owned();
+    // SAFETY: an open shape.
+    let rank = call(what, || unsafe { h5s::H5Sget_simple_extent_ndims(shape.0) })?;
+    let mut out = vec![0; rank as usize];
+    if rank > 0 {
+        // SAFETY: as many places as dimensions.
+        call(what, || unsafe { h5s::H5Sget_simple_extent_dims(shape.0, out.as_mut_ptr(), std::ptr::null_mut()) })?;
+    }
+    Ok(out)
+}
+
+fn c_path(path: &Path) -> Result<CString, Fault> {
+    use std::os::unix::ffi::OsStrExt;
+    CString::new(path.as_os_str().as_bytes()).map_err(|e| Fault::new(format!("{} is not a path", path.display()), e))
+}
+
+/// Access to a dataset whose chunks libhdf5 must not keep: they are written past it.
+fn uncached() -> Result<Id, Fault> {
+    let list = property_list(|| *h5p::H5P_CLS_DATASET_ACCESS)?;
+    // SAFETY: our list.
+    call(|| "an HDF5 property list".into(), || unsafe { h5p::H5Pset_chunk_cache(list.0, 0, 0, 1.0) })?;
+    Ok(list)
+}
+
+/// How files are opened.
+///
+/// * Allotments of a page and more begin on a page, so that chunks can be written without the page cache.
+/// * Metadata stay in memory until a flush: on disk they change only there, and between two flushes a killed writer
+///   leaves the file as the last one left it.
+/// * No lock: a file that is being written can be looked at; who writes is the mover's business.
+fn access_list() -> Result<Id, Fault> {
+    let what = || "an HDF5 property list".to_owned();
+    let list = property_list(|| *h5p::H5P_CLS_FILE_ACCESS)?;
+    // SAFETY: our list, here and below.
+    call(what, || unsafe { h5p::H5Pset_alignment(list.0, 4096, 4096) })?;
+    // SAFETY: as above.
+    call(what, || unsafe { h5p::H5Pset_fclose_degree(list.0, h5f::H5F_close_degree_t::H5F_CLOSE_STRONG) })?;
+    // SAFETY: as above.
+    call(what, || unsafe { h5p::H5Pset_file_locking(list.0, 0, 1) })?;
+    // A config of the version that this library knows, with the modes that forbid evictions.
+    let mut config = hdf5_metno_sys::h5ac::H5AC_cache_config_t { version: 1, ..Default::default() };
+    // SAFETY: a place for a config of that version.
+    call(what, || unsafe { h5p::H5Pget_mdc_config(list.0, &raw mut config) })?;
+    config.evictions_enabled = 0;
+    config.incr_mode = hdf5_metno_sys::h5c::H5C_cache_incr_mode::H5C_incr__off;
+    config.flash_incr_mode = hdf5_metno_sys::h5c::H5C_cache_flash_incr_mode::H5C_flash_incr__off;
+    config.decr_mode = hdf5_metno_sys::h5c::H5C_cache_decr_mode::H5C_decr__off;
+    // SAFETY: a config that the library filled and we changed in four places.
+    call(what, || unsafe { h5p::H5Pset_mdc_config(list.0, &raw const config) })?;
+    Ok(list)
+}
+
+fn data_type(value: &Data) -> Result<Id, Fault> {
+    match value.dtype {
+        DataType::Number(dtype) => number_type(dtype),
+        DataType::Text => text_type(None),
+    }
+}
+
+/// The values as libhdf5 wants them: numbers in a row, or pointers to texts.
+fn with_memory<T>(value: &Data, f: impl FnOnce(*const c_void) -> Result<T, Fault>) -> Result<T, Fault> {
+    if let Values::Texts(texts) = &value.values {
+        let texts = texts.iter().map(|t| c_name(t)).collect::<Result<Vec<_>, _>>()?;
+        let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
+        return f(pointers.as_ptr().cast());
+    }
+    match value.bytes() {
+        Some(bytes) => f(bytes.as_ptr().cast()),
+        None => Err(Fault::new("a value cannot be written", "it has no type")),
+    }
+}

@@ -1,0 +1,223 @@
+//! `da00` as NXdata: each variable a dataset with one more index, time; each constant once.
+//!
+//! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
+//! is worse than one that stands aside.
+
+use super::{Cues, Late, UNFIT, convert, design, ns_since, number};
+use crate::column::{Column, Design};
+use crate::h5::Cell;
+use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
+use crate::template::{Data, DataType, Values, Variable};
+use serde_json::{Value, json};
+use wire::DType;
+use wire::da00::{self, Da00};
+
+const TIME: usize = 0;
+const CUE: usize = 1;
+const FIRST: usize = 3;
+
+pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
+    let mut all = vec![
+        design(path, "time", DType::Int64, ns_since("start")),
+        design(path, "cue_index", DType::UInt64, Vec::new()),
+        design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
+    ];
+    for variable in variables {
+        let dtype = number(variable.dtype).unwrap_or(DType::Float64);
+        let mut one = design(path, &variable.name, dtype, attributes(variable, None, true));
+        one.row = variable.shape.clone().unwrap_or_default();
+        one.least = CHUNK_BYTES_MIN;
+        all.push(one);
+    }
+    all
+}
+
+/// Unit, label and axes, from the template or else the message.
+fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, growing: bool) -> Vec<(&'static str, Data)> {
+    let mut out = Vec::new();
+    let unit = variable.unit.as_deref().or(message.and_then(|m| m.unit));
+    let label = variable.label.as_deref().or(message.and_then(|m| m.label));
+    let axes = axes(variable, message);
+    out.extend(unit.filter(|u| !u.is_empty()).map(|u| ("units", text(u))));
+    out.extend(label.filter(|l| !l.is_empty()).map(|l| ("long_name", text(l))));
+    if let Some(mut axes) = axes {
+        if growing {
+            axes.insert(0, "time".into());
+        }
+        if !axes.is_empty() {
+            out.push(("axes", Data::texts(axes)));
+        }
+    }
+    out
+}
+
+/// A text of a message: HDF5 ends it at a NUL.
+fn text(text: &str) -> Data {
+    Data::text(text.split('\0').next().unwrap_or_default())
+}
+
+fn axes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Option<Vec<String>> {
+    let sent = || message.map(|m| m.axes.iter().map(|a| a.split('\0').next().unwrap_or_default().to_owned()).collect());
+    variable.axes.clone().or_else(sent)
+}
+
+/// `signal` and `axes` of the NXdata, as far as the template says.
+pub(super) fn group_attributes(_: &str, variables: &[Variable], constants: &[Variable]) -> Vec<(String, Data)> {
+    let Some(signal) = signal(variables) else { return Vec::new() };
+    let mut out = vec![("signal".to_owned(), Data::text(&signal.name))];
+    if let Some(axes) = &signal.axes {
+        out.extend(nxdata_axes(axes, constants));
+    }
+    out
+}
+
+fn signal(variables: &[Variable]) -> Option<&Variable> {
+    variables.iter().find(|v| v.name == "signal").or(variables.first())
+}
+
+/// `axes` of the group, and for each constant that is an axis the index of its dimension.
+fn nxdata_axes(axes: &[String], constants: &[Variable]) -> Vec<(String, Data)> {
+    let all: Vec<String> = std::iter::once("time".to_owned()).chain(axes.iter().cloned()).collect();
+    let mut out = vec![("time_indices".to_owned(), Data::number(DType::Int64, &0_i64.to_le_bytes()))];
+    for constant in constants {
+        if let Some(at) = all.iter().position(|axis| *axis == constant.name) {
+            out.push((format!("{}_indices", constant.name), Data::number(DType::Int64, &(at as i64).to_le_bytes())));
+        }
+    }
+    out.push(("axes".to_owned(), Data::texts(all)));
+    out
+}
+
+pub(super) struct Arrays {
+    variables: Vec<Variable>,
+    constants: Vec<Variable>,
+    cues: Cues,
+    /// Checksum of the constants that the messages bring, once the first has come.
+    brought: Option<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Arrays {
+    pub(super) fn new(variables: &[Variable], constants: &[Variable]) -> Self {
+        Self {
+            variables: variables.to_vec(),
+            constants: constants.to_vec(),
+            cues: Cues::default(),
+            brought: None,
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn take(
+        &mut self,
+        columns: &mut [Column],
+        late: &mut Vec<Late>,
+        path: &str,
+        message: &Da00<'_>,
+    ) -> Result<(), &'static str> {
+        let find = |name: &str| message.data.iter().find(|v| v.name == name);
+        let constants: Vec<(&Variable, &da00::Variable<'_>)> =
+            self.constants.iter().filter(|c| c.data.is_none()).filter_map(|c| Some((c, find(&c.name)?))).collect();
+        let brought =
+            constants.iter().fold(0, |crc, (_, v)| crc ^ store::crc32c(v.data.bytes()).rotate_left(crc % 31 + 1));
+        if self.brought.is_some_and(|known| known != brought) {
+            return Err(UNFIT);
+        }
+        let mut fixed = Vec::new();
+        for (constant, sent) in &constants {
+            let value = constant_data(constant, sent).ok_or(UNFIT)?;
+            fixed.push(Late::Dataset(
+                format!("{path}/{}", constant.name),
+                value,
+                attributes(constant, Some(sent), false),
+            ));
+        }
+        // All rows are made before the first is added.
+        let mut rows: Vec<(usize, DType, Vec<u64>, std::ops::Range<usize>)> = Vec::new();
+        self.bytes.clear();
+        for (at, variable) in self.variables.iter().enumerate() {
+            let sent = find(&variable.name).ok_or(UNFIT)?;
+            let column = &columns[FIRST + at];
+            let shape: Vec<u64> = sent.extent().iter().map(|l| *l as u64).collect();
+            let dtype = match column.design.cell {
+                Cell::Number(known) if column.rows() > 0 => known,
+                _ => number(variable.dtype).unwrap_or(sent.data.dtype()),
+            };
+            let wanted = if column.rows() > 0 { Some(&column.design.row) } else { variable.shape.as_ref() };
+            if wanted.is_some_and(|wanted| *wanted != shape)
+                || shape.contains(&0)
+                || sent.data.bytes().len() as u64 * 8 > ROW_BYTES_MAX * 8
+            {
+                return Err(UNFIT);
+            }
+            let mut made = Vec::new();
+            let bytes = convert::all(&mut made, &sent.data, dtype).ok_or(UNFIT)?;
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(bytes);
+            rows.push((FIRST + at, dtype, shape, from..self.bytes.len()));
+        }
+        if self.brought.is_none() {
+            late.extend(fixed);
+            self.first(columns, late, path, message);
+        }
+        self.brought = Some(brought);
+        self.cues.see(columns, CUE, message.timestamp, columns[TIME].rows());
+        columns[TIME].extend(&message.timestamp.to_le_bytes());
+        for (at, dtype, shape, range) in rows {
+            // True: rows are there only in the shape just compared.
+            columns[at].become_rows_of(Cell::Number(dtype), &shape);
+            columns[at].extend(&self.bytes[range]);
+        }
+        Ok(())
+    }
+
+    /// What the first message says beyond the template.
+    fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, message: &Da00<'_>) {
+        for (at, variable) in self.variables.iter().enumerate() {
+            let sent = message.data.iter().find(|v| v.name == variable.name);
+            columns[FIRST + at].describe(attributes(variable, sent, true));
+            if signal(&self.variables) == Some(variable)
+                && variable.axes.is_none()
+                && let Some(axes) = axes(variable, sent)
+            {
+                let named = nxdata_axes(&axes, &self.constants);
+                late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));
+            }
+        }
+    }
+
+    pub(super) fn state(&self) -> Value {
+        json!([self.cues.state(), self.brought])
+    }
+
+    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+        self.cues.take_up(&state[0])?;
+        if !state[1].is_null() {
+            self.brought = Some(u32::try_from(state[1].as_u64()?).ok()?);
+        }
+        Some(())
+    }
+}
+
+/// A constant as the message has it, in the template's type and shape.
+fn constant_data(constant: &Variable, sent: &da00::Variable<'_>) -> Option<Data> {
+    if let Some(text) = sent.data.as_text() {
+        return (!text.contains('\0')).then(|| Data::text(text));
+    }
+    let shape: Vec<u64> = sent.extent().iter().map(|l| *l as u64).collect();
+    if constant.shape.as_ref().is_some_and(|wanted| *wanted != shape) {
+        return None;
+    }
+    let dtype = number(constant.dtype).unwrap_or(sent.data.dtype());
+    let mut made = Vec::new();
+    let bytes = convert::all(&mut made, &sent.data, dtype)?.to_vec();
+    Some(Data { dtype: DataType::Number(dtype), shape, values: Values::Bytes(bytes) })
+}
+
+/// Constants whose values the template says.
+pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<(String, Data, Vec<(&'static str, Data)>)> {
+    constants
+        .iter()
+        .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None, false))))
+        .collect()
+}

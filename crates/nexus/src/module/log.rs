@@ -1,0 +1,108 @@
+//! `f144` as NXlog: values, times, cues; least, greatest and mean at the end.
+//!
+//! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
+
+use super::{Cues, UNFIT, convert, unit};
+use crate::column::Column;
+use crate::h5::Cell;
+use crate::template::Data;
+use serde_json::{Value, json};
+use wire::f144::{self, F144};
+use wire::{DType, Scalar};
+
+const VALUE: usize = 0;
+const TIME: usize = 1;
+const CUE: usize = 2;
+
+pub(super) struct Log {
+    dtype: DType,
+    units: String,
+    cues: Cues,
+    /// Over the numbers that are numbers.
+    least: f64,
+    greatest: f64,
+    sum: f64,
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Log {
+    pub(super) fn new(dtype: DType, units: &str) -> Self {
+        Self {
+            dtype,
+            units: units.to_owned(),
+            cues: Cues::default(),
+            least: f64::INFINITY,
+            greatest: f64::NEG_INFINITY,
+            sum: 0.0,
+            count: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self, columns: &mut [Column], message: &F144<'_>) -> Result<(), &'static str> {
+        self.bytes.clear();
+        let row: &[u64] = match message.value {
+            f144::Value::Scalar(value) => {
+                if !convert::put(&mut self.bytes, value, self.dtype) {
+                    return Err(UNFIT);
+                }
+                &[]
+            }
+            f144::Value::Array(values) => {
+                // A row without values has no bytes, and a dataset of such rows no chunks.
+                if values.is_empty() || !values.iter().all(|value| convert::put(&mut self.bytes, value, self.dtype)) {
+                    return Err(UNFIT);
+                }
+                &[values.len() as u64]
+            }
+        };
+        if !columns[VALUE].become_rows_of(Cell::Number(self.dtype), row) {
+            return Err(UNFIT);
+        }
+        if let f144::Value::Scalar(value) = message.value {
+            self.see(value);
+        }
+        self.cues.see(columns, CUE, message.timestamp, columns[TIME].rows());
+        columns[VALUE].extend(&self.bytes);
+        columns[TIME].extend(&message.timestamp.to_le_bytes());
+        Ok(())
+    }
+
+    fn see(&mut self, value: Scalar) {
+        let value = value.to_f64();
+        if !value.is_nan() {
+            self.least = self.least.min(value);
+            self.greatest = self.greatest.max(value);
+            self.sum += value;
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn last_words(&self, path: &str) -> Vec<(String, Data, Vec<(&'static str, Data)>)> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        let mean = self.sum / self.count as f64;
+        [("minimum_value", self.least), ("maximum_value", self.greatest), ("average_value", mean)]
+            .into_iter()
+            .map(|(name, value)| {
+                (format!("{path}/{name}"), Data::number(DType::Float64, &value.to_le_bytes()), unit(&self.units))
+            })
+            .collect()
+    }
+
+    /// Reals as their bits: JSON text would round them, and a resumed file must not differ.
+    pub(super) fn state(&self) -> Value {
+        json!([self.cues.state(), self.count, self.least.to_bits(), self.greatest.to_bits(), self.sum.to_bits()])
+    }
+
+    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+        self.cues.take_up(&state[0])?;
+        self.count = state[1].as_u64()?;
+        self.least = f64::from_bits(state[2].as_u64()?);
+        self.greatest = f64::from_bits(state[3].as_u64()?);
+        self.sum = f64::from_bits(state[4].as_u64()?);
+        Some(())
+    }
+}

@@ -1,0 +1,71 @@
+//! `se00` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
+
+use super::{BROKEN, Cues, UNFIT, convert};
+use crate::column::Column;
+use crate::h5::Cell;
+use serde_json::Value;
+use wire::DType;
+use wire::se00::Se00;
+
+const VALUE: usize = 0;
+const TIME: usize = 1;
+const CUE: usize = 2;
+
+pub(super) struct Samples {
+    /// Type in the file; the first message's where the template does not say.
+    dtype: Option<DType>,
+    cues: Cues,
+    values: Vec<u8>,
+    times: Vec<u8>,
+}
+
+impl Samples {
+    pub(super) fn new(dtype: Option<DType>) -> Self {
+        Self { dtype, cues: Cues::default(), values: Vec::new(), times: Vec::new() }
+    }
+
+    pub(super) fn take(&mut self, columns: &mut [Column], message: &Se00<'_>) -> Result<(), &'static str> {
+        let dtype = match columns[VALUE].design.cell {
+            Cell::Number(known) if columns[VALUE].rows() > 0 => known,
+            _ => self.dtype.unwrap_or(message.values.dtype()),
+        };
+        let count = message.values.len();
+        let first = match message.timestamps {
+            Some(times) if times.len() == count => {
+                self.times.clear();
+                self.times.extend_from_slice(times.bytes());
+                times.first()
+            }
+            Some(_) => return Err(BROKEN),
+            None => {
+                if !message.time_delta.is_finite() || message.time_delta < 0.0 {
+                    return Err(BROKEN);
+                }
+                self.times.clear();
+                for at in 0..count {
+                    let after = (at as f64 * message.time_delta).round() as i64;
+                    self.times.extend_from_slice(&message.packet_timestamp.saturating_add(after).to_le_bytes());
+                }
+                Some(message.packet_timestamp)
+            }
+        };
+        let values = convert::all(&mut self.values, &message.values, dtype).ok_or(UNFIT)?;
+        if !columns[VALUE].become_rows_of(Cell::Number(dtype), &[]) {
+            return Err(UNFIT);
+        }
+        if let Some(first) = first {
+            self.cues.see(columns, CUE, first, columns[TIME].rows());
+        }
+        columns[VALUE].extend(values);
+        columns[TIME].extend(&self.times);
+        Ok(())
+    }
+
+    pub(super) fn state(&self) -> Value {
+        self.cues.state()
+    }
+
+    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+        self.cues.take_up(state)
+    }
+}

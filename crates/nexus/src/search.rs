@@ -1,0 +1,275 @@
+//! A measured histogram out of a NeXus or HDF5 file, for `sim --from`.
+//!
+//! The file is from outside: libhdf5 reads it in this process only, without plugins, and what would make it read other
+//! files (external storage, virtual datasets, links to files) is refused. Searched is the largest dataset of whole
+//! numbers with two pixel axes and a time axis, one with the attribute `signal` first; its time axis is the 1-D dataset
+//! beside it of the same length or one longer.
+
+use crate::h5::{self, File, Hid, Id, call, lengths, new_id, number_type};
+use crate::limits::{HISTOGRAM_CELLS_MAX, SEARCH_DEPTH_MAX, SEARCH_OBJECTS_MAX};
+use flow::Fault;
+use hdf5_metno_sys::{h5a, h5d, h5o, h5p, h5s, h5t};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use wire::DType;
+
+/// A time of flight is an `i32` of ns; a longer one is a label that lies.
+const NS_MAX: f64 = i32::MAX as f64;
+
+/// Counts over two pixel axes and time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Path of the counts in the file.
+    pub path: String,
+    /// Lengths of the axes, time last.
+    pub shape: [u32; 3],
+    /// Edges of the time bins, ns, one more than there are bins.
+    pub edges_ns: Vec<f64>,
+    /// Counts in C order.
+    pub counts: Vec<u32>,
+    /// What was assumed and should be told.
+    pub remarks: Vec<String>,
+}
+
+impl Measured {
+    /// The bytes that the crate `sim` reads: see its module `histogram`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24 + self.edges_ns.len() * 8 + self.counts.len() * 4);
+        out.extend_from_slice(b"bphg");
+        for word in [1, self.shape[0], self.shape[1], self.shape[2], 0] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend(self.edges_ns.iter().flat_map(|e| e.to_le_bytes()));
+        out.extend(self.counts.iter().flat_map(|c| c.to_le_bytes()));
+        out
+    }
+}
+
+/// Finds and reads a histogram; `path` names the dataset, else it is searched.
+pub fn histogram(file_path: &Path, path: Option<&str>) -> Result<Measured, Fault> {
+    let file = File::open(file_path, false)?;
+    let answer = read(&file, file_path, path);
+    // Read only: closing writes nothing.
+    let _ = file.close();
+    answer
+}
+
+fn read(file: &File, file_path: &Path, wanted: Option<&str>) -> Result<Measured, Fault> {
+    let refused = |cause: String| Fault::new(format!("no histogram in {}", file_path.display()), cause);
+    let path = match wanted {
+        Some(path) => path.to_owned(),
+        None => search(file)?.ok_or_else(|| {
+            refused("no dataset of whole numbers has two pixel axes and a time axis".into())
+                .hint("name one with --path, such as /entry/instrument/detector/data")
+        })?,
+    };
+    let counts = Found::open(file, &path)?.ok_or_else(|| refused(format!("`{path}` is not a plain dataset")))?;
+    let [slow, fast, bins] = counts.shape[..] else {
+        return Err(refused(format!("`{path}` has the shape {:?}, not two pixel axes and a time axis", counts.shape)));
+    };
+    let whole = counts.class == h5t::H5T_class_t::H5T_INTEGER;
+    let cells =
+        slow.checked_mul(fast).and_then(|n| n.checked_mul(bins)).filter(|n| (1..=HISTOGRAM_CELLS_MAX).contains(n));
+    let Some(cells) = cells.filter(|_| whole) else {
+        return Err(refused(format!("`{path}` is no array of 1 to {HISTOGRAM_CELLS_MAX} whole numbers")));
+    };
+    let mut remarks = Vec::new();
+    let edges_ns = time_edges(file, &path, bins, &mut remarks).map_err(|e| refused(e.what).hint(e.cause))?;
+    let values: Vec<i64> = counts.read(cells, DType::Int64)?;
+    let counts: Option<Vec<u32>> = values.iter().map(|v| u32::try_from(*v).ok()).collect();
+    let counts = counts.ok_or_else(|| refused(format!("`{path}` has counts below 0 or beyond 32 bits")))?;
+    if counts.iter().all(|c| *c == 0) {
+        return Err(refused(format!("nothing was counted in `{path}`")));
+    }
+    // Each fits: their product is within the limit.
+    let shape = [slow as u32, fast as u32, bins as u32];
+    Ok(Measured { path, shape, edges_ns, counts, remarks })
+}
+
+/// Path of the best candidate.
+fn search(file: &File) -> Result<Option<String>, Fault> {
+    let mut best: Option<((bool, u64), String)> = None;
+    for path in datasets(file)? {
+        // What cannot be opened is not what is searched.
+        let Ok(Some(found)) = Found::open(file, &path) else { continue };
+        let cells = found.shape.iter().try_fold(1_u64, |n, l| n.checked_mul(*l)).unwrap_or(0);
+        let fits = found.class == h5t::H5T_class_t::H5T_INTEGER
+            && found.shape.len() == 3
+            && (1..=HISTOGRAM_CELLS_MAX).contains(&cells);
+        let rank = (found.has_attribute(c"signal"), cells);
+        if fits && best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            best = Some((rank, path));
+        }
+    }
+    Ok(best.map(|(_, path)| path))
+}
+
+/// Edges of the time bins in ns, from the axis beside the counts.
+fn time_edges(file: &File, path: &str, bins: u64, remarks: &mut Vec<String>) -> Result<Vec<f64>, Fault> {
+    let folder = path.rfind('/').map_or("", |cut| &path[..cut]);
+    let is_sibling = |other: &String| other.rfind('/').map_or("", |cut| &other[..cut]) == folder && other != path;
+    let mut best: Option<(u32, String, Found)> = None;
+    for other in datasets(file)?.into_iter().filter(is_sibling) {
+        let Ok(Some(found)) = Found::open(file, &other) else { continue };
+        if found.shape.len() != 1 || !(bins..=bins + 1).contains(&found.shape[0]) {
+            continue;
+        }
+        let name = other[folder.len()..].to_lowercase();
+        let is_time = name.contains("time") || name.contains("tof");
+        let unit = found.text(c"units").unwrap_or_default();
+        let rank =
+            u32::from(is_time) * 4 + u32::from(scale(&unit).is_some()) * 2 + u32::from(found.shape[0] == bins + 1);
+        if (is_time || scale(&unit).is_some()) && best.as_ref().is_none_or(|(known, ..)| rank > *known) {
+            best = Some((rank, other, found));
+        }
+    }
+    let Some((_, axis, found)) = best else {
+        return Err(Fault::new(
+            format!("`{path}` has no time axis beside it"),
+            format!("it needs a 1-D dataset of {bins} or {} times in the same group", bins + 1),
+        ));
+    };
+    let mut edges: Vec<f64> = found.read(found.shape[0], DType::Float64)?;
+    let unit = found.text(c"units").unwrap_or_default();
+    let greatest = edges.last().copied().unwrap_or_default();
+    let factor = match scale(&unit) {
+        Some(factor) if greatest * factor <= NS_MAX => factor,
+        // The histogram memory of SINQ counts ticks of 100 ns, and its files label them ms.
+        known => {
+            let labelled =
+                if known.is_some() { format!("labelled {unit}, far beyond a frame") } else { "without a unit".into() };
+            remarks.push(format!("the time axis `{axis}` is {labelled}: taken as ticks of 100 ns"));
+            100.0
+        }
+    };
+    edges.iter_mut().for_each(|edge| *edge *= factor);
+    if edges.len() as u64 == bins {
+        let width = match edges[..] {
+            [.., before, last] => last - before,
+            _ => return Err(Fault::new(format!("the time axis `{axis}` has one value"), "it needs two or more")),
+        };
+        remarks.push(format!("the time axis `{axis}` has as many values as bins: taken as their lower edges"));
+        edges.push(greatest * factor + width);
+    }
+    let rising = |e: &[f64]| 0.0 <= e[0] && e[0] < e[1] && e[1] <= NS_MAX;
+    if !edges.windows(2).all(rising) {
+        return Err(Fault::new(
+            format!("the time axis `{axis}` does not rise from 0 to 2^31 ns"),
+            "times rise from bin to bin",
+        ));
+    }
+    Ok(edges)
+}
+
+/// Nanoseconds of a unit.
+fn scale(unit: &str) -> Option<f64> {
+    Some(match unit.trim() {
+        "ns" | "nanosecond" | "nanoseconds" => 1.0,
+        "us" | "µs" | "μs" | "microsecond" | "microseconds" => 1e3,
+        "ms" | "millisecond" | "milliseconds" => 1e6,
+        "s" | "second" | "seconds" => 1e9,
+        _ => return None,
+    })
+}
+
+/// Paths of all datasets of the file itself, each once.
+fn datasets(file: &File) -> Result<Vec<String>, Fault> {
+    struct Walk {
+        seen: usize,
+        paths: Vec<String>,
+    }
+    extern "C" fn visit(_: Hid, name: *const c_char, info: *const h5o::H5O_info2_t, walk: *mut c_void) -> c_int {
+        // SAFETY: libhdf5 gives a valid name and record, and `walk` is ours.
+        let (name, kind, walk) = unsafe { (CStr::from_ptr(name), (*info).type_, &mut *walk.cast::<Walk>()) };
+        walk.seen += 1;
+        if walk.seen > SEARCH_OBJECTS_MAX {
+            return 1;
+        }
+        if let (h5o::H5O_type_t::H5O_TYPE_DATASET, Ok(name)) = (kind, name.to_str())
+            && name.split('/').count() <= SEARCH_DEPTH_MAX
+        {
+            walk.paths.push(format!("/{name}"));
+        }
+        0
+    }
+    let mut walk = Walk { seen: 0, paths: Vec::new() };
+    let (index, order) =
+        (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
+    let to = std::ptr::from_mut(&mut walk).cast();
+    // SAFETY: an open file; the callback is called during the call only.
+    call(
+        || "the file cannot be searched".into(),
+        || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(visit), to, h5o::H5O_INFO_BASIC) },
+    )?;
+    Ok(walk.paths)
+}
+
+/// An open dataset whose bytes are in the file.
+struct Found {
+    id: Id,
+    shape: Vec<u64>,
+    class: h5t::H5T_class_t,
+}
+
+impl Found {
+    /// None where the bytes are elsewhere.
+    fn open(file: &File, path: &str) -> Result<Option<Self>, Fault> {
+        let name = h5::c_name(path)?;
+        let what = || format!("the dataset `{path}` cannot be opened");
+        // SAFETY: an open file and a valid name.
+        let id = new_id(what, || unsafe { h5d::H5Dopen2(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) })?;
+        // SAFETY: an open dataset.
+        let list = new_id(what, || unsafe { h5d::H5Dget_create_plist(id.0) })?;
+        // SAFETY: an open list; the answer is a plain number.
+        let layout = call(what, || unsafe { h5p::H5Pget_layout(list.0) } as c_int)?;
+        if layout == h5d::H5D_layout_t::H5D_VIRTUAL as c_int {
+            return Ok(None);
+        }
+        if layout == h5d::H5D_layout_t::H5D_CONTIGUOUS as c_int {
+            // SAFETY: an open list.
+            if call(what, || unsafe { h5p::H5Pget_external_count(list.0) })? > 0 {
+                return Ok(None);
+            }
+        }
+        // SAFETY: an open dataset.
+        let shape = new_id(what, || unsafe { h5d::H5Dget_space(id.0) })?;
+        // SAFETY: an open dataset.
+        let kind = new_id(what, || unsafe { h5d::H5Dget_type(id.0) })?;
+        // SAFETY: an open type.
+        let class = unsafe { h5t::H5Tget_class(kind.0) };
+        Ok(Some(Self { shape: lengths(&shape)?, id, class }))
+    }
+
+    /// All values as a type; `cells` was checked against a limit.
+    fn read<T: bytemuck::Pod>(&self, cells: u64, to: DType) -> Result<Vec<T>, Fault> {
+        let number = matches!(self.class, h5t::H5T_class_t::H5T_INTEGER | h5t::H5T_class_t::H5T_FLOAT);
+        if !number || self.shape.iter().product::<u64>() != cells || size_of::<T>() != to.size() {
+            return Err(Fault::new("a dataset cannot be read", "it does not hold numbers"));
+        }
+        let mut out = vec![T::zeroed(); cells as usize];
+        let memory = number_type(to)?;
+        let to = out.as_mut_ptr().cast();
+        // SAFETY: as many values as the dataset has, of the type asked for.
+        call(
+            || "a dataset cannot be read".into(),
+            || unsafe { h5d::H5Dread(self.id.0, memory.0, h5s::H5S_ALL, h5s::H5S_ALL, h5p::H5P_DEFAULT, to) },
+        )?;
+        Ok(out)
+    }
+
+    fn has_attribute(&self, name: &CStr) -> bool {
+        // SAFETY: an open dataset and a valid name.
+        call(String::new, || unsafe { h5a::H5Aexists(self.id.0, name.as_ptr()) }).is_ok_and(|found| found > 0)
+    }
+
+    /// A short text attribute of fixed or variable length.
+    fn text(&self, name: &CStr) -> Option<String> {
+        if !self.has_attribute(name) {
+            return None;
+        }
+        let what = String::new;
+        // SAFETY: an open dataset and a valid name.
+        let id = new_id(what, || unsafe { h5a::H5Aopen(self.id.0, name.as_ptr(), h5p::H5P_DEFAULT) }).ok()?;
+        h5::read_text_attribute(&id)
+    }
+}

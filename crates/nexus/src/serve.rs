@@ -1,0 +1,179 @@
+//! `beamport-nexus write`: the file of one run, from the streams, until the sealed run is in it.
+//!
+//! The process may be killed at any moment; the next one goes on from the last commit. Without room it waits and tries
+//! again, and says so once; the streams keep the data. A failure of libhdf5 ends the process at once ([`Ended::Broken`]):
+//! the next one resumes, or begins the file anew where it cannot be opened.
+
+use crate::template::Template;
+use crate::{Job, Nexus, clock};
+use flow::{Data, Fault, Feed, ledger};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long to wait for messages that are not there yet: a tenth of what a person notices.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long to wait for room on the disk.
+const PAUSE_WITHOUT_ROOM: Duration = Duration::from_millis(500);
+/// How long a writer that is being killed may keep the stream of commits.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Data folder.
+    pub data: PathBuf,
+    /// Name of the sink.
+    pub sink: String,
+    /// Name of the run.
+    pub run: String,
+    /// Names of the streams.
+    pub inputs: Vec<String>,
+    /// The template.
+    pub template: PathBuf,
+    /// The file.
+    pub output: PathBuf,
+    /// Time between flushes.
+    pub flush: Duration,
+    /// No positions, no commits: a file beside the sink's own.
+    pub detached: bool,
+}
+
+/// How the work ended without its product.
+#[derive(Debug)]
+pub enum Ended {
+    /// Something was wrong from outside.
+    Fault(Fault),
+    /// libhdf5 failed: leave the process without destructors.
+    Broken(Fault),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Ended::Fault(fault)
+    }
+}
+
+/// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
+pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
+    let template = Template::open(&order.template).map_err(|mistakes| {
+        let first = mistakes.first().map(|m| format!("{}: {}", m.pointer, m.cause)).unwrap_or_default();
+        Fault::new(format!("the template {} has {} mistakes", order.template.display(), mistakes.len()), first)
+            .hint(format!("`beamport-nexus check {}` tells all", order.template.display()))
+    })?;
+    let data = Data::on_disk(&order.data);
+    let (mut feed, state) = open_feed(&data, order)?;
+    if feed.finished() {
+        return Ok(known(&data, order, state.as_deref())?);
+    }
+    let job = Job {
+        file: order.output.clone(),
+        template,
+        inputs: order.inputs.clone(),
+        run: feed.run().name.clone(),
+        run_id: feed.run().id.iter().map(|b| format!("{b:02x}")).collect(),
+        start: feed.run().start,
+        metadata: feed.run().metadata.clone(),
+    };
+    let mut sink = match state {
+        None => Nexus::begin(job.clone(), false)?,
+        Some(state) => match Nexus::resume(job.clone(), &state) {
+            Ok(sink) => sink,
+            Err(why) => {
+                tracing::warn!("{}: {}; it is made again from the streams", why.what, why.cause);
+                feed.restart()?;
+                Nexus::begin(job.clone(), true)?
+            }
+        },
+    };
+    let (mut flushed, mut unflushed) = (Instant::now(), false);
+    let mut without_room = false;
+    loop {
+        if !alive() {
+            return Err(
+                Fault::new(format!("the file of run `{}` is not finished", order.run), "beamport is gone").into()
+            );
+        }
+        let step = feed.step(&mut sink);
+        let fed = match tell(step, &sink, &mut without_room)? {
+            Some(fed) => fed,
+            None => continue,
+        };
+        if fed.overrun {
+            // The end of the run was set to before what is already in the file.
+            sink = Nexus::begin(job.clone(), true)?;
+            feed.restart()?;
+            continue;
+        }
+        unflushed |= fed.messages > 0;
+        if fed.complete {
+            let finished = finish(&data, order, &mut feed, &mut sink);
+            match tell(finished, &sink, &mut without_room)? {
+                Some(answer) => return Ok(answer),
+                None => continue,
+            }
+        }
+        if unflushed && flushed.elapsed() >= order.flush {
+            let done = feed.flush(&mut sink, clock::now());
+            if tell(done, &sink, &mut without_room)?.is_some() {
+                unflushed = false;
+            }
+            flushed = Instant::now();
+        }
+        if fed.messages == 0 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The value, or nothing where the same may work later, or the end.
+fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, without_room: &mut bool) -> Result<Option<T>, Ended> {
+    match answer {
+        Ok(value) => {
+            if std::mem::take(without_room) {
+                tracing::info!("there is room again");
+            }
+            Ok(Some(value))
+        }
+        Err(fault) if sink.is_broken() => Err(Ended::Broken(fault)),
+        Err(fault) if sink.lacks_room() => {
+            if !std::mem::replace(without_room, true) {
+                tracing::warn!("{}: {}; {}", fault.what, fault.cause, fault.hint);
+            }
+            std::thread::sleep(PAUSE_WITHOUT_ROOM);
+            Ok(None)
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Opens the feed; a writer that was just killed may hold the commits a moment longer.
+fn open_feed(data: &Data, order: &Order) -> Result<(Feed, Option<String>), Fault> {
+    let begun = Instant::now();
+    loop {
+        let answer = Feed::open(data, &order.sink, &order.run, &order.inputs, !order.detached);
+        match answer {
+            Err(fault) if fault.cause.contains("another process writes") && begun.elapsed() < LOCK_WAIT => {
+                std::thread::sleep(PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut Nexus) -> Result<Value, Fault> {
+    // The commit first: gaps are counted from commits.
+    feed.flush(sink, clock::now())?;
+    let account = ledger::account_of_feed(data, &order.sink, feed)?;
+    let text = serde_json::to_string(&account).map_err(|e| Fault::new("the account cannot be written", e))?;
+    sink.set_stop(feed.run().stop);
+    let product = feed.finish(sink, &text, clock::now())?;
+    Ok(json!({"file": product.file, "size": product.size, "sha256": product.sha256, "account": account}))
+}
+
+/// The answer about a file that an earlier process finished.
+fn known(data: &Data, order: &Order, state: Option<&str>) -> Result<Value, Fault> {
+    let state: Value = state.and_then(|s| serde_json::from_str(s).ok()).unwrap_or_default();
+    let account = ledger::account(data, &order.run, std::slice::from_ref(&order.sink))?;
+    Ok(json!({"file": state["file"], "size": state["size"], "sha256": state["sha256"], "account": account}))
+}
