@@ -95,23 +95,40 @@ impl From<&Intake> for StreamView {
 }
 
 /// Keeps the stream of runs: the only one that appends to it.
+///
+/// A step of a run counts once it is marked. Where the disk has no room it stays pending, nothing else changes
+/// meanwhile, and the life of runs goes on when there is room again.
 pub struct RunKeeper {
     data: Data,
     writer: Writer,
     runs: Vec<Run>,
+    /// Appended but not marked yet: the run and one past its sequence.
+    pending: Option<(Run, u64)>,
 }
+
+/// How long a command waits for the mark.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a step of a run's own life waits: longer, it is looked at again at the next.
+const STEP_PATIENCE: Duration = Duration::from_millis(500);
 
 impl RunKeeper {
     /// Opens the stream of runs for writing.
     pub fn open(data: &Data) -> Result<Self, Fault> {
         let writer = data.book(RUNS)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), writer, runs })
+        Ok(Self { data: data.clone(), writer, runs, pending: None })
     }
 
     /// All runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+
+    /// Why a step of a run is not written down yet, if one is not.
+    pub fn trouble(&self) -> Option<Fault> {
+        let (run, _) = self.pending.as_ref()?;
+        let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
+        Some(Fault::new(format!("run `{}` waits to be written down", run.name), why).hint("free space on the device"))
     }
 
     /// Runs that are not sealed.
@@ -152,8 +169,7 @@ impl RunKeeper {
             streams: Vec::new(),
             reason: String::new(),
         };
-        self.append(&run)?;
-        self.runs.push(run.clone());
+        self.command(&run)?;
         Ok(run)
     }
 
@@ -167,16 +183,36 @@ impl RunKeeper {
         if run.state != State::Open {
             return Ok(run);
         }
-        run.stop = stop.max(run.start + 1);
+        run.stop = stop.max(run.start.saturating_add(1));
         (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
-        self.append(&run)?;
-        self.runs[at] = run.clone();
+        self.command(&run)?;
         Ok(run)
+    }
+
+    /// Ends all open runs, as far as they can be written down now. True once none is open.
+    pub fn end_all(&mut self, reason: &str, now: i64) -> Result<bool, Fault> {
+        while self.pending.is_none() {
+            let Some(mut run) = self.runs.iter().find(|r| r.state == State::Open).cloned() else { return Ok(true) };
+            run.stop = now.max(run.start.saturating_add(1));
+            (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
+            if !self.append(&run, STEP_PATIENCE)? {
+                return Ok(false);
+            }
+        }
+        Ok(false)
     }
 
     /// Moves runs on in their life. Returns those that changed.
     pub fn step(&mut self, now: i64, streams: &[StreamView]) -> Result<Vec<Run>, Fault> {
         let mut changed = Vec::new();
+        if let Some((run, next)) = &self.pending {
+            if self.writer.mark(Level::Disk) < *next {
+                return Ok(changed);
+            }
+            let run = run.clone();
+            self.adopt(&run);
+            changed.push(run);
+        }
         for at in 0..self.runs.len() {
             let mut run = self.runs[at].clone();
             let all_ended = !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
@@ -186,8 +222,9 @@ impl RunKeeper {
                 }
                 run.reason = if now >= run.stop { "its stop came".into() } else { "its sources ended".into() };
                 (run.state, run.time) = (State::Settling, now);
-                self.append(&run)?;
-                self.runs[at] = run.clone();
+                if !self.append(&run, STEP_PATIENCE)? {
+                    return Ok(changed);
+                }
                 changed.push(run.clone());
             }
             let until = run.stop.saturating_add(run.settle);
@@ -201,8 +238,9 @@ impl RunKeeper {
                     continue;
                 }
                 (run.state, run.time, run.streams) = (State::Sealed, now, ranges);
-                self.append(&run)?;
-                self.runs[at] = run.clone();
+                if !self.append(&run, STEP_PATIENCE)? {
+                    return Ok(changed);
+                }
                 changed.push(run);
             }
         }
@@ -273,20 +311,43 @@ impl RunKeeper {
         Ok(marked)
     }
 
-    /// Appends and waits for the mark: who is answered knows that it is written down.
-    fn append(&mut self, run: &Run) -> Result<(), Fault> {
+    /// A step that somebody asked for: who is answered knows that it is written down.
+    fn command(&mut self, run: &Run) -> Result<(), Fault> {
+        let waits = self.pending.is_some();
+        if !waits && self.append(run, COMMAND_PATIENCE)? {
+            return Ok(());
+        }
+        let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
+        let hint = if waits { "ask again when the disk has room" } else { "it will be, when the disk has room" };
+        Err(Fault::new(format!("run `{}` is not written down", run.name), why).hint(hint))
+    }
+
+    /// Appends a step of a run and waits for the mark. False if it is not marked yet, or there is no room for it.
+    fn append(&mut self, run: &Run, patience: Duration) -> Result<bool, Fault> {
         let mut bytes = Vec::new();
         run.write(&mut bytes)?;
         let meta = book_meta(run.time, self.writer.next_sequence(), SchemaId(wire::bprn::ID));
         let fault = |e| stream_fault(RUNS, e);
-        let sequence = self.writer.append(&meta, &bytes).map_err(fault)?;
-        if self.writer.header().level == Level::Disk {
-            let done = self.writer.wait(sequence + 1, Level::Disk, Duration::from_secs(10)).map_err(fault)?;
-            if !done {
-                let why = self.writer.trouble().unwrap_or_else(|| "the disk did not answer in 10 s".into());
-                return Err(Fault::new(format!("run `{}` is not written down", run.name), why));
-            }
+        let sequence = match self.writer.append(&meta, &bytes) {
+            Ok(sequence) => sequence,
+            Err(e) if e.is_full() => return Ok(false),
+            Err(e) => return Err(fault(e)),
+        };
+        let disk = self.writer.header().level == Level::Disk;
+        if disk && !self.writer.wait(sequence + 1, Level::Disk, patience).map_err(fault)? {
+            self.pending = Some((run.clone(), sequence + 1));
+            return Ok(false);
         }
-        Ok(())
+        self.adopt(run);
+        Ok(true)
+    }
+
+    /// A step that is written down.
+    fn adopt(&mut self, run: &Run) {
+        self.pending = None;
+        match self.runs.iter_mut().find(|known| known.name == run.name) {
+            Some(known) => *known = run.clone(),
+            None => self.runs.push(run.clone()),
+        }
     }
 }

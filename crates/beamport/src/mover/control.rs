@@ -1,23 +1,28 @@
 //! Commands from other terminals: a Unix socket in the data folder, mode 0600, one JSON object a line and one answer.
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it. Each command becomes a message of the
-//! stream `control`. Limits: a line of 64 KiB, five seconds to say it; a client that says nonsense is told so.
+//! stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
+//! is told so, and one that says nothing keeps nobody else waiting.
 
 use flow::Fault;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a command: metadata of a run is text that people write.
 const COMMAND_BYTES_MAX: u64 = 64 << 10;
-/// Time to say a command or to take an answer.
+/// Time to say a whole command, or to take an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the instrument to answer: a run is answered after its mark, on a slow disk.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Clients at once, a thread each: people and scripts, not crowds.
+const CLIENTS_MAX: usize = 32;
 
 /// One command and where its answer goes.
 pub struct Command {
@@ -58,14 +63,11 @@ impl Control {
         let (sender, commands) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let clients = Arc::new(AtomicUsize::new(0));
         let handle = std::thread::Builder::new().name("control".into()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok((stream, _)) => {
-                        if let Err(e) = serve(&stream, &sender) {
-                            tracing::debug!("a command was not answered: {e}");
-                        }
-                    }
+                    Ok((stream, _)) => welcome(stream, &sender, &clients),
                     Err(_) => std::thread::sleep(Duration::from_millis(10)),
                 }
             }
@@ -85,30 +87,87 @@ impl Drop for Control {
     }
 }
 
+/// A thread for one client, or a refusal where too many are there.
+fn welcome(stream: UnixStream, sender: &Sender<Command>, clients: &Arc<AtomicUsize>) {
+    if clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
+        clients.fetch_sub(1, Ordering::SeqCst);
+        let fault = Fault::new("the command was not taken", format!("{CLIENTS_MAX} others are being served"))
+            .hint("try again in a few seconds");
+        // Its buffer is empty: these few bytes do not wait.
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let _ = answer(&stream, &Err(fault));
+        return;
+    }
+    let (sender, left) = (sender.clone(), clients.clone());
+    let thread = std::thread::Builder::new().name("control client".into()).spawn(move || {
+        if let Err(e) = serve(&stream, &sender) {
+            tracing::debug!("a command was not answered: {e}");
+        }
+        left.fetch_sub(1, Ordering::SeqCst);
+    });
+    if thread.is_err() {
+        clients.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
-    let answer = match serde_json::from_str::<Value>(&line) {
+    let Some(line) = command_line(stream)? else { return Ok(()) };
+    let said = match line.and_then(|line| {
+        serde_json::from_slice::<Value>(&line).map_err(|e| Fault::new("the command is not JSON", e))
+    }) {
         Ok(request) => {
             let (answer, answered) = channel();
             match sender.send(Command { request, answer }) {
                 Ok(()) => answered
-                    .recv_timeout(Duration::from_secs(30))
+                    .recv_timeout(ANSWER)
                     .unwrap_or_else(|e| Err(Fault::new("the command was not answered", e))),
                 Err(_) => Err(Fault::new("the command was not taken", "the instrument is being shut down")),
             }
         }
-        Err(e) => Err(Fault::new("the command is not JSON", e)),
+        Err(fault) => Err(fault),
     };
+    answer(stream, &said)
+}
+
+/// The line of a client, however slowly it comes, within the time for all of it. None if there was nothing at all.
+fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, Fault>>> {
+    let end = Instant::now() + PATIENCE;
+    let mut reader = BufReader::new(stream.take(COMMAND_BYTES_MAX));
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Some(Err(Fault::new("the command was not said", format!("{} s are over", PATIENCE.as_secs())))));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let piece = match reader.fill_buf() {
+            Ok(piece) => piece,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => continue,
+            Err(e) => return Err(e),
+        };
+        if piece.is_empty() {
+            break;
+        }
+        let taken = piece.iter().position(|b| *b == b'\n').map_or(piece.len(), |at| at + 1);
+        line.extend_from_slice(&piece[..taken]);
+        reader.consume(taken);
+    }
+    if line.len() as u64 == COMMAND_BYTES_MAX && line.last() != Some(&b'\n') {
+        let cause = format!("a command has at most {COMMAND_BYTES_MAX} bytes");
+        return Ok(Some(Err(Fault::new("the command is too long", cause))));
+    }
+    Ok((!line.is_empty()).then_some(Ok(line)))
+}
+
+fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Result<()> {
     let answer = match answer {
         Ok(value) => json!({"ok": value}),
         Err(f) => json!({"fault": {"what": f.what, "cause": f.cause, "hint": f.hint}}),
     };
-    let mut out = stream;
-    writeln!(out, "{answer}")
+    // One piece: a client that has read the end of the line has all of it.
+    stream.write_all(format!("{answer}\n").as_bytes())
 }
 
 /// Asks the mover of a data folder.

@@ -30,6 +30,9 @@ use wire::bprn::State;
 /// How often the mover looks around.
 const TICK: Duration = Duration::from_millis(10);
 
+/// How long a run waits for what is under way where nobody says: as in the instrument file.
+const SETTLE: Duration = Duration::from_secs(2);
+
 /// What a sink made of a run.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -41,11 +44,31 @@ pub struct Written {
     pub product: Value,
 }
 
+/// A writer at work on a run, or the pause before it is started again.
 struct Working {
     child: Option<Child>,
-    output: std::fs::File,
+    /// What it says; none until one was started.
+    output: Option<std::fs::File>,
     pause: Duration,
     again: Instant,
+}
+
+impl Working {
+    fn start(&mut self, job: &Job) -> Result<Child, Fault> {
+        let mut output = match self.output.take() {
+            Some(output) => output,
+            None => tempfile_in(&job.data)?,
+        };
+        let child = job.start_into(&mut output);
+        self.output = Some(output);
+        child
+    }
+
+    /// Each pause is twice the one before.
+    fn wait(&mut self) {
+        self.again = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(Duration::from_secs(5));
+    }
 }
 
 /// An instrument at work.
@@ -68,6 +91,10 @@ impl Mover {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::new(format!("data folder `{}` cannot be made", folder.display()), e);
         std::fs::create_dir_all(&folder).map_err(fault)?;
+        if !instrument.sinks.is_empty() {
+            // A writer that cannot be found will not come back: that is said at once.
+            program()?;
+        }
         let data = Data::on_disk(&folder);
         let keeper = RunKeeper::open(&data)?;
         let book = data.book("control")?;
@@ -208,21 +235,19 @@ impl Mover {
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
-        let mut ending = false;
+        let mut ended = false;
         let mut unfinished = self.unfinished()?;
         loop {
             let now = self.data.media.now();
             match signals.load(Ordering::Relaxed) {
                 0 => {}
-                1 if !ending => {
-                    ending = true;
-                    let open: Vec<String> = self.keeper.unsealed().map(|r| r.name.clone()).collect();
-                    for name in open {
-                        self.keeper.end(&name, now, "interrupted", now)?;
+                1 => {
+                    if !ended {
+                        // Where the disk has no room this is tried again: the run stays open until it is written down.
+                        ended = self.keeper.end_all("interrupted", now)?;
+                        unfinished = self.unfinished()?;
                     }
-                    unfinished = self.unfinished()?;
                 }
-                1 => {}
                 _ => {
                     self.kill_children();
                     return Err(Fault::new("stopped at once", "interrupted twice")
@@ -242,7 +267,7 @@ impl Mover {
                 unfinished = self.unfinished()?;
             }
             look(self);
-            if unfinished.is_empty() && (self.declared || ending) {
+            if unfinished.is_empty() && (self.declared || ended) {
                 return Ok(std::mem::take(&mut self.written));
             }
             std::thread::sleep(TICK);
@@ -255,7 +280,8 @@ impl Mover {
 
     /// Troubles of the sources, by name.
     pub fn troubles(&self) -> Vec<Fault> {
-        self.sources.iter().filter_map(|s| s.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()).collect()
+        let sources = self.sources.iter().filter_map(|s| s.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone());
+        sources.chain(self.keeper.trouble()).collect()
     }
 
     /// The data folder.
@@ -271,16 +297,7 @@ impl Mover {
     fn obey(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let text = |key: &str| request[key].as_str();
         let answer = match text("command") {
-            Some("begin") => {
-                let name = match text("run") {
-                    Some(name) => name.to_string(),
-                    None => next_name(self.keeper.runs()),
-                };
-                let start = request["start"].as_i64().unwrap_or(now);
-                let metadata = if request["metadata"].is_object() { request["metadata"].to_string() } else { "{}".into() };
-                let settle = Duration::from_nanos(request["settle"].as_u64().unwrap_or(2_000_000_000));
-                self.begin(&name, start, request["stop"].as_i64(), settle, &metadata).map(|run| as_value(&run))
-            }
+            Some("begin") => self.obey_begin(request, now),
             Some("end") => {
                 let open: Vec<&Run> = self.keeper.runs().iter().filter(|r| r.state == State::Open).collect();
                 let name = match (text("run"), open.as_slice()) {
@@ -293,8 +310,8 @@ impl Mover {
                             .hint("name it: `beamport end RUN`"))
                     }
                 };
-                let stop = request["stop"].as_i64().unwrap_or(now);
-                name.and_then(|name| self.keeper.end(&name, stop, "asked", now)).map(|run| as_value(&run))
+                let stop = number(request, "stop");
+                name.and_then(|name| self.keeper.end(&name, stop?.unwrap_or(now), "asked", now)).map(|run| as_value(&run))
             }
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
@@ -305,6 +322,29 @@ impl Mover {
         };
         self.record(request, &answer, now);
         answer
+    }
+
+    /// `{"command": "begin", "run", "start", "stop", "settle", "metadata"}`, each but the first optional.
+    fn obey_begin(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
+        let name = match &request["run"] {
+            Value::Null => next_name(self.keeper.runs()),
+            Value::String(name) if crate::file::is_run_name(name) => name.clone(),
+            other => {
+                // The name becomes part of a file name: whoever speaks to the socket obeys the rule of the command line.
+                let cut: String = other.to_string().chars().take(100).collect();
+                return Err(Fault::new(format!("run {cut} cannot begin"), "that is no name for a run")
+                    .hint("a run's name is up to 64 letters, digits, `_` and `-`"));
+            }
+        };
+        let metadata = match &request["metadata"] {
+            Value::Null => "{}".into(),
+            Value::Object(fields) => Value::Object(fields.clone()).to_string(),
+            _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`metadata` is no JSON object")),
+        };
+        let (start, stop) = (number(request, "start")?.unwrap_or(now), number(request, "stop")?);
+        let settle = number(request, "settle")?.unwrap_or(SETTLE.as_nanos() as i64);
+        let settle = u64::try_from(settle).map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
+        self.begin(&name, start, stop, Duration::from_nanos(settle), &metadata).map(|run| as_value(&run))
     }
 
     /// Every command that may change something stands in the stream `control`.
@@ -349,15 +389,21 @@ impl Mover {
                     if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
                         continue;
                     }
-                    let output = tempfile_in(&self.instrument.data.value)?;
                     let pause = Duration::from_millis(100);
-                    self.working.insert(key.clone(), Working { child: None, output, pause, again: Instant::now() });
+                    self.working.insert(key.clone(), Working { child: None, output: None, pause, again: Instant::now() });
                 }
                 let Some(working) = self.working.get_mut(&key) else { continue };
                 match &mut working.child {
                     None if Instant::now() >= working.again => {
                         let job = Job::of(sink, &self.instrument.data.value, &self.instrument.name, &run.name);
-                        working.child = Some(job.start_into(&mut working.output)?);
+                        match working.start(&job) {
+                            Ok(child) => working.child = Some(child),
+                            // No room, too many processes: what a machine is short of now it may have later.
+                            Err(fault) => {
+                                tracing::warn!("{fault}");
+                                working.wait();
+                            }
+                        }
                     }
                     None => {}
                     Some(child) => {
@@ -368,15 +414,14 @@ impl Mover {
                             finished = true;
                         } else {
                             tracing::warn!("the writer of sink `{}` for run `{}` ended: {status}", key.0, key.1);
-                            working.again = Instant::now() + working.pause;
-                            working.pause = (working.pause * 2).min(Duration::from_secs(5));
+                            working.wait();
                         }
                     }
                 }
                 if finished {
                     let mut text = String::new();
-                    if let Some(mut working) = self.working.remove(&key) {
-                        let _ = working.output.rewind().and_then(|()| working.output.read_to_string(&mut text));
+                    if let Some(mut output) = self.working.remove(&key).and_then(|working| working.output) {
+                        let _ = output.rewind().and_then(|()| output.read_to_string(&mut text));
                     }
                     let line = text.lines().next_back().unwrap_or_default();
                     let product = serde_json::from_str(line).unwrap_or(Value::Null);
@@ -415,6 +460,14 @@ impl Drop for Mover {
         for source in &mut self.sources {
             source.join();
         }
+    }
+}
+
+/// A whole number of a command, or nothing where it is absent.
+fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
+    match &request[key] {
+        Value::Null => Ok(None),
+        value => value.as_i64().map(Some).ok_or_else(|| Fault::new(format!("`{key}` is no whole number of ns"), "a command says times in ns since 1970 UTC")),
     }
 }
 
