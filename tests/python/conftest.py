@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
-
-
-def remove(folder: Path) -> None:
-    """Remove a data folder, and the shared memory of its streams."""
-    for header in folder.glob("*/stream"):
-        for line in header.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == "live":
-                shutil.rmtree(value, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+from payloads import remove
 
 
 @pytest.fixture

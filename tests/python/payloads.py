@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import flatbuffers
@@ -39,6 +40,18 @@ def write_events(folder: Path, numbers, count: int = 3, step: int = SECOND, clos
         writer.flush()
         writer.close()
     return writer
+
+
+def remove(folder: Path) -> None:
+    """Remove a data folder or a stream, with its shared memory."""
+    for header in [folder / "stream", *folder.glob("*/stream")]:
+        if not header.is_file():
+            continue
+        for line in header.read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == "live":
+                shutil.rmtree(value, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def segment_of(array: np.ndarray) -> str:

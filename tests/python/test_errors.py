@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from beamport._core import _Writer
 from beamport._when import nanoseconds
-from payloads import T0, ev44, f144, pixels_of, write_events
+from payloads import T0, ev44, f144, pixels_of, remove, write_events
 
 
 def refusal(call, *args, **kwargs) -> beamport.Error:
@@ -96,6 +96,23 @@ def test_a_reader_that_is_overtaken_is_told(memory):
     for m in seen:
         assert np.array_equal(m["pixel_id"], pixels_of(m.sequence, 1000))
     writer.close()
+
+
+def test_a_stream_that_is_made_anew_ends_who_follows_it(memory):
+    write_events(memory / "detector", range(5))
+    messages = beamport.open(memory)["detector"].read(follow=True, timeout=60)
+    assert [next(messages).sequence for _ in range(5)] == [0, 1, 2, 3, 4]
+    remove(memory / "detector")
+    write_events(memory / "detector", range(3))
+    assert "made anew" in refusal(next, messages).cause
+
+
+def test_a_stream_that_is_removed_ends_who_follows_it(memory):
+    write_events(memory / "detector", range(1))
+    messages = beamport.open(memory)["detector"].read(follow=True, timeout=60)
+    next(messages)
+    remove(memory / "detector")
+    assert "there is no stream" in refusal(next, messages).cause
 
 
 def test_a_wrong_byte_is_named(disk):

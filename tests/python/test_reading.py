@@ -201,6 +201,19 @@ def test_since_ago(memory):
     assert sequences(read(until="now", since="-1 d")) == [0, 1, 2, 3]
 
 
+def test_absurd_source_times_are_read(memory):
+    """A source may say what it likes; only `since` and `until` look at it."""
+    times = [2**63 - 1, -(2**63), 0, -1, 2**63 - 2]
+    with _Writer(memory / "s") as writer:
+        for t in times:
+            writer.append(f144(1, T0), t, origin="wild")
+    read = beamport.open(memory)["s"].read
+    assert [m.source_time for m in read()] == times
+    assert [m.source_time for m in read(origin="wild")] == times
+    assert [m.source_time for m in read(since=-1, until=1)] == [0, -1]
+    assert next(beamport.open(memory)["s"].batches()).times.tolist() == times
+
+
 def test_source_times_need_not_rise(memory):
     times = [5, 1, 9, 3, 7, 1, 8, 2] * 200
     with _Writer(memory / "s", live=1 << 24) as writer:

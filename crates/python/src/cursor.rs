@@ -58,6 +58,8 @@ pub(crate) struct Cursor {
     end: Option<u64>,
     /// The caller did not say where to start, and nothing was delivered: what retention takes was not asked for.
     drifts: bool,
+    /// The stream that was opened, and the epoch of what was read last.
+    identity: ([u8; 16], u32),
     /// Times are those of arrival, because the source's own mean nothing.
     by_arrival: bool,
     origins: Arc<[Arc<str>]>,
@@ -89,6 +91,7 @@ impl Cursor {
         let (low, high) = wanted.within.unwrap_or((0, u64::MAX));
         let next = wanted.start.map_or(first, |start| place_of(start, first, end)).max(low);
         let stop = wanted.stop.map_or(u64::MAX, |stop| place_of(stop, first, end)).min(high);
+        let identity = (reader.header().uuid, reader.header().epoch_of(next));
         let mut cursor = Self {
             place: place.clone(),
             reader: Some(reader),
@@ -96,6 +99,7 @@ impl Cursor {
             end: (!wanted.follow || stop != u64::MAX).then(|| if wanted.follow { stop } else { stop.min(end) }),
             drifts: wanted.start.is_none_or(|start| start < 0) && low == 0,
             by_arrival,
+            identity,
             origins: Arc::new([]),
             last: Instant::now(),
             wanted,
@@ -187,7 +191,17 @@ impl Cursor {
         let Some(reader) = &mut self.reader else { return Ok(false) };
         reader.seek(self.next);
         let waited = py.detach(|| reader.wait(left.min(WAIT_STEP)));
-        waited.map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
+        let failed = |e| fault::of_store(py, "read", &self.place.folder, &e);
+        let arrived = waited.map_err(failed)?;
+        let (uuid, epoch) = self.identity;
+        // A reader takes a stream that was made anew in the same place for its own.
+        if !arrived && self.place.header().map_err(failed)?.uuid != uuid {
+            let what = format!("reading of {} cannot go on", self.place.folder.display());
+            let fault = Fault::new(what, "the stream was made anew meanwhile");
+            return Err(fault::error(py, fault.hint("begin again: `read(follow=True)`")));
+        }
+        // A power cut may have taken back what an early reader has seen.
+        reader.header().check_identity(epoch, self.next).map_err(failed)?;
         Ok(true)
     }
 
@@ -202,6 +216,7 @@ impl Cursor {
         }
         let (first, entries, segment) = (batch.first, batch.entries.to_vec(), batch.segment());
         self.next = batch.next();
+        self.identity.1 = reader.header().epoch_of(self.next - 1);
         let newest = entries.iter().map(|e| e.origin).max().unwrap_or(0) as usize;
         if newest >= self.origins.len() {
             self.origins = reader.origins()?.iter().map(|name| name.as_str().into()).collect();
@@ -213,16 +228,16 @@ impl Cursor {
             },
             None => None,
         };
+        // Without times all are wanted, the last nanosecond there is as well.
+        let has_times = self.wanted.has_times();
         let wanted = |entry: &Entry| {
             let time = if self.by_arrival { entry.arrival_time } else { entry.source_time };
-            (self.wanted.since..self.wanted.until).contains(&time)
+            (!has_times || (self.wanted.since..self.wanted.until).contains(&time))
                 && row.is_none_or(|row| entry.origin == row)
                 && self.wanted.schema.is_none_or(|schema| entry.schema.0 == schema)
         };
-        // The last nanosecond there is belongs to "no end".
-        let all = !self.wanted.has_times() && row.is_none() && self.wanted.schema.is_none();
         let (sequences, entries): (Vec<u64>, Vec<Entry>) =
-            (first..).zip(entries).filter(|(_, entry)| all || wanted(entry)).unzip();
+            (first..).zip(entries).filter(|(_, entry)| wanted(entry)).unzip();
         if entries.is_empty() {
             return Ok(None);
         }
