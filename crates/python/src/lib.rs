@@ -21,7 +21,7 @@ mod writer;
 
 use pyo3::prelude::*;
 
-/// Version of the compiled module; the package refuses a module of another version.
+/// Version of the compiled module, and so of the package.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
