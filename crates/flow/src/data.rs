@@ -1,6 +1,6 @@
 //! A data folder: one stream a folder, and the small streams that keep the books.
 //!
-//! Names with a dot are ours: `runs`, `STAGE.commits`, `NAME.aside`.
+//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `NAME.aside`.
 
 use crate::Fault;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ impl Data {
             .media
             .list(&self.folder)
             .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", self.folder.display()), e))?;
-        let is_book = |name: &str| name.contains('.') || name == RUNS;
+        let is_book = |name: &str| name.contains('.') || BOOKS.contains(&name);
         Ok(names
             .into_iter()
             .filter(|name| (books || !is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok())
@@ -101,6 +101,9 @@ impl Data {
         Ok(())
     }
 }
+
+/// Streams of our own without a dot; no source may have these names.
+const BOOKS: [&str; 3] = [RUNS, "control", "status"];
 
 /// The stream of runs.
 pub const RUNS: &str = "runs";

@@ -538,6 +538,10 @@ impl Reader {
         }
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
+        if header.uuid != self.header.uuid {
+            let what = "another stream stands here now: open it anew".into();
+            return Err(Error::Format { path: self.folder.clone(), what });
+        }
         let moved = header.live != self.header.live || header.boot != self.header.boot;
         if moved || header.epochs != self.header.epochs || matches!(self.control, Control::Cold(_)) {
             let (header, control) = attach(self.media.as_ref(), &self.folder)?;
