@@ -159,7 +159,13 @@ impl Media for Os {
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o750).create(dir)
+        let make = |dir: &Path| fs::DirBuilder::new().recursive(true).mode(0o750).create(dir);
+        let root = self.live_root();
+        if dir.starts_with(&root) {
+            make(&root)?;
+            owned(&root)?;
+        }
+        make(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -257,6 +263,18 @@ impl Media for Os {
         // SAFETY: name and structure outlive the call.
         unsafe { libc::statfs(name.as_ptr(), &mut stat) == 0 && stat.f_type == libc::TMPFS_MAGIC }
     }
+}
+
+/// Everybody may make folders in `/dev/shm`: one that another user made there under our name is not written into.
+fn owned(dir: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(dir)?;
+    // SAFETY: cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if meta.is_dir() && meta.uid() == user && meta.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let what = format!("{} is not a folder that belongs to user {user} alone; have it removed", dir.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
 /// Field 22 of `/proc/PID/stat`: start time in clock ticks since boot. `None` if there is no such process or it is a zombie.
