@@ -102,7 +102,12 @@ class Lab:
         number = len(self.started)
         with (self.folder / f"out-{number}").open("wb") as out, (self.folder / f"err-{number}").open("wb") as err:
             process = subprocess.Popen(
-                [self.beamport, *map(str, args)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder, **more
+                [self.beamport, *map(str, args)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=self.folder,
+                **more,
             )
         process.number = number
         self.started.append(process)
@@ -128,7 +133,9 @@ class Lab:
 
     def said(self, process: subprocess.Popen) -> tuple[str, str]:
         """stdout and stderr of a process so far."""
-        return tuple((self.folder / f"{which}-{process.number}").read_text(errors="replace") for which in ("out", "err"))
+        return tuple(
+            (self.folder / f"{which}-{process.number}").read_text(errors="replace") for which in ("out", "err")
+        )
 
     def end(self, process: subprocess.Popen, status: int | None = 0) -> str:
         """Waits for the end of a process; its stdout."""
@@ -225,13 +232,24 @@ class Lab:
                         pass
                 process.kill()
                 process.wait(HANG_S)
-        try:
-            self.streams(books=True)
-        except OSError:
-            pass
+        self.forget(self.data)
         for live in self._lives:
-            if live.parent == Path(f"/dev/shm/beamport-{os.geteuid()}"):
-                shutil.rmtree(live, ignore_errors=True)
+            take_back(live)
+
+    def forget(self, data: Path):
+        """Removes a data folder and its shared memory. Nobody may write there any more."""
+        for folder in data.iterdir() if data.is_dir() else []:
+            try:
+                take_back(Stream(folder).live)
+            except (OSError, KeyError, ValueError):
+                continue
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def take_back(live: Path):
+    """Removes a live place, if it is one."""
+    if live.parent == Path(f"/dev/shm/beamport-{os.geteuid()}"):
+        shutil.rmtree(live, ignore_errors=True)
 
 
 @pytest.fixture

@@ -64,4 +64,6 @@ def test_run_with_a_broken_clock_seals_and_its_ledger_closes(lab, fault):
         inside = entries["flags"] & AHEAD == 0
         # The reports' members are among the unflagged: a time of the year 2116 is of no run that ended today.
         assert 0 < line["messages"] <= int(inside.sum())
-    print(f"clock fault `{fault}`: {injected} injected, the run sealed, 0 lost of {sum(map(len, members.values()))} messages")
+    print(
+        f"clock fault `{fault}`: {injected} injected, the run sealed, 0 lost of {sum(map(len, members.values()))} messages"
+    )
