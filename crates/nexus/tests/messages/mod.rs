@@ -7,24 +7,27 @@ use std::path::Path;
 use store::{Entry, Message, SchemaId};
 
 /// Begin of every run here: 2026-01-01.
-pub const START: i64 = 1_767_225_600_000_000_000;
+pub(crate) const START: i64 = 1_767_225_600_000_000_000;
 /// Between pulses, ns.
-pub const PULSE: i64 = 71_428_571;
+pub(crate) const PULSE: i64 = 71_428_571;
 
-pub const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
+pub(crate) const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
   "attributes": {"NX_class": "NXentry"}, "children": [
   {"module": "mdat", "config": {"items": ["start_time", "end_time"]}},
   {"module": "dataset", "config": {"name": "title", "values": "made by rule"}},
   {"type": "group", "name": "instrument", "attributes": {"NX_class": "NXinstrument"}, "children": [
     {"module": "dataset", "config": {"name": "name", "values": "none"}},
     {"type": "group", "name": "detector", "attributes": {"NX_class": "NXdetector"}, "children": [
+      {"module": "dataset", "config": {"name": "depends_on", "values": "."}},
       {"module": "dataset", "config": {"name": "detector_number", "dtype": "int32", "range": {"first": 1, "shape": [8, 16]}}},
       {"type": "group", "name": "events", "children": [{"module": "ev44", "config": {"stream": "detector", "source": "bank0"}}]}]},
     {"type": "group", "name": "monitor", "attributes": {"NX_class": "NXmonitor"}, "children": [
+      {"module": "dataset", "config": {"name": "depends_on", "values": "."}},
       {"type": "group", "name": "data", "children": [{"module": "da00", "config": {"stream": "monitor", "source": "mon",
         "variables": [{"name": "signal", "unit": "counts", "axes": ["tof"], "shape": [5], "data_type": "int32"}],
         "constants": [{"name": "tof", "unit": "ns", "axes": ["tof"], "shape": [6], "data_type": "float64"}]}}]}]}]},
   {"type": "group", "name": "sample", "attributes": {"NX_class": "NXsample"}, "children": [
+      {"module": "dataset", "config": {"name": "depends_on", "values": "."}},
     {"type": "group", "name": "temperature", "children": [
       {"module": "f144", "config": {"stream": "devices", "source": "T", "value_units": "K"}},
       {"module": "al00", "config": {"stream": "devices", "source": "T"}}]},
@@ -34,19 +37,19 @@ pub const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
   {"module": "link", "config": {"name": "values", "source": "sample/temperature/value"}}]}]}"#;
 
 /// A message with its own bytes.
-pub struct Made {
-    pub entry: Entry,
-    pub payload: Vec<u8>,
+pub(crate) struct Made {
+    pub(crate) entry: Entry,
+    pub(crate) payload: Vec<u8>,
 }
 
-pub fn made(payload: Vec<u8>, time: i64) -> Made {
+pub(crate) fn made(payload: Vec<u8>, time: i64) -> Made {
     let mut entry: Entry = bytemuck::Zeroable::zeroed();
     entry.source_time = time;
     entry.schema = SchemaId(wire::schema_id(&payload).unwrap_or_default());
     Made { entry, payload }
 }
 
-pub fn give(sink: &mut Nexus, input: usize, first: u64, all: &[Made]) -> Result<Vec<Aside>, Fault> {
+pub(crate) fn give(sink: &mut Nexus, input: usize, first: u64, all: &[Made]) -> Result<Vec<Aside>, Fault> {
     let messages: Vec<Message<'_>> = all
         .iter()
         .zip(first..)
@@ -57,7 +60,7 @@ pub fn give(sink: &mut Nexus, input: usize, first: u64, all: &[Made]) -> Result<
     Ok(aside)
 }
 
-pub fn job(file: &Path) -> Job {
+pub(crate) fn job(file: &Path) -> Job {
     Job {
         file: file.to_path_buf(),
         template: Template::parse(TEMPLATE.as_bytes()).unwrap(),
@@ -70,7 +73,7 @@ pub fn job(file: &Path) -> Job {
 }
 
 /// Events of message `n`: one pulse, `count` events.
-pub fn events(n: u64, count: usize) -> Made {
+pub(crate) fn events(n: u64, count: usize) -> Made {
     let time = START + n as i64 * PULSE;
     let offsets: Vec<i32> = (0..count as i32).map(|i| 1000 + i * 7).collect();
     let pixels: Vec<i32> = (0..count as u64).map(|i| 1 + ((n * 31 + i) % 128) as i32).collect();
@@ -88,7 +91,7 @@ pub fn events(n: u64, count: usize) -> Made {
     made(bytes, time)
 }
 
-pub fn value(n: u64) -> Made {
+pub(crate) fn value(n: u64) -> Made {
     let time = START + n as i64 * 1_000_000;
     let mut bytes = Vec::new();
     let value = wire::f144::Value::from(280.0 + (n % 100) as f64 * 0.1);
@@ -96,7 +99,7 @@ pub fn value(n: u64) -> Made {
     made(bytes, time)
 }
 
-pub fn alarm(n: u64) -> Made {
+pub(crate) fn alarm(n: u64) -> Made {
     let time = START + n as i64 * 1_000_000_000;
     let mut bytes = Vec::new();
     let alarm = wire::al00::Al00 {
@@ -109,7 +112,7 @@ pub fn alarm(n: u64) -> Made {
     made(bytes, time)
 }
 
-pub fn samples(n: u64) -> Made {
+pub(crate) fn samples(n: u64) -> Made {
     let time = START + n as i64 * 1_000_000_000;
     let values: Vec<f32> = (0..10).map(|i| (n as f32 + i as f32 / 10.0).sin()).collect();
     let mut bytes = Vec::new();
@@ -127,7 +130,7 @@ pub fn samples(n: u64) -> Made {
     made(bytes, time)
 }
 
-pub fn monitor(n: u64, edges: f64) -> Made {
+pub(crate) fn monitor(n: u64, edges: f64) -> Made {
     let time = START + n as i64 * 1_000_000_000;
     let counts: Vec<i32> = (0..5).map(|i| n as i32 * 10 + i).collect();
     let tof: Vec<f64> = (0..6).map(|i| f64::from(i) * edges).collect();
@@ -149,7 +152,7 @@ pub fn monitor(n: u64, edges: f64) -> Made {
 }
 
 /// One second of the instrument, `n` counting seconds: all inputs.
-pub fn second(sink: &mut Nexus, n: u64, events_each: usize) -> Result<(), Fault> {
+pub(crate) fn second(sink: &mut Nexus, n: u64, events_each: usize) -> Result<(), Fault> {
     let pulses: Vec<Made> = (0..14).map(|i| events(n * 14 + i, events_each)).collect();
     assert!(give(sink, 0, n * 14, &pulses)?.is_empty());
     assert!(give(sink, 1, n, &[monitor(n, 1000.0)])?.is_empty());
