@@ -8,6 +8,7 @@ pub mod limits;
 pub mod mover;
 pub mod report;
 pub mod units;
+pub mod verbs;
 
 use clap::Parser as _;
 use cli::{Cli, Verb};
@@ -41,11 +42,17 @@ pub fn run() -> ExitCode {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
         }
-        other => {
-            let name = verb_name(&other);
-            let fault = Fault::new(format!("`beamport {name}` cannot run"), "this build has no code for it").hint("build beamport from a newer source");
-            writeln!(err, "{fault}").map(|()| ExitCode::from(2))
-        }
+        Verb::Begin(asked) => verbs::begin_end::begin(&asked, &mut out, &mut err),
+        Verb::End(asked) => verbs::begin_end::end(&asked, &mut out, &mut err),
+        Verb::Ls(asked) => verbs::ls::run(&asked, &mut out, &mut err),
+        Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),
+        Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),
+        Verb::Write(asked) => verbs::write::run(&asked, &mut out, &mut err),
+        Verb::Replay(asked) => verbs::replay::run(&asked, &mut out, &mut err),
+        Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),
+        Verb::Doctor(asked) => verbs::doctor::run(&asked, &mut out, &mut err),
+        // Answered above.
+        Verb::Demo(_) | Verb::Up(_) => Ok(ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| match error.kind() {
         // Whoever read the answer has seen enough (`beamport ls | head`).
@@ -66,23 +73,4 @@ fn ended(answer: Result<ExitCode, Fault>) -> ExitCode {
         eprintln!("{fault}");
         ExitCode::from(2)
     })
-}
-
-fn verb_name(verb: &Verb) -> &'static str {
-    match verb {
-        Verb::Demo(_) => "demo",
-        Verb::Up(_) => "up",
-        Verb::Begin(_) => "begin",
-        Verb::End(_) => "end",
-        Verb::Check(_) => "check",
-        Verb::Ls(_) => "ls",
-        Verb::Cat(_) => "cat",
-        Verb::Top(_) => "top",
-        Verb::Write(_) => "write",
-        Verb::Replay(_) => "replay",
-        Verb::Verify(_) => "verify",
-        Verb::Bench(_) => "bench",
-        Verb::Doctor(_) => "doctor",
-        Verb::Reference(_) => "reference",
-    }
 }

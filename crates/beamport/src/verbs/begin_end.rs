@@ -1,0 +1,85 @@
+//! `beamport begin` and `beamport end`: asks the mover that runs the instrument; it alone changes runs.
+
+use super::figures::{instant, span};
+use super::{Answer, ended, json_line, nanoseconds, open};
+use crate::cli::{Begin, End};
+use crate::mover;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs `begin`.
+pub fn begin(asked: &Begin, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = begun(asked, out);
+    ended(answer, err)
+}
+
+fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
+    let data = open(&asked.data)?;
+    let start = nanoseconds(asked.start, data.media.now());
+    let mut request = json!({"command": "begin", "start": start});
+    if let Some(run) = &asked.run {
+        request["run"] = run.as_str().into();
+    }
+    if let Some(metadata) = &asked.metadata {
+        request["metadata"] = Value::Object(metadata.clone());
+    }
+    if let Some(length) = asked.duration {
+        request["stop"] = start.saturating_add(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)).into();
+    }
+    told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
+}
+
+/// Runs `end`.
+pub fn end(asked: &End, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = finished(asked, out);
+    ended(answer, err)
+}
+
+fn finished(asked: &End, out: &mut dyn Write) -> Answer {
+    let data = open(&asked.data)?;
+    let mut request = json!({"command": "end", "stop": nanoseconds(asked.stop, data.media.now())});
+    if let Some(run) = &asked.run {
+        request["run"] = run.as_str().into();
+    }
+    told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
+}
+
+fn told(run: &Value, json: bool, out: &mut dyn Write) -> Answer {
+    if json {
+        json_line(out, run)?;
+    } else {
+        writeln!(out, "{}", text(run))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The run in one line; it stands in the stream `runs` when this is printed.
+fn text(run: &Value) -> String {
+    let name = run["name"].as_str().unwrap_or_default();
+    let state = run["state"].as_str().unwrap_or_default();
+    let start = run["start"].as_i64().unwrap_or_default();
+    let begins = format!("run `{name}` is {state}: from {}", instant(start));
+    match run["stop"].as_i64() {
+        Some(stop) if stop != wire::bprn::STOP_UNKNOWN => {
+            format!("{begins} to {} ({})", instant(stop), span(stop.saturating_sub(start)))
+        }
+        _ => format!("{begins} until `beamport end {name}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_in_a_line() {
+        let run = json!({"name": "7", "state": "open", "start": 0, "stop": i64::MAX});
+        assert_eq!(text(&run), "run `7` is open: from 1970-01-01T00:00:00.000000000Z until `beamport end 7`");
+        let run = json!({"name": "7", "state": "settling", "start": 0, "stop": 12_300_000_000_i64});
+        assert_eq!(
+            text(&run),
+            "run `7` is settling: from 1970-01-01T00:00:00.000000000Z to 1970-01-01T00:00:12.300000000Z (12.3 s)"
+        );
+    }
+}

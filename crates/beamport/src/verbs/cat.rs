@@ -1,0 +1,275 @@
+//! `beamport cat`: the messages of a stream, a line each.
+//!
+//! Reads as an anonymous reader: nothing waits for it. With `--follow` it goes on until Ctrl-C, until its output is
+//! closed, or until the time of `--to` has passed. What retention took before it was printed is said on stderr.
+
+use super::figures::instant;
+use super::{Answer, Asked, ended, nanoseconds, open};
+use crate::cli::Cat;
+use crate::units::shortened;
+use flow::stream_fault;
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+use store::{Clock, Error, Message, ReadOptions, flags};
+
+/// Messages taken at once: output comes at least this often.
+const BATCH: u64 = 256;
+/// How often a follower looks whether its output was closed.
+const LOOK: Duration = Duration::from_millis(200);
+/// Bytes of a payload shown where its schema is unknown: a line of a terminal.
+const HEX_BYTES: usize = 32;
+/// Characters of content in a line.
+const CONTENT_CHARS: usize = 160;
+/// Values of a list shown in a line.
+const LIST_VALUES: usize = 4;
+
+/// Runs the verb.
+pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    let answer = print(asked, &mut out, err);
+    // What was printed before a fault is seen before it.
+    let flushed = out.flush();
+    let status = ended(answer, err)?;
+    flushed.map(|()| status)
+}
+
+fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    let data = open(&asked.data)?;
+    let name = asked.stream.as_str();
+    let fault = |e| stream_fault(name, e);
+    let mut reader = data.reader(name, ReadOptions { early: asked.early, ..ReadOptions::default() })?;
+    let signals = if asked.follow { Some(Asked::to_end()?) } else { None };
+    let clock = reader.header().clock;
+    let now = data.media.now();
+    let from = asked.from.map_or(i64::MIN, |when| nanoseconds(when, now));
+    let to = asked.to.map_or(i64::MAX, |when| nanoseconds(when, now));
+    let mut end = reader.end();
+    if clock == Clock::Epoch && (asked.from.is_some() || asked.to.is_some()) {
+        let range = reader.time_range(from, to).map_err(fault)?;
+        reader.seek(range.0);
+        end = range.1;
+    }
+    let mut left = asked.count.unwrap_or(u64::MAX);
+    let mut names: Vec<String> = Vec::new();
+    while left > 0 && !signals.as_ref().is_some_and(Asked::yes) {
+        let at = reader.position();
+        if !asked.follow && at >= end {
+            break;
+        }
+        let most = if asked.follow { BATCH } else { BATCH.min(end - at) };
+        let batch = match reader.read(most as usize) {
+            Ok(batch) => batch,
+            Err(Error::Gone { first }) => {
+                writeln!(err, "messages {at} to {} are skipped: retention took them", first - 1)?;
+                reader.seek(first);
+                continue;
+            }
+            // What stands before the wrong one is printed, then it is named.
+            Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                reader.read((sequence - at) as usize).map_err(fault)?
+            }
+            Err(e) => return Err(fault(e).into()),
+        };
+        if batch.is_empty() {
+            drop(batch);
+            out.flush()?;
+            if !asked.follow || (to != i64::MAX && data.media.now() > to) || is_closed() {
+                break;
+            }
+            reader.wait(LOOK).map_err(fault)?;
+            continue;
+        }
+        let rows = batch.entries.iter().map(|e| e.origin as usize + 1).max().unwrap_or(0);
+        if rows > names.len() {
+            drop(batch);
+            names = reader.origins().map_err(fault)?.to_vec();
+            // A row that the table does not have stays without a name.
+            names.resize(names.len().max(rows), String::new());
+            reader.seek(at);
+            continue;
+        }
+        left -= lines(out, &batch, &names, clock, (from, to), left, asked.form.json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints those of a batch that are meant; returns how many.
+fn lines(
+    out: &mut dyn Write,
+    batch: &store::Batch<'_>,
+    names: &[String],
+    clock: Clock,
+    (from, to): (i64, i64),
+    most: u64,
+    json: bool,
+) -> io::Result<u64> {
+    let mut printed = 0;
+    for message in batch.iter() {
+        let time = if clock == Clock::Epoch { message.entry.source_time } else { message.entry.arrival_time };
+        if time < from || time >= to || printed == most {
+            continue;
+        }
+        let origin = names.get(message.entry.origin as usize).map_or("", String::as_str);
+        if json {
+            super::json_line(out, &object(&message, origin, clock))?;
+        } else {
+            writeln!(out, "{}", line(&message, origin, clock))?;
+        }
+        printed += 1;
+    }
+    Ok(printed)
+}
+
+/// True once nobody reads our output any more: a follower of a quiet stream would find out too late.
+fn is_closed() -> bool {
+    let mut poll = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    // SAFETY: one descriptor structure that outlives the call; no time-out.
+    let answer = unsafe { libc::poll(&mut poll, 1, 0) };
+    answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
+}
+
+fn line(message: &Message<'_>, origin: &str, clock: Clock) -> String {
+    let entry = message.entry;
+    let time = match clock {
+        Clock::Epoch => instant(entry.source_time),
+        Clock::Ticks => format!("{} ticks", entry.source_time),
+        Clock::None => format!("arrived {}", instant(entry.arrival_time)),
+    };
+    let origin = if origin.is_empty() { "-".into() } else { shortened(origin) };
+    let mut flagged = String::new();
+    for word in flag_words(entry.flags) {
+        flagged += word;
+        flagged.push(' ');
+    }
+    format!("{:>8}  {time}  {origin}  {}  {flagged}{}", message.sequence, entry.schema, content(message.payload))
+}
+
+fn flag_words(word: u16) -> Vec<&'static str> {
+    let known = [(flags::AHEAD, "ahead"), (flags::SUSPECT, "suspect")];
+    known.into_iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| name).collect()
+}
+
+/// What a message says in one line: fields without the name of its maker and its time, which stand before; a hex head
+/// where its bytes are no message we know.
+fn content(payload: &[u8]) -> String {
+    let text = match wire::to_json(payload) {
+        Ok(Value::Object(object)) => {
+            let told = |key: &str| matches!(key, "schema" | "source_name" | "timestamp");
+            let fields = object.iter().filter(|(key, value)| !told(key) && !value.is_null());
+            fields.map(|(key, value)| format!("{key}={}", brief(value))).collect::<Vec<_>>().join(" ")
+        }
+        _ => hex_head(payload),
+    };
+    match text.char_indices().nth(CONTENT_CHARS) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
+
+/// A value in few characters: long lists by their length.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("\"{}\"", shortened(text)),
+        Value::Array(values) => {
+            let first: Vec<String> = values.iter().take(LIST_VALUES).map(brief).collect();
+            let rest = if values.len() > LIST_VALUES { format!(", ...] of {}", values.len()) } else { "]".into() };
+            format!("[{}{rest}", first.join(", "))
+        }
+        Value::Object(object) => match (&object.get("dtype"), object.get("shape").and_then(Value::as_array)) {
+            // The form that wire gives to long arrays.
+            (Some(Value::String(dtype)), Some(shape)) => {
+                let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
+                format!("{dtype}[{}]", shape.join(", "))
+            }
+            _ => {
+                let fields: Vec<String> =
+                    object.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| format!("{k}={}", brief(v))).collect();
+                format!("({})", fields.join(" "))
+            }
+        },
+        other => other.to_string(),
+    }
+}
+
+fn hex_head(payload: &[u8]) -> String {
+    let head = store::hex(&payload[..payload.len().min(HEX_BYTES)]);
+    let rest = if payload.len() > HEX_BYTES { "..." } else { "" };
+    format!("{} B: {head}{rest}", payload.len())
+}
+
+fn object(message: &Message<'_>, origin: &str, clock: Clock) -> Value {
+    let entry = message.entry;
+    let mut object = json!({
+        "sequence": message.sequence,
+        "source_time": entry.source_time,
+        "arrival_time": entry.arrival_time,
+        "origin": origin,
+        "origin_seq": entry.origin_seq,
+        "schema": entry.schema.as_text(),
+        "flags": flag_words(entry.flags),
+        "bytes": message.payload.len(),
+    });
+    if clock == Clock::Epoch {
+        object["time"] = instant(entry.source_time).into();
+    }
+    match wire::to_json(message.payload) {
+        Ok(content) => object["content"] = content,
+        Err(why) => {
+            object["hex"] = store::hex(&message.payload[..message.payload.len().min(HEX_BYTES)]).into();
+            object["unread"] = why.to_string().into();
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f144(value: impl Into<f64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let value = wire::f144::Value::from(value.into());
+        wire::f144::write(&mut bytes, &wire::f144::F144 { source_name: "T", timestamp: 7, value }).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn content_is_what_stands_nowhere_else() {
+        assert_eq!(content(&f144(1.5)), "value=1.5");
+    }
+
+    #[test]
+    fn long_arrays_are_told_by_their_length() {
+        let (times, pixels) = (vec![1_i32; 12_400], vec![2_i32; 12_400]);
+        let message = wire::ev44::Ev44 {
+            source_name: "bank",
+            message_id: 3,
+            reference_time: [5_i64].as_slice().into(),
+            reference_time_index: [0_i32].as_slice().into(),
+            time_of_flight: times.as_slice().into(),
+            pixel_id: pixels.as_slice().into(),
+        };
+        let mut bytes = Vec::new();
+        wire::ev44::write(&mut bytes, &message).unwrap();
+        let told = content(&bytes);
+        for part in ["message_id=3", "reference_time=[5]", "time_of_flight=int32[12400]", "pixel_id=int32[12400]"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+
+    #[test]
+    fn unknown_bytes_are_hexadecimal() {
+        assert_eq!(content(b""), "0 B: ");
+        assert_eq!(content(&[0xab; 3]), "3 B: ababab");
+        assert!(content(&[1; 33]).ends_with("01..."));
+    }
+
+    #[test]
+    fn text_of_a_message_cannot_steer_a_terminal() {
+        assert_eq!(brief(&json!("\u{1b}[2J")), "\"\\u{1b}[2J\"");
+        assert_eq!(brief(&json!([1, 2, 3, 4, 5])), "[1, 2, 3, 4, ...] of 5");
+        assert_eq!(brief(&json!({"a": null, "b": {"c": 1}})), "(b=(c=1))");
+    }
+}

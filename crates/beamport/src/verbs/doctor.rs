@@ -1,0 +1,483 @@
+//! `beamport doctor`: looks at this machine and says what would go wrong.
+//!
+//! It changes nothing but one file without a name, made and gone, to see whether the disk takes direct writes. Each
+//! finding is `ok`, `note` (works, but know it) or `wrong` (something will fail; exit status 1).
+
+use super::figures::{bytes, thousands};
+use super::{Answer, ended, json_line, status};
+use crate::cli::{DataFolder, Doctor};
+use crate::mover;
+use flow::Data;
+use serde::Serialize;
+use std::ffi::CString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use store::Level;
+
+/// Least free disk: the demonstration of 10 s takes about 150 MB in streams and file.
+const DISK_WRONG: u64 = 256 << 20;
+/// Below this a measurement of an hour at common rates does not fit.
+const DISK_NOTE: u64 = 10 << 30;
+/// Open files of one mover: each stream and reader holds about ten, and a reader keeps up to 96 maps open.
+const FILES_NOTE: u64 = 1024;
+/// Below this a demonstration with its five streams may run out of them.
+const FILES_WRONG: u64 = 256;
+/// Largest payload segment: a smaller limit on file sizes makes appends fail.
+const SEGMENT: u64 = store::limits::SEGMENT_BYTES_MAX;
+/// Least free shared memory where no stream asks yet: the live ends of the demonstration.
+const SHARED_WRONG: u64 = 64 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Note,
+    Wrong,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    verdict: Verdict,
+    found: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hint: String,
+}
+
+impl Finding {
+    fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self { name, verdict, found: found.into(), hint: String::new() }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}
+
+/// Runs the verb.
+pub fn run(asked: &Doctor, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = look(asked, out);
+    ended(answer, err)
+}
+
+fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
+    // Without a data folder the machine is looked at all the same: streams would then be made here.
+    let named = DataFolder { data: asked.data.clone() }.resolve().ok();
+    let folder = named.clone().unwrap_or_else(|| PathBuf::from("."));
+    let data = named.filter(|folder| folder.is_dir()).map(Data::on_disk);
+    let place = existing(&folder);
+    let mut findings =
+        vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
+    findings.push(shared_memory(data.as_ref()));
+    findings.push(open_files());
+    findings.push(file_size());
+    findings.push(clock());
+    findings.push(nexus());
+    findings.extend(left_over(data.as_ref()));
+    findings.extend(data.as_ref().map(streams).unwrap_or_default());
+    let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
+    if asked.form.json {
+        json_line(out, &serde_json::json!({"ok": !wrong, "data": folder.display().to_string(), "findings": findings}))?;
+    } else {
+        write!(out, "{}", text(&findings))?;
+    }
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let wide = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
+    for finding in findings {
+        let verdict = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Wrong => "WRONG",
+        };
+        text += &format!("{verdict:<5}  {:<wide$}  {}\n", finding.name, finding.found);
+        if !finding.hint.is_empty() {
+            text += &format!("{:5}  {:<wide$}  -> {}\n", "", "", finding.hint);
+        }
+    }
+    let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
+    let (wrong, notes) = (count(Verdict::Wrong), count(Verdict::Note));
+    text + &match (wrong, notes) {
+        (0, 0) => "\nnothing would go wrong\n".to_owned(),
+        (0, notes) => format!("\nnothing would go wrong; {notes} to know of\n"),
+        (wrong, _) => format!("\n{wrong} would go wrong\n"),
+    }
+}
+
+/// The folder, or the nearest one above it that is there.
+fn existing(folder: &Path) -> PathBuf {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    absolute.ancestors().find(|p| p.is_dir()).map_or_else(|| PathBuf::from("/"), Path::to_path_buf)
+}
+
+fn processor() -> Finding {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has = [
+            ("SSE4.2", is_x86_feature_detected!("sse4.2")),
+            ("PCLMULQDQ", is_x86_feature_detected!("pclmulqdq")),
+            ("AVX2", is_x86_feature_detected!("avx2")),
+            ("AVX-512", is_x86_feature_detected!("avx512f")),
+        ];
+        let words = |there| has.iter().filter(|h| h.1 == there).map(|h| h.0).collect::<Vec<_>>().join(", ");
+        let found = if has[3].1 {
+            format!("x86-64 with {}", words(true))
+        } else {
+            format!("x86-64 with {}, without {}", words(true), words(false))
+        };
+        if has[0].1 && has[1].1 {
+            return Finding::new("processor", Verdict::Ok, found);
+        }
+        Finding::new("processor", Verdict::Note, found).hint("checksums are made in tables, several times slower")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let found = format!("{}: compiles by design, not tested", std::env::consts::ARCH);
+        Finding::new("processor", Verdict::Note, found)
+    }
+}
+
+fn kernel() -> Finding {
+    // SAFETY: zero is a valid value of this plain structure.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    unsafe { libc::uname(&mut names) };
+    let release: String = names.release.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+    kernel_of(&release)
+}
+
+fn kernel_of(release: &str) -> Finding {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let found = format!("Linux {release}");
+    if version >= (5, 14) {
+        return Finding::new("kernel", Verdict::Ok, found);
+    }
+    // MADV_POPULATE_WRITE came with 5.14.
+    Finding::new("kernel", Verdict::Note, found)
+        .hint("before 5.14 pages cannot be touched ahead: first appends are slower")
+}
+
+fn futex() -> Finding {
+    let word = std::sync::atomic::AtomicU32::new(0);
+    // SAFETY: waking uses the address of a word that we own.
+    let answer = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1, 0, 0, 0) };
+    if answer >= 0 {
+        return Finding::new("futex", Verdict::Ok, "readers can sleep on a stream");
+    }
+    Finding::new("futex", Verdict::Wrong, format!("refused: {}", io::Error::last_os_error()))
+        .hint("a sandbox forbids the system call: allow `futex`")
+}
+
+fn statfs(place: &Path) -> Option<libc::statfs> {
+    let name = CString::new(place.as_os_str().as_bytes()).ok()?;
+    // SAFETY: zero is a valid value of this plain structure.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: name and structure outlive the call.
+    (unsafe { libc::statfs(name.as_ptr(), &mut stat) } == 0).then_some(stat)
+}
+
+fn file_system(folder: &Path, place: &Path) -> Finding {
+    const NAME: &str = "file system";
+    let Some(stat) = statfs(place) else {
+        return Finding::new(NAME, Verdict::Wrong, format!("{}: {}", place.display(), io::Error::last_os_error()));
+    };
+    let (name, why) = file_system_of(stat.f_type as i64);
+    let found = format!("{name} for {}", folder.display());
+    if why.is_empty() {
+        return Finding::new(NAME, Verdict::Ok, found);
+    }
+    Finding::new(NAME, Verdict::Wrong, format!("{found}: {why}"))
+        .hint("put the data folder on ext4, xfs or tmpfs: `data = \"DIR\"`")
+}
+
+/// Name of a file system by its magic number (statfs(2)), and why it is refused; empty if it is not.
+fn file_system_of(magic: i64) -> (String, &'static str) {
+    let network = "another machine can change what is mapped, and its sync is not the disk's";
+    let (name, why) = match magic & 0xffff_ffff {
+        // The same number for ext2 to ext4.
+        0xef53 => ("ext4", ""),
+        0x5846_5342 => ("xfs", ""),
+        0x0102_1994 => ("tmpfs", ""),
+        0x9123_683e => ("btrfs", "it copies on write: room that was allocated ahead can still run out"),
+        0x2fc1_2fc1 => ("zfs", "it copies on write: room that was allocated ahead can still run out"),
+        0x794c_7630 => ("overlayfs", "what was mapped before the first write is another file than after it"),
+        0x6969 => ("nfs", network),
+        0xff53_4d42 | 0xfe53_4d42 => ("smb", network),
+        0x0bd0_0bd0 => ("lustre", network),
+        0x4750_4653 => ("gpfs", network),
+        0x00c3_6400 => ("ceph", network),
+        0x6573_5546 => ("fuse", "what its sync promises depends on a program that we do not know"),
+        other => return (format!("unknown ({other:#x})"), "nobody has tested what its sync and its maps promise"),
+    };
+    (name.to_owned(), why)
+}
+
+fn direct(place: &Path) -> Finding {
+    const NAME: &str = "direct writes";
+    let open = |flags: i32| {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .read(true)
+            .custom_flags(flags | libc::O_TMPFILE | libc::O_CLOEXEC)
+            .mode(0o600)
+            .open(place)
+    };
+    match (open(libc::O_DIRECT), open(0)) {
+        (Ok(_), _) => Finding::new(NAME, Verdict::Ok, "O_DIRECT works"),
+        (Err(e), Ok(_)) => {
+            Finding::new(NAME, Verdict::Note, format!("no O_DIRECT ({e}): streams go through the page cache, slower"))
+        }
+        (_, Err(e)) => Finding::new(NAME, Verdict::Wrong, format!("no file can be made in {}: {e}", place.display()))
+            .hint("choose a folder that you may write to"),
+    }
+}
+
+fn free_disk(place: &Path) -> Finding {
+    const NAME: &str = "free disk";
+    let Some(stat) = statfs(place) else { return Finding::new(NAME, Verdict::Note, "not known") };
+    let free = stat.f_bavail * stat.f_bsize as u64;
+    let found = format!("{} at {}", bytes(free), place.display());
+    match free {
+        0..DISK_WRONG => Finding::new(NAME, Verdict::Wrong, found).hint("free some, or choose another data folder"),
+        DISK_WRONG..DISK_NOTE => {
+            Finding::new(NAME, Verdict::Note, found).hint("an hour of data may not fit: set `retain`")
+        }
+        _ => Finding::new(NAME, Verdict::Ok, found),
+    }
+}
+
+fn shared_memory(data: Option<&Data>) -> Finding {
+    const NAME: &str = "shared memory";
+    let Some(stat) = statfs(Path::new("/dev/shm")) else {
+        return Finding::new(NAME, Verdict::Wrong, "there is no /dev/shm").hint("mount a tmpfs there");
+    };
+    let (size, free) = (stat.f_blocks * stat.f_bsize as u64, stat.f_bavail * stat.f_bsize as u64);
+    let mut asked = 0;
+    let mut held = 0;
+    for name in data.and_then(|d| d.streams(true).ok()).unwrap_or_default() {
+        let Some(header) = data.and_then(|d| store::Header::read(d.media.as_ref(), &d.stream(&name)).ok()) else {
+            continue;
+        };
+        // A segment is an eighth of the live end (up to the largest segment).
+        asked += header.segment_bytes * 8;
+        held += taken(&header.live);
+    }
+    let found =
+        format!("{} free of {} in /dev/shm; the streams here ask for {}", bytes(free), bytes(size), bytes(asked));
+    if free + held < asked.max(SHARED_WRONG) {
+        return Finding::new(NAME, Verdict::Wrong, found)
+            .hint("lower `live` of the largest streams, or enlarge it: `mount -o remount,size=4G /dev/shm`");
+    }
+    Finding::new(NAME, Verdict::Ok, found)
+}
+
+/// Bytes that the files of a folder take.
+fn taken(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries.flatten().filter_map(|e| e.metadata().ok()).map(|m| m.blocks() * 512).sum()
+}
+
+fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call.
+    (unsafe { libc::getrlimit(which, &mut limit) } == 0).then_some(limit.rlim_cur)
+}
+
+fn open_files() -> Finding {
+    const NAME: &str = "open files";
+    match limit(libc::RLIMIT_NOFILE) {
+        Some(n @ 0..FILES_WRONG) => Finding::new(NAME, Verdict::Wrong, format!("at most {n}")).hint("`ulimit -n 4096`"),
+        Some(n @ FILES_WRONG..FILES_NOTE) => Finding::new(NAME, Verdict::Note, format!("at most {n}"))
+            .hint("for more than a few streams: `ulimit -n 4096`"),
+        Some(libc::RLIM_INFINITY) => Finding::new(NAME, Verdict::Ok, "no limit"),
+        Some(n) => Finding::new(NAME, Verdict::Ok, format!("at most {}", thousands(n))),
+        None => Finding::new(NAME, Verdict::Note, "not known"),
+    }
+}
+
+fn file_size() -> Finding {
+    const NAME: &str = "file size";
+    match limit(libc::RLIMIT_FSIZE) {
+        Some(libc::RLIM_INFINITY) => Finding::new(NAME, Verdict::Ok, "no limit"),
+        Some(n @ 0..SEGMENT) => Finding::new(
+            NAME,
+            Verdict::Wrong,
+            format!("at most {}: streams grow in segments of up to {}", bytes(n), bytes(SEGMENT)),
+        )
+        .hint("`ulimit -f unlimited`"),
+        Some(n) => Finding::new(NAME, Verdict::Note, format!("at most {}", bytes(n)))
+            .hint("a NeXus file may be larger: `ulimit -f unlimited`"),
+        None => Finding::new(NAME, Verdict::Note, "not known"),
+    }
+}
+
+fn clock() -> Finding {
+    // SAFETY: zero is a valid value of this plain structure; with `modes` 0 nothing is set.
+    let mut time: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    let state = unsafe { libc::adjtimex(&mut time) };
+    if state < 0 {
+        return Finding::new("clock", Verdict::Note, format!("its state is not told: {}", io::Error::last_os_error()));
+    }
+    if state == libc::TIME_ERROR || time.status & libc::STA_UNSYNC != 0 {
+        return Finding::new("clock", Verdict::Note, "the kernel does not know it as synchronised")
+            .hint("where sources have clocks of their own, run chrony or another time service");
+    }
+    Finding::new(
+        "clock",
+        Verdict::Ok,
+        format!("synchronised to {} us", thousands(u64::try_from(time.esterror).unwrap_or(0))),
+    )
+}
+
+fn nexus() -> Finding {
+    const NAME: &str = "beamport-nexus";
+    let program = match mover::program() {
+        Ok(program) => program,
+        Err(fault) => return Finding::new(NAME, Verdict::Wrong, fault.cause).hint(fault.hint),
+    };
+    let answer = Command::new(&program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    match answer {
+        Ok(output) if output.status.success() => {
+            let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if version.split_whitespace().nth(1) == Some(env!("CARGO_PKG_VERSION")) {
+                return Finding::new(NAME, Verdict::Ok, version);
+            }
+            Finding::new(NAME, Verdict::Wrong, format!("`{version}` beside beamport {}", env!("CARGO_PKG_VERSION")))
+                .hint("install both from the same source")
+        }
+        Ok(output) => {
+            Finding::new(NAME, Verdict::Wrong, format!("{} does not run: {}", program.display(), output.status))
+        }
+        Err(e) => Finding::new(NAME, Verdict::Wrong, format!("{} does not run: {e}", program.display())),
+    }
+}
+
+/// Live places in shared memory that belong to no stream of the data folder and that no process uses.
+fn left_over(data: Option<&Data>) -> Vec<Finding> {
+    const NAME: &str = "left over";
+    let root = store::Os::shared().live_root();
+    let Ok(places) = std::fs::read_dir(&root) else { return Vec::new() };
+    let mut known: Vec<PathBuf> = Vec::new();
+    if let Some(data) = data {
+        let names = data.streams(true).unwrap_or_default();
+        let headers = names.iter().filter_map(|n| store::Header::read(data.media.as_ref(), &data.stream(n)).ok());
+        known = headers.map(|h| h.live).collect();
+    }
+    let mapped = mapped_files();
+    let places = places.flatten().map(|e| e.path()).filter(|p| p.is_dir() && !known.contains(p));
+    let idle: Vec<PathBuf> = places.filter(|p| !mapped.contains(&*p.to_string_lossy())).collect();
+    if idle.is_empty() {
+        return vec![Finding::new(NAME, Verdict::Ok, format!("nothing in {}", root.display()))];
+    }
+    let total: u64 = idle.iter().map(|p| taken(p)).sum();
+    let of = if data.is_some() { "of no stream here" } else { "of streams" };
+    let found =
+        format!("{} live places {of} that no process uses, {}, in {}", idle.len(), bytes(total), root.display());
+    let mut list: Vec<String> = idle.iter().take(5).map(|p| format!("rm -r {}", p.display())).collect();
+    if idle.len() > 5 {
+        list.push(format!("and {} more", idle.len() - 5));
+    }
+    vec![
+        Finding::new(NAME, Verdict::Note, found)
+            .hint(format!("where their data folders are gone for good: {}", list.join("; "))),
+    ]
+}
+
+/// The maps of all processes that we may look at, as text.
+fn mapped_files() -> String {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return String::new() };
+    let is_pid = |e: &std::fs::DirEntry| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit());
+    processes
+        .flatten()
+        .filter(is_pid)
+        .filter_map(|e| std::fs::read_to_string(e.path().join("maps")).ok())
+        .flat_map(|maps| {
+            maps.lines().filter(|l| l.contains("/dev/shm/")).map(|l| l.to_owned() + "\n").collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Streams of the data folder that a killed writer left, that cannot be read, or that lost their memory.
+fn streams(data: &Data) -> Vec<Finding> {
+    const NAME: &str = "streams";
+    let mut findings = Vec::new();
+    for broken in status::unreadable(data).unwrap_or_default() {
+        findings.push(Finding::new(NAME, Verdict::Wrong, format!("`{}` cannot be read: {}", broken.name, broken.why)));
+    }
+    let names = data.streams(true).unwrap_or_default();
+    for name in &names {
+        let reader = match data.reader_early(name) {
+            Ok(reader) => reader,
+            Err(fault) => {
+                findings.push(Finding::new(
+                    NAME,
+                    Verdict::Wrong,
+                    format!("`{name}` cannot be opened: {}", fault.cause),
+                ));
+                continue;
+            }
+        };
+        if reader.bounds().written && reader.writer().is_none() {
+            findings.push(
+                Finding::new(NAME, Verdict::Note, format!("the writer of `{name}` was killed"))
+                    .hint("`beamport up` goes on where it was"),
+            );
+        }
+        if reader.header().level == Level::Memory && reader.header().boot != data.media.boot() {
+            findings.push(Finding::new(
+                NAME,
+                Verdict::Note,
+                format!("`{name}` was in memory when the machine started anew: it is empty"),
+            ));
+        }
+    }
+    if findings.is_empty() {
+        let found = format!("{} in {}", names.len(), data.folder.display());
+        findings.push(Finding::new(NAME, Verdict::Ok, found));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_that_cannot_keep_the_promises_are_refused() {
+        for magic in [0xef53, 0x5846_5342, 0x0102_1994] {
+            assert_eq!(file_system_of(magic).1, "");
+        }
+        // The same number may come with its sign spread over 64 bits.
+        for magic in [0x6969, 0x794c_7630, 0x9123_683e, 0x9123_683e_u32 as i32 as i64, 0x1234_5678] {
+            assert_ne!(file_system_of(magic).1, "", "{magic:x}");
+        }
+        assert_eq!(file_system_of(0x9123_683e_u32 as i32 as i64).0, "btrfs");
+    }
+
+    #[test]
+    fn old_kernels_are_noted() {
+        let verdicts =
+            ["6.1.0-18-amd64", "5.14.0", "5.10.0", "4.18.0-513.el8", "strange"].map(|r| kernel_of(r).verdict);
+        assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Note, Verdict::Note, Verdict::Note]);
+    }
+
+    #[test]
+    fn findings_end_with_a_verdict() {
+        let ok = Finding::new("clock", Verdict::Ok, "fine");
+        let wrong = Finding::new("free disk", Verdict::Wrong, "none").hint("free some");
+        assert_eq!(text(&[ok.clone()]), "ok     clock  fine\n\nnothing would go wrong\n");
+        assert_eq!(
+            text(&[ok, wrong]),
+            "ok     clock      fine\nWRONG  free disk  none\n                  -> free some\n\n1 would go wrong\n"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! The members of a run in its streams: what is there, what retention took, and one hash over all of it.
+//!
+//! A sealed run says in which sequences its members are; the index says which of those they are. Nothing is kept.
+
+use flow::records::{Range, Run};
+use flow::{Data, Fault, stream_fault};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use store::{Check, Clock, ReadOptions, Reader};
+use wire::bprn::State;
+
+/// Entries looked at in one go.
+const LOOK: usize = 65_536;
+
+/// The members of a run in one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Stream.
+    pub stream: String,
+    /// Messages that are there.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Sequences (first, one past the last) of the run that are no longer there.
+    pub gone: Option<(u64, u64)>,
+}
+
+/// Names of the streams of a run, each once.
+#[must_use]
+pub fn streams(run: &Run) -> Vec<String> {
+    let mut names: Vec<String> = run.streams.iter().map(|r| r.stream.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A sealed run by name.
+pub fn sealed(data: &Data, name: &str, verb: &str) -> Result<Run, Fault> {
+    let run = flow::runs::run(data, name)?;
+    if run.state != State::Sealed {
+        return Err(Fault::new(format!("run `{name}` cannot be {verb}"), format!("it is {}", run.state.name()))
+            .hint("wait until it is sealed: `beamport ls` shows its state, `beamport end` ends it"));
+    }
+    Ok(run)
+}
+
+fn ranges<'a>(run: &'a Run, stream: &'a str) -> impl Iterator<Item = &'a Range> {
+    run.streams.iter().filter(move |r| r.stream == stream)
+}
+
+/// The sequences of a sealed run in a stream that can be looked at, and those that are gone.
+fn span(run: &Run, reader: &mut Reader) -> Result<(u64, u64, Option<(u64, u64)>), Fault> {
+    let header = reader.header().clone();
+    let first = ranges(run, &header.name).map(|r| r.first).min().unwrap_or(0);
+    let next = ranges(run, &header.name).map(|r| r.next).max().unwrap_or(0);
+    if let Some(other) = ranges(run, &header.name).find(|r| r.uuid != header.uuid && r.first < r.next) {
+        // A stream of the same name stands in its place: all of the run's messages are gone.
+        return Ok((0, 0, Some((other.first, next))));
+    }
+    let bounds = reader.bounds();
+    if first >= bounds.first || first >= next {
+        return Ok((first, next.min(bounds.count), None));
+    }
+    // By arrival, times only rise: if what is left begins before the run, nothing of the run was taken.
+    if header.clock != Clock::Epoch {
+        let oldest = reader.entries(bounds.first, 1).map_err(|e| stream_fault(&header.name, e))?;
+        if oldest.first().is_some_and(|e| e.arrival_time < run.start) {
+            return Ok((bounds.first, next.min(bounds.count), None));
+        }
+    }
+    Ok((bounds.first.min(next), next.min(bounds.count), Some((first, next.min(bounds.first)))))
+}
+
+/// Counts the members of a sealed run in one stream, from its index.
+pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
+    let fault = |e| stream_fault(stream, e);
+    let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+    let mut reader = data.reader(stream, options)?;
+    let by_arrival = reader.header().clock != Clock::Epoch;
+    let (mut at, next, gone) = span(run, &mut reader)?;
+    let mut members = Members { stream: stream.to_owned(), gone, ..Members::default() };
+    while at < next {
+        let entries = match reader.entries(at, (next - at).min(LOOK as u64) as usize) {
+            Ok(entries) => entries,
+            Err(store::Error::Gone { first }) => {
+                members.gone = Some((members.gone.map_or(at, |g| g.0), first.min(next)));
+                at = first;
+                continue;
+            }
+            Err(e) => return Err(fault(e)),
+        };
+        if entries.is_empty() {
+            break;
+        }
+        for entry in entries {
+            if run.holds(if by_arrival { entry.arrival_time } else { entry.source_time }) {
+                members.messages += 1;
+                members.bytes += u64::from(entry.length);
+            }
+        }
+        at += entries.len() as u64;
+    }
+    Ok(members)
+}
+
+/// The members of all streams of a sealed run. A stream that is no longer there has lost all of its range.
+pub fn all(data: &Data, run: &Run) -> Result<Vec<Members>, Fault> {
+    let there = data.streams(true)?;
+    streams(run)
+        .into_iter()
+        .map(|stream| {
+            if there.contains(&stream) {
+                return count(data, run, &stream);
+            }
+            let first = ranges(run, &stream).map(|r| r.first).min().unwrap_or(0);
+            let next = ranges(run, &stream).map(|r| r.next).max().unwrap_or(0);
+            let gone = (first < next).then_some((first, next));
+            Ok(Members { stream, gone, ..Members::default() })
+        })
+        .collect()
+}
+
+/// Refuses a run whose messages are gone, with their ranges.
+pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fault> {
+    let gone: Vec<String> = members
+        .iter()
+        .filter_map(|m| m.gone.map(|(first, next)| format!("{first} to {} of `{}`", next.saturating_sub(1), m.stream)))
+        .collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let cause = format!("retention took messages {}", gone.join(", "));
+    Err(Fault::new(format!("run `{run}` cannot be {verb}"), cause)
+        .hint("its first file is all that is left of it; raise `retain` for runs to come"))
+}
+
+/// SHA-256 over the members of a run in one stream: for each origin, by name, its messages in order, each as
+/// (number of the origin, source time, schema, length, payload), little-endian. It does not depend on how messages
+/// of several origins interleave, nor on sequences, so a replay has the same.
+pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> Result<(u64, String), Fault> {
+    let fault = |e| stream_fault(stream, e);
+    let mut reader = data.reader_early(stream)?;
+    let by_arrival = reader.header().clock != Clock::Epoch;
+    let (at, next, _) = span(run, &mut reader)?;
+    reader.seek(at);
+    let (mut origins, mut messages): (BTreeMap<u32, Sha256>, u64) = (BTreeMap::new(), 0);
+    while reader.position() < next {
+        let batch = reader.read((next - reader.position()).min(1024) as usize).map_err(fault)?;
+        if batch.is_empty() {
+            break;
+        }
+        for message in batch.iter() {
+            let entry = message.entry;
+            if !run.holds(if by_arrival { entry.arrival_time } else { entry.source_time }) {
+                continue;
+            }
+            let sha = origins.entry(entry.origin).or_default();
+            sha.update(entry.origin_seq.to_le_bytes());
+            sha.update(entry.source_time.to_le_bytes());
+            sha.update(entry.schema.0);
+            sha.update(entry.length.to_le_bytes());
+            sha.update(message.payload);
+            messages += 1;
+        }
+        seen(messages);
+    }
+    let names = reader.origins().map_err(fault)?;
+    let by_name: BTreeMap<&str, Sha256> =
+        origins.into_iter().map(|(row, sha)| (names.get(row as usize).map_or("", String::as_str), sha)).collect();
+    let mut whole = Sha256::new();
+    for (name, sha) in by_name {
+        whole.update((name.len() as u64).to_le_bytes());
+        whole.update(name);
+        whole.update(sha.finalize());
+    }
+    Ok((messages, store::hex(&whole.finalize())))
+}

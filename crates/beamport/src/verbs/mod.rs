@@ -1,0 +1,103 @@
+//! The verbs that look at a data folder, change its runs, or make something from them.
+//!
+//! Each `run` gets what was typed, prints data to `out` and all else to `err`, and gives the exit status: 0 done, 1 asked
+//! and the answer is no, 2 a fault. Nothing here keeps a figure of its own: all are derived from streams and commits.
+
+pub mod begin_end;
+pub mod cat;
+pub mod doctor;
+pub mod figures;
+pub mod ls;
+pub mod members;
+pub mod replay;
+pub mod status;
+pub mod table;
+pub mod top;
+pub mod verify;
+pub mod write;
+
+use crate::cli::DataFolder;
+use crate::units::When;
+use flow::{Data, Fault};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a verb ends before its work is done.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Something outside is not as it must be.
+    Fault(Fault),
+    /// The answer cannot be printed; a closed pipe is no fault.
+    Output(io::Error),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// What a verb comes to.
+pub(crate) type Answer = Result<ExitCode, Stop>;
+
+/// Prints the fault of an answer, if it is one.
+pub(crate) fn ended(answer: Answer, err: &mut dyn Write) -> io::Result<ExitCode> {
+    match answer {
+        Ok(status) => Ok(status),
+        Err(Stop::Output(error)) => Err(error),
+        Err(Stop::Fault(fault)) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
+    }
+}
+
+/// The data folder that was meant, which must be there.
+pub(crate) fn open(folder: &DataFolder) -> Result<Data, Fault> {
+    let folder = folder.resolve()?;
+    match std::fs::metadata(&folder) {
+        Ok(found) if found.is_dir() => Ok(Data::on_disk(folder)),
+        Ok(_) => Err(Fault::new(format!("`{}` is no data folder", folder.display()), "it is a file")
+            .hint("name the folder that holds the streams with `--data DIR`")),
+        Err(e) => Err(Fault::new(format!("data folder `{}` cannot be read", folder.display()), e)
+            .hint("name another with `--data DIR`, or make one with `beamport demo`")),
+    }
+}
+
+/// A point in time as ns since 1970 UTC.
+pub(crate) fn nanoseconds(when: When, now: i64) -> i64 {
+    match when {
+        When::Now => now,
+        When::At(time) => time.0,
+        When::Ago(span) => now.saturating_sub(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)),
+    }
+}
+
+/// One JSON value as one line.
+pub(crate) fn json_line(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
+    out.write_all(b"\n")
+}
+
+/// Ctrl-C or a request to end: from now on they set the flag and kill no more.
+pub(crate) struct Asked(Arc<AtomicBool>);
+
+impl Asked {
+    pub(crate) fn to_end() -> Result<Self, Fault> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, flag.clone())
+                .map_err(|e| Fault::new("Ctrl-C cannot be listened to", e))?;
+        }
+        Ok(Self(flag))
+    }
+
+    pub(crate) fn yes(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

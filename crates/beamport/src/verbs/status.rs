@@ -1,0 +1,486 @@
+//! How the streams and runs of a data folder stand: what `ls`, `top` and the live line of `demo` show.
+//!
+//! The six words are the same everywhere:
+//! * `messages` and `bytes`: what the stream holds now (payloads; index and spare space not counted);
+//! * `lost`: messages known to be missing at the entry, from the ledger;
+//! * `lag`: messages that the slowest counted reader has not committed yet;
+//! * `fill`: share of the live place that cannot be let go: what the disk (disk streams) or the slowest counted reader
+//!   (memory streams) still needs;
+//! * `late`: messages of a sealed run that came after its seal.
+//!
+//! All comes from the index, the pins and the commits. A [`Watch`] looks again and again and reads only what is new, so
+//! that a look at a busy stream costs what came since the last one. The ledger is asked again only so often that it
+//! takes a small part of the time.
+
+use super::members;
+use flow::records::{Commit, Run};
+use flow::{Data, Fault, ledger, runs, stream_fault};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use store::{Check, Clock, Kind, Level, ReadOptions, Reader};
+use wire::bprn::State;
+
+/// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
+const BLOCK: u64 = 4096;
+/// The ledger of a stream is asked again after so many times what it took: 5 % of the time at most.
+const LEDGER_PAUSE: u32 = 20;
+
+/// A reader of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReaderStatus {
+    /// Its name; empty for an anonymous one.
+    pub name: String,
+    /// `counted`, `live` or `anonymous`.
+    pub kind: &'static str,
+    /// Messages that it has not committed yet; none for one that keeps no position.
+    pub lag: Option<u64>,
+    /// Its process, while it lives.
+    pub pid: Option<u32>,
+}
+
+/// A stream at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamStatus {
+    /// Name.
+    pub name: String,
+    /// `memory` or `disk`.
+    pub level: &'static str,
+    /// What its source times mean.
+    pub clock: &'static str,
+    /// Oldest sequence that is there.
+    pub first: u64,
+    /// One past the newest.
+    pub count: u64,
+    /// Messages below are safe on disk; none for a memory stream.
+    pub disk: Option<u64>,
+    /// Messages that are there.
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Bytes that its folder takes, on disk (or in memory, where the folder is).
+    pub stored_bytes: u64,
+    /// Bytes that its live place takes in shared memory.
+    pub live_bytes: u64,
+    /// Messages a second since the last look; none at the first.
+    pub messages_per_s: Option<f64>,
+    /// Bytes of payload a second since the last look.
+    pub bytes_per_s: Option<f64>,
+    /// Messages known to be missing at the entry.
+    pub lost: u64,
+    /// Messages that the slowest counted reader has not committed yet.
+    pub lag: u64,
+    /// Share of the live place that cannot be let go, 0 to 1.
+    pub fill: f64,
+    /// Messages of sealed runs that came after the seal.
+    pub late: u64,
+    /// Process that writes, while it lives.
+    pub writer: Option<u32>,
+    /// A writer was killed and has not come back: the stream is recovered when the next one opens it.
+    pub orphaned: bool,
+    /// Who reads.
+    pub readers: Vec<ReaderStatus>,
+}
+
+/// A folder that says it is a stream and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// Name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A run at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunStatus {
+    /// Name.
+    pub name: String,
+    /// `open`, `settling` or `sealed`.
+    pub state: &'static str,
+    /// First source time, ns since 1970 UTC.
+    pub start: i64,
+    /// End of the source times; none while it is not known.
+    pub stop: Option<i64>,
+    /// Its messages, once it is sealed.
+    pub messages: Option<u64>,
+    /// Bytes of their payloads.
+    pub bytes: Option<u64>,
+    /// Finished files.
+    pub files: Vec<String>,
+    /// Every account of it closes and nothing is held; none if that was not asked.
+    pub closed: Option<bool>,
+    /// Messages lost.
+    pub lost: Option<u64>,
+    /// Its messages that came after the seal.
+    pub late: u64,
+    /// Who or what ended it.
+    pub reason: String,
+}
+
+/// A data folder at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// ns since 1970 UTC.
+    pub time: i64,
+    /// The data folder.
+    pub data: String,
+    /// Streams by name, without those that keep the books.
+    pub streams: Vec<StreamStatus>,
+    /// Runs, oldest first.
+    pub runs: Vec<RunStatus>,
+    /// What cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What is known of a stream from earlier looks.
+#[derive(Default)]
+struct Seen {
+    uuid: [u8; 16],
+    /// Entries below were looked at.
+    next: u64,
+    /// (first sequence, bytes of payload) of blocks, oldest first; the last one may grow.
+    blocks: VecDeque<(u64, u64)>,
+    /// Messages and bytes that came since the last look.
+    came: (u64, u64),
+    /// Late messages by run: (looked at below this sequence, count).
+    late: HashMap<String, (u64, u64)>,
+    /// (when, what it took, answer).
+    lost: Option<(Instant, Duration, u64)>,
+}
+
+/// Looks at a data folder again and again.
+pub struct Watch {
+    data: Data,
+    seen: BTreeMap<String, Seen>,
+    looked: Option<Instant>,
+    /// Runs that are sealed and written: they change no more but for late messages.
+    done: HashMap<String, RunStatus>,
+}
+
+impl Watch {
+    /// Of this data folder.
+    #[must_use]
+    pub fn new(data: &Data) -> Self {
+        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, done: HashMap::new() }
+    }
+
+    /// Looks. `accounts`: with the ledger of runs that are not finished, a pass over the index of each.
+    pub fn look(&mut self, accounts: bool) -> Result<Status, Fault> {
+        let now = Instant::now();
+        let since = self.looked.replace(now).map(|last| now.duration_since(last).as_secs_f64());
+        let all = runs::runs(&self.data)?;
+        let mut status = Status {
+            time: self.data.media.now(),
+            data: self.data.folder.display().to_string(),
+            streams: Vec::new(),
+            runs: Vec::new(),
+            unreadable: unreadable(&self.data)?,
+        };
+        let names = self.data.streams(false)?;
+        self.seen.retain(|name, _| names.contains(name));
+        for name in names {
+            let seen = self.seen.entry(name.clone()).or_default();
+            match look_at(&self.data, &name, &all, seen, since) {
+                Ok(stream) => status.streams.push(stream),
+                Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
+            }
+        }
+        for run in &all {
+            status.runs.push(self.look_at_run(run, accounts)?);
+        }
+        Ok(status)
+    }
+
+    fn look_at_run(&mut self, run: &Run, accounts: bool) -> Result<RunStatus, Fault> {
+        let late = self.seen.values().filter_map(|s| s.late.get(&run.name)).map(|l| l.1).sum();
+        if let Some(done) = self.done.get(&run.name) {
+            return Ok(RunStatus { late, ..done.clone() });
+        }
+        let mut status = RunStatus {
+            name: run.name.clone(),
+            state: run.state.name(),
+            start: run.start,
+            stop: (run.stop != wire::bprn::STOP_UNKNOWN).then_some(run.stop),
+            messages: None,
+            bytes: None,
+            files: Vec::new(),
+            closed: None,
+            lost: None,
+            late,
+            reason: run.reason.clone(),
+        };
+        let commits = commits_on(&self.data, &run.name)?;
+        let finished = !commits.is_empty() && commits.iter().all(|c| c.finished);
+        status.files = commits.iter().filter(|c| c.finished).filter_map(|c| file_of(&c.state)).collect();
+        if !(accounts || finished) {
+            return Ok(status);
+        }
+        let sinks: Vec<String> = commits.into_iter().map(|c| c.stage).collect();
+        let account = ledger::account(&self.data, &run.name, &sinks)?;
+        (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
+        if run.state == State::Sealed {
+            let members = members::all(&self.data, run)?;
+            if members.iter().all(|m| m.gone.is_none()) {
+                status.messages = Some(members.iter().map(|m| m.messages).sum());
+                status.bytes = Some(members.iter().map(|m| m.bytes).sum());
+            } else {
+                // What retention took can no longer be counted: the commits of the stages stand for it.
+                let mut read: BTreeMap<&str, u64> = BTreeMap::new();
+                for row in &account.rows {
+                    let most = read.entry(&row.stream).or_default();
+                    *most = row.read.max(*most);
+                }
+                status.messages = (!read.is_empty()).then(|| read.values().sum());
+            }
+            if finished {
+                self.done.insert(run.name.clone(), status.clone());
+            }
+        }
+        Ok(status)
+    }
+}
+
+/// The last commit of each stage that works on a run.
+pub(crate) fn commits_on(data: &Data, run: &str) -> Result<Vec<Commit>, Fault> {
+    let mut all = Vec::new();
+    for book in data.streams(true)? {
+        if let Some(stage) = book.strip_suffix(".commits")
+            && let Some(commit) = flow::last_commit(data, stage, run)?
+        {
+            all.push(commit);
+        }
+    }
+    Ok(all)
+}
+
+/// The file that a finished sink left behind.
+fn file_of(state: &str) -> Option<String> {
+    let state: serde_json::Value = serde_json::from_str(state).ok()?;
+    state["file"].as_str().map(str::to_owned)
+}
+
+/// Folders that hold a header which cannot be read.
+pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
+    let names = data
+        .media
+        .list(&data.folder)
+        .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", data.folder.display()), e))?;
+    let mut all = Vec::new();
+    for name in names {
+        match store::Header::read(data.media.as_ref(), &data.stream(&name)) {
+            Ok(_) | Err(store::Error::Missing(_)) => {}
+            // Files beside the streams, a template for example, hold no header.
+            Err(store::Error::Io { .. }) if !data.stream(&name).is_dir() => {}
+            Err(e) => all.push(Unreadable { name, why: e.to_string() }),
+        }
+    }
+    Ok(all)
+}
+
+fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option<f64>) -> Result<StreamStatus, Fault> {
+    let fault = |e| stream_fault(name, e);
+    let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
+    let mut reader = data.reader(name, options)?;
+    let header = reader.header().clone();
+    // A recovery may have cut the end of what was looked at.
+    if seen.uuid != header.uuid || seen.next > reader.bounds().count {
+        *seen = Seen { uuid: header.uuid, ..Seen::default() };
+    }
+    let first_look = seen.next == 0 && seen.blocks.is_empty();
+    seen.catch_up(&mut reader).map_err(fault)?;
+    seen.count_late(&mut reader, runs).map_err(fault)?;
+    let bounds = reader.bounds();
+    let due = seen.lost.is_none_or(|(at, took, _)| at.elapsed() >= took * LEDGER_PAUSE);
+    if due {
+        let began = Instant::now();
+        let (entries, _) = ledger::entries(data, name, 0, u64::MAX)?;
+        let lost = entries.iter().flat_map(|e| e.lost.values()).sum();
+        seen.lost = Some((Instant::now(), began.elapsed(), lost));
+    }
+    let readers = readers(data, &reader, bounds.count);
+    let counted = || readers.iter().filter(|r| r.kind == "counted").filter_map(|r| r.lag);
+    let lag = counted().max().unwrap_or(0);
+    let needed_from = match header.level {
+        Level::Disk => bounds.disk,
+        Level::Memory => bounds.count - lag.min(bounds.count - bounds.first),
+    };
+    let live_bytes = if header.live == reader.folder() { 0 } else { occupied(&header.live) };
+    let stored_bytes = occupied(reader.folder());
+    // The size asked for is not written down: a segment is an eighth of it, up to the largest segment; a live place
+    // that has turned round takes all of it.
+    let room = (header.segment_bytes * 8).max(live_bytes);
+    let rate = |n: u64| since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);
+    let writer = reader.writer();
+    Ok(StreamStatus {
+        name: name.to_owned(),
+        level: header.level.as_str(),
+        clock: header.clock.as_str(),
+        first: bounds.first,
+        count: bounds.count,
+        disk: (header.level == Level::Disk).then_some(bounds.disk),
+        messages: bounds.count - bounds.first.min(bounds.count),
+        bytes: seen.bytes_from(0),
+        stored_bytes,
+        live_bytes,
+        messages_per_s: rate(seen.came.0),
+        bytes_per_s: rate(seen.came.1),
+        lost: seen.lost.map_or(0, |l| l.2),
+        lag,
+        fill: (seen.bytes_from(needed_from) as f64 / room as f64).min(1.0),
+        late: seen.late.values().map(|l| l.1).sum(),
+        writer: writer.map(|p| p.pid),
+        orphaned: bounds.written && writer.is_none(),
+        readers,
+    })
+}
+
+impl Seen {
+    /// Looks at the entries that came since the last time and forgets those that went.
+    fn catch_up(&mut self, reader: &mut Reader) -> store::Result<()> {
+        self.came = (0, 0);
+        loop {
+            let bounds = reader.bounds();
+            while self.blocks.front().is_some_and(|b| b.0 / BLOCK < bounds.first / BLOCK) {
+                self.blocks.pop_front();
+            }
+            let mut at = self.next.max(bounds.first);
+            if self.blocks.front().is_some_and(|b| b.0 < bounds.first) {
+                // The oldest block was taken in part: its rest is looked at again.
+                let end = (bounds.first / BLOCK + 1) * BLOCK;
+                let Some(bytes) = present(sum(reader, bounds.first, end.min(self.next.max(bounds.first))))? else {
+                    continue;
+                };
+                if let Some(front) = self.blocks.front_mut() {
+                    *front = (bounds.first, bytes);
+                }
+            }
+            while at < bounds.count {
+                let end = ((at / BLOCK + 1) * BLOCK).min(bounds.count);
+                let Some(bytes) = present(sum(reader, at, end))? else { break };
+                match self.blocks.back_mut() {
+                    Some(back) if back.0 / BLOCK == at / BLOCK => back.1 += bytes,
+                    _ => self.blocks.push_back((at, bytes)),
+                }
+                self.came = (self.came.0 + end - at, self.came.1 + bytes);
+                (at, self.next) = (end, end);
+            }
+            if at >= bounds.count {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Bytes of payload from a sequence on; a block that it lies in is counted in proportion.
+    fn bytes_from(&self, from: u64) -> u64 {
+        let ends = self.blocks.iter().skip(1).map(|b| b.0).chain([self.next]);
+        self.blocks
+            .iter()
+            .zip(ends)
+            .map(|(&(first, bytes), end)| match from {
+                _ if from <= first => bytes,
+                _ if from >= end => 0,
+                _ => (u128::from(bytes) * u128::from(end - from) / u128::from(end - first)) as u64,
+            })
+            .sum()
+    }
+
+    /// Counts messages of sealed runs that came behind their seal.
+    fn count_late(&mut self, reader: &mut Reader, runs: &[Run]) -> store::Result<()> {
+        let header = reader.header().clone();
+        // By arrival nothing can be late: what comes behind the seal arrives behind the run.
+        if header.clock != Clock::Epoch {
+            return Ok(());
+        }
+        let mut from = u64::MAX;
+        let mut open: Vec<(&Run, u64, u64)> = Vec::new();
+        for run in runs.iter().filter(|r| r.state == State::Sealed) {
+            let ranges = run.streams.iter().filter(|r| r.stream == header.name && r.uuid == header.uuid);
+            let Some(sealed) = ranges.map(|r| r.next).max() else { continue };
+            let (at, late) = self.late.get(&run.name).copied().unwrap_or((sealed, 0));
+            from = from.min(at);
+            open.push((run, at, late));
+        }
+        let bounds = reader.bounds();
+        let mut at = from.max(bounds.first);
+        while at < bounds.count && !open.is_empty() {
+            let entries = match reader.entries(at, BLOCK.min(bounds.count - at) as usize) {
+                Ok(entries) => entries,
+                Err(store::Error::Gone { first }) => {
+                    at = first;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            if entries.is_empty() {
+                break;
+            }
+            let low = entries.iter().map(|e| e.source_time).min().unwrap_or(i64::MAX);
+            let high = entries.iter().map(|e| e.source_time).max().unwrap_or(i64::MIN);
+            for (run, sealed, late) in open.iter_mut().filter(|(run, ..)| run.start <= high && run.stop > low) {
+                let behind = entries.iter().zip(at..).filter(|(_, sequence)| sequence >= sealed);
+                *late += behind.filter(|(entry, _)| run.holds(entry.source_time)).count() as u64;
+            }
+            at += entries.len() as u64;
+        }
+        for (run, sealed, late) in open {
+            self.late.insert(run.name.clone(), (at.max(sealed), late));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of payload of a range that is in one index segment.
+fn sum(reader: &mut Reader, from: u64, to: u64) -> store::Result<u64> {
+    let (mut at, mut bytes) = (from, 0);
+    while at < to {
+        let entries = reader.entries(at, (to - at) as usize)?;
+        if entries.is_empty() {
+            break;
+        }
+        bytes += entries.iter().map(|e| u64::from(e.length)).sum::<u64>();
+        at += entries.len() as u64;
+    }
+    Ok(bytes)
+}
+
+/// None where retention was faster than the look.
+fn present<T>(answer: store::Result<T>) -> store::Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(store::Error::Gone { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Readers that live or keep a position, without the one that looks.
+fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
+    let me = data.media.process();
+    let mut all: Vec<ReaderStatus> = reader
+        .pins()
+        .readers()
+        .into_iter()
+        .filter_map(|r| {
+            let kind = match r.kind {
+                Kind::Anonymous => "anonymous",
+                Kind::Counted => "counted",
+                Kind::Live => "live",
+            };
+            let pid = data.media.alive(r.process).then_some(r.process.pid);
+            let anonymous = r.kind == Kind::Anonymous;
+            let lag = (!anonymous).then(|| count.saturating_sub(r.committed));
+            (!anonymous || (pid.is_some() && r.process != me)).then_some(ReaderStatus { name: r.name, kind, lag, pid })
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// Bytes that the files of a folder take.
+fn occupied(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    // `blocks` counts in 512 B whatever the file system (stat(2)).
+    entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.blocks() * 512).sum()
+}

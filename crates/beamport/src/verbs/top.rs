@@ -1,0 +1,172 @@
+//! `beamport top`: streams, readers and runs, looked at each second.
+//!
+//! On a terminal it takes the alternate screen and gives it back at Ctrl-C. Otherwise it looks twice, a second apart, so
+//! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody reads.
+
+use super::figures::{bytes, known, percent, si, thousands};
+use super::ls;
+use super::status::{Status, Watch};
+use super::table::Table;
+use super::{Answer, Asked, ended, json_line, open};
+use crate::cli::Top;
+use crate::units::shortened;
+use std::io::{self, IsTerminal as _, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How often it looks whether it is to end.
+const NAP: Duration = Duration::from_millis(50);
+/// Runs shown: the newest.
+const RUNS: usize = 5;
+
+/// Runs the verb.
+pub fn run(asked: &Top, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = watch(asked, out);
+    ended(answer, err)
+}
+
+fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
+    let data = open(&asked.data)?;
+    let mut watch = Watch::new(&data);
+    let signals = Asked::to_end()?;
+    let mut status = watch.look(false)?;
+    if asked.form.json {
+        while !signals.yes() {
+            json_line(out, &status)?;
+            out.flush()?;
+            pause(&signals);
+            status = watch.look(false)?;
+        }
+    } else if io::stdout().is_terminal() {
+        // Alternate screen, cursor hidden; both undone whatever happens below.
+        write!(out, "\x1b[?1049h\x1b[?25l")?;
+        let answer = redraw(&mut watch, status, &signals, out);
+        write!(out, "\x1b[?25h\x1b[?1049l")?;
+        out.flush()?;
+        answer?;
+    } else {
+        pause(&signals);
+        write!(out, "{}", text(&watch.look(false)?))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn Write) -> Result<(), super::Stop> {
+    while !signals.yes() {
+        let (columns, rows) = terminal_size();
+        let mut screen = String::from("\x1b[H");
+        for line in text(&status).lines().take(rows.saturating_sub(1)) {
+            screen.extend(line.chars().take(columns));
+            screen.push_str("\x1b[K\r\n");
+        }
+        screen.push_str("\x1b[J");
+        out.write_all(screen.as_bytes())?;
+        out.flush()?;
+        pause(signals);
+        status = watch.look(false)?;
+    }
+    Ok(())
+}
+
+fn pause(signals: &Asked) {
+    let end = Instant::now() + PERIOD;
+    while Instant::now() < end && !signals.yes() {
+        std::thread::sleep(NAP);
+    }
+}
+
+/// Columns and rows of the terminal; 80 x 24 where it does not say.
+fn terminal_size() -> (usize, usize) {
+    // SAFETY: zero is a valid value of this plain structure.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    let told = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) } == 0;
+    match (told, size.ws_col, size.ws_row) {
+        (true, 1.., 1..) => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}
+
+fn text(status: &Status) -> String {
+    let rate = |rate: Option<f64>, unit: &str| rate.map_or_else(|| "-".into(), |r| si(r, unit));
+    let mut text = format!("{}  {}\n\n", super::figures::moment(status.time), status.data);
+    let mut streams =
+        Table::new(&["stream", ">messages", ">messages/s", ">bytes", ">bytes/s", ">lost", ">lag", ">fill", ">late"]);
+    let mut readers = Table::new(&["reader", "stream", "kind", ">lag", ">process"]);
+    for s in &status.streams {
+        streams.row([
+            s.name.clone(),
+            thousands(s.messages),
+            rate(s.messages_per_s, "/s"),
+            bytes(s.bytes),
+            rate(s.bytes_per_s, "B/s"),
+            thousands(s.lost),
+            thousands(s.lag),
+            percent(s.fill),
+            thousands(s.late),
+        ]);
+        for r in &s.readers {
+            let name = if r.name.is_empty() { "-".into() } else { shortened(&r.name) };
+            let pid = r.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+            readers.row([name, s.name.clone(), r.kind.to_owned(), known(r.lag), pid]);
+        }
+    }
+    text += &streams.to_string();
+    if !readers.is_empty() {
+        text += &format!("\n{readers}");
+    }
+    if !status.runs.is_empty() {
+        let newest = status.runs.len().saturating_sub(RUNS);
+        let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };
+        text += &format!("\n{}", ls::runs(&shown));
+    }
+    for broken in &status.unreadable {
+        text += &format!("\nstream `{}` cannot be read: {}\n", shortened(&broken.name), broken.why);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::status::{ReaderStatus, StreamStatus};
+
+    #[test]
+    fn readers_stand_below_streams() {
+        let reader = ReaderStatus { name: "nexus:7".into(), kind: "counted", lag: Some(12), pid: None };
+        let stream = StreamStatus {
+            name: "detector".into(),
+            level: "memory",
+            clock: "epoch",
+            first: 10,
+            count: 24,
+            disk: None,
+            messages: 14,
+            bytes: 1400,
+            stored_bytes: 4096,
+            live_bytes: 0,
+            messages_per_s: Some(14.0),
+            bytes_per_s: None,
+            lost: 0,
+            lag: 12,
+            fill: 0.0,
+            late: 0,
+            writer: None,
+            orphaned: false,
+            readers: vec![reader],
+        };
+        let status =
+            Status { time: 0, data: "d".into(), streams: vec![stream], runs: Vec::new(), unreadable: Vec::new() };
+        assert_eq!(
+            text(&status),
+            "1970-01-01T00:00:00.000Z  d\n\n\
+             stream    messages  messages/s    bytes  bytes/s  lost  lag  fill  late\n\
+             detector        14       14 /s  1.40 kB        -     0   12   0 %     0\n\
+             \n\
+             reader   stream    kind     lag  process\n\
+             nexus:7  detector  counted   12        -\n"
+        );
+    }
+}
