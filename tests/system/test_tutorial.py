@@ -63,7 +63,9 @@ def terminal(tmp_path, programs):
             shutil.rmtree(live, ignore_errors=True)
 
 
-def test_the_tutorial_does_what_it_says(terminal):
+def test_the_tutorial_does_what_it_says(terminal, tmp_path):
+    import beamport
+
     text = TUTORIAL.read_text()
     assert len(blocks(text)) > 10
     began = time.monotonic()
@@ -93,6 +95,10 @@ def test_the_tutorial_does_what_it_says(terminal):
     assert re.search(
         r"morning +sealed", said[next(n for n, (_, c) in enumerate(blocks(text), 1) if c.startswith("kill $!"))]
     )
+    # What was watched after the kill is in the run.
+    watched = {int(n) for n in re.findall(r"^ +(\d+)  .* ev44 ", answer("beamport end morning"), re.MULTILINE)}
+    run = beamport.open(tmp_path / "beamport-data" / "lab").run("morning")
+    assert len(watched) == 14 and watched <= {m.sequence for m in run["detector"].read()}
     closed = next(text for n, text in said.items() if "lost: " in text and "read " in text)
     assert "sealed closed lost: 0" in closed
     # Written again, the file holds the same.
