@@ -9,6 +9,7 @@ mod column;
 mod h5;
 pub mod limits;
 mod module;
+pub mod pace;
 mod room;
 pub mod search;
 pub mod serve;

@@ -5,13 +5,14 @@
 //!                      [--flush-ms N] [--detached]
 //! beamport-nexus check TEMPLATE [--json]
 //! beamport-nexus histogram FILE [--path DATASET]
+//! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
 //! ```
 //!
 //! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault. It dies with its parent
 //! and leaves Ctrl-C to it.
 
 use beamport_nexus::serve::{self, Ended, Order};
-use beamport_nexus::{search, template, version};
+use beamport_nexus::{pace, search, template, version};
 use clap::{Parser, Subcommand};
 use flow::Fault;
 use std::io::Write;
@@ -74,6 +75,24 @@ enum Verb {
         #[arg(long)]
         path: Option<String>,
     },
+    /// Measure how fast a stream becomes a file; one line of JSON a round
+    Bench {
+        /// Empty folder for the stream, in /dev/shm
+        #[arg(long)]
+        data: PathBuf,
+        /// The file; it is removed
+        #[arg(long)]
+        output: PathBuf,
+        /// Messages of the stream
+        #[arg(long, default_value_t = 4000)]
+        messages: u64,
+        /// Events of a message
+        #[arg(long, default_value_t = 12_400)]
+        events: u32,
+        /// Rounds
+        #[arg(long, default_value_t = 1)]
+        rounds: u32,
+    },
 }
 
 fn main() -> ExitCode {
@@ -88,6 +107,12 @@ fn main() -> ExitCode {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
         Some(Verb::Check { template, json }) => check(&template, json),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
+        Some(Verb::Bench { data, output, messages, events, rounds }) => {
+            pace::events(&data, &output, messages, events, rounds).map(|all| {
+                all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
+                ExitCode::SUCCESS
+            })
+        }
         Some(Verb::Write { data, sink, run, inputs, template, output, flush_ms, detached }) => {
             let flush = Duration::from_millis(flush_ms);
             write(&Order { data, sink, run, inputs, template, output, flush, detached }, parent)

@@ -1,0 +1,105 @@
+//! How fast a stream becomes a file, for `beamport bench nexus`: the real path, from stream memory to synced rows.
+//!
+//! Counted are reading with both checksums, verifying, gathering, writing, libhdf5's flush and fsync. The stream is in
+//! shared memory and was filled before.
+
+use crate::template::Template;
+use crate::{Job, Nexus, clock};
+use flow::{Data, Fault, Sink, stream_fault};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+use store::{Meta, Options, ReadOptions, SchemaId};
+
+const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"},
+  "children": [{"type": "group", "name": "events", "children": [{"module": "ev44", "config": {"stream": "events"}}]}]}]}"#;
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pace {
+    /// Messages.
+    pub messages: u64,
+    /// Events.
+    pub events: u64,
+    /// Bytes of `event_id` and `event_time_offset`.
+    pub bytes: u64,
+    /// Wall time, s.
+    pub seconds: f64,
+    /// Time of all cores, s.
+    pub cpu_seconds: f64,
+}
+
+/// Fills a stream in `folder` and writes it to `file`, once a round.
+pub fn events(folder: &Path, file: &Path, messages: u64, events: u32, rounds: u32) -> Result<Vec<Pace>, Fault> {
+    let data = Data::on_disk(folder);
+    let total = messages * (u64::from(events) * 8 + 1024);
+    let fault = |e| stream_fault("events", e);
+    let mut writer = data.writer("events", &Options::memory(total * 2 + (64 << 20)))?;
+    let origin = writer.origin("bank0").map_err(fault)?;
+    let times: Vec<i32> = (0..events as i32).map(|i| i.wrapping_mul(2_654_435) & 0x3ff_ffff).collect();
+    let mut payload = Vec::new();
+    for n in 0..messages {
+        let pixels: Vec<i32> = (0..events).map(|i| ((u64::from(i) * 2_654_435_761 + n) % 32_768) as i32).collect();
+        let time = n as i64 * 71_428_571;
+        let (pulse, index) = ([time], [0]);
+        let message = wire::ev44::Ev44 {
+            source_name: "bank0",
+            message_id: n as i64,
+            reference_time: (&pulse).into(),
+            reference_time_index: (&index).into(),
+            time_of_flight: (&times).into(),
+            pixel_id: (&pixels).into(),
+        };
+        wire::ev44::write(&mut payload, &message).map_err(|e| Fault::new("a message cannot be made", e))?;
+        let meta = Meta { source_time: time, origin, origin_seq: n, schema: SchemaId(wire::ev44::ID), flags: 0 };
+        writer.append(&meta, &payload).map_err(fault)?;
+    }
+    let template = Template::parse(TEMPLATE.as_bytes()).map_err(|m| Fault::new("the template", format!("{m:?}")))?;
+    let mut out = Vec::new();
+    for round in 0..rounds {
+        let job = Job {
+            file: file.to_path_buf(),
+            template: template.clone(),
+            inputs: vec!["events".into()],
+            run: "bench".into(),
+            run_id: format!("bench-{round}-{}", clock::now()),
+            start: 0,
+            metadata: String::new(),
+        };
+        let mut sink = Nexus::begin(job, true)?;
+        let mut reader = data.reader("events", ReadOptions::default())?;
+        let (begun, cpu) = (Instant::now(), cpu_seconds());
+        let (mut taken, mut aside) = (0, Vec::new());
+        loop {
+            let batch = reader.read(1024).map_err(fault)?;
+            if batch.is_empty() {
+                break;
+            }
+            let all: Vec<_> = batch.iter().collect();
+            taken += all.len() as u64;
+            sink.write(0, &all, &mut aside)?;
+        }
+        sink.flush()?;
+        let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        if taken != messages || !aside.is_empty() {
+            return Err(Fault::new(
+                "the measurement is void",
+                format!("{taken} of {messages} messages, {} aside", aside.len()),
+            ));
+        }
+        let product = sink.finish("{}")?;
+        let events = messages * u64::from(events);
+        debug_assert!(product.size > events * 8);
+        out.push(Pace { messages, events, bytes: events * 8, seconds, cpu_seconds });
+        std::fs::remove_file(file).map_err(|e| Fault::new(format!("{} cannot be removed", file.display()), e))?;
+    }
+    Ok(out)
+}
+
+/// Time that this process has used on all cores.
+fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

@@ -1,0 +1,215 @@
+"""A file written from streams loads where users load it: h5py, scippnexus, and chexus has nothing to say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import h5py
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HANG_S = 120.0
+
+INSTRUMENT = """
+instrument = "amor"
+data = "{data}"
+
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 2e5
+seed = 7
+
+[source.monitor]
+kind = "sim"
+model = "amor-monitor"
+
+[source.devices]
+kind = "sim"
+model = "amor-devices"
+
+[sink.file]
+kind = "nexus"
+template = "amor.nexus.json"
+file = "{{run}}.nxs"
+
+[run.first]
+start = "now"
+duration = "3 s"
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> Path:
+    """A folder with `beamport` and `beamport-nexus`: those on PATH, else those in `target`."""
+    on_path = shutil.which("beamport")
+    if on_path and (Path(on_path).resolve().parent / "beamport-nexus").is_file():
+        return Path(on_path).resolve().parent
+    folder = tmp_path_factory.mktemp("programs")
+    for name, kinds in (("beamport", ("release", "debug")), ("beamport-nexus", ("release",))):
+        found = [ROOT / "target" / kind / name for kind in kinds]
+        program = next((path for path in found if path.is_file()), None)
+        if program is None:
+            pytest.skip(f"`{name}` is neither on PATH nor in target: `cargo xtask build` or `pip install .`")
+        shutil.copy2(program, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(programs, tmp_path_factory):
+    """A measurement of three seconds: the report of `beamport up --json`, and the file."""
+    folder = tmp_path_factory.mktemp("measured")
+    data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
+    shutil.copy2(ROOT / "examples" / "amor.nexus.json", folder)
+    (folder / "amor.toml").write_text(INSTRUMENT.format(data=data))
+    answer = subprocess.run(
+        [programs / "beamport", "up", "amor.toml", "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    report = json.loads(answer.stdout.splitlines()[-1])
+    kept = folder / "first.nxs"
+    shutil.copy2(report["file"], kept)
+    shutil.rmtree(data)
+    return report, kept
+
+
+def test_the_file_has_the_size_and_hash_of_the_report(measured):
+    import hashlib
+
+    report, path = measured
+    assert path.stat().st_size == report["size"]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == report["sha256"]
+
+
+def test_events_load_as_binned_data(measured):
+    sc = pytest.importorskip("scipp")
+    snx = pytest.importorskip("scippnexus")
+    report, path = measured
+    sent = next(s for s in report["streams"] if s["name"] == "detector")
+    with warnings.catch_warnings():
+        # A broken NXevent_data is only a warning and a plain group.
+        warnings.simplefilter("error")
+        with snx.File(path) as file:
+            events = file["entry/instrument/detector/data"][()]
+            assert isinstance(events, sc.DataArray)
+            assert events.bins is not None
+            assert events.bins.size().sum().value == sent["events"] > 0
+            assert events.coords["event_time_zero"].dtype == sc.DType.datetime64
+            assert events.bins.coords["event_time_offset"].unit == "ns"
+            assert events.sizes["event_time_zero"] == sent["messages"]
+
+            monitor = file["entry/instrument/monitor/data"][()]
+            assert isinstance(monitor, sc.DataArray)
+            assert monitor.dims == ("time", "tof")
+            assert monitor.coords.is_edges("tof")
+
+            angle = file["entry/sample/mu"][()]
+            assert isinstance(angle, sc.DataArray)
+            assert angle.unit == "deg"
+            assert angle.coords["time"].dtype == sc.DType.datetime64
+            assert angle.coords["minimum_value"].value == angle.min().value
+            assert angle.coords["maximum_value"].value == angle.max().value
+
+
+def test_chexus_has_nothing_to_say(measured):
+    pytest.importorskip("chexus")
+    chexus = Path(sys.executable).with_name("chexus")
+    answer = subprocess.run(
+        [chexus, "--exit-on-fail", measured[1]], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_the_account_and_the_truth_stand_in_the_file(measured):
+    report, path = measured
+    with h5py.File(path) as file:
+        ours = file["entry/beamport"]
+        account = json.loads(ours["account"][()])
+        assert account["closed"] is True and ours["closed"][()] == 1
+        assert ours["lost"][()] == 0
+        assert ours["entries/sent"][()].sum() == sum(e["sent"] for e in account["entries"])
+        assert "mu_degrees" in ours["metadata"][()].decode()
+        assert file.attrs["creator"].startswith("beamport ")
+        assert file["entry/start_time"][()].decode().endswith("Z")
+        assert file["entry/end_time"][()] > file["entry/start_time"][()]
+        events = file["entry/instrument/detector/data"]
+        # The widths that Mantid reads.
+        assert events["event_id"].dtype == "u4" and events["event_index"].dtype == "u8"
+        assert events["event_time_zero"].dtype == "u8" and set(events["event_time_zero"].attrs) == {"units", "offset"}
+        assert events["event_time_offset"].dtype == "i4"
+
+
+def test_a_template_with_mistakes_is_told_whole(programs, tmp_path):
+    template = tmp_path / "wrong.json"
+    template.write_text('{"children": [{"type": "group", "nam": "entry"}, {"module": "ev45", "config": {}}]}')
+    answer = subprocess.run(
+        [programs / "beamport-nexus", "check", template, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert answer.returncode == 1
+    pointers = [mistake["pointer"] for mistake in json.loads(answer.stdout)["mistakes"]]
+    assert pointers == ["/children/0/nam", "/children/0", "/children/1/module"]
+
+
+def test_a_measured_histogram_is_handed_over(programs, tmp_path):
+    import numpy as np
+
+    counts = np.arange(2 * 3 * 4, dtype="i4").reshape(2, 3, 4)
+    path = tmp_path / "measured.h5"
+    with h5py.File(path, "w") as file:
+        group = file.create_group("entry/bank")
+        group.create_dataset("data", data=counts, chunks=(1, 3, 4), compression="gzip").attrs["signal"] = 1
+        group.create_dataset("time_of_flight", data=np.array([1.0, 2, 3, 4, 5])).attrs["units"] = "us"
+        file.create_dataset("larger", data=np.zeros((9, 9, 9), "i4"))
+        file.create_dataset("elsewhere", (2, 3, 400), "i4", external=[("/etc/passwd", 0, 9600)]).attrs["signal"] = 1
+    out = subprocess.run(
+        [programs / "beamport-nexus", "histogram", path], capture_output=True, timeout=HANG_S, check=True
+    ).stdout
+    assert out[:4] == b"bphg"
+    assert np.frombuffer(out, "u4", 5, 4).tolist() == [1, 2, 3, 4, 0]
+    assert np.frombuffer(out, "f8", 5, 24).tolist() == [1e3, 2e3, 3e3, 4e3, 5e3]
+    assert (np.frombuffer(out, "u4", 24, 64).reshape(2, 3, 4) == counts).all()
+
+
+def test_hostile_files_give_an_error_and_no_histogram(programs, tmp_path):
+    import numpy as np
+
+    good = tmp_path / "good.h5"
+    with h5py.File(good, "w") as file:
+        file.create_dataset("data", data=np.ones((4, 4, 4), "i4"))
+        file.create_dataset("tof", data=np.arange(5.0)).attrs["units"] = "us"
+        file["loop"] = h5py.SoftLink("/")
+        file["outside"] = h5py.ExternalLink("/etc/passwd", "/")
+    original = good.read_bytes()
+    rng = np.random.default_rng(20261121)
+    counts = {0: 0, 2: 0, "killed": 0}
+    for _ in range(60 if os.environ.get("BEAMPORT_SOAK") != "1" else 2000):
+        damaged = bytearray(original)
+        for at in rng.integers(0, len(damaged), 1 + rng.integers(40)):
+            damaged[at] = rng.integers(256)
+        path = tmp_path / "damaged.h5"
+        path.write_bytes(damaged[: rng.integers(len(damaged)) if rng.random() < 0.2 else len(damaged)])
+        answer = subprocess.run(
+            [programs / "beamport-nexus", "histogram", path], capture_output=True, timeout=HANG_S, check=False
+        )
+        # libhdf5 may end its own process, and only that.
+        counts[answer.returncode if answer.returncode in (0, 2) else "killed"] += 1
+        assert answer.returncode != 0 or answer.stdout[:4] == b"bphg"
+        assert answer.returncode != 2 or b"cause:" in answer.stderr
+    print(f"injected damage into {sum(counts.values())} files: {counts}")
+    assert counts["killed"] == 0
