@@ -26,7 +26,14 @@ fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     for broken in &status.unreadable {
         writeln!(err, "error: stream `{}` cannot be read\ncause: {}", shortened(&broken.name), broken.why)?;
     }
-    Ok(if status.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    let mut is_whole = status.unreadable.is_empty();
+    for run in &status.runs {
+        if let Some(why) = &run.trouble {
+            writeln!(err, "error: run `{}` has no account\ncause: {why}", run.name)?;
+            is_whole = false;
+        }
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 fn text(status: &Status) -> String {
@@ -127,6 +134,7 @@ mod tests {
             lost: Some(0),
             late: 1,
             reason: "asked".into(),
+            trouble: None,
         };
         let mut status =
             Status { time: 0, data: "d".into(), streams: vec![stream], runs: vec![run], unreadable: Vec::new() };

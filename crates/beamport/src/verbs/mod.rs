@@ -84,14 +84,16 @@ pub(crate) fn json_line(out: &mut dyn Write, value: &impl serde::Serialize) -> i
     out.write_all(b"\n")
 }
 
-/// Ctrl-C or a request to end: from now on they set the flag and kill no more.
+/// Ctrl-C or a request to end: the first one sets the flag, a second one ends the program at once (with status 2): its
+/// output may be stuck in a pipe that nobody empties.
 pub(crate) struct Asked(Arc<AtomicBool>);
 
 impl Asked {
     pub(crate) fn to_end() -> Result<Self, Fault> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, flag.clone())
+            signal_hook::flag::register_conditional_shutdown(signal, 2, flag.clone())
+                .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
                 .map_err(|e| Fault::new("Ctrl-C cannot be listened to", e))?;
         }
         Ok(Self(flag))

@@ -118,6 +118,8 @@ pub struct RunStatus {
     pub late: u64,
     /// Who or what ended it.
     pub reason: String,
+    /// Why it has no account, where it should have one.
+    pub trouble: Option<String>,
 }
 
 /// A data folder at one moment.
@@ -211,6 +213,7 @@ impl Watch {
             lost: None,
             late,
             reason: run.reason.clone(),
+            trouble: None,
         };
         let commits = commits_on(&self.data, &run.name)?;
         let finished = !commits.is_empty() && commits.iter().all(|c| c.finished);
@@ -219,27 +222,37 @@ impl Watch {
             return Ok(status);
         }
         let sinks: Vec<String> = commits.into_iter().map(|c| c.stage).collect();
-        let account = ledger::account(&self.data, &run.name, &sinks)?;
-        (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
-        if run.state == State::Sealed {
-            let members = members::all(&self.data, run)?;
-            if members.iter().all(|m| m.gone.is_none()) {
-                status.messages = Some(members.iter().map(|m| m.messages).sum());
-                status.bytes = Some(members.iter().map(|m| m.bytes).sum());
-            } else {
-                // What retention took can no longer be counted: the commits of the stages stand for it.
-                let mut read: BTreeMap<&str, u64> = BTreeMap::new();
-                for row in &account.rows {
-                    let most = read.entry(&row.stream).or_default();
-                    *most = row.read.max(*most);
-                }
-                status.messages = (!read.is_empty()).then(|| read.values().sum());
-            }
-            if finished {
+        // A stream that cannot be read takes the account of its runs, not the list of all the others.
+        match self.account(run, &sinks, &mut status) {
+            Ok(()) if finished && run.state == State::Sealed => {
                 self.done.insert(run.name.clone(), status.clone());
             }
+            Ok(()) => {}
+            Err(fault) => status.trouble = Some(format!("{}: {}", fault.what, fault.cause)),
         }
         Ok(status)
+    }
+
+    fn account(&self, run: &Run, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
+        let account = ledger::account(&self.data, &run.name, sinks)?;
+        (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
+        if run.state != State::Sealed {
+            return Ok(());
+        }
+        let members = members::all(&self.data, run)?;
+        if members.iter().all(|m| m.gone.is_none()) {
+            status.messages = Some(members.iter().map(|m| m.messages).sum());
+            status.bytes = Some(members.iter().map(|m| m.bytes).sum());
+        } else {
+            // What retention took can no longer be counted: the commits of the stages stand for it.
+            let mut read: BTreeMap<&str, u64> = BTreeMap::new();
+            for row in &account.rows {
+                let most = read.entry(&row.stream).or_default();
+                *most = row.read.max(*most);
+            }
+            status.messages = (!read.is_empty()).then(|| read.values().sum());
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,612 @@
+//! The verbs on streams made with the store: what they print, and their exit status.
+
+use flow::{Data, Intake, IntakeOptions, Outlet, Pushed, Resume, RunKeeper, Source, Step, StreamView};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use store::{Clock, Level, Meta, Options, SchemaId};
+
+/// 2026-03-01T12:00:00Z.
+const START: i64 = 1_772_366_400_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+/// A hang guard: nothing here takes a second.
+const GUARD: Duration = Duration::from_secs(60);
+
+/// A data folder that is gone at the end, live places and all.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn data(&self, name: &str) -> Data {
+        let folder = self.0.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Data::on_disk(folder)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for folder in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let data = Data::on_disk(folder.path());
+            for name in data.streams(true).unwrap_or_default() {
+                if let Ok(header) = store::Header::read(data.media.as_ref(), &data.stream(&name)) {
+                    let _ = std::fs::remove_dir_all(header.live);
+                }
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(data: &Data, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_beamport"));
+    command.args(words).env("BEAMPORT_DATA", &data.folder).stdin(Stdio::null());
+    command
+}
+
+fn told(data: &Data, words: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command(data, words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn json(data: &Data, words: &[&str], status: i32) -> Value {
+    let (code, out, err) = told(data, words);
+    assert_eq!(code, status, "{words:?}: {out}{err}");
+    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{words:?} said {out:?}{err:?}: {e}"))
+}
+
+fn f144(name: &str, time: i64, value: f64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let message = wire::f144::F144 { source_name: name, timestamp: time, value: value.into() };
+    wire::f144::write(&mut bytes, &message).unwrap();
+    bytes
+}
+
+/// Two devices, a message of each every 100 ms, in an order in which times step back; numbers in `left_out` never come.
+struct Devices {
+    next: u64,
+    count: u64,
+    left_out: std::ops::Range<u64>,
+}
+
+impl Source for Devices {
+    fn start(&mut self, _now: i64, _resume: &Resume) -> Result<(), flow::Fault> {
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, flow::Fault> {
+        while self.next < self.count {
+            let pair = self.next / 2;
+            let (name, late) = if self.next.is_multiple_of(2) { ("temperature", 0) } else { ("angle", 150_000_000) };
+            let time = START + pair as i64 * 100_000_000 - late;
+            let meta = Meta {
+                source_time: time,
+                origin: out.origin(name)?,
+                origin_seq: pair,
+                schema: SchemaId(wire::f144::ID),
+                flags: 0,
+            };
+            if !self.left_out.contains(&pair) && out.push(&meta, &f144(name, time, pair as f64))? == Pushed::Full {
+                return Ok(Step::At(now + 1_000_000));
+            }
+            self.next += 1;
+        }
+        Ok(Step::Ended)
+    }
+}
+
+fn options(level: Level, clock: Clock) -> IntakeOptions {
+    let stream = Options { level, clock, ..Options::disk(4 << 20) };
+    IntakeOptions { stream, ahead_max: i64::MAX }
+}
+
+/// Fills a stream and says how it stands.
+fn fill(data: &Data, name: &str, count: u64, left_out: std::ops::Range<u64>, options: &IntakeOptions) -> StreamView {
+    let now = data.media.now();
+    let mut intake = Intake::start(data, name, Box::new(Devices { next: 0, count, left_out }), options, now).unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while !(intake.ended() && intake.marked()) {
+        intake.step(now).unwrap();
+        assert!(std::time::Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    StreamView::from(&intake)
+}
+
+/// A sealed run of the ten seconds from `START`.
+fn seal(data: &Data, name: &str, views: &[StreamView]) {
+    let mut keeper = RunKeeper::open(data).unwrap();
+    let now = data.media.now();
+    let settle = Duration::from_nanos((now - START) as u64);
+    keeper.begin(name, START, Some(START + 10 * SECOND), settle, "{\"title\": \"Ni\"}", now).unwrap();
+    keeper.end(name, START + 10 * SECOND, "asked", now).unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while keeper.unsealed().next().is_some() {
+        keeper.step(now, views).unwrap();
+        assert!(std::time::Instant::now() < end);
+    }
+}
+
+/// 400 messages of two origins, 20 s; the run `7` takes its first ten.
+fn measured(place: &Place, name: &str) -> Data {
+    let data = place.data(name);
+    let view = fill(&data, "devices", 400, 0..0, &options(Level::Disk, Clock::Epoch));
+    seal(&data, "7", &[view]);
+    data
+}
+
+#[test]
+fn ls_lists_streams_and_runs() {
+    let place = Place::new("ls");
+    let data = measured(&place, "a");
+    let answer = json(&data, &["ls", "--json"], 0);
+    let stream = &answer["streams"][0];
+    assert_eq!(answer["streams"].as_array().unwrap().len(), 1, "books are no streams of the user");
+    assert_eq!((&stream["name"], &stream["messages"]), (&"devices".into(), &400.into()));
+    let payloads: usize =
+        (0..400_u64).map(|n| f144(if n.is_multiple_of(2) { "temperature" } else { "angle" }, START, 0.0).len()).sum();
+    assert_eq!(stream["bytes"], payloads);
+    assert_eq!((&stream["lost"], &stream["late"], &stream["fill"]), (&0.into(), &0.into(), &0.0.into()));
+    assert_eq!(stream["writer"], Value::Null);
+    let run = &answer["runs"][0];
+    assert_eq!((&run["name"], &run["state"], &run["closed"]), (&"7".into(), &"sealed".into(), &true.into()));
+    // 100 of the one origin; of the other, which lies 150 ms behind, two fall before the start and two more come in.
+    assert_eq!(run["messages"], 200);
+    let (status, out, err) = told(&data, &["ls"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.contains("devices  disk        400") && out.contains("2026-03-01T12:00:00.000Z  10.0 s"), "{out}");
+}
+
+#[test]
+fn what_an_origin_left_out_is_lost() {
+    let place = Place::new("lost");
+    let data = place.data("a");
+    fill(&data, "devices", 400, 20..25, &options(Level::Disk, Clock::Epoch));
+    let answer = json(&data, &["ls", "--json"], 0);
+    assert_eq!(answer["streams"][0]["lost"], 10);
+    assert_eq!(answer["streams"][0]["messages"], 390);
+}
+
+#[test]
+fn what_comes_behind_the_seal_is_late() {
+    let place = Place::new("late");
+    let data = measured(&place, "a");
+    let mut writer = data.writer("devices", &Options::disk(4 << 20)).unwrap();
+    for (n, time) in [(200, START + SECOND), (201, START + 60 * SECOND)] {
+        let meta = Meta { source_time: time, origin: 0, origin_seq: n, schema: SchemaId(wire::f144::ID), flags: 0 };
+        writer.append(&meta, &f144("temperature", time, 0.0)).unwrap();
+    }
+    drop(writer);
+    let answer = json(&data, &["ls", "--json"], 0);
+    assert_eq!((&answer["streams"][0]["late"], &answer["runs"][0]["late"]), (&1.into(), &1.into()));
+    assert_eq!(answer["runs"][0]["messages"], 200);
+}
+
+#[test]
+fn a_reader_that_is_behind_shows_its_lag() {
+    let place = Place::new("lag");
+    let data = measured(&place, "a");
+    data.hold("devices", "nexus:7", 100).unwrap();
+    let answer = json(&data, &["ls", "--json"], 0);
+    let stream = &answer["streams"][0];
+    assert_eq!(stream["lag"], 300);
+    let readers = stream["readers"].as_array().unwrap();
+    assert_eq!(readers.len(), 1, "the one that looks is no reader: {readers:?}");
+    assert_eq!((&readers[0]["name"], &readers[0]["kind"]), (&"nexus:7".into(), &"counted".into()));
+    let (status, out, _) = told(&data, &["top"]);
+    assert_eq!(status, 0);
+    assert!(out.contains("nexus:7  devices  counted  300"), "{out}");
+}
+
+#[test]
+fn cat_prints_a_line_a_message() {
+    let place = Place::new("cat");
+    let data = measured(&place, "a");
+    let (status, out, err) = told(&data, &["cat", "devices"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert_eq!(out.lines().count(), 400);
+    assert_eq!(out.lines().nth(2), Some("       2  2026-03-01T12:00:00.100000000Z  temperature  f144  value=1.0"));
+    let (_, out, _) = told(&data, &["cat", "devices", "--count", "3", "--json"]);
+    let all: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(all.len(), 3);
+    assert_eq!((&all[1]["sequence"], &all[1]["origin"]), (&1.into(), &"angle".into()));
+    assert_eq!((&all[1]["source_time"], &all[1]["content"]["value"]), (&(START - 150_000_000).into(), &0.0.into()));
+}
+
+#[test]
+fn cat_takes_messages_by_their_source_time_in_whatever_order() {
+    let place = Place::new("cat-time");
+    let data = measured(&place, "a");
+    let (_, out, _) =
+        told(&data, &["cat", "devices", "--from", "2026-03-01T12:00:01Z", "--to", "2026-03-01T12:00:02Z", "--json"]);
+    let times: Vec<i64> =
+        out.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["source_time"].as_i64().unwrap()).collect();
+    assert_eq!(times.len(), 20);
+    assert!(times.iter().all(|t| (START + SECOND..START + 2 * SECOND).contains(t)));
+    assert!(!times.is_sorted(), "the source steps back, and the order of the stream is kept");
+    let (status, out, _) = told(&data, &["cat", "devices", "--from", "2030-01-01T00:00:00Z"]);
+    assert_eq!((status, out.as_str()), (0, ""));
+}
+
+#[test]
+fn cat_follows_until_its_output_is_closed() {
+    let place = Place::new("follow");
+    let data = measured(&place, "a");
+    let from = ["cat", "devices", "--follow", "--json", "--from", "2026-03-01T12:00:19.9Z"];
+    let mut child = command(&data, &from).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["sequence"], 398);
+    let mut writer = data.writer("devices", &Options::disk(4 << 20)).unwrap();
+    let meta =
+        Meta { source_time: START + 30 * SECOND, origin: 0, origin_seq: 200, schema: SchemaId(*b"f144"), flags: 0 };
+    writer.append(&meta, &f144("temperature", START, 7.0)).unwrap();
+    assert!(writer.wait(401, Level::Disk, GUARD).unwrap());
+    let next: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((&next["sequence"], &next["content"]["value"]), (&400.into(), &7.0.into()));
+    // Nothing more comes: the follower must find out by itself that nobody reads.
+    drop(lines);
+    assert_eq!(ended(&mut child), 0);
+}
+
+#[test]
+fn a_follower_ends_at_ctrl_c() {
+    let place = Place::new("ctrl-c");
+    let data = measured(&place, "a");
+    let mut child = command(&data, &["cat", "devices", "--follow", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().is_ok());
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert!(lines.all(|line| serde_json::from_str::<Value>(&line.unwrap()).is_ok()), "the last line is whole");
+    assert_eq!(ended(&mut child), 0);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_follower_whose_output_is_stuck() {
+    let place = Place::new("stuck");
+    let data = place.data("a");
+    fill(&data, "devices", 4000, 0..0, &options(Level::Disk, Clock::Epoch));
+    // Nobody empties the pipe, and there is more than it holds.
+    let mut child = command(&data, &["cat", "devices", "--follow", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 1];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while child.try_wait().unwrap().is_none() {
+        // SAFETY: a signal to a child that has not been waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        assert!(std::time::Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+}
+
+fn ended(child: &mut std::process::Child) -> i32 {
+    let end = std::time::Instant::now() + GUARD;
+    while std::time::Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    panic!("it goes on");
+}
+
+#[test]
+fn cat_shows_bytes_of_an_unknown_schema() {
+    let place = Place::new("hex");
+    let data = place.data("a");
+    let mut writer = data.writer("raw", &Options { clock: Clock::None, ..Options::memory(4 << 20) }).unwrap();
+    let origin = writer.origin("\u{1b}[31mboard").unwrap();
+    let meta = Meta { source_time: 0, origin, origin_seq: 0, schema: SchemaId(*b"xyz1"), flags: store::flags::SUSPECT };
+    writer.append(&meta, &[0xab; 40]).unwrap();
+    let (_, out, _) = told(&data, &["cat", "raw"]);
+    let tail = format!("Z  \\u{{1b}}[31mboard  xyz1  suspect 40 B: {}...\n", "ab".repeat(32));
+    assert!(out.starts_with("       0  arrived 20") && out.ends_with(&tail), "{out}");
+    let message = json(&data, &["cat", "raw", "--json"], 0);
+    assert_eq!((&message["bytes"], &message["hex"]), (&40.into(), &"ab".repeat(32).into()));
+    assert_eq!(message["flags"], serde_json::json!(["suspect"]));
+}
+
+/// Turns a bit of a payload in the disk files of a stream.
+fn damage(data: &Data, stream: &str, at: u64) -> PathBuf {
+    let path = data.stream(stream).join("p-00000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at as usize] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_wrong_byte_is_named() {
+    let place = Place::new("corrupt");
+    let data = measured(&place, "a");
+    let (status, out, err) = told(&data, &["verify"]);
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    let answer = json(&data, &["verify", "--json"], 0);
+    let names: Vec<&str> =
+        answer["streams"].as_array().unwrap().iter().map(|s| s["stream"].as_str().unwrap()).collect();
+    assert_eq!(names, ["devices", "runs"], "books are verified too");
+    assert_eq!((&answer["streams"][0]["messages"], &answer["ok"]), (&400.into(), &true.into()));
+    let entry = data.reader_early("devices").unwrap().get(250).unwrap().unwrap().0;
+    let path = damage(&data, "devices", entry.offset() + 3);
+    let (status, out, _) = told(&data, &["verify"]);
+    assert_eq!(status, 1);
+    let named = format!("wrong byte in {} at {}: the payload of message 250", path.display(), entry.offset());
+    assert!(out.contains(&named), "{out}");
+    assert_eq!(json(&data, &["verify", "devices", "--json"], 1)["ok"], false);
+    assert_eq!(json(&data, &["verify", "runs", "--json"], 0)["ok"], true);
+    // What stands before it is printed; then it is named.
+    let (status, out, err) = told(&data, &["cat", "devices"]);
+    assert_eq!((status, out.lines().count()), (2, 250), "{err}");
+    assert!(err.contains("message 250") && err.contains("hint:"), "{err}");
+}
+
+/// Spoils the header of a stream; what only the header knew goes at the end.
+struct Spoilt(PathBuf);
+
+impl Spoilt {
+    fn new(data: &Data, stream: &str) -> Self {
+        let header = store::Header::read(data.media.as_ref(), &data.stream(stream)).unwrap();
+        std::fs::write(data.stream(stream).join("stream"), "beamport-stream 1\n").unwrap();
+        Self(header.live)
+    }
+}
+
+impl Drop for Spoilt {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_stream_without_a_readable_header_is_not_passed_over() {
+    let place = Place::new("header");
+    let data = measured(&place, "a");
+    let _spoilt = Spoilt::new(&data, "devices");
+    let (status, out, err) = told(&data, &["ls"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("stream `devices` cannot be read"), "{err}");
+    // The run is listed all the same, and that it has no account is said.
+    assert!(out.contains("7    sealed"), "{out}");
+    assert!(err.contains("run `7` has no account"), "{err}");
+    assert_eq!(json(&data, &["verify", "--json"], 1)["streams"][0]["ok"], false);
+}
+
+#[test]
+fn a_replay_holds_the_same_members() {
+    let place = Place::new("replay");
+    let data = measured(&place, "a");
+    let again = Data::on_disk(place.0.join("b"));
+    let into = again.folder.display().to_string();
+    let report = json(&data, &["replay", "7", "--into", &into, "--speed", "max", "--json"], 0);
+    assert_eq!((&report["same"], &report["state"]), (&true.into(), &"sealed".into()));
+    let row = &report["streams"][0];
+    assert_eq!(
+        (&row["messages"], &row["again_messages"], &row["sha256"]),
+        (&200.into(), &200.into(), &row["again_sha256"])
+    );
+    let (old, new) = (flow::runs::run(&data, "7").unwrap(), flow::runs::run(&again, "7").unwrap());
+    assert_eq!((new.start, new.stop, &new.metadata), (old.start, old.stop, &old.metadata));
+    let listed = json(&again, &["ls", "--json"], 0);
+    assert_eq!((&listed["streams"][0]["messages"], &listed["runs"][0]["closed"]), (&200.into(), &true.into()));
+    // A folder that holds the streams is never added to.
+    let (status, _, err) = told(&data, &["replay", "7", "--into", &into]);
+    assert_eq!(status, 2);
+    assert!(err.contains("there is a stream `devices` already"), "{err}");
+}
+
+#[test]
+fn a_changed_member_changes_the_hash() {
+    let place = Place::new("hash");
+    let data = measured(&place, "a");
+    let run = flow::runs::run(&data, "7").unwrap();
+    let hash = |data: &Data| beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap();
+    // The same messages of each origin in another order of origins.
+    let other = place.data("b");
+    let mut writer = other.writer("devices", &Options::memory(4 << 20)).unwrap();
+    let mut last = place.data("c").writer("devices", &Options::memory(4 << 20)).unwrap();
+    for (name, late) in [("angle", 150_000_000), ("temperature", 0)] {
+        let rows = (writer.origin(name).unwrap(), last.origin(name).unwrap());
+        for n in 0..200_u64 {
+            let time = START + n as i64 * 100_000_000 - late;
+            let meta =
+                Meta { source_time: time, origin: rows.0, origin_seq: n, schema: SchemaId(wire::f144::ID), flags: 0 };
+            writer.append(&meta, &f144(name, time, n as f64)).unwrap();
+            let value = if n == 50 { 50.000_001 } else { n as f64 };
+            last.append(&Meta { origin: rows.1, ..meta }, &f144(name, time, value)).unwrap();
+        }
+    }
+    let whole = |data: &Data| {
+        let mut run = run.clone();
+        let header = data.reader_early("devices").unwrap().header().clone();
+        (run.streams[0].uuid, run.streams[0].first, run.streams[0].next) = (header.uuid, 0, 400);
+        beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap()
+    };
+    assert_eq!(whole(&other), hash(&data));
+    assert_eq!(hash(&data).0, 200);
+    assert_ne!(whole(&place.data("c")).1, hash(&data).1);
+}
+
+#[test]
+fn runs_whose_messages_are_gone_are_refused_with_the_ranges() {
+    let place = Place::new("gone");
+    let data = place.data("a");
+    let small = IntakeOptions {
+        stream: Options { when_full: store::WhenFull::DropOldest, ..Options::memory(1 << 20) },
+        ahead_max: i64::MAX,
+    };
+    let view = fill(&data, "devices", 400, 0..0, &small);
+    seal(&data, "7", &[view]);
+    std::fs::write(data.folder.join("amor.nexus.json"), "{\"children\": []}").unwrap();
+    // Then so much comes that the run's messages go.
+    let mut writer = data.writer("devices", &small.stream).unwrap();
+    for n in 200..4200_u64 {
+        let meta =
+            Meta { source_time: START + 100 * SECOND, origin: 0, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, &[7; 1000]).unwrap();
+    }
+    drop(writer);
+    let file = place.0.join("a.nxs").display().to_string();
+    let into = place.0.join("b").display().to_string();
+    for words in [["write", "7", "--output", &file], ["replay", "7", "--into", &into]] {
+        let (status, _, err) = told(&data, &words);
+        assert_eq!(status, 2, "{err}");
+        assert!(err.contains("cause: retention took messages ") && err.contains(" of `devices`"), "{err}");
+    }
+    assert!(!Path::new(&file).exists() && !Path::new(&into).exists());
+}
+
+#[test]
+fn write_refuses_what_it_cannot_do_whole() {
+    let place = Place::new("write");
+    let data = measured(&place, "a");
+    let refused = |words: &[&str], part: &str| {
+        let (status, out, err) = told(&data, words);
+        assert_eq!((status, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(part), "{err}");
+    };
+    let file = place.0.join("x.nxs").display().to_string();
+    refused(&["write", "8", "--output", &file], "there is no run `8`");
+    refused(&["write", "7", "--output", &file], "0 files `*.nexus.json`");
+    refused(&["write", "7", "--output", &file, "--template", "none.json"], "template `none.json` cannot be read");
+    std::fs::write(&file, "mine").unwrap();
+    refused(&["write", "7", "--output", &file], "there is a file of that name");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.begin("8", START, None, Duration::ZERO, "{}", data.media.now()).unwrap();
+    refused(&["write", "8", "--output", "y.nxs"], "it is open");
+    refused(&["replay", "8", "--into", "y"], "it is open");
+}
+
+#[test]
+fn begin_and_end_ask_the_mover() {
+    let place = Place::new("begin");
+    let data = place.data("a");
+    let (status, _, err) = told(&data, &["begin"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("nobody runs the instrument"), "{err}");
+    let text = format!(
+        "instrument = \"amor\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\nlive = \"4 MiB\"\n",
+        data.folder.display()
+    );
+    let file = place.0.join("amor.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut up = command(&data, &["up", &file.display().to_string()]).stdout(Stdio::null()).spawn().unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while !data.folder.join("control.sock").exists() {
+        assert!(std::time::Instant::now() < end && up.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let run = json(&data, &["begin", "--metadata", "{\"title\": \"Ni\"}", "--json"], 0);
+    assert_eq!((&run["name"], &run["state"]), (&"1".into(), &"open".into()));
+    assert!(run["metadata"].as_str().unwrap().contains("Ni"));
+    let (status, out, err) = told(&data, &["begin", "nickel-2", "--start", "-2 s", "--duration", "1 h"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.starts_with("run `nickel-2` is open: from 20") && out.ends_with("(1 h 00 min)\n"), "{out}");
+    let (status, _, err) = told(&data, &["end"]);
+    assert_eq!(status, 2);
+    assert!(err.contains("open are 1, nickel-2"), "{err}");
+    assert_eq!(json(&data, &["end", "nickel-2", "--json"], 0)["state"], "settling");
+    assert_eq!(json(&data, &["end", "--json"], 0)["name"], "1");
+    // A look at it while it runs.
+    let mut top = command(&data, &["top", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let second: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(second["streams"][0]["writer"], up.id());
+    assert!(second["streams"][0]["messages_per_s"].as_f64().unwrap() > 0.0, "{second}");
+    drop(lines);
+    assert_eq!(ended(&mut top), 0);
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(up.id() as i32, libc::SIGINT) };
+    ended(&mut up);
+}
+
+#[test]
+fn doctor_finds_streams_that_cannot_be_read() {
+    let place = Place::new("doctor");
+    let data = measured(&place, "a");
+    let finding = |answer: &Value, name: &str, word: &str| {
+        let all = answer["findings"].as_array().unwrap().clone();
+        all.into_iter().any(|f| f["name"] == name && f["found"].as_str().unwrap().contains(word))
+    };
+    let (_, out, _) = told(&data, &["doctor", "--json"]);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    for name in [
+        "processor",
+        "kernel",
+        "futex",
+        "file system",
+        "direct writes",
+        "free disk",
+        "shared memory",
+        "open files",
+        "file size",
+        "clock",
+        "beamport-nexus",
+    ] {
+        assert!(finding(&answer, name, ""), "{name} is not looked at");
+    }
+    assert!(finding(&answer, "streams", "2 in "), "{answer}");
+    let _spoilt = Spoilt::new(&data, "devices");
+    let answer = json(&data, &["doctor", "--json"], 1);
+    assert_eq!(answer["ok"], false);
+    assert!(finding(&answer, "streams", "`devices` cannot be read"));
+}
+
+#[test]
+fn doctor_names_what_the_limits_of_the_shell_forbid() {
+    let place = Place::new("limits");
+    let data = measured(&place, "a");
+    let program = env!("CARGO_BIN_EXE_beamport");
+    let script = format!("ulimit -f 100; ulimit -n 128; exec {program} doctor");
+    let output = Command::new("sh").args(["-c", &script]).env("BEAMPORT_DATA", &data.folder).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("WRONG  open files      at most 128"), "{text}");
+    assert!(text.contains("WRONG  file size"), "{text}");
+}
+
+#[test]
+fn doctor_says_which_live_places_are_left_over() {
+    let place = Place::new("left");
+    let data = measured(&place, "a");
+    let header = store::Header::read(data.media.as_ref(), &data.stream("devices")).unwrap();
+    let live = header.live.display().to_string();
+    let (_, out, _) = told(&data, &["doctor", "--json"]);
+    assert!(!out.contains(&live), "{out}");
+    std::fs::remove_dir_all(data.stream("devices")).unwrap();
+    let (_, out, _) = told(&data, &["doctor", "--json"]);
+    let left = out.contains(&live) || out.contains(" more");
+    assert!(left, "{out}");
+    std::fs::remove_dir_all(&header.live).unwrap();
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    let place = Place::new("pipe");
+    let data = measured(&place, "a");
+    let program = env!("CARGO_BIN_EXE_beamport");
+    let script = format!("{program} cat devices --json; echo $? >&2");
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .env("BEAMPORT_DATA", &data.folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
+}
