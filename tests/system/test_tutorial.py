@@ -1,4 +1,4 @@
-"""docs/tutorial/first-measurement.md is executed as it stands: its sh and python blocks, in order, in one terminal."""
+"""The tutorial and the session of README.md are executed as they stand: their sh and python blocks, in one terminal."""
 
 import os
 import re
@@ -109,3 +109,17 @@ def test_the_tutorial_does_what_it_says(terminal, tmp_path):
 def test_a_block_that_fails_fails_the_tutorial(terminal):
     status, out, _ = terminal(script("```python\nraise SystemExit(3)\n```\n\n```sh\necho not reached\n```\n"))
     assert status == 3 and "not reached" not in out
+
+
+def test_the_session_of_the_readme_does_what_it_says(terminal, tmp_path):
+    text = (ROOT / "README.md").read_text()
+    (instrument,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine.toml").write_text(instrument)
+    shutil.copy(ROOT / "examples" / "amor.nexus.json", tmp_path)
+    status, out, err = terminal(script(text) + "beamport check mine.toml\n")
+    print(out, err)
+    assert status == 0, err[-3000:]
+    assert "ledger (closed)" in out and "AMOR:SE:TEMP01  f144  value=" in out
+    assert re.search(r"^closed +yes$", out, re.MULTILINE) and "again.nxs" in out
+    # Three arrays of pixels.
+    assert len(re.findall(r"^\[ *\d+ .*\d\]$", out, re.MULTILINE)) == 3
