@@ -232,18 +232,22 @@ class Lab:
                         pass
                 process.kill()
                 process.wait(HANG_S)
-        self.forget(self.data)
+        self.take_back(self.data)
         for live in self._lives:
             take_back(live)
 
     def forget(self, data: Path):
-        """Removes a data folder and its shared memory. Nobody may write there any more."""
+        """Removes a data folder. Nobody may write there any more."""
+        self.take_back(data)
+        shutil.rmtree(data, ignore_errors=True)
+
+    def take_back(self, data: Path):
+        """Removes the shared memory of a data folder."""
         for folder in data.iterdir() if data.is_dir() else []:
             try:
                 take_back(Stream(folder).live)
             except (OSError, KeyError, ValueError):
                 continue
-        shutil.rmtree(data, ignore_errors=True)
 
 
 def take_back(live: Path):

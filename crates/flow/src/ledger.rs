@@ -337,10 +337,12 @@ pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Ac
 fn finish_account(
     data: &Data,
     run: &Run,
-    rows: Vec<Row>,
+    mut rows: Vec<Row>,
     mut gaps: Vec<Gap>,
     finished: bool,
 ) -> Result<Account, Fault> {
+    // One order, whoever asked: a file that is written again holds the same account.
+    rows.sort_by(|a, b| (&a.stage, &a.stream).cmp(&(&b.stage, &b.stream)));
     let mut streams: Vec<&str> = run.streams.iter().map(|r| r.stream.as_str()).collect();
     streams.dedup();
     let mut all = Vec::new();

@@ -1,0 +1,144 @@
+"""The process that writes the NeXus file is killed with -9 at random moments; sometimes the mover with it."""
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, gapless, lost_of, until
+from nexus_files import different
+
+INSTRUMENT = """
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 2e5
+live = "4 MiB"
+
+[source.monitor]
+kind = "sim"
+model = "amor-monitor"
+live = "1 MiB"
+
+[source.devices]
+kind = "sim"
+model = "amor-devices"
+live = "1 MiB"
+
+[sink.file]
+kind = "nexus"
+template = "amor.nexus.json"
+file = "{run}.nxs"
+flush = "50 ms"
+
+[run.first]
+settle = "200 ms"
+"""
+EVENTS = "entry/instrument/detector/data"
+
+
+def writer_of(lab, process) -> int | None:
+    """The child that writes, once it is that program."""
+    for pid in lab.children(process):
+        try:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "beamport-nexus" and not gone(pid):
+                return pid
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def look(lab, path: Path) -> int | None:
+    """Pulses that the file shows now, all of them proven against the stream; None if it is not there or has no rows yet.
+
+    Raises OSError where h5py cannot open it.
+    """
+    if not path.exists():
+        return None
+    stream = lab.stream("detector")
+    with h5py.File(path, "r") as file:
+        if EVENTS not in file:
+            return None
+        data = file[EVENTS]
+        zero, index = data["event_time_zero"][:], data["event_index"][:]
+        ids, offsets = data["event_id"][:], data["event_time_offset"][:]
+    # A row of pulses may be there before or after its events, but what a reader takes from the file must be whole.
+    assert len(zero) == len(index), "pulses are torn"
+    assert len(ids) == len(offsets), "events are torn"
+    assert (np.diff(index.astype(np.int64)) >= 0).all() and (len(index) == 0 or index[-1] <= len(ids))
+    _, disk, _ = stream.marks()
+    times = stream.entries(0, disk)["source_time"]
+    assert np.isin(zero.astype(np.int64), times).all(), "pulses that no stream holds"
+    assert (np.diff(zero.astype(np.int64)) > 0).all(), "pulses twice or out of order"
+    # Rows that nobody wrote are zeroes: the simulation numbers pixels from 1.
+    assert (ids > 0).all(), "rows that were not written"
+    return len(zero)
+
+
+@pytest.fixture
+def instrument(lab, nexus):
+    shutil.copy2(ROOT / "examples/amor.nexus.json", lab.folder)
+    return lab.write(INSTRUMENT)
+
+
+def test_file_of_a_killed_writer_opens_and_becomes_the_undisturbed_file(instrument, times, dice):
+    lab = instrument
+    path = lab.data / "files" / "first.nxs"
+    kills = times(10, 100)
+    opened, whole, movers, pulses = [], 0, 0, 0
+    process, _ = lab.up_ready()
+    for kill in range(kills):
+        writer = until(lambda process=process: writer_of(lab, process), "no writer is started")
+        time.sleep(dice.uniform(0, 0.6))
+        if kill % 5 == 4:
+            movers += 1
+            lab.kill(process)
+            until(lambda writer=writer: gone(writer), "the writer outlives the mover")
+            process, _ = lab.up_ready()
+        else:
+            os.kill(writer, signal.SIGKILL)
+        try:
+            look(lab, path)
+            whole += 1
+        except OSError:
+            pass
+        began = time.monotonic()
+        pulses = max(pulses, until(lambda: readable(lab, path), "the file does not open") or 0)
+        opened.append(time.monotonic() - began)
+    until(lambda: lab.stream("monitor").marks()[1] >= 2, "no messages")
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    for stream in lab.streams():
+        gapless(stream)
+    members = next(line["messages"] for line in report["streams"] if line["name"] == "detector")
+    assert look(lab, path) == members
+    again = lab.folder / "again.nxs"
+    lab.run("write", "first", "-o", again, "--data", lab.data, "--template", lab.folder / "amor.nexus.json")
+    assert different(path, again) == []
+    opened.sort()
+    print(
+        f"file writer killed: {kills} injected ({movers} with the mover), the file opened in plain h5py at once {whole} times, "
+        f"at latest after {opened[-1] * 1000:.0f} ms; 0 lost of {members} messages, equal to the undisturbed file"
+    )
+
+
+def gone(pid: int) -> bool:
+    """A process that has ended, its entry perhaps not taken yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def readable(lab, path):
+    """The number of pulses plus one, so that an empty file counts too; False where it does not open."""
+    try:
+        found = look(lab, path)
+        return False if found is None else found + 1
+    except OSError:
+        return False
