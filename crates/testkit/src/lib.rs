@@ -4,10 +4,12 @@
 //! wrong follows from a seed, so that a failure can be seen again.
 
 mod dice;
+mod flows;
 mod media;
 mod memory;
 mod world;
 
 pub use dice::Dice;
+pub use flows::{Flow, Tally};
 pub use media::{Machine, PretendMedia};
 pub use world::Ignore;
