@@ -158,7 +158,7 @@ impl Reader<'_> {
                         ),
                     );
                 }
-                data.map(|data| folder.join(data))
+                data.map(|data| folder.join(data).components().collect())
             }
             None => {
                 let data = folder.join("beamport-data").join(name.as_str());

@@ -172,7 +172,7 @@ impl Mover {
         settle: Duration,
         metadata: &str,
     ) -> Result<Run, Fault> {
-        let metadata = self.with_truth(metadata)?;
+        let metadata = self.with_provenance(metadata)?;
         let now = self.data.media.now();
         let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
         self.hold(&run)?;
@@ -180,8 +180,9 @@ impl Mover {
         Ok(run)
     }
 
-    /// What simulated sources know to be true goes into the run's metadata, and so into the file.
-    fn with_truth(&self, metadata: &str) -> Result<String, Fault> {
+    /// What simulated sources know to be true, and from which template each sink writes, goes into the run's metadata:
+    /// so it stands in the file, and the file can be written again.
+    fn with_provenance(&self, metadata: &str) -> Result<String, Fault> {
         let mut value: Value =
             serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
         let mut truth = serde_json::Map::new();
@@ -192,6 +193,15 @@ impl Mover {
         }
         if let Some(object) = value.as_object_mut().filter(|_| !truth.is_empty()) {
             object.insert("simulated".into(), truth.into());
+        }
+        let sinks: serde_json::Map<String, Value> = self
+            .instrument
+            .sinks
+            .iter()
+            .map(|s| (s.name.clone(), json!({"template": s.template.value, "inputs": s.inputs.value})))
+            .collect();
+        if let Some(object) = value.as_object_mut().filter(|_| !sinks.is_empty()) {
+            object.insert("sinks".into(), sinks.into());
         }
         Ok(value.to_string())
     }
