@@ -124,11 +124,15 @@ fn fill(data: &Data, name: &str, count: u64, left_out: std::ops::Range<u64>, opt
 
 /// A sealed run of the ten seconds from `START`.
 fn seal(data: &Data, name: &str, views: &[StreamView]) {
+    seal_from(data, name, START, views);
+}
+
+fn seal_from(data: &Data, name: &str, start: i64, views: &[StreamView]) {
     let mut keeper = RunKeeper::open(data).unwrap();
     let now = data.media.now();
-    let settle = Duration::from_nanos((now - START) as u64);
-    keeper.begin(name, START, Some(START + 10 * SECOND), settle, "{\"title\": \"Ni\"}", now).unwrap();
-    keeper.end(name, START + 10 * SECOND, "asked", now).unwrap();
+    let settle = Duration::from_nanos((now - start) as u64);
+    keeper.begin(name, start, Some(start + 10 * SECOND), settle, "{\"title\": \"Ni\"}", now).unwrap();
+    keeper.end(name, start + 10 * SECOND, "asked", now).unwrap();
     let end = std::time::Instant::now() + GUARD;
     while keeper.unsealed().next().is_some() {
         keeper.step(now, views).unwrap();
@@ -404,6 +408,74 @@ fn a_replay_holds_the_same_members() {
     let (status, _, err) = told(&data, &["replay", "7", "--into", &into]);
     assert_eq!(status, 2);
     assert!(err.contains("there is a stream `devices` already"), "{err}");
+}
+
+#[test]
+fn a_replay_by_arrival_cannot_hold_the_same_members_and_says_so() {
+    let place = Place::new("arrival");
+    let data = place.data("a");
+    let view = fill(&data, "devices", 400, 0..0, &options(Level::Disk, Clock::None));
+    let last = data.reader_early("devices").unwrap().get(399).unwrap().unwrap().0.arrival_time;
+    seal_from(&data, "7", last + 1 - 10 * SECOND, &[view]);
+    let into = place.0.join("b").display().to_string();
+    let report = json(&data, &["replay", "7", "--into", &into, "--speed", "max", "--json"], 1);
+    let row = &report["streams"][0];
+    assert_eq!((&row["messages"], &row["again_messages"]), (&400.into(), &0.into()), "they arrived behind its stop");
+    assert_eq!((&row["by_arrival"], &row["same"], &report["same"]), (&true.into(), &false.into(), &false.into()));
+    assert_eq!(json(&Data::on_disk(&into), &["verify", "devices", "--json"], 0)["streams"][0]["messages"], 400);
+}
+
+/// A copy of the program with another writer beside it.
+fn with_writer(place: &Place, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = place.0.join("programs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, writer) = (folder.join("beamport"), folder.join("beamport-nexus"));
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_beamport"), &program).unwrap();
+    }
+    std::fs::write(&writer, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&writer, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// The writer's own words for its output: the argument behind `--output`.
+const OUTPUT: &str = "while [ \"$1\" != --output ]; do shift; done; file=$2; echo half >\"$file\"";
+
+#[test]
+fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
+    let place = Place::new("half");
+    let data = measured(&place, "a");
+    std::fs::write(data.folder.join("amor.nexus.json"), "{}").unwrap();
+    let file = place.0.join("x.nxs");
+    let write = |script: &str| {
+        let mut command = Command::new(with_writer(&place, &format!("{OUTPUT}; {script}")));
+        command.args(["write", "7", "--json", "--output", &file.display().to_string()]);
+        command.env("BEAMPORT_DATA", &data.folder).stdin(Stdio::null());
+        command
+    };
+    let output = write("echo 'error: no room' >&2; exit 2").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("error: no room\n") && err.contains("the writer ended: exit status: 2"), "{err}");
+    assert!(!file.exists());
+    // As the real one it leaves Ctrl-C to its parent.
+    let mut child = write("trap '' INT; exec sleep 600").stderr(Stdio::piped()).spawn().unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    while !file.exists() {
+        assert!(std::time::Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_eq!(ended(&mut child), 2);
+    assert!(!file.exists());
+    let output = write("echo '{\"file\":\"x\",\"size\":5,\"sha256\":\"0\",\"account\":{\"closed\":true,\"lost\":3}}'")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "what was lost decides the exit status");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["account"]["lost"], 3);
+    assert!(file.exists());
 }
 
 #[test]

@@ -73,7 +73,6 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             Err(e) => return Err(fault(e).into()),
         };
         if batch.is_empty() {
-            drop(batch);
             out.flush()?;
             if !asked.follow || (to != i64::MAX && data.media.now() > to) || is_closed() {
                 break;
@@ -83,7 +82,6 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         }
         let rows = batch.entries.iter().map(|e| e.origin as usize + 1).max().unwrap_or(0);
         if rows > names.len() {
-            drop(batch);
             names = reader.origins().map_err(fault)?.to_vec();
             // A row that the table does not have stays without a name.
             names.resize(names.len().max(rows), String::new());

@@ -189,7 +189,7 @@ fn file_system(folder: &Path, place: &Path) -> Finding {
     let Some(stat) = statfs(place) else {
         return Finding::new(NAME, Verdict::Wrong, format!("{}: {}", place.display(), io::Error::last_os_error()));
     };
-    let (name, why) = file_system_of(stat.f_type as i64);
+    let (name, why) = file_system_of(stat.f_type);
     let found = format!("{name} for {}", folder.display());
     if why.is_empty() {
         return Finding::new(NAME, Verdict::Ok, found);
@@ -474,7 +474,7 @@ mod tests {
     fn findings_end_with_a_verdict() {
         let ok = Finding::new("clock", Verdict::Ok, "fine");
         let wrong = Finding::new("free disk", Verdict::Wrong, "none").hint("free some");
-        assert_eq!(text(&[ok.clone()]), "ok     clock  fine\n\nnothing would go wrong\n");
+        assert_eq!(text(std::slice::from_ref(&ok)), "ok     clock  fine\n\nnothing would go wrong\n");
         assert_eq!(
             text(&[ok, wrong]),
             "ok     clock      fine\nWRONG  free disk  none\n                  -> free some\n\n1 would go wrong\n"

@@ -48,8 +48,10 @@ fn ranges<'a>(run: &'a Run, stream: &'a str) -> impl Iterator<Item = &'a Range> 
     run.streams.iter().filter(move |r| r.stream == stream)
 }
 
-/// The sequences of a sealed run in a stream that can be looked at, and those that are gone.
-fn span(run: &Run, reader: &mut Reader) -> Result<(u64, u64, Option<(u64, u64)>), Fault> {
+/// Where to look for the members of a run in a stream: (first sequence, one past the last, those that are gone).
+type Span = (u64, u64, Option<(u64, u64)>);
+
+fn span(run: &Run, reader: &mut Reader) -> Result<Span, Fault> {
     let header = reader.header().clone();
     let first = ranges(run, &header.name).map(|r| r.first).min().unwrap_or(0);
     let next = ranges(run, &header.name).map(|r| r.next).max().unwrap_or(0);

@@ -36,7 +36,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         names.retain(|name| name == stream);
     }
     let mut progress = Progress::new();
-    let mut table = Table::new(&["stream", ">messages", ">bytes", "schemas", "result"]);
+    let mut table = Table::new(&["stream", ">messages", ">bytes read", "schemas", "result"]);
     let (mut streams, mut wrong) = (Vec::new(), 0);
     for name in &names {
         let seen = store::verify(&data.media, &data.stream(name), &mut |done, of| progress.draw(err, name, done, of));

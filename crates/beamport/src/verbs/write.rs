@@ -5,8 +5,8 @@
 
 use super::figures::bytes;
 use super::verify::Progress;
-use super::{Answer, ended, json_line, members, open};
-use crate::cli::Write as Asked;
+use super::{Answer, Asked, ended, json_line, members, open};
+use crate::cli::Write as Verb;
 use crate::mover::Job;
 use flow::Fault;
 use serde_json::{Value, json};
@@ -21,12 +21,12 @@ const LOOK: Duration = Duration::from_millis(20);
 const FLUSH_MS: u128 = 10_000;
 
 /// Runs the verb.
-pub fn run(asked: &Asked, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
     let answer = write(asked, out, err);
     ended(answer, err)
 }
 
-fn write(asked: &Asked, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let run = members::sealed(&data, &asked.run, "written")?;
     if asked.output.exists() {
@@ -40,7 +40,10 @@ fn write(asked: &Asked, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             let what = format!("template `{}` cannot be read", template.display());
             return Err(Fault::new(what, "there is no such file").into());
         }
-        None => only_template(&data.folder)?,
+        None => match recorded_template(&run.metadata) {
+            Some(template) => template,
+            None => only_template(&data.folder)?,
+        },
     };
     let members = members::all(&data, &run)?;
     members::refuse_gone(&run.name, "written", &members)?;
@@ -73,6 +76,13 @@ fn write(asked: &Asked, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
 }
 
+/// The template of the run's first sink, as the run itself recorded it, if it is still there.
+fn recorded_template(metadata: &str) -> Option<PathBuf> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let sinks = metadata["sinks"].as_object()?;
+    sinks.values().filter_map(|s| s["template"].as_str().map(PathBuf::from)).find(|t| t.is_file())
+}
+
 /// The one template of a data folder.
 fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
     let mut templates: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -95,6 +105,7 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 /// Lets the child write; its answer.
 fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
+    let signals = Asked::to_end()?;
     let mut child = job.start_into(&mut answer)?;
     let mut progress = Progress::new();
     let status = loop {
@@ -106,10 +117,19 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
         // Close to what it will be: arrays are most of a file and stand in it as they are in the messages.
         let size = std::fs::metadata(&job.output).map_or(0, |m| m.len());
         progress.draw(err, &job.run, size.min(of), of);
+        if signals.yes() {
+            // Ctrl-C is left to us: the child would go on.
+            let ended = child.kill().and_then(|()| child.wait());
+            progress.clear(err);
+            discard(&job.output);
+            let cause = ended.map_or_else(|e| e.to_string(), |_| "interrupted".into());
+            return Err(Fault::new(format!("`{}` is not written", job.output.display()), cause).into());
+        }
         std::thread::sleep(LOOK);
     };
     progress.clear(err);
     if !status.success() {
+        discard(&job.output);
         // What it had to say stands on stderr above.
         return Err(Fault::new(
             format!("`{}` is not written", job.output.display()),
@@ -133,6 +153,11 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
         product["account"] = account;
     }
     Ok(product)
+}
+
+/// A file that is not the whole run is not left in its place. There was none of that name when we began.
+fn discard(file: &Path) {
+    let _ = std::fs::remove_file(file);
 }
 
 /// A file without a name.
