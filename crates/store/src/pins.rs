@@ -199,6 +199,10 @@ impl Pins {
             }
         }
         self.moved();
+        if found {
+            // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
+            let _ = self.file.sync();
+        }
         found
     }
 

@@ -1,0 +1,212 @@
+//! What went wrong once, on a machine that forgets what was not synced. Each test is named after it.
+
+use beamport_store::media::{File, Open};
+use beamport_store::*;
+use std::path::Path;
+use std::sync::Arc;
+use testkit::{Machine, PretendMedia};
+
+const FOLDER: &str = "/disk/s";
+
+fn options() -> Options {
+    Options { drain: Drain::Caller, ..Options::disk(1 << 20) }
+}
+
+fn writer(process: &Arc<PretendMedia>, options: &Options) -> Result<Writer> {
+    let media: Arc<dyn Media> = process.clone();
+    Writer::open(&media, Path::new(FOLDER), "s", options)
+}
+
+fn meta(n: u64) -> Meta {
+    Meta { source_time: n as i64, origin: 0, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 }
+}
+
+fn counted(process: &Arc<PretendMedia>) -> Reader {
+    let media: Arc<dyn Media> = process.clone();
+    let named = ReadOptions { name: "file".into(), kind: Kind::Counted, ..ReadOptions::default() };
+    Reader::open(&media, Path::new(FOLDER), named).unwrap()
+}
+
+fn numbers(process: &Arc<PretendMedia>, early: bool) -> Vec<u64> {
+    let media: Arc<dyn Media> = process.clone();
+    let mut reader =
+        Reader::open(&media, Path::new(FOLDER), ReadOptions { early, ..ReadOptions::default() }).unwrap();
+    let mut all = Vec::new();
+    loop {
+        let batch = reader.read(100).unwrap();
+        if batch.is_empty() {
+            return all;
+        }
+        all.extend(batch.iter().map(|m| m.entry.origin_seq));
+    }
+}
+
+#[test]
+fn a_reader_removed_for_good_came_back_with_the_power() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        drop(counted(&process));
+        assert!(stream.pins().remove("file"));
+        // SAFETY: the writer is the only object.
+        unsafe { machine.power_cut(stream) };
+        let process = machine.start();
+        assert_eq!(writer(&process, &options()).unwrap().pins().readers(), []);
+    }
+}
+
+#[test]
+fn the_place_of_a_counted_reader_was_gone_with_the_power() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed);
+        let process = machine.start();
+        let stream = writer(&process, &options()).unwrap();
+        let reader = counted(&process);
+        // SAFETY: these are all objects.
+        unsafe { machine.power_cut((stream, reader)) };
+        let process = machine.start();
+        assert_eq!(writer(&process, &options()).unwrap().pins().readers().len(), 1);
+    }
+}
+
+#[test]
+fn a_stream_without_commit_records_was_taken_for_empty() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    stream.append(&meta(0), b"promised").unwrap();
+    stream.drain().unwrap();
+    // SAFETY: the writer is the only object.
+    unsafe { machine.power_cut(stream) };
+    let process = machine.start();
+    let path = Path::new(FOLDER).join("commit");
+    machine.flip(&path, 20).unwrap();
+    machine.flip(&path, 4096 + 20).unwrap();
+    assert!(matches!(writer(&process, &options()), Err(Error::Format { .. })));
+    // Nothing was cut: with the records back, all is there.
+    machine.flip(&path, 20).unwrap();
+    machine.flip(&path, 4096 + 20).unwrap();
+    assert_eq!(writer(&process, &options()).unwrap().next_sequence(), 1);
+}
+
+#[test]
+fn messages_not_yet_published_reached_the_medium() {
+    // A drain copies whole blocks, and what is pushed past the end of its last one would verify after a power cut.
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    for n in 0..3 {
+        stream.append(&meta(n), b"published").unwrap();
+    }
+    stream.drain().unwrap();
+    stream.push(&meta(3), &[b"not published"]).unwrap();
+    stream.push(&meta(4), &[b"not published"]).unwrap();
+    // SAFETY: the writer is the only object; what it pushed is forgotten with it.
+    unsafe { machine.kill(&process, stream) };
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    assert_eq!(stream.next_sequence(), 3);
+    // The second entry that the dead writer pushed stands in the live index, past the end of what this one publishes.
+    stream.append(&meta(5), b"another").unwrap();
+    stream.drain().unwrap();
+    let file: Arc<dyn File> =
+        (process.clone() as Arc<dyn Media>).open(&Path::new(FOLDER).join("i-00000000"), Open::Read).unwrap();
+    let mut entry = [0; ENTRY_BYTES];
+    file.read_at(&mut entry, 4 * ENTRY_BYTES as u64).unwrap();
+    assert_eq!(entry, [0; ENTRY_BYTES]);
+}
+
+#[test]
+fn a_live_place_with_a_segment_missing_did_not_open() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    for n in 0..3 {
+        stream.append(&meta(n), b"safe").unwrap();
+    }
+    stream.drain().unwrap();
+    stream.append(&meta(3), b"in memory alone").unwrap();
+    // SAFETY: the writer is the only object.
+    unsafe { machine.kill(&process, stream) };
+    let process = machine.start();
+    for name in machine.names("/live").iter().filter(|n| n.to_string_lossy().contains("/p-")) {
+        process.unlink(name).unwrap();
+    }
+    let stream = writer(&process, &options()).unwrap();
+    assert_eq!(*stream.recovery(), Recovery::Cut { epoch: 1, first: 3 });
+    drop(stream);
+    assert_eq!(numbers(&process, false), [0, 1, 2]);
+}
+
+#[test]
+fn messages_without_bytes_had_no_segment_on_the_medium() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    for n in 0..3 {
+        stream.append(&meta(n), b"").unwrap();
+    }
+    drop(stream);
+    assert_eq!(numbers(&process, false), [0, 1, 2]);
+}
+
+#[test]
+fn appends_and_drains_went_on_after_a_failed_sync() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.append(&meta(0), b"one").unwrap();
+    machine.fail_sync_after(Some(0));
+    assert!(matches!(stream.drain(), Err(Error::Failed(_))));
+    assert!(matches!(stream.drain(), Err(Error::Failed(_))));
+    assert!(matches!(stream.append(&meta(1), b"two"), Err(Error::Failed(_))));
+    assert_eq!(stream.mark(Level::Disk), 0);
+    drop(stream);
+    let mut stream = writer(&process, &options()).unwrap();
+    assert_eq!((stream.recovery(), stream.next_sequence()), (&Recovery::Live, 1));
+    stream.drain().unwrap();
+    assert_eq!(stream.mark(Level::Disk), 1);
+}
+
+#[test]
+fn retention_took_what_was_not_safe_yet() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let small = Options { retain_bytes: Some(300_000), when_full: WhenFull::DropOldest, ..options() };
+    let mut stream = writer(&process, &small).unwrap();
+    for n in 0..2000 {
+        match stream.append(&meta(n), &[7; 1000]) {
+            Ok(_) => {}
+            Err(Error::Dropped) => {
+                assert!(stream.first_sequence() <= stream.mark(Level::Disk));
+                stream.drain().unwrap();
+            }
+            Err(e) => panic!("{e}"),
+        }
+        assert!(stream.first_sequence() <= stream.mark(Level::Disk));
+    }
+    assert!(stream.first_sequence() > 0);
+}
+
+#[test]
+fn a_second_opening_on_a_full_disk_was_refused() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    stream.append(&meta(0), b"one").unwrap();
+    stream.drain().unwrap();
+    // SAFETY: the writer is the only object.
+    unsafe { machine.kill(&process, stream) };
+    let (disk, _) = machine.used();
+    machine.room(disk, u64::MAX);
+    let process = machine.start();
+    let stream = writer(&process, &options()).unwrap();
+    assert_eq!((stream.recovery(), stream.next_sequence()), (&Recovery::Live, 1));
+}
