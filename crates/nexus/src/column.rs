@@ -175,8 +175,7 @@ impl Column {
 
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
-        let enough = if self.fitted { GATHER_BYTES } else { 4 * GATHER_BYTES };
-        self.gathered.len >= enough.max(self.chunk_rows as usize * self.row_bytes)
+        self.gathered.len >= GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes)
     }
 
     /// Chooses the chunks, once. True if the dataset was made anew and links to it must be set again.

@@ -271,9 +271,9 @@ impl File {
 
     pub(crate) fn unlink(&self, path: &str) -> Result<(), Fault> {
         let name = c_name(path)?;
-        // SAFETY: an open file and a valid name.
         call(
             || format!("`{path}` cannot be removed"),
+            // SAFETY: an open file and a valid name.
             || unsafe { h5l::H5Ldelete(self.id, name.as_ptr(), h5p::H5P_DEFAULT) },
         )?;
         Ok(())

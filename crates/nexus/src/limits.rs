@@ -42,7 +42,7 @@ pub const CHUNK_BYTES_MIN: usize = 4 << 10;
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Rows that wait in memory before they are written, bytes per dataset: from here on larger writes gain nothing.
-pub const GATHER_BYTES: usize = 1 << 20;
+pub const GATHER_BYTES: usize = 4 << 20;
 
 /// Room kept free for HDF5's own metadata beside the data of one write, bytes.
 pub const METADATA_ROOM_BYTES: u64 = 512 << 10;

@@ -61,7 +61,9 @@ impl Room {
         let ahead = end + self.step;
         let wanted = if self.within_limit(ahead).is_ok() { ahead } else { end };
         self.step = (self.step * 2).min(ROOM_STEP_BYTES.1);
-        self.allot(wanted).or_else(|_| self.allot(end))
+        self.allot(wanted).or_else(|_| self.allot(end))?;
+        self.short.set(false);
+        Ok(())
     }
 
     fn allot(&mut self, end: u64) -> Result<(), Fault> {
@@ -121,7 +123,7 @@ impl Room {
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.reserve(at + bytes.len() as u64)?;
         let mut rest = (at, bytes);
-        let aligned = at % PAGE as u64 == 0 && bytes.as_ptr().addr() % PAGE == 0;
+        let aligned = at.is_multiple_of(PAGE as u64) && bytes.as_ptr().addr().is_multiple_of(PAGE);
         if let (Some(direct), true, true) = (&self.direct, aligned, bytes.len() >= DIRECT_BYTES_MIN) {
             let whole = bytes.len() - bytes.len() % PAGE;
             match direct.write_all_at(&bytes[..whole], at) {

@@ -196,9 +196,9 @@ fn datasets(file: &File) -> Result<Vec<String>, Fault> {
     let (index, order) =
         (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
     let to = std::ptr::from_mut(&mut walk).cast();
-    // SAFETY: an open file; the callback is called during the call only.
     call(
         || "the file cannot be searched".into(),
+        // SAFETY: an open file; the callback is called during the call only.
         || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(visit), to, h5o::H5O_INFO_BASIC) },
     )?;
     Ok(walk.paths)
@@ -249,9 +249,9 @@ impl Found {
         let mut out = vec![T::zeroed(); cells as usize];
         let memory = number_type(to)?;
         let to = out.as_mut_ptr().cast();
-        // SAFETY: as many values as the dataset has, of the type asked for.
         call(
             || "a dataset cannot be read".into(),
+            // SAFETY: as many values as the dataset has, of the type asked for.
             || unsafe { h5d::H5Dread(self.id.0, memory.0, h5s::H5S_ALL, h5s::H5S_ALL, h5p::H5P_DEFAULT, to) },
         )?;
         Ok(out)

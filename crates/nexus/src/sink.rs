@@ -15,7 +15,7 @@
 use crate::column::Column;
 use crate::h5::{self, File};
 use crate::limits::METADATA_ROOM_BYTES;
-use crate::module::{Filling, Late, fixed_constants};
+use crate::module::{Filling, Fixed, Late, fixed_constants};
 use crate::room::Room;
 use crate::template::{Data, Group, Kind, Node, Template};
 use crate::{account, clock};
@@ -216,7 +216,7 @@ impl Nexus {
             room.reserve(file.end()? + METADATA_ROOM_BYTES + late_bytes(late))?;
             match late {
                 Late::Attribute(object, name, value) => file.set_attribute(object, name, value)?,
-                Late::Dataset(path, value, attributes) => write_fixed(file, path, value, attributes)?,
+                Late::Dataset((path, value, attributes)) => write_fixed(file, path, value, attributes)?,
             }
             filling.late.pop();
         }
@@ -292,10 +292,9 @@ impl Nexus {
     }
 
     fn last_words(&mut self, file: &File, account: &str) -> Result<(), Fault> {
-        let mut words: Vec<(String, Data, Vec<(&'static str, Data)>)> =
-            self.fillings.iter().flat_map(Filling::last_words).collect();
+        let mut words: Vec<Fixed> = self.fillings.iter().flat_map(Filling::last_words).collect();
         if let Some(stop) = self.stop {
-            for path in times(&self.job.template, false) {
+            for path in end_times(&self.job.template) {
                 words.push((path, Data::text(clock::iso8601(stop)), Vec::new()));
             }
         }
@@ -495,7 +494,7 @@ fn data_bytes(value: &Data) -> u64 {
 fn late_bytes(late: &Late) -> u64 {
     match late {
         Late::Attribute(..) => 0,
-        Late::Dataset(_, value, _) => data_bytes(value),
+        Late::Dataset((_, value, _)) => data_bytes(value),
     }
 }
 
@@ -520,23 +519,19 @@ fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(String, Stri
     out
 }
 
-/// Paths of `start_time`, or of `end_time`.
-fn times(template: &Template, want_start: bool) -> Vec<String> {
-    fn walk(group: &Group, path: &str, want_start: bool, out: &mut Vec<String>) {
+/// Paths of the `end_time`s.
+fn end_times(template: &Template) -> Vec<String> {
+    fn walk(group: &Group, path: &str, out: &mut Vec<String>) {
         for node in &group.children {
             match node {
-                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), want_start, out),
-                Node::Times { start, end } => {
-                    if if want_start { *start } else { *end } {
-                        out.push(format!("{path}/{}", if want_start { "start_time" } else { "end_time" }));
-                    }
-                }
+                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
+                Node::Times { end: true, .. } => out.push(format!("{path}/end_time")),
                 _ => (),
             }
         }
     }
     let mut out = Vec::new();
-    walk(&template.root, "", want_start, &mut out);
+    walk(&template.root, "", &mut out);
     out
 }
 

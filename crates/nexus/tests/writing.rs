@@ -220,7 +220,7 @@ fn a_killed_writer_is_resumed_to_the_same_content() {
         }
         std::fs::write(file.with_extension("state"), sink.flush().unwrap()).unwrap();
         // Rows that no commit speaks of: none, a few, enough for whole chunks, and those flushed.
-        if at % 4 > 0 {
+        if !at.is_multiple_of(4) {
             for n in 0..[0, 1, 9, 9][(at % 4) as usize] {
                 second(&mut sink, at / 4 + n, 5_000).unwrap();
             }
@@ -230,12 +230,22 @@ fn a_killed_writer_is_resumed_to_the_same_content() {
         }
         kill_self();
     }
-    let folder = folder("kill");
+    kills("kill", &[0, 1, 2, 3, 5, 12, 13, 14, 15, 30, 31, 33]);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_a_killed_writer_is_resumed_to_the_same_content() {
+    kills("kill-soak", &(0..100).collect::<Vec<_>>());
+}
+
+fn kills(name: &str, moments: &[u64]) {
+    let folder = folder(name);
     let whole = folder.join("whole.nxs");
     let mut sink = Nexus::begin(job(&whole), false).unwrap();
     (0..30).for_each(|n| second(&mut sink, n, 5_000).unwrap());
     finish(sink);
-    for at in [0, 1, 2, 3, 5, 12, 13, 14, 15, 30, 31, 33] {
+    for &at in moments {
         let file = folder.join(format!("killed-{at}.nxs"));
         assert!(!child("a_killed_writer_is_resumed_to_the_same_content", &at.to_string(), &file).success());
         let state = std::fs::read_to_string(file.with_extension("state")).unwrap();
@@ -250,7 +260,7 @@ fn a_killed_writer_is_resumed_to_the_same_content() {
         finish(sink);
         assert_eq!(content(&file), content(&whole), "killed at {at}");
     }
-    println!("injected 12 kills of the writer: 0 rows lost");
+    println!("injected {} kills of the writer: 0 rows lost", moments.len());
 }
 
 #[test]
@@ -329,7 +339,17 @@ fn no_room_is_an_error_that_heals() {
         finish(sink);
         return;
     }
-    let folder = folder("room");
+    rooms("room", 5);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_no_room_is_an_error_that_heals() {
+    rooms("room-soak", 20);
+}
+
+fn rooms(name: &str, parts: u64) {
+    let folder = folder(name);
     let whole = folder.join("whole.nxs");
     let mut sink = Nexus::begin(job(&whole), false).unwrap();
     for n in 0..30 {
@@ -337,13 +357,13 @@ fn no_room_is_an_error_that_heals() {
         give(&mut sink, 0, n * 14, &pulses).unwrap();
     }
     let size = finish(sink).size;
-    for part in 1..=5 {
+    for part in 1..=parts {
         let file = folder.join(format!("room-{part}.nxs"));
-        let limit = size * part / 6;
+        let limit = size * part / (parts + 1);
         assert!(child("no_room_is_an_error_that_heals", &limit.to_string(), &file).success(), "limit {limit}");
         assert_eq!(content(&file), content(&whole), "limit {limit}");
     }
-    println!("injected 5 full disks: 0 rows lost");
+    println!("injected {parts} full disks: 0 rows lost");
 }
 
 #[test]

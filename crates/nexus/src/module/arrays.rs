@@ -3,7 +3,7 @@
 //! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
 //! is worse than one that stands aside.
 
-use super::{Cues, Late, UNFIT, convert, design, ns_since, number};
+use super::{Cues, Fixed, Late, UNFIT, convert, design, ns_since, number};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
@@ -126,11 +126,11 @@ impl Arrays {
         let mut fixed = Vec::new();
         for (constant, sent) in &constants {
             let value = constant_data(constant, sent).ok_or(UNFIT)?;
-            fixed.push(Late::Dataset(
+            fixed.push(Late::Dataset((
                 format!("{path}/{}", constant.name),
                 value,
                 attributes(constant, Some(sent), false),
-            ));
+            )));
         }
         // All rows are made before the first is added.
         let mut rows: Vec<(usize, DType, Vec<u64>, std::ops::Range<usize>)> = Vec::new();
@@ -215,7 +215,7 @@ fn constant_data(constant: &Variable, sent: &da00::Variable<'_>) -> Option<Data>
 }
 
 /// Constants whose values the template says.
-pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<(String, Data, Vec<(&'static str, Data)>)> {
+pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<Fixed> {
     constants
         .iter()
         .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None, false))))

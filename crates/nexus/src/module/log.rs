@@ -2,7 +2,7 @@
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, UNFIT, convert, unit};
+use super::{Cues, Fixed, UNFIT, convert, unit};
 use crate::column::Column;
 use crate::h5::Cell;
 use crate::template::Data;
@@ -79,7 +79,7 @@ impl Log {
         }
     }
 
-    pub(super) fn last_words(&self, path: &str) -> Vec<(String, Data, Vec<(&'static str, Data)>)> {
+    pub(super) fn last_words(&self, path: &str) -> Vec<Fixed> {
         if self.count == 0 {
             return Vec::new();
         }

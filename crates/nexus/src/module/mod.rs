@@ -30,12 +30,15 @@ pub(crate) const UNFIT: &str = "unfit";
 /// Beginning of time in the file.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
+/// A fixed dataset: path, values, attributes.
+pub(crate) type Fixed = (String, Data, Vec<(&'static str, Data)>);
+
 /// Something fixed that is known only when the first message came.
 pub(crate) enum Late {
     /// An attribute of a group or dataset: path, name, value.
     Attribute(String, String, Data),
-    /// A dataset with its attributes.
-    Dataset(String, Data, Vec<(&'static str, Data)>),
+    /// A dataset.
+    Dataset(Fixed),
 }
 
 /// A module at work: its columns and what it remembers.
@@ -144,7 +147,7 @@ impl Filling {
     }
 
     /// Datasets that are known only at the end.
-    pub(crate) fn last_words(&self) -> Vec<(String, Data, Vec<(&'static str, Data)>)> {
+    pub(crate) fn last_words(&self) -> Vec<Fixed> {
         match &self.memory {
             Memory::Log(log) => log.last_words(&self.path),
             _ => Vec::new(),
