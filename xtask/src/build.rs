@@ -38,53 +38,33 @@ fn stand_beside() -> Done {
 
 /// The wheel, made and installed into `.venv` as a user would, but with the tools that are already there.
 pub(crate) fn wheel() -> Done {
-    let install = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-build-isolation",
-        "--no-deps",
-        "--force-reinstall",
-        ".",
-    ];
-    Step::new(tree::venv("python"))
-        .args(install)
-        .env("PATH", path()?)
-        .run()
+    let install = ["-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall", "."];
+    Step::new(tree::venv("python")).args(install).env("PATH", path()?).run()
 }
 
 /// `cargo xtask demo|bench`: builds, then becomes `beamport VERB ARGS`.
 pub(crate) fn beamport(verb: &str, args: &[String]) -> Done {
     setup::run()?;
     programs()?;
-    Step::new(tree::program("beamport"))
-        .args([verb])
-        .args(args)
-        .become_it()
+    Step::new(tree::program("beamport")).args([verb]).args(args).become_it()
 }
 
 /// Formats everything.
 pub(crate) fn format() -> Done {
     setup::run()?;
     cargo(["fmt", "--all"]).run()?;
-    Step::new(tree::venv("ruff"))
-        .args(["format", "--quiet", "."])
-        .run()
+    Step::new(tree::venv("ruff")).args(["format", "--quiet", "."]).run()
 }
 
 /// PATH with the repository's own environment first.
 pub(crate) fn path() -> Done<std::ffi::OsString> {
     let before = std::env::var_os("PATH").unwrap_or_default();
-    let parts =
-        std::iter::once(tree::root().join(".venv/bin")).chain(std::env::split_paths(&before));
+    let parts = std::iter::once(tree::root().join(".venv/bin")).chain(std::env::split_paths(&before));
     std::env::join_paths(parts).map_err(|e| format!("PATH: {e}"))
 }
 
 /// Whether `cargo deny` is there; it is not worth compiling on every machine.
 pub(crate) fn has_deny() -> bool {
-    let asked = std::process::Command::new("cargo-deny")
-        .arg("--version")
-        .output();
+    let asked = std::process::Command::new("cargo-deny").arg("--version").output();
     asked.is_ok_and(|answer| answer.status.success())
 }

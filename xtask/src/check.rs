@@ -14,13 +14,9 @@ pub(crate) fn run() -> Done {
     if parts.run("setup", |_| setup::run()) {
         lint(&mut parts);
         test::all(&mut parts, test::NOT_SOAK);
-        parts.run("reference", |_| {
-            tidy::check_reference(&tree::program("beamport"))
-        });
+        parts.run("reference", |_| tidy::check_reference(&tree::program("beamport")));
         if test::can_simulate() {
-            parts.run("simulate", |_| {
-                test::simulate(&["--seeds".into(), SEEDS.into()])
-            });
+            parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
         } else {
             parts.leave_out("simulate", "there is no simulation yet");
         }
@@ -29,35 +25,21 @@ pub(crate) fn run() -> Done {
 }
 
 fn lint(parts: &mut Parts) {
-    parts.run("lock", |_| {
-        build::cargo(["fetch", "--quiet", "--locked"]).run()
-    });
+    parts.run("lock", |_| build::cargo(["fetch", "--quiet", "--locked"]).run());
     parts.run("format", |_| {
         build::cargo(["fmt", "--all", "--check"]).run()?;
-        Step::new(tree::venv("ruff"))
-            .args(["format", "--quiet", "--check", "."])
-            .run()
+        Step::new(tree::venv("ruff")).args(["format", "--quiet", "--check", "."]).run()
     });
     parts.run("tidy", |_| tidy::sources(tree::root()));
-    parts.run("lint Python", |_| {
-        Step::new(tree::venv("ruff"))
-            .args(["check", "--quiet", "."])
-            .run()
-    });
+    parts.run("lint Python", |_| Step::new(tree::venv("ruff")).args(["check", "--quiet", "."]).run());
     parts.run("lint Rust", |_| {
         let strict = ["--all-targets", "--", "-D", "warnings"];
-        build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS])
-            .args(strict)
-            .run()?;
+        build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS]).args(strict).run()?;
         // The release profile, where HDF5 is: see build.rs.
-        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS])
-            .args(strict)
-            .run()
+        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()
     });
     if build::has_deny() {
-        parts.run("licences", |_| {
-            build::cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run()
-        });
+        parts.run("licences", |_| build::cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run());
     } else {
         parts.leave_out("licences", "cargo-deny is not installed");
     }

@@ -22,11 +22,7 @@ impl AddAssign for Count {
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)?;
-        if self.skipped > 0 {
-            write!(f, ", {} skipped", self.skipped)
-        } else {
-            Ok(())
-        }
+        if self.skipped > 0 { write!(f, ", {} skipped", self.skipped) } else { Ok(()) }
     }
 }
 
@@ -37,11 +33,7 @@ pub(crate) fn of_cargo_line(line: &str) -> Option<Count> {
         let part = counts.split("; ").find(|part| part.ends_with(word))?;
         part.split_whitespace().next()?.parse().ok()
     };
-    Some(Count {
-        passed: number(" passed")?,
-        failed: number(" failed")?,
-        skipped: number(" ignored")?,
-    })
+    Some(Count { passed: number(" passed")?, failed: number(" failed")?, skipped: number(" ignored")? })
 }
 
 /// The totals in pytest's JUnit report, whose text does not change with pytest's options.
@@ -54,11 +46,7 @@ pub(crate) fn of_junit(report: &str) -> Option<Count> {
     };
     let failed = number("failures")? + number("errors")?;
     let skipped = number("skipped")?;
-    Some(Count {
-        passed: number("tests")?.saturating_sub(failed + skipped),
-        failed,
-        skipped,
-    })
+    Some(Count { passed: number("tests")?.saturating_sub(failed + skipped), failed, skipped })
 }
 
 /// Whether cargo's line is a warning of the compiler, with or without colour.
@@ -77,14 +65,7 @@ mod tests {
     #[test]
     fn counts_of_a_rust_test_program_are_read() {
         let line = "test result: FAILED. 5 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        assert_eq!(
-            of_cargo_line(line),
-            Some(Count {
-                passed: 5,
-                failed: 2,
-                skipped: 1
-            })
-        );
+        assert_eq!(of_cargo_line(line), Some(Count { passed: 5, failed: 2, skipped: 1 }));
         assert_eq!(of_cargo_line("test crc::known_values ... ok"), None);
     }
 
@@ -92,14 +73,7 @@ mod tests {
     fn pytest_errors_are_failures() {
         let report = "<?xml version=\"1.0\"?><testsuites name=\"pytest tests\"><testsuite name=\"pytest\" errors=\"1\" \
                       failures=\"2\" skipped=\"3\" tests=\"10\" time=\"0.1\"></testsuite></testsuites>";
-        assert_eq!(
-            of_junit(report),
-            Some(Count {
-                passed: 4,
-                failed: 3,
-                skipped: 3
-            })
-        );
+        assert_eq!(of_junit(report), Some(Count { passed: 4, failed: 3, skipped: 3 }));
         assert_eq!(of_junit("<testsuites/>"), None);
     }
 
@@ -112,17 +86,9 @@ mod tests {
 
     #[test]
     fn skipped_tests_are_named_only_where_there_are_some() {
-        let mut sum = Count {
-            passed: 1,
-            failed: 0,
-            skipped: 0,
-        };
+        let mut sum = Count { passed: 1, failed: 0, skipped: 0 };
         assert_eq!(sum.to_string(), "1 passed, 0 failed");
-        sum += Count {
-            passed: 2,
-            failed: 1,
-            skipped: 4,
-        };
+        sum += Count { passed: 2, failed: 1, skipped: 4 };
         assert_eq!(sum.to_string(), "3 passed, 1 failed, 4 skipped");
     }
 }

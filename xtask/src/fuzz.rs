@@ -25,10 +25,7 @@ pub(crate) fn run(args: &[String]) -> Done {
     let (wanted, options): (Vec<&String>, &[String]) = match args.split_first() {
         Some((name, rest)) if targets.contains(name) => (vec![name], rest),
         Some((name, _)) => {
-            return Err(format!(
-                "no target `{name}`; there are: {}",
-                targets.join(", ")
-            ));
+            return Err(format!("no target `{name}`; there are: {}", targets.join(", ")));
         }
         None => (targets.iter().collect(), &[]),
     };
@@ -39,15 +36,7 @@ pub(crate) fn run(args: &[String]) -> Done {
         // libFuzzer takes this as the beginning of file names.
         let found = format!("-artifact_prefix={}/", kept("artifacts", name)?.display());
         let mut step = Step::new("cargo")
-            .args([
-                "+nightly",
-                "run",
-                "--release",
-                "--manifest-path",
-                "fuzz/Cargo.toml",
-                "--target",
-                &triple,
-            ])
+            .args(["+nightly", "run", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &triple])
             .args(["--bin", name, "--"])
             .args([corpus.as_os_str(), found.as_ref()])
             .args(options)
@@ -71,28 +60,16 @@ fn kept(what: &str, target: &str) -> Done<PathBuf> {
 /// Names of the targets: one file each.
 fn targets() -> Done<Vec<String>> {
     let entries = fs::read_dir(tree::root().join(FOLDER)).map_err(|e| format!("{FOLDER}: {e}"))?;
-    let names = entries
-        .flatten()
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_owned()));
+    let names = entries.flatten().filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_owned()));
     let mut names: Vec<String> = names.collect();
     names.sort();
-    if names.is_empty() {
-        Err(format!("{FOLDER} is empty"))
-    } else {
-        Ok(names)
-    }
+    if names.is_empty() { Err(format!("{FOLDER} is empty")) } else { Ok(names) }
 }
 
 /// The nightly compiler's own triple: naming it keeps FLAGS off build scripts.
 fn host() -> Done<String> {
     let none = "no nightly toolchain\nhint:  `rustup toolchain install nightly`";
-    let asked = Command::new("rustc")
-        .args(["+nightly", "-vV"])
-        .output()
-        .map_err(|e| format!("rustc: {e}"))?;
+    let asked = Command::new("rustc").args(["+nightly", "-vV"]).output().map_err(|e| format!("rustc: {e}"))?;
     let text = String::from_utf8_lossy(&asked.stdout).into_owned();
-    text.lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .map(str::to_owned)
-        .ok_or(none.into())
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or(none.into())
 }

@@ -21,11 +21,7 @@ pub(crate) struct Row {
 
 impl Parts {
     /// Runs one part. True if it went well.
-    pub(crate) fn run(
-        &mut self,
-        name: &'static str,
-        part: impl FnOnce(&mut Count) -> Done,
-    ) -> bool {
+    pub(crate) fn run(&mut self, name: &'static str, part: impl FnOnce(&mut Count) -> Done) -> bool {
         eprintln!("\n== {name}");
         let (begin, mut count) = (Instant::now(), Count::default());
         let broken = part(&mut count).err();
@@ -33,12 +29,7 @@ impl Parts {
             eprintln!("error: {name}: {text}");
         }
         let good = broken.is_none() && count.failed == 0;
-        self.rows.push(Row {
-            name,
-            seconds: begin.elapsed().as_secs_f64(),
-            count,
-            broken,
-        });
+        self.rows.push(Row { name, seconds: begin.elapsed().as_secs_f64(), count, broken });
         good
     }
 
@@ -65,11 +56,7 @@ impl Parts {
     pub(crate) fn finish(self, word: &str) -> Done {
         eprintln!("\n== what `{word}` took");
         for row in &self.rows {
-            let end = if row.broken.is_some() || row.count.failed > 0 {
-                "FAILED"
-            } else {
-                "ok"
-            };
+            let end = if row.broken.is_some() || row.count.failed > 0 { "FAILED" } else { "ok" };
             eprintln!("{:>8.1} s  {end:<6}  {}", row.seconds, row.name);
         }
         for row in &self.rows {
@@ -80,11 +67,7 @@ impl Parts {
         let sum = self.sum();
         println!("{sum}");
         // Everything is said, and the counts stay the last line.
-        if sum.failed == 0 {
-            Ok(())
-        } else {
-            Err(String::new())
-        }
+        if sum.failed == 0 { Ok(()) } else { Err(String::new()) }
     }
 }
 
@@ -100,14 +83,7 @@ mod tests {
             Ok(())
         }));
         assert!(!parts.run("broken", |_| Err("no compiler".into())));
-        assert_eq!(
-            parts.sum(),
-            Count {
-                passed: 3,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(parts.sum(), Count { passed: 3, failed: 1, skipped: 0 });
         assert!(parts.finish("test").is_err());
     }
 
@@ -115,11 +91,7 @@ mod tests {
     fn failed_tests_are_not_counted_twice() {
         let mut parts = Parts::default();
         assert!(!parts.run("tests", |count| {
-            *count = Count {
-                passed: 1,
-                failed: 2,
-                skipped: 0,
-            };
+            *count = Count { passed: 1, failed: 2, skipped: 0 };
             Err("status 101".into())
         }));
         assert_eq!(parts.sum().failed, 2);

@@ -10,19 +10,11 @@ use crate::{Done, tree};
 const REQUIREMENTS: &str = "python/requirements-dev.txt";
 
 /// A venv is made with the first of these that is 3.11 or newer.
-const PYTHONS: [&str; 6] = [
-    "python3",
-    "python3.14",
-    "python3.13",
-    "python3.12",
-    "python3.11",
-    "python",
-];
+const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
 
 /// Makes `.venv` or brings it up to date; does nothing when the list is the one installed.
 pub(crate) fn run() -> Done {
-    let wanted = fs::read_to_string(tree::root().join(REQUIREMENTS))
-        .map_err(|e| format!("{REQUIREMENTS}: {e}"))?;
+    let wanted = fs::read_to_string(tree::root().join(REQUIREMENTS)).map_err(|e| format!("{REQUIREMENTS}: {e}"))?;
     // The stamp is the list itself: written last, so a setup that was cut short runs again.
     let stamp = tree::root().join(".venv/requirements.stamp");
     let works = is_new_enough(&tree::venv("python").to_string_lossy());
@@ -37,13 +29,9 @@ pub(crate) fn run() -> Done {
         Step::new(python)
             .args(["-m", "venv", "--clear", ".venv"])
             .run()
-            .map_err(|e| {
-                format!("{e}\nhint:  some systems pack it apart: `apt install python3-venv`")
-            })?;
+            .map_err(|e| format!("{e}\nhint:  some systems pack it apart: `apt install python3-venv`"))?;
     }
-    Step::new(tree::venv("python"))
-        .args(["-m", "pip", "install", "--quiet", "-r", REQUIREMENTS])
-        .run()?;
+    Step::new(tree::venv("python")).args(["-m", "pip", "install", "--quiet", "-r", REQUIREMENTS]).run()?;
     fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
 }
 

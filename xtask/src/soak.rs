@@ -32,15 +32,7 @@ pub(crate) fn run() -> Done {
     let built = parts.run("build", |_| build::programs());
     let only = ["--", "--ignored", "--nocapture", "soak_"];
     parts.run("crates", |count| {
-        let mut args = vec![
-            "test",
-            "--no-fail-fast",
-            "--workspace",
-            "--exclude",
-            NEXUS,
-            "--exclude",
-            PYTHON,
-        ];
+        let mut args = vec!["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
         args.extend(only);
         test::cargo_tests(&args, count, note)
     });
@@ -53,9 +45,7 @@ pub(crate) fn run() -> Done {
         parts.run("python", |count| test::pytest("", true, count, note));
     }
     if test::can_simulate() {
-        parts.run("simulate", |_| {
-            test::simulate(&["--seeds".into(), SEEDS.into()])
-        });
+        parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
     }
 
     let facts = facts.into_inner().unwrap_or_default();
@@ -72,23 +62,13 @@ fn report(day: &str, parts: &Parts, facts: &[String]) -> String {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let commit = tree::ask("git", &["describe", "--always", "--dirty"]);
     let kernel = tree::ask("uname", &["-srm"]);
-    let mut text = format!(
-        "# Soak of {day}\n\n{}\n\nCommit {commit}, {kernel}, {cpus} cores.\n\n",
-        parts.sum()
-    );
+    let mut text = format!("# Soak of {day}\n\n{}\n\nCommit {commit}, {kernel}, {cpus} cores.\n\n", parts.sum());
     text.push_str("| part | time | tests |\n|---|---|---|\n");
     for row in parts.rows() {
-        let end = row
-            .broken
-            .as_deref()
-            .map(|why| format!("; {}", why.lines().next().unwrap_or("")))
-            .unwrap_or_default();
+        let end =
+            row.broken.as_deref().map(|why| format!("; {}", why.lines().next().unwrap_or(""))).unwrap_or_default();
         // Writing to a String does not fail.
-        let _ = writeln!(
-            text,
-            "| {} | {:.0} s | {}{end} |",
-            row.name, row.seconds, row.count
-        );
+        let _ = writeln!(text, "| {} | {:.0} s | {}{end} |", row.name, row.seconds, row.count);
     }
     text.push_str("\n## What was injected, and what was lost\n\n");
     if facts.is_empty() {

@@ -21,10 +21,7 @@ impl Step {
         let program = program.as_ref();
         let mut command = Command::new(program);
         command.current_dir(tree::root());
-        Self {
-            command,
-            text: short(program),
-        }
+        Self { command, text: short(program) }
     }
 
     pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
@@ -43,10 +40,7 @@ impl Step {
     /// Runs it; what it prints goes where xtask's own output goes.
     pub(crate) fn run(mut self) -> Done {
         eprintln!("$ {}", self.text);
-        let status = self
-            .command
-            .status()
-            .map_err(|e| format!("`{}` did not start: {e}", self.text))?;
+        let status = self.command.status().map_err(|e| format!("`{}` did not start: {e}", self.text))?;
         self.judge(status.code())
     }
 
@@ -54,10 +48,7 @@ impl Step {
     pub(crate) fn watch(&mut self, watch: impl FnMut(&str) + Send) -> Done<Option<i32>> {
         eprintln!("$ {}", self.text);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self
-            .command
-            .spawn()
-            .map_err(|e| format!("`{}` did not start: {e}", self.text))?;
+        let mut child = self.command.spawn().map_err(|e| format!("`{}` did not start: {e}", self.text))?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let watch = Mutex::new(watch);
         // Both pipes are drained at once: a full one would stop the child for ever.
@@ -65,20 +56,14 @@ impl Step {
             scope.spawn(|| pass_on(out, std::io::stdout(), &watch));
             scope.spawn(|| pass_on(err, std::io::stderr(), &watch));
         });
-        let status = child
-            .wait()
-            .map_err(|e| format!("`{}` was lost: {e}", self.text))?;
+        let status = child.wait().map_err(|e| format!("`{}` was lost: {e}", self.text))?;
         Ok(status.code())
     }
 
     /// Becomes the command: signals, terminal and exit status are its own.
     pub(crate) fn become_it(mut self) -> Done {
         eprintln!("$ {}", self.text);
-        Err(format!(
-            "`{}` did not start: {}",
-            self.text,
-            self.command.exec()
-        ))
+        Err(format!("`{}` did not start: {}", self.text, self.command.exec()))
     }
 
     /// Done for status 0, else the error that names the command.

@@ -13,12 +13,7 @@ use crate::step::Step;
 use crate::{Done, setup, tree};
 
 /// Tests of Python, the command line, and the whole system; those that are absent are left out.
-const FOLDERS: [&str; 4] = [
-    "tests/python",
-    "tests/cli",
-    "tests/system",
-    "tests/services",
-];
+const FOLDERS: [&str; 4] = ["tests/python", "tests/cli", "tests/system", "tests/services"];
 
 /// Markers of tests that `test` leaves out; pyproject.toml says what they mean.
 pub(crate) const NEED_NOTHING: &str = "not root and not service and not soak";
@@ -39,40 +34,20 @@ pub(crate) fn all(parts: &mut Parts, markers: &str) {
     // The programs come first: tests of crates start them.
     let built = parts.run("build", |_| build::programs());
     parts.run("crates", |count| {
-        let args = [
-            "test",
-            "--no-fail-fast",
-            "--workspace",
-            "--exclude",
-            NEXUS,
-            "--exclude",
-            PYTHON,
-        ];
+        let args = ["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
         cargo_tests(&args, count, |_| ())
     });
-    parts.run("nexus", |count| {
-        cargo_tests(
-            &["test", "--no-fail-fast", "--release", "-p", NEXUS],
-            count,
-            |_| (),
-        )
-    });
+    parts.run("nexus", |count| cargo_tests(&["test", "--no-fail-fast", "--release", "-p", NEXUS], count, |_| ()));
     // A wheel of yesterday must not pass the tests of today.
     if built && parts.run("wheel", |_| build::wheel()) {
         parts.run("python", |count| pytest(markers, false, count, |_| ()));
     } else {
-        parts.run("python", |_| {
-            Err("not run: there is no wheel to test".into())
-        });
+        parts.run("python", |_| Err("not run: there is no wheel to test".into()));
     }
 }
 
 /// Runs cargo's tests, adds up what they say, and refuses warnings.
-pub(crate) fn cargo_tests(
-    args: &[&str],
-    count: &mut Count,
-    mut also: impl FnMut(&str) + Send,
-) -> Done {
+pub(crate) fn cargo_tests(args: &[&str], count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
     let mut step = build::cargo(args.iter().copied());
     let mut warnings = 0_u64;
     let status = step.watch(|line| {
@@ -90,16 +65,8 @@ pub(crate) fn cargo_tests(
 }
 
 /// Runs the Python tests that `markers` select (empty: all); `full` asks them for the counts of `soak`.
-pub(crate) fn pytest(
-    markers: &str,
-    full: bool,
-    count: &mut Count,
-    mut also: impl FnMut(&str) + Send,
-) -> Done {
-    let folders: Vec<&str> = FOLDERS
-        .into_iter()
-        .filter(|folder| has_tests(folder))
-        .collect();
+pub(crate) fn pytest(markers: &str, full: bool, count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
+    let folders: Vec<&str> = FOLDERS.into_iter().filter(|folder| has_tests(folder)).collect();
     if folders.is_empty() {
         eprintln!("there are no Python tests yet");
         return Ok(());
@@ -139,17 +106,7 @@ pub(crate) fn simulate(args: &[String]) -> Done {
     if !can_simulate() {
         return Err(format!("there is no simulation yet: {SIMULATE} is missing"));
     }
-    build::cargo([
-        "run",
-        "--quiet",
-        "-p",
-        "beamport-testkit",
-        "--bin",
-        "simulate",
-        "--",
-    ])
-    .args(args)
-    .run()
+    build::cargo(["run", "--quiet", "-p", "beamport-testkit", "--bin", "simulate", "--"]).args(args).run()
 }
 
 pub(crate) fn can_simulate() -> bool {
@@ -161,7 +118,5 @@ fn has_tests(folder: &str) -> bool {
     let Ok(entries) = std::fs::read_dir(tree::root().join(folder)) else {
         return false;
     };
-    entries
-        .flatten()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with("test_"))
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("test_"))
 }

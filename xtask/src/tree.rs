@@ -7,9 +7,7 @@ use crate::Done;
 
 /// The repository's root: the parent of `xtask`.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("/"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"))
 }
 
 /// cargo's target folder, which CI may move by `CARGO_TARGET_DIR`.
@@ -34,10 +32,7 @@ pub(crate) fn venv(command: &str) -> PathBuf {
 pub(crate) fn need_root(word: &str) -> Done {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     // "Uid:\treal\teffective\t..."
-    let uid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:"))
-        .and_then(|ids| ids.split_whitespace().nth(1));
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1));
     if uid == Some("0") {
         return Ok(());
     }
@@ -49,12 +44,7 @@ pub(crate) fn need_root(word: &str) -> Done {
 
 /// First line of what a command prints, or `unknown`: for reports only.
 pub(crate) fn ask(program: &str, args: &[&str]) -> String {
-    let answer = Command::new(program)
-        .args(args)
-        .current_dir(root())
-        .output();
-    let text = answer
-        .map(|out| String::from_utf8_lossy(&out.stdout).into_owned())
-        .unwrap_or_default();
+    let answer = Command::new(program).args(args).current_dir(root()).output();
+    let text = answer.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
     text.lines().next().map_or("unknown".into(), str::to_owned)
 }

@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const ABOUT: &str = "Moves data from scientific instruments to people, programs and NeXus files: live, complete, replayable.";
+const ABOUT: &str =
+    "Moves data from scientific instruments to people, programs and NeXus files: live, complete, replayable.";
 const EXIT: &str = "Exit status: 0 done, 1 asked and the answer is no (loss, a failed check), 2 an error.\nEnvironment: BEAMPORT_DATA the data folder, NO_COLOR no colours.";
 
 /// What was typed.
@@ -40,24 +41,16 @@ pub enum Verb {
     )]
     Begin(Begin),
     /// End a run
-    #[command(
-        after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z"
-    )]
+    #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
     End(End),
     /// Report every mistake of an instrument file
-    #[command(
-        after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show"
-    )]
+    #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
     /// List streams and runs
-    #[command(
-        after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json"
-    )]
+    #[command(after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json")]
     Ls(Ls),
     /// Print the messages of a stream
-    #[command(
-        after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json"
-    )]
+    #[command(after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json")]
     Cat(Cat),
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
@@ -101,10 +94,7 @@ pub struct DataFolder {
 impl DataFolder {
     /// The folder that is meant. That it holds streams is for the caller to see.
     pub fn resolve(&self) -> Result<PathBuf, Fault> {
-        match (
-            &self.data,
-            std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty()),
-        ) {
+        match (&self.data, std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty())) {
             (Some(folder), _) => Ok(folder.clone()),
             (None, Some(folder)) => Ok(folder.into()),
             (None, None) => only_folder(Path::new("beamport-data")),
@@ -115,32 +105,20 @@ impl DataFolder {
 /// The only folder in `parent`.
 fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
     let mut folders: Vec<PathBuf> = match std::fs::read_dir(parent) {
-        Ok(entries) => entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-            .collect(),
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect(),
         Err(_) => Vec::new(),
     };
     folders.sort();
     match folders.as_slice() {
         [folder] => Ok(folder.clone()),
-        [] => Err(Fault::new(
-            "no data folder is named",
-            format!("there is none in ./{}", parent.display()),
-        )
-        .hint("add `--data DIR`, or make one with `beamport demo`")),
+        [] => Err(Fault::new("no data folder is named", format!("there is none in ./{}", parent.display()))
+            .hint("add `--data DIR`, or make one with `beamport demo`")),
         [first, ..] => {
-            let names: Vec<_> = folders
-                .iter()
-                .filter_map(|path| path.file_name())
-                .map(|name| name.to_string_lossy())
-                .collect();
+            let names: Vec<_> =
+                folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
             let cause = format!("./{} holds {}", parent.display(), names.join(", "));
-            Err(
-                Fault::new("it is not clear which data folder is meant", cause)
-                    .hint(format!("add `--data {}`", first.display())),
-            )
+            Err(Fault::new("it is not clear which data folder is meant", cause)
+                .hint(format!("add `--data {}`", first.display())))
         }
     }
 }
@@ -381,11 +359,7 @@ pub struct Reference {
 
 fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
-    if (low..=high).contains(&number) {
-        Ok(number)
-    } else {
-        Err(format!("write a number from {low:e} to {high:e}"))
-    }
+    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -415,21 +389,10 @@ pub fn reference() -> String {
     let command = Cli::command();
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name();
-        let about = verb
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let usage = verb
-            .clone()
-            .bin_name(format!("beamport {name}"))
-            .render_usage()
-            .to_string();
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        let usage = verb.clone().bin_name(format!("beamport {name}")).render_usage().to_string();
         // Writing to a String cannot fail.
-        let _ = write!(
-            page,
-            "## {name}\n\n{about}.\n\n```\n{}\n```\n\n",
-            usage.trim_start_matches("Usage: ")
-        );
+        let _ = write!(page, "## {name}\n\n{about}.\n\n```\n{}\n```\n\n", usage.trim_start_matches("Usage: "));
         let _ = writeln!(page, "| argument | default | meaning |\n|---|---|---|");
         for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help") {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
@@ -450,10 +413,7 @@ pub fn reference() -> String {
             };
             let _ = writeln!(page, "| {} | {default} | {meaning} |", written(arg));
         }
-        let examples = verb
-            .get_after_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
         let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
         let _ = write!(page, "\n```sh\n{}\n```\n\n", lines.join("\n"));
     }
@@ -469,10 +429,7 @@ fn written(arg: &clap::Arg) -> String {
     match arg.get_long() {
         None => format!("`{value}`"),
         Some(long) => {
-            let short = arg
-                .get_short()
-                .map(|short| format!("`-{short}`, "))
-                .unwrap_or_default();
+            let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
             if arg.get_action().takes_values() {
                 format!("{short}`--{long} {value}`")
             } else {
@@ -493,19 +450,14 @@ mod tests {
 
     #[test]
     fn all_verbs_answer_in_json_and_have_an_example() {
-        for verb in Cli::command()
-            .get_subcommands()
-            .filter(|verb| !verb.is_hide_set())
-        {
+        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
             assert!(
-                verb.get_arguments()
-                    .any(|arg| arg.get_long() == Some("json")),
+                verb.get_arguments().any(|arg| arg.get_long() == Some("json")),
                 "{} has no --json",
                 verb.get_name()
             );
             assert!(
-                verb.get_after_help()
-                    .is_some_and(|help| help.to_string().starts_with("Examples:\n")),
+                verb.get_after_help().is_some_and(|help| help.to_string().starts_with("Examples:\n")),
                 "{} has no example",
                 verb.get_name()
             );
@@ -515,32 +467,17 @@ mod tests {
     #[test]
     fn flags_are_long() {
         for verb in Cli::command().get_subcommands() {
-            let short: Vec<_> = verb
-                .get_arguments()
-                .filter_map(clap::Arg::get_short)
-                .filter(|short| *short != 'h')
-                .collect();
-            assert!(
-                short.is_empty() || verb.get_name() == "write",
-                "{} has -{short:?}",
-                verb.get_name()
-            );
+            let short: Vec<_> =
+                verb.get_arguments().filter_map(clap::Arg::get_short).filter(|short| *short != 'h').collect();
+            assert!(short.is_empty() || verb.get_name() == "write", "{} has -{short:?}", verb.get_name());
         }
     }
 
     #[test]
     fn times_and_units_are_read() {
-        let cli = Cli::try_parse_from([
-            "beamport", "cat", "detector", "--from", "-10 s", "--to", "now",
-        ])
-        .unwrap();
-        let Verb::Cat(cat) = cli.verb else {
-            panic!("{cli:?}")
-        };
-        assert_eq!(
-            (cat.from, cat.to),
-            (Some(When::Ago(Duration::from_secs(10))), Some(When::Now))
-        );
+        let cli = Cli::try_parse_from(["beamport", "cat", "detector", "--from", "-10 s", "--to", "now"]).unwrap();
+        let Verb::Cat(cat) = cli.verb else { panic!("{cli:?}") };
+        assert_eq!((cat.from, cat.to), (Some(When::Ago(Duration::from_secs(10))), Some(When::Now)));
         assert!(Cli::try_parse_from(["beamport", "demo", "--duration", "10"]).is_err());
         assert!(Cli::try_parse_from(["beamport", "begin", "../up"]).is_err());
         assert!(Cli::try_parse_from(["beamport", "begin", "--metadata", "[1]"]).is_err());

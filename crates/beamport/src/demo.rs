@@ -65,7 +65,8 @@ fn clear(folder: &Path) -> Result<(), Fault> {
             let _ = std::fs::remove_dir_all(&reader.header().live);
         }
     }
-    std::fs::remove_dir_all(folder).map_err(|e| Fault::new(format!("folder `{}` cannot be cleared", folder.display()), e))
+    std::fs::remove_dir_all(folder)
+        .map_err(|e| Fault::new(format!("folder `{}` cannot be cleared", folder.display()), e))
 }
 
 /// The instrument file of a demonstration, and its template.
@@ -79,7 +80,8 @@ fn instrument_text(asked: &cli::Demo) -> Result<(String, String), Fault> {
     let amor = asked.profile == "amor";
     let (model, from) = match &asked.from {
         Some(path) => {
-            let path = std::path::absolute(path).map_err(|e| Fault::new(format!("file `{}` is not there", path.display()), e))?;
+            let path = std::path::absolute(path)
+                .map_err(|e| Fault::new(format!("file `{}` is not there", path.display()), e))?;
             let text = path.to_str().ok_or_else(|| Fault::new("the file's name is not text", path.display()))?;
             ("histogram", format!("from = {}\n", toml_text(text)))
         }
@@ -97,7 +99,10 @@ fn instrument_text(asked: &cli::Demo) -> Result<(String, String), Fault> {
     let mut inputs = vec!["detector"];
     if amor {
         for (name, model) in [("monitor", "amor-monitor"), ("devices", "amor-devices")] {
-            let _ = write!(text, "\n[source.{name}]\nkind = \"sim\"\nmodel = \"{model}\"\nseed = {seed}\nlive = \"4 MiB\"\n");
+            let _ = write!(
+                text,
+                "\n[source.{name}]\nkind = \"sim\"\nmodel = \"{model}\"\nseed = {seed}\nlive = \"4 MiB\"\n"
+            );
             inputs.push(name);
         }
     }
@@ -115,12 +120,11 @@ fn toml_text(text: &str) -> String {
 
 /// A template of one bank of events, for instruments of which no more is known.
 fn events_template(profile: &str) -> String {
-    let group = |name: &str, class: &str, children: serde_json::Value| {
-        serde_json::json!({"type": "group", "name": name, "attributes": {"NX_class": class}, "children": children})
-    };
+    let group = |name: &str, class: &str, children: serde_json::Value| serde_json::json!({"type": "group", "name": name, "attributes": {"NX_class": class}, "children": children});
     let events = serde_json::json!([{"module": "ev44", "config": {"stream": "detector", "source": format!("{profile}_detector")}}]);
     let detector = group("detector", "NXdetector", serde_json::json!([group("events", "NXevent_data", events)]));
-    let name = serde_json::json!({"module": "dataset", "config": {"name": "name", "dtype": "string", "values": profile}});
+    let name =
+        serde_json::json!({"module": "dataset", "config": {"name": "name", "dtype": "string", "values": profile}});
     let instrument = group("instrument", "NXinstrument", serde_json::json!([name, detector]));
     let times = serde_json::json!({"module": "mdat", "config": {"items": ["start_time", "end_time"]}});
     let entry = group("entry", "NXentry", serde_json::json!([times, instrument]));
@@ -145,13 +149,22 @@ pub fn run_file(path: &Path, json: bool) -> Ended {
 /// Asks the writer what it thinks of a template: it knows the modules.
 pub fn template_check(path: &Path) -> Vec<file::Mistake> {
     let shown = path.display().to_string();
-    let mistake = |what: String, cause: String, hint: String| file::Mistake { file: shown.clone(), line: 0, what, cause, hint };
+    let mistake =
+        |what: String, cause: String, hint: String| file::Mistake { file: shown.clone(), line: 0, what, cause, hint };
     let program = match program() {
         Ok(program) => program,
         Err(fault) => return vec![mistake(fault.what, fault.cause, fault.hint)],
     };
-    let answer = Command::new(program).arg("check").arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let list = answer.map_err(|e| e.to_string()).and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));
+    let answer = Command::new(program)
+        .arg("check")
+        .arg(path)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output();
+    let list = answer
+        .map_err(|e| e.to_string())
+        .and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));
     match list {
         Ok(value) => {
             let text = |v: &serde_json::Value, key: &str| v[key].as_str().unwrap_or_default().to_string();
@@ -159,7 +172,11 @@ pub fn template_check(path: &Path) -> Vec<file::Mistake> {
             all.iter()
                 .map(|v| {
                     let pointer = text(v, "pointer");
-                    let what = if pointer.is_empty() { text(v, "what") } else { format!("{} (at {pointer})", text(v, "what")) };
+                    let what = if pointer.is_empty() {
+                        text(v, "what")
+                    } else {
+                        format!("{} (at {pointer})", text(v, "what"))
+                    };
                     mistake(what, text(v, "cause"), text(v, "hint"))
                 })
                 .collect()
@@ -235,10 +252,16 @@ fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
 /// The measured histogram of a NeXus file, read by the process that has libhdf5.
 fn load_histogram(path: &Path) -> Result<Vec<u8>, Fault> {
     let fault = |cause: String| Fault::new(format!("no histogram in `{}`", path.display()), cause);
-    let answer = Command::new(program()?).arg("histogram").arg(path).stdin(Stdio::null()).output().map_err(|e| fault(e.to_string()))?;
+    let answer = Command::new(program()?)
+        .arg("histogram")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| fault(e.to_string()))?;
     if !answer.status.success() {
         let text = String::from_utf8_lossy(&answer.stderr);
-        let cause = text.lines().find_map(|l| l.strip_prefix("cause: ")).or(text.lines().next()).unwrap_or("it cannot be read");
+        let cause =
+            text.lines().find_map(|l| l.strip_prefix("cause: ")).or(text.lines().next()).unwrap_or("it cannot be read");
         return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
     }
     Ok(answer.stdout)
@@ -270,7 +293,8 @@ impl LiveLine {
         }
         self.next = Instant::now() + Duration::from_millis(200);
         if self.streams.is_empty() {
-            let options = ReadOptions { early: true, check: Check::Nothing, kind: Kind::Anonymous, ..ReadOptions::default() };
+            let options =
+                ReadOptions { early: true, check: Check::Nothing, kind: Kind::Anonymous, ..ReadOptions::default() };
             for name in mover.data().streams(false).unwrap_or_default() {
                 if let Ok(mut reader) = mover.data().reader(&name, options.clone()) {
                     reader.seek(reader.bounds().count);

@@ -18,10 +18,7 @@ pub struct Refused {
 
 impl Refused {
     pub(crate) fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            cause: cause.into(),
-            hint: hint.into(),
-        }
+        Self { cause: cause.into(), hint: hint.into() }
     }
 }
 
@@ -107,9 +104,7 @@ const MISSPELT: [(&str, &str); 24] = [
 /// Splits `1.5 s` into its number and its unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
@@ -126,10 +121,7 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     let digits = |text: &str| {
         text.bytes()
             .filter(|b| *b != b'_')
-            .try_fold(0u64, |sum, b| {
-                sum.checked_mul(10)?
-                    .checked_add(u64::from(b.wrapping_sub(b'0')))
-            })
+            .try_fold(0u64, |sum, b| sum.checked_mul(10)?.checked_add(u64::from(b.wrapping_sub(b'0'))))
     };
     let (whole, part) = (digits(whole)?, digits(fraction)?);
     let tenths = 10u128.pow(fraction.len() as u32);
@@ -137,9 +129,7 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     if part % tenths != 0 {
         return None;
     }
-    whole
-        .checked_mul(factor)?
-        .checked_add(u64::try_from(part / tenths).ok()?)
+    whole.checked_mul(factor)?.checked_add(u64::try_from(part / tenths).ok()?)
 }
 
 /// The value of `text` in the smallest unit of `table`.
@@ -151,13 +141,7 @@ fn measured(text: &str, table: &[(&str, u64)], noun: &str, example: &str) -> Res
             format!("write a number and a unit, like `{example}`"),
         ));
     }
-    let units = || {
-        table
-            .iter()
-            .map(|(word, _)| *word)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let units = || table.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
     if unit.is_empty() {
         let likely = example.split_once(' ').map_or("", |(_, unit)| unit);
         return Err(Refused::new(
@@ -174,17 +158,11 @@ fn measured(text: &str, table: &[(&str, u64)], noun: &str, example: &str) -> Res
             || format!("units are {}", units()),
             |near| format!("write `{number} {near}`; units are {}", units()),
         );
-        return Err(Refused::new(
-            format!("unknown unit `{}`", shortened(unit)),
-            hint,
-        ));
+        return Err(Refused::new(format!("unknown unit `{}`", shortened(unit)), hint));
     };
     scaled(number, *factor).ok_or_else(|| {
         Refused::new(
-            format!(
-                "`{}` is no {noun} that can be held exactly",
-                shortened(text)
-            ),
+            format!("`{}` is no {noun} that can be held exactly", shortened(text)),
             format!("write a number and a unit, like `{example}`"),
         )
     })
@@ -235,25 +213,13 @@ pub fn time(text: &str) -> Result<Time, Refused> {
     let t = text.trim().as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = t.get(from..to)?;
-        digits.iter().all(u8::is_ascii_digit).then(|| {
-            digits
-                .iter()
-                .fold(0, |sum, b| sum * 10 + i64::from(b - b'0'))
-        })
+        digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().fold(0, |sum, b| sum * 10 + i64::from(b - b'0')))
     };
     let marks = [(4, b"-"), (7, b"-"), (13, b":"), (16, b":")];
-    let is_shaped = marks.iter().all(|(at, mark)| t.get(*at) == mark.first())
-        && matches!(t.get(10), Some(b'T' | b't' | b' '));
-    let fields = (
-        number(0, 4),
-        number(5, 7),
-        number(8, 10),
-        number(11, 13),
-        number(14, 16),
-        number(17, 19),
-    );
-    let (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) = fields
-    else {
+    let is_shaped =
+        marks.iter().all(|(at, mark)| t.get(*at) == mark.first()) && matches!(t.get(10), Some(b'T' | b't' | b' '));
+    let fields = (number(0, 4), number(5, 7), number(8, 10), number(11, 13), number(14, 16), number(17, 19));
+    let (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) = fields else {
         return Err(refuse("is no time"));
     };
     if !is_shaped {
@@ -281,14 +247,7 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         if count == 0 || count > 9 {
             return Err(refuse("has a fraction of no or more than nine digits"));
         }
-        ns = (0..9).fold(0, |sum, i| {
-            sum * 10
-                + if i < count {
-                    i64::from(digits[i] - b'0')
-                } else {
-                    0
-                }
-        });
+        ns = (0..9).fold(0, |sum, i| sum * 10 + if i < count { i64::from(digits[i] - b'0') } else { 0 });
         rest = &digits[count..];
     }
     let offset_s = match rest {
@@ -299,9 +258,7 @@ pub fn time(text: &str) -> Result<Time, Refused> {
                 format!("write `{}Z` for UTC", text.trim()),
             ));
         }
-        [sign @ (b'+' | b'-'), a, b, b':', c, d]
-            if [a, b, c, d].iter().all(|x| x.is_ascii_digit()) =>
-        {
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] if [a, b, c, d].iter().all(|x| x.is_ascii_digit()) => {
             let hours = i64::from(a - b'0') * 10 + i64::from(b - b'0');
             let minutes = i64::from(c - b'0') * 10 + i64::from(d - b'0');
             if hours > 23 || minutes > 59 {
@@ -311,8 +268,7 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         }
         _ => return Err(refuse("has something behind the time that is no offset")),
     };
-    let seconds =
-        days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
+    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
     if seconds < 0 {
         return Err(refuse("is before 1970"));
     }
@@ -331,10 +287,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 /// A time as RFC 3339 in UTC, with as many digits behind the second as it needs.
 #[must_use]
 pub fn time_text(value: Time) -> String {
-    let (seconds, ns) = (
-        value.0.div_euclid(1_000_000_000),
-        value.0.rem_euclid(1_000_000_000),
-    );
+    let (seconds, ns) = (value.0.div_euclid(1_000_000_000), value.0.rem_euclid(1_000_000_000));
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // The inverse of `days_since_1970`, same source.
     let z = days + 719_468;
@@ -343,23 +296,10 @@ pub fn time_text(value: Time) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let fraction = if ns == 0 {
-        String::new()
-    } else {
-        format!(".{ns:09}").trim_end_matches('0').to_owned()
-    };
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    let fraction = if ns == 0 { String::new() } else { format!(".{ns:09}").trim_end_matches('0').to_owned() };
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}{fraction}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// `now`, an RFC 3339 time, or `-10 s` for so long ago.
@@ -367,12 +307,9 @@ pub fn when(text: &str) -> Result<When, Refused> {
     match text.trim() {
         "now" => Ok(When::Now),
         ago if ago.starts_with('-') => duration(&ago[1..]).map(When::Ago),
-        other => time(other).map(When::At).map_err(|refused| {
-            Refused::new(
-                refused.cause,
-                format!("{}, `now`, or `-10 s`", refused.hint),
-            )
-        }),
+        other => time(other)
+            .map(When::At)
+            .map_err(|refused| Refused::new(refused.cause, format!("{}, `now`, or `-10 s`", refused.hint))),
     }
 }
 
@@ -427,25 +364,15 @@ mod tests {
         ] {
             assert!(duration(text).is_err(), "{text} was taken");
         }
-        assert_eq!(
-            duration("2").unwrap_err().hint,
-            "write `2 s`; units are ns, us, ms, s, min, h, d"
-        );
-        assert_eq!(
-            duration("5 m").unwrap_err().hint,
-            "write `5 min`; units are ns, us, ms, s, min, h, d"
-        );
+        assert_eq!(duration("2").unwrap_err().hint, "write `2 s`; units are ns, us, ms, s, min, h, d");
+        assert_eq!(duration("5 m").unwrap_err().hint, "write `5 min`; units are ns, us, ms, s, min, h, d");
     }
 
     #[test]
     fn sizes_are_exact() {
-        for (text, bytes) in [
-            ("64 MiB", 64 << 20),
-            ("1 GB", 1_000_000_000),
-            ("4 kB", 4000),
-            ("1.5 KiB", 1536),
-            ("0 B", 0),
-        ] {
+        for (text, bytes) in
+            [("64 MiB", 64 << 20), ("1 GB", 1_000_000_000), ("4 kB", 4000), ("1.5 KiB", 1536), ("0 B", 0)]
+        {
             assert_eq!(size(text).unwrap(), Size(bytes), "{text}");
         }
         for text in ["64", "64 M", "1.5 B", "17179869184 TiB", "64 mib"] {
@@ -455,28 +382,11 @@ mod tests {
 
     #[test]
     fn what_is_printed_reads_back() {
-        for ns in [
-            0,
-            1,
-            999,
-            1_500_000_000,
-            60_000_000_000,
-            86_400_000_000_000,
-            1_234_567_890_123,
-        ] {
+        for ns in [0, 1, 999, 1_500_000_000, 60_000_000_000, 86_400_000_000_000, 1_234_567_890_123] {
             let value = Duration::from_nanos(ns);
             assert_eq!(duration(&duration_text(value)).unwrap(), value);
         }
-        for bytes in [
-            0,
-            1,
-            1000,
-            1024,
-            64 << 20,
-            1_000_000_000,
-            (1 << 40) + 1,
-            u64::MAX,
-        ] {
+        for bytes in [0, 1, 1000, 1024, 64 << 20, 1_000_000_000, (1 << 40) + 1, u64::MAX] {
             assert_eq!(size(&size_text(Size(bytes))).unwrap(), Size(bytes));
         }
     }
@@ -488,18 +398,9 @@ mod tests {
             assert_eq!(time(&time_text(value)).unwrap(), value);
         }
         // Independent fixed points (`date -u -d @N`).
-        assert_eq!(
-            time("2026-03-01T12:00:00Z").unwrap(),
-            Time(1_772_366_400_000_000_000)
-        );
-        assert_eq!(
-            time("2000-02-29T23:59:59.5Z").unwrap(),
-            Time(951_868_799_500_000_000)
-        );
-        assert_eq!(
-            time("2026-03-01T13:00:00+01:00"),
-            time("2026-03-01T12:00:00Z")
-        );
+        assert_eq!(time("2026-03-01T12:00:00Z").unwrap(), Time(1_772_366_400_000_000_000));
+        assert_eq!(time("2000-02-29T23:59:59.5Z").unwrap(), Time(951_868_799_500_000_000));
+        assert_eq!(time("2026-03-01T13:00:00+01:00"), time("2026-03-01T12:00:00Z"));
     }
 
     #[test]
@@ -519,20 +420,14 @@ mod tests {
         ] {
             assert!(time(text).is_err(), "{text} was taken");
         }
-        assert_eq!(
-            time("2026-03-01T12:00:00").unwrap_err().hint,
-            "write `2026-03-01T12:00:00Z` for UTC"
-        );
+        assert_eq!(time("2026-03-01T12:00:00").unwrap_err().hint, "write `2026-03-01T12:00:00Z` for UTC");
     }
 
     #[test]
     fn commands_take_now_and_ago() {
         assert_eq!(when("now"), Ok(When::Now));
         assert_eq!(when("-10 s"), Ok(When::Ago(Duration::from_secs(10))));
-        assert_eq!(
-            when("1970-01-01T00:00:01Z"),
-            Ok(When::At(Time(1_000_000_000)))
-        );
+        assert_eq!(when("1970-01-01T00:00:01Z"), Ok(When::At(Time(1_000_000_000))));
         assert!(when("10 s").is_err());
     }
 

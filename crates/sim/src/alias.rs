@@ -28,20 +28,11 @@ impl Alias {
         }
         let scale = f64::from(count) / sum;
         let mut parts: Vec<f64> = weights.iter().map(|w| w * scale).collect();
-        let mut columns: Vec<Column> = (0..count)
-            .map(|i| Column {
-                threshold: u32::MAX,
-                other: i,
-            })
-            .collect();
-        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
-            (0..count).partition(|&i| parts[i as usize] < 1.0);
+        let mut columns: Vec<Column> = (0..count).map(|i| Column { threshold: u32::MAX, other: i }).collect();
+        let (mut small, mut large): (Vec<u32>, Vec<u32>) = (0..count).partition(|&i| parts[i as usize] < 1.0);
         while let (Some(&low), Some(&high)) = (small.last(), large.last()) {
             small.pop();
-            columns[low as usize] = Column {
-                threshold: (parts[low as usize] * 4_294_967_296.0) as u32,
-                other: high,
-            };
+            columns[low as usize] = Column { threshold: (parts[low as usize] * 4_294_967_296.0) as u32, other: high };
             let left = (parts[high as usize] + parts[low as usize]) - 1.0;
             parts[high as usize] = left;
             if left < 1.0 {
@@ -50,14 +41,10 @@ impl Alias {
             }
         }
         // What rounding leaves over fills its own column, except that a weight of nothing must never be drawn.
-        let heaviest =
-            (0..count).max_by(|&a, &b| weights[a as usize].total_cmp(&weights[b as usize]))?;
+        let heaviest = (0..count).max_by(|&a, &b| weights[a as usize].total_cmp(&weights[b as usize]))?;
         for i in small {
             if weights[i as usize] == 0.0 {
-                columns[i as usize] = Column {
-                    threshold: 0,
-                    other: heaviest,
-                };
+                columns[i as usize] = Column { threshold: 0, other: heaviest };
             }
         }
         Some(Self { columns })
@@ -70,11 +57,7 @@ impl Alias {
         let product = u128::from(generator.bits()) * self.columns.len() as u128;
         let index = (product >> 64) as usize;
         let column = self.columns[index];
-        if ((product >> 32) as u32) < column.threshold {
-            index
-        } else {
-            column.other as usize
-        }
+        if ((product >> 32) as u32) < column.threshold { index } else { column.other as usize }
     }
 
     /// Number of weights.
@@ -96,26 +79,15 @@ mod tests {
     #[test]
     fn draws_follow_the_weights_and_zero_is_never_drawn() {
         let mut generator = Generator::new(11);
-        let weights: Vec<f64> = (0..1000)
-            .map(|i| {
-                if i % 3 == 0 {
-                    0.0
-                } else {
-                    generator.exponential() * f64::from(i)
-                }
-            })
-            .collect();
+        let weights: Vec<f64> =
+            (0..1000).map(|i| if i % 3 == 0 { 0.0 } else { generator.exponential() * f64::from(i) }).collect();
         let alias = Alias::new(&weights).unwrap();
         let mut counts = vec![0_u64; weights.len()];
         for _ in 0..2_000_000 {
             counts[alias.draw(&mut generator)] += 1;
         }
         assert!(counts.iter().step_by(3).all(|&c| c == 0));
-        assert!(
-            agrees(chi_squared(&counts, &weights)),
-            "{:?}",
-            chi_squared(&counts, &weights)
-        );
+        assert!(agrees(chi_squared(&counts, &weights)), "{:?}", chi_squared(&counts, &weights));
     }
 
     #[test]

@@ -110,30 +110,20 @@ impl Config {
                 None => fault,
             });
         };
-        let wrong = |cause: String| {
-            Fault::new(
-                format!("`{name}` of model `{}` cannot be {value}", model.name),
-                cause,
-            )
-        };
+        let wrong = |cause: String| Fault::new(format!("`{name}` of model `{}` cannot be {value}", model.name), cause);
         let number = |low: f64, high: f64| match value.as_f64() {
             Some(x) if x >= low && x <= high => Ok(x),
             _ => Err(wrong(format!("it takes a number from {low} to {high}"))),
         };
         // TOML writes 1e6 as a float; without a fraction it is a whole number all the same.
         let exact = |x: f64| (x.fract() == 0.0 && (0.0..=9e15).contains(&x)).then_some(x as u64);
-        let whole =
-            |low: u64, high: u64| match value.as_u64().or_else(|| value.as_f64().and_then(exact)) {
-                Some(n) if (low..=high).contains(&n) => Ok(n),
-                _ => Err(wrong(format!(
-                    "it takes a whole number from {low} to {high}"
-                ))),
-            };
+        let whole = |low: u64, high: u64| match value.as_u64().or_else(|| value.as_f64().and_then(exact)) {
+            Some(n) if (low..=high).contains(&n) => Ok(n),
+            _ => Err(wrong(format!("it takes a whole number from {low} to {high}"))),
+        };
         let time = |low: i64| match time_ns(value) {
             Some(ns) if ns >= low => Ok(ns),
-            _ => Err(wrong(format!(
-                "it takes a time such as \"2 s\", at least {low} ns"
-            ))),
+            _ => Err(wrong(format!("it takes a time such as \"2 s\", at least {low} ns"))),
         };
         let choice = || match key.kind {
             Kind::Choice(list) => {
@@ -149,43 +139,24 @@ impl Config {
             _ => Err(wrong("it takes text".to_owned())),
         };
         match name {
-            "rate" if key.kind == Kind::Whole => {
-                self.rate = whole(1, u64::from(limits::FIELD_SAMPLES_MAX))? as f64
-            }
+            "rate" if key.kind == Kind::Whole => self.rate = whole(1, u64::from(limits::FIELD_SAMPLES_MAX))? as f64,
             "rate" => self.rate = number(0.0, limits::RATE_MAX)?,
             "origin" => {
-                let text = value
-                    .as_str()
-                    .filter(|t| !t.is_empty() && t.len() <= limits::ORIGIN_BYTES_MAX);
+                let text = value.as_str().filter(|t| !t.is_empty() && t.len() <= limits::ORIGIN_BYTES_MAX);
                 self.origin = Some(
-                    text.ok_or_else(|| {
-                        wrong(format!(
-                            "it takes a name of 1 to {} bytes",
-                            limits::ORIGIN_BYTES_MAX
-                        ))
-                    })?
-                    .to_owned(),
+                    text.ok_or_else(|| wrong(format!("it takes a name of 1 to {} bytes", limits::ORIGIN_BYTES_MAX)))?
+                        .to_owned(),
                 );
             }
             "seed" => self.seed = whole(0, u64::MAX)?,
             "scale" => self.scale = number(0.0, 100.0)?,
-            "message" => {
-                self.message = if choice()? == "size" {
-                    Building::Size
-                } else {
-                    Building::Pulse
-                }
-            }
-            "events_max" => {
-                self.events_max = Some(whole(1, u64::from(limits::EVENTS_PER_MESSAGE_MAX))? as u32)
-            }
+            "message" => self.message = if choice()? == "size" { Building::Size } else { Building::Pulse },
+            "events_max" => self.events_max = Some(whole(1, u64::from(limits::EVENTS_PER_MESSAGE_MAX))? as u32),
             "metadata" => self.metadata = number(0.0, 1.0)?,
             "duration" => self.duration_ns = Some(time(1)?),
             "sample" => self.sample = choice()?.to_owned(),
             "angles" => {
-                let list: Option<Vec<f64>> = value
-                    .as_array()
-                    .and_then(|a| a.iter().map(Value::as_f64).collect());
+                let list: Option<Vec<f64>> = value.as_array().and_then(|a| a.iter().map(Value::as_f64).collect());
                 match list {
                     Some(list)
                         if !list.is_empty()
@@ -232,23 +203,14 @@ impl Config {
             Building::Pulse => limits::EVENTS_PER_MESSAGE_MAX,
             Building::Size => limits::EVENTS_PER_MESSAGE_ESS,
         };
-        self.events_max
-            .unwrap_or(default)
-            .clamp(1, limits::EVENTS_PER_MESSAGE_MAX)
+        self.events_max.unwrap_or(default).clamp(1, limits::EVENTS_PER_MESSAGE_MAX)
     }
 
     /// What `build` asks of fields that were set directly and not by `set`.
     pub(crate) fn check(&self) -> Result<(), Fault> {
-        let wrong = |name: &str| {
-            Err(Fault::new(
-                format!("`{name}` of model `{}` is out of range", self.model),
-                "",
-            ))
-        };
+        let wrong = |name: &str| Err(Fault::new(format!("`{name}` of model `{}` is out of range", self.model), ""));
         let mean = self.events_per_second();
-        if !(0.0..=limits::RATE_MAX).contains(&self.rate)
-            || !(0.0..=limits::RATE_MAX).contains(&mean)
-        {
+        if !(0.0..=limits::RATE_MAX).contains(&self.rate) || !(0.0..=limits::RATE_MAX).contains(&mean) {
             return wrong("rate");
         }
         if self.angles.is_empty()

@@ -46,48 +46,13 @@ pub struct Profile {
 
 /// The profiles: average rates of events and data at 5 MW from the ESS data-acquisition design tables.
 pub const PROFILES: &[Profile] = &[
-    Profile {
-        name: "cspec",
-        events_per_second: 10e6,
-        megabytes_per_second: 80.0,
-        pixels: 750_000,
-    },
-    Profile {
-        name: "estia",
-        events_per_second: 500e6,
-        megabytes_per_second: 4000.0,
-        pixels: 98_304,
-    },
-    Profile {
-        name: "freia",
-        events_per_second: 100e6,
-        megabytes_per_second: 800.0,
-        pixels: 65_536,
-    },
-    Profile {
-        name: "loki",
-        events_per_second: 37e6,
-        megabytes_per_second: 300.0,
-        pixels: 1_500_000,
-    },
-    Profile {
-        name: "nmx",
-        events_per_second: 5e6,
-        megabytes_per_second: 40.0,
-        pixels: 4_915_200,
-    },
-    Profile {
-        name: "skadi",
-        events_per_second: 37e6,
-        megabytes_per_second: 300.0,
-        pixels: 400_000,
-    },
-    Profile {
-        name: "trex",
-        events_per_second: 10e6,
-        megabytes_per_second: 80.0,
-        pixels: 500_000,
-    },
+    Profile { name: "cspec", events_per_second: 10e6, megabytes_per_second: 80.0, pixels: 750_000 },
+    Profile { name: "estia", events_per_second: 500e6, megabytes_per_second: 4000.0, pixels: 98_304 },
+    Profile { name: "freia", events_per_second: 100e6, megabytes_per_second: 800.0, pixels: 65_536 },
+    Profile { name: "loki", events_per_second: 37e6, megabytes_per_second: 300.0, pixels: 1_500_000 },
+    Profile { name: "nmx", events_per_second: 5e6, megabytes_per_second: 40.0, pixels: 4_915_200 },
+    Profile { name: "skadi", events_per_second: 37e6, megabytes_per_second: 300.0, pixels: 400_000 },
+    Profile { name: "trex", events_per_second: 10e6, megabytes_per_second: 80.0, pixels: 500_000 },
 ];
 
 /// The profile of a name.
@@ -121,31 +86,14 @@ impl Load {
         let size = ((mean * 4.0) as usize).clamp(POOL_EVENTS.0, POOL_EVENTS.1);
         let mut generator = Generator::at(config.seed, RANDOM_STREAM, -1);
         let upper = profile.name.to_uppercase();
-        let mut origins = vec![
-            config
-                .origin
-                .clone()
-                .unwrap_or_else(|| format!("{}_detector", profile.name)),
-        ];
+        let mut origins = vec![config.origin.clone().unwrap_or_else(|| format!("{}_detector", profile.name))];
         if config.metadata > 0.0 {
             origins.extend((1..=METADATA_ORIGINS).map(|i| format!("{upper}:META:PV{i:03}")));
         }
         let mut sample = Vec::new();
         if let Some(name) = origins.get(1) {
-            f144::write(
-                &mut sample,
-                &f144::F144 {
-                    source_name: name,
-                    timestamp: 0,
-                    value: 0.0.into(),
-                },
-            )
-            .map_err(|e| {
-                Fault::new(
-                    format!("`metadata` of model `{}` cannot be made", profile.name),
-                    e,
-                )
-            })?;
+            f144::write(&mut sample, &f144::F144 { source_name: name, timestamp: 0, value: 0.0.into() })
+                .map_err(|e| Fault::new(format!("`metadata` of model `{}` cannot be made", profile.name), e))?;
         }
         Ok(Self {
             origins,
@@ -153,12 +101,8 @@ impl Load {
             seed: config.seed,
             metadata: config.metadata,
             metadata_bytes: sample.len().max(1) as f64,
-            times: (0..size)
-                .map(|_| generator.below(TIME_MAX_NS) as i32)
-                .collect(),
-            pixels: (0..size)
-                .map(|_| 1 + generator.below(u64::from(profile.pixels)) as i32)
-                .collect(),
+            times: (0..size).map(|_| generator.below(TIME_MAX_NS) as i32).collect(),
+            pixels: (0..size).map(|_| 1 + generator.below(u64::from(profile.pixels)) as i32).collect(),
             generator,
             packing: Packing::new(config).at_most(size),
             pulse: 0,
@@ -191,49 +135,21 @@ impl Instrument for Load {
         }
         self.metadata_left = self.metadata_left.checked_sub(1)?;
         self.origin = 1
-            + (self.metadata_left as usize
-                + self.pulse.rem_euclid(METADATA_ORIGINS as i64) as usize)
+            + (self.metadata_left as usize + self.pulse.rem_euclid(METADATA_ORIGINS as i64) as usize)
                 % METADATA_ORIGINS;
         Some(self.origin)
     }
 
-    fn write(
-        &mut self,
-        number: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error> {
+    fn write(&mut self, number: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
         let origin = &self.origins[self.origin];
         if self.origin > 0 {
-            let value = Generator::at(
-                self.seed,
-                METADATA_STREAM + self.origin as u64,
-                number as i64,
-            )
-            .uniform();
-            f144::write(
-                payload,
-                &f144::F144 {
-                    source_name: origin,
-                    timestamp: time,
-                    value: value.into(),
-                },
-            )?;
+            let value = Generator::at(self.seed, METADATA_STREAM + self.origin as u64, number as i64).uniform();
+            f144::write(payload, &f144::F144 { source_name: origin, timestamp: time, value: value.into() })?;
             return Ok((SchemaId(f144::ID), 1));
         }
         let room = self.times.len() - self.count;
-        let (t, p) = (
-            self.generator.below(room as u64 + 1) as usize,
-            self.generator.below(room as u64 + 1) as usize,
-        );
-        write_events(
-            payload,
-            origin,
-            number,
-            time,
-            &self.times[t..t + self.count],
-            &self.pixels[p..p + self.count],
-        )?;
+        let (t, p) = (self.generator.below(room as u64 + 1) as usize, self.generator.below(room as u64 + 1) as usize);
+        write_events(payload, origin, number, time, &self.times[t..t + self.count], &self.pixels[p..p + self.count])?;
         Ok((SchemaId(ev44::ID), self.count))
     }
 }

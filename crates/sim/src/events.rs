@@ -18,13 +18,7 @@ pub(crate) trait Drawing: Send {
     /// Turns to a pulse.
     fn aim(&mut self, pulse: Pulse);
     /// Draws `count` events: appends times of flight in ns and pixel numbers.
-    fn draw(
-        &self,
-        generator: &mut Generator,
-        count: usize,
-        times: &mut Vec<i32>,
-        pixels: &mut Vec<i32>,
-    );
+    fn draw(&self, generator: &mut Generator, count: usize, times: &mut Vec<i32>, pixels: &mut Vec<i32>);
 }
 
 /// How the events of a pulse are dealt out to messages.
@@ -37,19 +31,12 @@ pub(crate) struct Packing {
 
 impl Packing {
     pub(crate) fn new(config: &Config) -> Self {
-        Self {
-            events_max: config.events_per_message() as usize,
-            left: 0,
-            first: false,
-        }
+        Self { events_max: config.events_per_message() as usize, left: 0, first: false }
     }
 
     /// The same with no message above so many events.
     pub(crate) fn at_most(self, events: usize) -> Self {
-        Self {
-            events_max: self.events_max.min(events),
-            ..self
-        }
+        Self { events_max: self.events_max.min(events), ..self }
     }
 
     /// A pulse with so many events.
@@ -117,28 +104,11 @@ impl<D: Drawing> Instrument for Counter<D> {
         Some(0)
     }
 
-    fn write(
-        &mut self,
-        number: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error> {
+    fn write(&mut self, number: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
         self.times.clear();
         self.pixels.clear();
-        self.drawing.draw(
-            &mut self.generator,
-            self.count,
-            &mut self.times,
-            &mut self.pixels,
-        );
-        write_events(
-            payload,
-            &self.origins[0],
-            number,
-            time,
-            &self.times,
-            &self.pixels,
-        )?;
+        self.drawing.draw(&mut self.generator, self.count, &mut self.times, &mut self.pixels);
+        write_events(payload, &self.origins[0], number, time, &self.times, &self.pixels)?;
         Ok((SchemaId(ev44::ID), self.count))
     }
 }

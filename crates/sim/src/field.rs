@@ -68,12 +68,7 @@ impl Instrument for Field {
         Some(0)
     }
 
-    fn write(
-        &mut self,
-        number: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error> {
+    fn write(&mut self, number: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
         let samples = self.first(self.number)..self.first(self.number + 1);
         let rate = i128::from(self.rate);
         // The time of the first sample; what the clock fault adds to the pulse is added here as well.
@@ -83,20 +78,15 @@ impl Instrument for Field {
         self.samples.clear();
         for i in samples {
             // Seconds and their fraction apart, or the phase would lose its digits in 1.8e9 s.
-            let (seconds, fraction) = (
-                i.div_euclid(rate) as f64,
-                i.rem_euclid(rate) as f64 / rate as f64,
-            );
+            let (seconds, fraction) = (i.div_euclid(rate) as f64, i.rem_euclid(rate) as f64 / rate as f64);
             let turns = (seconds * self.frequency.fract()).fract() + fraction * self.frequency;
             let noise = NOISE * (generator.uniform() - 0.5);
-            self.samples
-                .push(self.amplitude * ((TAU * turns).sin() + noise));
+            self.samples.push(self.amplitude * ((TAU * turns).sin() + noise));
         }
         let parts = Se00 {
             name: &self.origins[0],
             channel: 1,
-            packet_timestamp: packet_timestamp.clamp(i128::from(i64::MIN), i128::from(i64::MAX))
-                as i64,
+            packet_timestamp: packet_timestamp.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
             time_delta: 1e9 / rate as f64,
             timestamp_location: Location::Start,
             values: (&self.samples).into(),

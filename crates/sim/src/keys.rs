@@ -41,31 +41,13 @@ pub(crate) const fn key(
     unit: &'static str,
     about: &'static str,
 ) -> Key {
-    Key {
-        name,
-        kind,
-        default,
-        unit,
-        about,
-    }
+    Key { name, kind, default, unit, about }
 }
 
 /// Keys of every model.
 pub(crate) const COMMON: &[Key] = &[
-    key(
-        "seed",
-        Kind::Whole,
-        "1",
-        "",
-        "seed of everything random; equal seeds give equal data",
-    ),
-    key(
-        "duration",
-        Kind::Time,
-        "",
-        "",
-        "the source ends after this time; without it, it goes on",
-    ),
+    key("seed", Kind::Whole, "1", "", "seed of everything random; equal seeds give equal data"),
+    key("duration", Kind::Time, "", "", "the source ends after this time; without it, it goes on"),
     key(
         "clock_fault",
         Kind::Choice(&["none", "backward", "repeat", "future"]),
@@ -73,24 +55,12 @@ pub(crate) const COMMON: &[Key] = &[
         "",
         "what is wrong with the source's clock",
     ),
-    key(
-        "clock_fault_every",
-        Kind::Whole,
-        "50",
-        "messages",
-        "one message in this many has the clock fault",
-    ),
+    key("clock_fault_every", Kind::Whole, "50", "messages", "one message in this many has the clock fault"),
 ];
 
 /// Keys of every model that counts.
 pub(crate) const COUNTED: &[Key] = &[
-    key(
-        "origin",
-        Kind::Text,
-        "",
-        "",
-        "name of the origin; default as the model says",
-    ),
+    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
     key("scale", Kind::Number, "1", "", "factor on the rate"),
 ];
 
@@ -113,81 +83,30 @@ pub(crate) const EVENTS: &[Key] = &[
 ];
 
 /// The sample of the reflectometer.
-pub(crate) const SAMPLE: &[Key] = &[key(
-    "sample",
-    Kind::Choice(SAMPLES),
-    "nickel",
-    "",
-    "the layered sample",
-)];
+pub(crate) const SAMPLE: &[Key] = &[key("sample", Kind::Choice(SAMPLES), "nickel", "", "the layered sample")];
 
 /// The program of angles of the reflectometer.
 pub(crate) const ANGLES: &[Key] = &[
-    key(
-        "angles",
-        Kind::Numbers,
-        "[0.6, 1.1, 1.9]",
-        "deg",
-        "sample angles, gone through in turn",
-    ),
+    key("angles", Kind::Numbers, "[0.6, 1.1, 1.9]", "deg", "sample angles, gone through in turn"),
     key("angle_step", Kind::Time, "3 s", "", "time at each angle"),
 ];
 
 /// Background of the reflectometer.
-pub(crate) const BACKGROUND: &[Key] = &[key(
-    "background",
-    Kind::Number,
-    "0.01",
-    "",
-    "part of the events that is flat background, 0 to 1",
-)];
+pub(crate) const BACKGROUND: &[Key] =
+    &[key("background", Kind::Number, "0.01", "", "part of the events that is flat background, 0 to 1")];
 
 /// Metadata of the ESS profiles.
-pub(crate) const METADATA: &[Key] = &[key(
-    "metadata",
-    Kind::Number,
-    "0",
-    "",
-    "bytes of f144 metadata for each byte of events, 0 to 1",
-)];
+pub(crate) const METADATA: &[Key] =
+    &[key("metadata", Kind::Number, "0", "", "bytes of f144 metadata for each byte of events, 0 to 1")];
 
 /// The alarm of the reflectometer's devices.
-pub(crate) const ALARM: &[Key] = &[key(
-    "alarm_after",
-    Kind::Time,
-    "4 s",
-    "",
-    "from the start of the source to the temperature alarm",
-)];
+pub(crate) const ALARM: &[Key] =
+    &[key("alarm_after", Kind::Time, "4 s", "", "from the start of the source to the temperature alarm")];
 
 /// The alternating field.
 pub(crate) const FIELD: &[Key] = &[
-    key(
-        "origin",
-        Kind::Text,
-        "",
-        "",
-        "name of the origin; default as the model says",
-    ),
-    key(
-        "rate",
-        Kind::Whole,
-        "10000",
-        "samples/s",
-        "samples a second",
-    ),
-    key(
-        "frequency",
-        Kind::Number,
-        "50",
-        "Hz",
-        "frequency of the field",
-    ),
-    key(
-        "amplitude",
-        Kind::Number,
-        "0.01",
-        "T",
-        "amplitude of the field",
-    ),
+    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
+    key("rate", Kind::Whole, "10000", "samples/s", "samples a second"),
+    key("frequency", Kind::Number, "50", "Hz", "frequency of the field"),
+    key("amplitude", Kind::Number, "0.01", "T", "amplitude of the field"),
 ];

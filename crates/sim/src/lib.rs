@@ -58,13 +58,7 @@ macro_rules! ess {
             name: $name,
             about: $about,
             rate: $rate,
-            groups: &[
-                &[key("rate", Kind::Number, $text, "events/s", ABOUT_RATE)],
-                COUNTED,
-                EVENTS,
-                METADATA,
-                COMMON,
-            ],
+            groups: &[&[key("rate", Kind::Number, $text, "events/s", ABOUT_RATE)], COUNTED, EVENTS, METADATA, COMMON],
         }
     };
 }
@@ -114,55 +108,15 @@ pub fn models() -> &'static [Model] {
             name: "histogram",
             about: "neutron events drawn from a measured histogram, ev44",
             rate: 1e6,
-            groups: &[
-                &[key("rate", Kind::Number, "1000000", "events/s", ABOUT_RATE)],
-                COUNTED,
-                EVENTS,
-                COMMON,
-            ],
+            groups: &[&[key("rate", Kind::Number, "1000000", "events/s", ABOUT_RATE)], COUNTED, EVENTS, COMMON],
         },
-        ess!(
-            "cspec",
-            10e6,
-            "10000000",
-            "ESS cold chopper spectrometer as load, 80 MB/s"
-        ),
-        ess!(
-            "estia",
-            500e6,
-            "500000000",
-            "ESS focusing reflectometer as load, 4000 MB/s"
-        ),
-        ess!(
-            "freia",
-            100e6,
-            "100000000",
-            "ESS liquids reflectometer as load, 800 MB/s"
-        ),
-        ess!(
-            "loki",
-            37e6,
-            "37000000",
-            "ESS broad-band small-angle instrument as load, 300 MB/s"
-        ),
-        ess!(
-            "nmx",
-            5e6,
-            "5000000",
-            "ESS macromolecular diffractometer as load, 40 MB/s"
-        ),
-        ess!(
-            "skadi",
-            37e6,
-            "37000000",
-            "ESS small-angle instrument as load, 300 MB/s"
-        ),
-        ess!(
-            "trex",
-            10e6,
-            "10000000",
-            "ESS bispectral chopper spectrometer as load, 80 MB/s"
-        ),
+        ess!("cspec", 10e6, "10000000", "ESS cold chopper spectrometer as load, 80 MB/s"),
+        ess!("estia", 500e6, "500000000", "ESS focusing reflectometer as load, 4000 MB/s"),
+        ess!("freia", 100e6, "100000000", "ESS liquids reflectometer as load, 800 MB/s"),
+        ess!("loki", 37e6, "37000000", "ESS broad-band small-angle instrument as load, 300 MB/s"),
+        ess!("nmx", 5e6, "5000000", "ESS macromolecular diffractometer as load, 40 MB/s"),
+        ess!("skadi", 37e6, "37000000", "ESS small-angle instrument as load, 300 MB/s"),
+        ess!("trex", 10e6, "10000000", "ESS bispectral chopper spectrometer as load, 80 MB/s"),
         Model {
             name: "field",
             about: "fast sample environment: samples of an alternating magnetic field, se00",
@@ -182,10 +136,7 @@ pub fn model(name: &str) -> Result<&'static Model, Fault> {
     let fault = Fault::new(format!("there is no model `{name}`"), "");
     Err(match config::nearest(name, names()) {
         Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint(format!(
-            "`model` takes one of {}",
-            names().collect::<Vec<_>>().join(", ")
-        )),
+        None => fault.hint(format!("`model` takes one of {}", names().collect::<Vec<_>>().join(", "))),
     })
 }
 
@@ -194,15 +145,11 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
     config.check()?;
     let model = model(&config.model)?;
     if let Some(profile) = ess::profile(model.name) {
-        return Ok(Box::new(Train::new(
-            ess::Load::new(profile, config)?,
-            config,
-        )));
+        return Ok(Box::new(Train::new(ess::Load::new(profile, config)?, config)));
     }
     Ok(match model.name {
         "amor" => {
-            let counter =
-                events::Counter::new(amor::Detector::new(config)?, amor::DETECTOR, config);
+            let counter = events::Counter::new(amor::Detector::new(config)?, amor::DETECTOR, config);
             Box::new(Train::new(counter, config))
         }
         "amor-monitor" => Box::new(Train::new(amor::Monitor::new(config)?, config)),
@@ -210,10 +157,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
         "histogram" => {
             let drawing = histogram::Measured::new(&measured(config)?)?;
             // The same origin as the reflectometer's detector, so that a file template serves both.
-            Box::new(Train::new(
-                events::Counter::new(drawing, amor::DETECTOR, config),
-                config,
-            ))
+            Box::new(Train::new(events::Counter::new(drawing, amor::DETECTOR, config), config))
         }
         _ => Box::new(Train::new(field::Field::new(config)?, config)),
     })
@@ -221,12 +165,8 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
 
 fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {
     let bytes = config.histogram.as_deref();
-    let bytes = bytes.ok_or_else(|| {
-        Fault::new(
-            "model `histogram` has no histogram",
-            "the program that starts it must load one",
-        )
-    });
+    let bytes = bytes
+        .ok_or_else(|| Fault::new("model `histogram` has no histogram", "the program that starts it must load one"));
     histogram::Histogram::read(bytes?)
 }
 

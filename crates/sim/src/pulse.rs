@@ -27,10 +27,7 @@ mod tests {
             assert_eq!(pulse_at(t - 1), n - 1);
             assert!((71_428_571..=71_428_572).contains(&(pulse_time(n + 1) - t)));
         }
-        assert_eq!(
-            pulse_time(14 * 1_790_000_000),
-            1_790_000_000 * 1_000_000_000
-        );
+        assert_eq!(pulse_time(14 * 1_790_000_000), 1_790_000_000 * 1_000_000_000);
         assert_eq!(pulse_at(-1), -1);
     }
 }

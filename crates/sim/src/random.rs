@@ -22,9 +22,7 @@ impl Generator {
     /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
         let step = 0x9e37_79b9_7f4a_7c15_u64;
-        Self {
-            state: std::array::from_fn(|i| mix(seed.wrapping_add(step.wrapping_mul(i as u64)))),
-        }
+        Self { state: std::array::from_fn(|i| mix(seed.wrapping_add(step.wrapping_mul(i as u64)))) }
     }
 
     /// An independent generator for each (seed, stream, position): what one pulse of one origin draws does not depend on any other.
@@ -75,11 +73,7 @@ impl Generator {
         if mean.is_nan() || mean <= 0.0 {
             return 0;
         }
-        if mean < 10.0 {
-            self.poisson_small(mean)
-        } else {
-            self.poisson_large(mean)
-        }
+        if mean < 10.0 { self.poisson_small(mean) } else { self.poisson_large(mean) }
     }
 
     fn poisson_small(&mut self, mean: f64) -> u64 {
@@ -110,9 +104,7 @@ impl Generator {
             if k < 0.0 || (us < 0.013 && v > us) {
                 continue;
             }
-            if v.ln() + log_inverse_alpha - (a / (us * us) + b).ln()
-                <= k * log_mean - mean - ln_factorial(k)
-            {
+            if v.ln() + log_inverse_alpha - (a / (us * us) + b).ln() <= k * log_mean - mean - ln_factorial(k) {
                 return k as u64;
             }
         }
@@ -139,17 +131,9 @@ mod tests {
     #[test]
     fn generator_gives_the_published_sequence() {
         // First outputs of xoshiro256++ for the state 1, 2, 3, 4, as the test vectors of the rand_xoshiro crate have them.
-        let mut generator = Generator {
-            state: [1, 2, 3, 4],
-        };
-        let expected = [
-            41943041,
-            58720359,
-            3588806011781223,
-            3591011842654386,
-            9228616714210784205,
-            9973669472204895162,
-        ];
+        let mut generator = Generator { state: [1, 2, 3, 4] };
+        let expected =
+            [41943041, 58720359, 3588806011781223, 3591011842654386, 9228616714210784205, 9973669472204895162];
         for value in expected {
             assert_eq!(generator.bits(), value);
         }
@@ -178,30 +162,18 @@ mod tests {
 
     #[test]
     fn poisson_has_its_distribution_below_and_above_ten() {
-        for (mean, seed) in [
-            (0.3, 2),
-            (4.5, 3),
-            (9.99, 4),
-            (10.0, 5),
-            (37.0, 6),
-            (900.0, 7),
-        ] {
+        for (mean, seed) in [(0.3, 2), (4.5, 3), (9.99, 4), (10.0, 5), (37.0, 6), (900.0, 7)] {
             let mut generator = Generator::new(seed);
             let first = (mean - 6.0 * f64::sqrt(mean)).max(0.0) as usize;
             let bins = (12.0 * f64::sqrt(mean)) as usize + 8;
-            let expected: Vec<f64> = (first..first + bins)
-                .map(|k| (k as f64 * mean.ln() - mean - ln_factorial(k as f64)).exp())
-                .collect();
+            let expected: Vec<f64> =
+                (first..first + bins).map(|k| (k as f64 * mean.ln() - mean - ln_factorial(k as f64)).exp()).collect();
             let mut counts = vec![0_u64; bins];
             for _ in 0..200_000 {
                 let k = generator.poisson(mean) as usize;
                 counts[(k.max(first) - first).min(bins - 1)] += 1;
             }
-            assert!(
-                agrees(chi_squared(&counts, &expected)),
-                "mean {mean}: {:?}",
-                chi_squared(&counts, &expected)
-            );
+            assert!(agrees(chi_squared(&counts, &expected)), "mean {mean}: {:?}", chi_squared(&counts, &expected));
         }
         assert_eq!(Generator::new(0).poisson(0.0), 0);
         assert_eq!(Generator::new(0).poisson(f64::NAN), 0);
@@ -224,11 +196,7 @@ mod tests {
         // Edges at multiples of half a standard deviation; the expected probabilities by the trapezium rule on a fine grid.
         let density = |x: f64| (-0.5 * x * x).exp();
         let expected: Vec<f64> = (-6..6)
-            .map(|i| {
-                (0..1000)
-                    .map(|j| density((f64::from(i) + (f64::from(j) + 0.5) / 1000.0) / 2.0))
-                    .sum::<f64>()
-            })
+            .map(|i| (0..1000).map(|j| density((f64::from(i) + (f64::from(j) + 0.5) / 1000.0) / 2.0)).sum::<f64>())
             .collect();
         let mut counts = vec![0_u64; 12];
         for _ in 0..300_000 {

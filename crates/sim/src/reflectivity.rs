@@ -63,39 +63,19 @@ impl Sample {
     /// `nickel`: 500 Å of nickel on glass, whose fringes are the classical test; `silicon`: a wafer under its native oxide;
     /// `supermirror`: ten bilayers of nickel and titanium on glass, with a Bragg peak near 0.046 1/Å.
     pub fn named(name: &str) -> Option<Self> {
-        let layer = |name, sld, thickness, roughness| Layer {
-            name,
-            sld,
-            absorption: 0.0,
-            thickness,
-            roughness,
-        };
+        let layer = |name, sld, thickness, roughness| Layer { name, sld, absorption: 0.0, thickness, roughness };
         Some(match name {
-            "nickel" => Self {
-                name: "nickel",
-                layers: vec![
-                    layer("Ni", NICKEL, 500.0, 5.0),
-                    layer("glass", GLASS, 0.0, 4.0),
-                ],
-            },
-            "silicon" => Self {
-                name: "silicon",
-                layers: vec![
-                    layer("SiO2", SILICA, 15.0, 3.0),
-                    layer("Si", SILICON, 0.0, 3.0),
-                ],
-            },
+            "nickel" => {
+                Self { name: "nickel", layers: vec![layer("Ni", NICKEL, 500.0, 5.0), layer("glass", GLASS, 0.0, 4.0)] }
+            }
+            "silicon" => {
+                Self { name: "silicon", layers: vec![layer("SiO2", SILICA, 15.0, 3.0), layer("Si", SILICON, 0.0, 3.0)] }
+            }
             "supermirror" => {
-                let bilayer = [
-                    layer("Ni", NICKEL, 70.0, 4.0),
-                    layer("Ti", TITANIUM, 70.0, 4.0),
-                ];
+                let bilayer = [layer("Ni", NICKEL, 70.0, 4.0), layer("Ti", TITANIUM, 70.0, 4.0)];
                 let mut layers: Vec<Layer> = bilayer.iter().cloned().cycle().take(20).collect();
                 layers.push(layer("glass", GLASS, 0.0, 4.0));
-                Self {
-                    name: "supermirror",
-                    layers,
-                }
+                Self { name: "supermirror", layers }
             }
             _ => return None,
         })
@@ -110,32 +90,18 @@ impl Sample {
         // Normal component of the wave vector inside a layer: k^2 = (q/2)^2 - 4 pi sld.
         let wave = |layer: Option<&Layer>| match layer {
             None => Complex { re: half, im: 0.0 },
-            Some(l) => Complex {
-                re: half * half - 4.0 * PI * l.sld,
-                im: 4.0 * PI * l.absorption,
-            }
-            .root(),
+            Some(l) => Complex { re: half * half - 4.0 * PI * l.sld, im: 4.0 * PI * l.absorption }.root(),
         };
         let mut below = wave(self.layers.last());
         let mut amplitude = Complex::ZERO;
         for (i, layer) in self.layers.iter().enumerate().rev() {
             let above = wave(i.checked_sub(1).and_then(|i| self.layers.get(i)));
-            let rough =
-                (above * below * Complex::real(-2.0 * layer.roughness * layer.roughness)).exp();
+            let rough = (above * below * Complex::real(-2.0 * layer.roughness * layer.roughness)).exp();
             let fresnel = (above - below) / (above + below) * rough;
             let joined = (fresnel + amplitude) / (Complex::real(1.0) + fresnel * amplitude);
             // Seen from the top of the layer above: there and back through its thickness.
-            let thickness = i
-                .checked_sub(1)
-                .and_then(|i| self.layers.get(i))
-                .map_or(0.0, |l| l.thickness);
-            amplitude = joined
-                * (above
-                    * Complex {
-                        re: 0.0,
-                        im: 2.0 * thickness,
-                    })
-                .exp();
+            let thickness = i.checked_sub(1).and_then(|i| self.layers.get(i)).map_or(0.0, |l| l.thickness);
+            amplitude = joined * (above * Complex { re: 0.0, im: 2.0 * thickness }).exp();
             below = above;
         }
         amplitude.norm()
@@ -169,49 +135,34 @@ impl Complex {
     fn exp(self) -> Self {
         let (sin, cos) = self.im.sin_cos();
         let size = self.re.exp();
-        Self {
-            re: size * cos,
-            im: size * sin,
-        }
+        Self { re: size * cos, im: size * sin }
     }
 
     /// The root in the first quadrant for an imaginary part that is not negative: the wave that decays downwards.
     fn root(self) -> Self {
         let size = self.re.hypot(self.im);
-        Self {
-            re: ((size + self.re) / 2.0).max(0.0).sqrt(),
-            im: ((size - self.re) / 2.0).max(0.0).sqrt(),
-        }
+        Self { re: ((size + self.re) / 2.0).max(0.0).sqrt(), im: ((size - self.re) / 2.0).max(0.0).sqrt() }
     }
 }
 
 impl Add for Complex {
     type Output = Self;
     fn add(self, o: Self) -> Self {
-        Self {
-            re: self.re + o.re,
-            im: self.im + o.im,
-        }
+        Self { re: self.re + o.re, im: self.im + o.im }
     }
 }
 
 impl Sub for Complex {
     type Output = Self;
     fn sub(self, o: Self) -> Self {
-        Self {
-            re: self.re - o.re,
-            im: self.im - o.im,
-        }
+        Self { re: self.re - o.re, im: self.im - o.im }
     }
 }
 
 impl Mul for Complex {
     type Output = Self;
     fn mul(self, o: Self) -> Self {
-        Self {
-            re: self.re * o.re - self.im * o.im,
-            im: self.re * o.im + self.im * o.re,
-        }
+        Self { re: self.re * o.re - self.im * o.im, im: self.re * o.im + self.im * o.re }
     }
 }
 
@@ -219,10 +170,7 @@ impl Div for Complex {
     type Output = Self;
     fn div(self, o: Self) -> Self {
         let norm = o.norm();
-        Self {
-            re: (self.re * o.re + self.im * o.im) / norm,
-            im: (self.im * o.re - self.re * o.im) / norm,
-        }
+        Self { re: (self.re * o.re + self.im * o.im) / norm, im: (self.im * o.re - self.re * o.im) / norm }
     }
 }
 
@@ -237,23 +185,13 @@ pub(crate) fn by_matrices(sample: &Sample, q: f64) -> f64 {
     let i = Complex { re: 0.0, im: 1.0 };
     let k: Vec<Complex> = std::iter::once((0.0, 0.0))
         .chain(sample.layers.iter().map(|l| (l.sld, l.absorption)))
-        .map(|(sld, absorption)| {
-            Complex {
-                re: q * q / 4.0 - 4.0 * PI * sld,
-                im: 4.0 * PI * absorption,
-            }
-            .root()
-        })
+        .map(|(sld, absorption)| Complex { re: q * q / 4.0 - 4.0 * PI * sld, im: 4.0 * PI * absorption }.root())
         .collect();
     let mut total: Matrix = [[one, Complex::ZERO], [Complex::ZERO, one]];
     for (n, layer) in sample.layers.iter().enumerate() {
         let (a, b) = (k[n], k[n + 1]);
         let r = (a - b) / (a + b) * (Complex::real(-2.0 * layer.roughness.powi(2)) * a * b).exp();
-        let thickness = if n == 0 {
-            0.0
-        } else {
-            sample.layers[n - 1].thickness
-        };
+        let thickness = if n == 0 { 0.0 } else { sample.layers[n - 1].thickness };
         let beta = i * a * Complex::real(thickness);
         let (plus, minus) = (beta.exp(), (Complex::ZERO - beta).exp());
         // Written with the phase of the layer above the interface: C = [[e^-ib, r e^-ib], [r e^ib, e^ib]] and amplitude C21 / C11.
@@ -267,16 +205,7 @@ mod tests {
     use super::*;
 
     fn bare(sld: f64, roughness: f64) -> Sample {
-        Sample {
-            name: "bare",
-            layers: vec![Layer {
-                name: "bulk",
-                sld,
-                absorption: 0.0,
-                thickness: 0.0,
-                roughness,
-            }],
-        }
+        Sample { name: "bare", layers: vec![Layer { name: "bulk", sld, absorption: 0.0, thickness: 0.0, roughness }] }
     }
 
     #[test]
@@ -287,20 +216,13 @@ mod tests {
             let q = qc * (1.0 + f64::from(i) * 0.02);
             let inner = (q * q - qc * qc).sqrt();
             let fresnel = ((q - inner) / (q + inner)).powi(2);
-            assert!(
-                (sample.reflectivity(q) / fresnel - 1.0).abs() < 1e-10,
-                "q {q}"
-            );
+            assert!((sample.reflectivity(q) / fresnel - 1.0).abs() < 1e-10, "q {q}");
         }
     }
 
     #[test]
     fn everything_is_reflected_below_the_critical_edge() {
-        for sample in [
-            bare(NICKEL, 0.0),
-            bare(SILICON, 5.0),
-            Sample::named("nickel").unwrap(),
-        ] {
+        for sample in [bare(NICKEL, 0.0), bare(SILICON, 5.0), Sample::named("nickel").unwrap()] {
             // The film is tested up to the edge of its substrate: between the two edges neutrons tunnel.
             let edge = 4.0 * (PI * sample.layers.last().unwrap().sld).sqrt();
             for i in 0..100 {
@@ -328,11 +250,7 @@ mod tests {
         let rough = bare(SILICON, 4.0);
         let q = 0.2_f64;
         let inside = (q * q - qc * qc).sqrt();
-        assert!(
-            (rough.reflectivity(q) / sample.reflectivity(q) / (-q * inside * 16.0).exp() - 1.0)
-                .abs()
-                < 1e-9
-        );
+        assert!((rough.reflectivity(q) / sample.reflectivity(q) / (-q * inside * 16.0).exp() - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -350,10 +268,7 @@ mod tests {
         let inside = |q: f64| (q * q - qc * qc).sqrt();
         for pair in minima.windows(2) {
             let spacing = inside(pair[1]) - inside(pair[0]);
-            assert!(
-                (spacing / (2.0 * PI / 500.0) - 1.0).abs() < 0.01,
-                "{spacing}"
-            );
+            assert!((spacing / (2.0 * PI / 500.0) - 1.0).abs() < 0.01, "{spacing}");
         }
     }
 
@@ -362,19 +277,11 @@ mod tests {
         let mut absorbing = Sample::named("supermirror").unwrap();
         absorbing.layers[4].absorption = 2e-7;
         absorbing.layers[20].absorption = 1e-8;
-        for sample in SAMPLES
-            .iter()
-            .map(|n| Sample::named(n).unwrap())
-            .chain([absorbing])
-        {
+        for sample in SAMPLES.iter().map(|n| Sample::named(n).unwrap()).chain([absorbing]) {
             for i in 1..2000 {
                 let q = f64::from(i) * 1e-4;
                 let (a, b) = (sample.reflectivity(q), by_matrices(&sample, q));
-                assert!(
-                    (a - b).abs() < 1e-9 * b + 1e-14,
-                    "{} q {q}: {a} {b}",
-                    sample.name
-                );
+                assert!((a - b).abs() < 1e-9 * b + 1e-14, "{} q {q}: {a} {b}", sample.name);
             }
         }
     }

@@ -34,12 +34,7 @@ pub(crate) trait Instrument: Send {
     /// The origin of the next message of this pulse, by its place in `origins`; None at the end of the pulse.
     fn next(&mut self) -> Option<usize>;
     /// Writes the message that `next` announced, with its number and time. Says its schema and its events (or values).
-    fn write(
-        &mut self,
-        number: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error>;
+    fn write(&mut self, number: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error>;
 }
 
 /// One origin as the train counts it.
@@ -121,12 +116,7 @@ impl<I: Instrument> Train<I> {
         let (schema, events) = self
             .instrument
             .write(seq, time, &mut self.payload)
-            .map_err(|e| {
-                Fault::new(
-                    format!("source `{}` cannot build its message", self.name),
-                    e,
-                )
-            })?;
+            .map_err(|e| Fault::new(format!("source `{}` cannot build its message", self.name), e))?;
         let origin = &mut self.origins[index];
         origin.row = Some(row);
         origin.next_seq = seq + 1;
@@ -134,13 +124,7 @@ impl<I: Instrument> Train<I> {
         if time != 1 << 62 {
             origin.last_time = Some(time);
         }
-        let meta = Meta {
-            source_time: time,
-            origin: row,
-            origin_seq: seq,
-            schema,
-            flags: 0,
-        };
+        let meta = Meta { source_time: time, origin: row, origin_seq: seq, schema, flags: 0 };
         self.pending = Some((meta, events));
         Ok(true)
     }
@@ -152,11 +136,7 @@ impl<I: Instrument> Source for Train<I> {
             .instrument
             .origins()
             .iter()
-            .map(|name| Origin {
-                row: None,
-                next_seq: resume.next_seq(name),
-                last_time: None,
-            })
+            .map(|name| Origin { row: None, next_seq: resume.next_seq(name), last_time: None })
             .collect();
         self.pulse = pulse_at(now) + 1;
         self.first = Some(self.pulse);
@@ -166,10 +146,7 @@ impl<I: Instrument> Source for Train<I> {
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
         let Some(mut first) = self.first else {
-            return Err(Fault::new(
-                format!("source `{}` cannot step", self.name),
-                "it was not started",
-            ));
+            return Err(Fault::new(format!("source `{}` cannot step", self.name), "it was not started"));
         };
         if !self.stepped && now.saturating_sub(pulse_time(self.pulse)) > limits::LATE_AT_START_NS {
             self.pulse = pulse_at(now);
@@ -185,8 +162,7 @@ impl<I: Instrument> Source for Train<I> {
                         return Ok(Step::At(now.saturating_add(limits::OFFER_AGAIN_NS)));
                     }
                     Pushed::Taken => {
-                        (messages, events, bytes) =
-                            (messages + 1, events + count, bytes + self.payload.len());
+                        (messages, events, bytes) = (messages + 1, events + count, bytes + self.payload.len());
                         self.pending = None;
                     }
                 }
@@ -205,20 +181,13 @@ impl<I: Instrument> Source for Train<I> {
                 continue;
             }
             let time = pulse_time(self.pulse);
-            if self
-                .duration
-                .is_some_and(|d| time.saturating_sub(pulse_time(first)) >= d)
-            {
+            if self.duration.is_some_and(|d| time.saturating_sub(pulse_time(first)) >= d) {
                 return Ok(Step::Ended);
             }
             if time > now {
                 return Ok(Step::At(time));
             }
-            self.instrument.begin(Pulse {
-                number: self.pulse,
-                time,
-                since: self.pulse - first,
-            });
+            self.instrument.begin(Pulse { number: self.pulse, time, since: self.pulse - first });
             self.open = true;
         }
     }

@@ -11,13 +11,7 @@ fn every_default_is_what_the_key_says() {
             let mut config = Config::new(model.name).unwrap();
             let value = serde_json::from_str(key.default).unwrap_or_else(|_| json!(key.default));
             config.set(key.name, &value).unwrap();
-            assert_eq!(
-                config,
-                Config::new(model.name).unwrap(),
-                "{} {}",
-                model.name,
-                key.name
-            );
+            assert_eq!(config, Config::new(model.name).unwrap(), "{} {}", model.name, key.name);
         }
     }
 }
@@ -26,20 +20,10 @@ fn every_default_is_what_the_key_says() {
 fn every_key_is_read_and_refuses_nonsense() {
     for model in sim::models() {
         for key in model.keys() {
-            for value in [
-                json!(null),
-                json!({}),
-                json!([[]]),
-                json!(-1),
-                json!(1e300),
-                json!([-1, "a"]),
-            ] {
+            for value in [json!(null), json!({}), json!([[]]), json!(-1), json!(1e300), json!([-1, "a"])] {
                 let mut config = Config::new(model.name).unwrap();
                 let fault = config.set(key.name, &value).unwrap_err();
-                assert!(
-                    fault.what.contains(key.name) && !fault.cause.contains("nothing reads"),
-                    "{fault}"
-                );
+                assert!(fault.what.contains(key.name) && !fault.cause.contains("nothing reads"), "{fault}");
                 assert_eq!(config, Config::new(model.name).unwrap());
             }
         }
@@ -50,21 +34,10 @@ fn every_key_is_read_and_refuses_nonsense() {
 fn slips_get_the_nearest_name() {
     let fault = Config::new("armor").unwrap_err();
     assert_eq!(fault.hint, "did you mean `amor`?");
-    assert!(
-        Config::new("zebra")
-            .unwrap_err()
-            .hint
-            .contains("amor, amor-monitor")
-    );
+    assert!(Config::new("zebra").unwrap_err().hint.contains("amor, amor-monitor"));
     let mut config = Config::new("amor").unwrap();
-    assert_eq!(
-        config.set("rats", &json!(1)).unwrap_err().hint,
-        "did you mean `rate`?"
-    );
-    assert_eq!(
-        config.set("message", &json!("pulses")).unwrap_err().hint,
-        "did you mean \"pulse\"?"
-    );
+    assert_eq!(config.set("rats", &json!(1)).unwrap_err().hint, "did you mean `rate`?");
+    assert_eq!(config.set("message", &json!("pulses")).unwrap_err().hint, "did you mean \"pulse\"?");
     // A key of another model is not silently ignored.
     assert!(config.set("metadata", &json!(1)).is_err());
 }
@@ -104,10 +77,7 @@ fn fields_set_directly_are_checked_too() {
         change(&mut config);
         assert!(sim::build(&config).is_err());
     }
-    assert!(
-        sim::build(&Config::new("histogram").unwrap()).is_err(),
-        "without a histogram"
-    );
+    assert!(sim::build(&Config::new("histogram").unwrap()).is_err(), "without a histogram");
     let mut config = Config::new("histogram").unwrap();
     config.histogram = Some(vec![0; 100]);
     assert!(sim::build(&config).is_err());
@@ -118,19 +88,13 @@ fn every_model_builds_and_has_its_truth() {
     for model in sim::models() {
         let mut config = Config::new(model.name).unwrap();
         if model.name == "histogram" {
-            let histogram = sim::histogram::Histogram {
-                shape: [2, 2, 1],
-                edges_ns: vec![0.0, 10.0],
-                counts: vec![1, 0, 2, 3],
-            };
+            let histogram =
+                sim::histogram::Histogram { shape: [2, 2, 1], edges_ns: vec![0.0, 10.0], counts: vec![1, 0, 2, 3] };
             config.histogram = Some(histogram.write().unwrap());
         }
         assert!(sim::build(&config).is_ok(), "{}", model.name);
         let truth = sim::truth(&config).unwrap();
-        assert_eq!(
-            (&truth["model"], &truth["seed"]),
-            (&Value::from(model.name), &Value::from(1))
-        );
+        assert_eq!((&truth["model"], &truth["seed"]), (&Value::from(model.name), &Value::from(1)));
     }
 }
 
@@ -138,35 +102,18 @@ fn every_model_builds_and_has_its_truth() {
 fn the_reference_page_names_every_model_key_default_and_origin() {
     let page = include_str!("../../../docs/reference/sim.md");
     for model in sim::models() {
-        assert!(
-            page.contains(&format!("`{}`", model.name)),
-            "{}",
-            model.name
-        );
+        assert!(page.contains(&format!("`{}`", model.name)), "{}", model.name);
         for key in model.keys() {
-            let row = page
-                .lines()
-                .find(|l| l.starts_with(&format!("| `{}` |", key.name)));
+            let row = page.lines().find(|l| l.starts_with(&format!("| `{}` |", key.name)));
             let row = row.unwrap_or_else(|| panic!("no row for `{}`", key.name));
             if key.name != "rate" && !key.default.is_empty() {
-                assert!(
-                    row.contains(&format!("`{}`", key.default)),
-                    "{row}: {}",
-                    key.default
-                );
+                assert!(row.contains(&format!("`{}`", key.default)), "{row}: {}", key.default);
             }
-            assert!(
-                row.contains(key.about) || key.name == "rate",
-                "{row}: {}",
-                key.about
-            );
+            assert!(row.contains(key.about) || key.name == "rate", "{row}: {}", key.about);
         }
     }
-    let origins = sim::amor::DEVICES.iter().map(|d| d.0).chain([
-        sim::amor::DETECTOR,
-        sim::amor::MONITOR,
-        sim::FIELD_ORIGIN,
-    ]);
+    let origins =
+        sim::amor::DEVICES.iter().map(|d| d.0).chain([sim::amor::DETECTOR, sim::amor::MONITOR, sim::FIELD_ORIGIN]);
     for origin in origins {
         assert!(page.contains(&format!("`{origin}`")), "{origin}");
     }

@@ -14,50 +14,26 @@ fn the_alarm_comes_exactly_once_in_ten_seconds() {
     for seed in 0..20 {
         let config = config("amor-devices", &[("seed", json!(seed))]);
         let tape = record(&config, 10);
-        let alarms: Vec<_> = tape
-            .of(b"al00")
-            .map(|(m, p)| (m.source_time, wire::al00::read(p).unwrap()))
-            .collect();
-        let [(time, alarm)] = alarms[..] else {
-            panic!("{} alarms", alarms.len())
-        };
-        assert_eq!(
-            (alarm.source_name, alarm.severity),
-            (sim::amor::DEVICES[0].0, wire::al00::Severity::Major)
-        );
-        assert!(
-            (time - START - 4 * SECOND).abs() < SECOND / 4,
-            "{}",
-            time - START
-        );
+        let alarms: Vec<_> = tape.of(b"al00").map(|(m, p)| (m.source_time, wire::al00::read(p).unwrap())).collect();
+        let [(time, alarm)] = alarms[..] else { panic!("{} alarms", alarms.len()) };
+        assert_eq!((alarm.source_name, alarm.severity), (sim::amor::DEVICES[0].0, wire::al00::Severity::Major));
+        assert!((time - START - 4 * SECOND).abs() < SECOND / 4, "{}", time - START);
         // The temperature tells the same story.
-        let hot = |p: &[u8]| matches!(wire::f144::read(p).unwrap().value, wire::f144::Value::Scalar(v) if v.to_f64() > 300.1);
-        let temperatures = tape
-            .of(b"f144")
-            .filter(|(m, _)| tape.names[m.origin as usize] == alarm.source_name);
-        for (meta, payload) in
-            temperatures.filter(|(m, _)| (m.source_time - time).abs() > SECOND / 5)
-        {
+        let hot =
+            |p: &[u8]| matches!(wire::f144::read(p).unwrap().value, wire::f144::Value::Scalar(v) if v.to_f64() > 300.1);
+        let temperatures = tape.of(b"f144").filter(|(m, _)| tape.names[m.origin as usize] == alarm.source_name);
+        for (meta, payload) in temperatures.filter(|(m, _)| (m.source_time - time).abs() > SECOND / 5) {
             assert_eq!(hot(payload), meta.source_time > time);
         }
     }
     let long = record(&config("amor-devices", &[]), 200);
-    let words: Vec<_> = long
-        .of(b"al00")
-        .map(|(_, p)| wire::al00::read(p).unwrap().severity.name())
-        .collect();
+    let words: Vec<_> = long.of(b"al00").map(|(_, p)| wire::al00::read(p).unwrap().severity.name()).collect();
     assert_eq!(words, ["MAJOR", "OK"]);
 }
 
 #[test]
 fn devices_tell_the_angle_that_the_detector_has() {
-    let config = config(
-        "amor-devices",
-        &[
-            ("angles", json!([0.5, 1.5])),
-            ("angle_step", json!("700 ms")),
-        ],
-    );
+    let config = config("amor-devices", &[("angles", json!([0.5, 1.5])), ("angle_step", json!("700 ms"))]);
     let tape = record(&config, 5);
     let angles = sim::amor::optics::Angles::new(&config);
     let mut changes = 0;
@@ -82,21 +58,12 @@ fn devices_tell_the_angle_that_the_detector_has() {
     assert!(changes >= 6);
     // Everything is known from the first pulse on.
     let first = tape.messages[0].0.source_time;
-    assert_eq!(
-        tape.messages
-            .iter()
-            .filter(|(m, _)| m.source_time == first)
-            .count(),
-        sim::amor::DEVICES.len()
-    );
+    assert_eq!(tape.messages.iter().filter(|(m, _)| m.source_time == first).count(), sim::amor::DEVICES.len());
 }
 
 #[test]
 fn the_monitor_counts_the_beam() {
-    let config = config(
-        "amor-monitor",
-        &[("angles", json!([0.6, 1.9])), ("angle_step", json!("10 s"))],
-    );
+    let config = config("amor-monitor", &[("angles", json!([0.6, 1.9])), ("angle_step", json!("10 s"))]);
     let truth = sim::truth(&config).unwrap();
     let tape = record(&config, 40);
     assert_eq!(tape.messages.len(), 40);
@@ -104,13 +71,8 @@ fn the_monitor_counts_the_beam() {
     let (mut counts, mut seconds) = ([0.0; 2], [0.0; 2]);
     for (meta, payload) in tape.of(b"da00") {
         let message = wire::da00::read(payload).unwrap();
-        let [signal, tof] = &message.data[..] else {
-            panic!("{} variables", message.data.len())
-        };
-        assert_eq!(
-            (signal.name, tof.name, tof.unit),
-            ("signal", "tof", Some("ns"))
-        );
+        let [signal, tof] = &message.data[..] else { panic!("{} variables", message.data.len()) };
+        assert_eq!((signal.name, tof.name, tof.unit), ("signal", "tof", Some("ns")));
         assert_eq!(tof.data.len(), signal.data.len() + 1);
         let sum: f64 = signal.data.iter().map(|v| v.to_f64()).sum();
         // Seconds in which the angle changed belong to both; the grid of steps is that of whole seconds here, so there are none.
@@ -131,14 +93,7 @@ fn the_monitor_counts_the_beam() {
 #[test]
 fn the_field_alternates_without_a_gap() {
     // 9973 samples a second do not divide by 14 pulses.
-    let config = config(
-        "field",
-        &[
-            ("rate", json!(9973)),
-            ("frequency", json!(37.5)),
-            ("amplitude", json!(0.02)),
-        ],
-    );
+    let config = config("field", &[("rate", json!(9973)), ("frequency", json!(37.5)), ("amplitude", json!(0.02))]);
     let tape = record(&config, 4);
     let mut samples: Vec<f64> = Vec::new();
     let mut times: Vec<f64> = Vec::new();
@@ -153,14 +108,8 @@ fn the_field_alternates_without_a_gap() {
     }
     assert!((samples.len() as i64 - 4 * 9973).abs() <= 1);
     let step = 1e9 / 9973.0;
-    assert!(
-        times.windows(2).all(|t| (t[1] - t[0] - step).abs() < 2.0),
-        "no sample is missing and none comes twice"
-    );
-    let crossings = samples
-        .windows(2)
-        .filter(|s| s[0] < 0.0 && s[1] >= 0.0)
-        .count();
+    assert!(times.windows(2).all(|t| (t[1] - t[0] - step).abs() < 2.0), "no sample is missing and none comes twice");
+    let crossings = samples.windows(2).filter(|s| s[0] < 0.0 && s[1] >= 0.0).count();
     assert!((149..=151).contains(&crossings), "{crossings}");
     let highest = samples.iter().copied().fold(0.0, f64::max);
     assert!((highest / 0.02 - 1.0).abs() < 0.01);

@@ -35,75 +35,35 @@ fn every_pulse_is_there_and_its_events_are_poisson() {
     let pulses = pulses(&tape);
     assert_eq!(pulses.len(), 1400);
     let first = pulse_at(START) + 1;
-    assert!(
-        pulses
-            .iter()
-            .zip(first..)
-            .all(|((time, _), n)| *time == pulse_time(n))
-    );
+    assert!(pulses.iter().zip(first..).all(|((time, _), n)| *time == pulse_time(n)));
     let mean = 20_000.0 / 14.0;
     let total: usize = pulses.iter().map(|p| p.1).sum();
-    assert!(
-        (total as f64 - mean * 1400.0).abs() < 4.0 * (mean * 1400.0).sqrt(),
-        "{total}"
-    );
+    assert!((total as f64 - mean * 1400.0).abs() < 4.0 * (mean * 1400.0).sqrt(), "{total}");
     // The dispersion of Poisson counts: sum (n - mean)^2 / mean is chi-squared with 1400 degrees of freedom.
-    let chi: f64 = pulses
-        .iter()
-        .map(|p| (p.1 as f64 - mean).powi(2) / mean)
-        .sum();
+    let chi: f64 = pulses.iter().map(|p| (p.1 as f64 - mean).powi(2) / mean).sum();
     assert!((chi - 1400.0).abs() < 4.0 * 2800_f64.sqrt(), "{chi}");
     for (_, payload) in tape.of(b"ev44") {
         let message = wire::ev44::read(payload).unwrap();
         assert!(message.pixel_id.iter().all(|p| (1..=32_768).contains(&p)));
-        assert!(
-            message
-                .time_of_flight
-                .iter()
-                .all(|t| (7_000_000..32_000_000).contains(&t))
-        );
+        assert!(message.time_of_flight.iter().all(|t| (7_000_000..32_000_000).contains(&t)));
     }
 }
 
 #[test]
 fn messages_end_with_the_pulse_or_with_their_size() {
-    let keys = [
-        ("rate", json!(1_000_000)),
-        ("message", json!("size")),
-        ("angles", json!([1.0])),
-    ];
+    let keys = [("rate", json!(1_000_000)), ("message", json!("size")), ("angles", json!([1.0]))];
     let by_size = record(&config("amor", &keys), 2);
-    let sizes: Vec<(i64, usize)> = by_size
-        .of(b"ev44")
-        .map(|(m, p)| (m.source_time, wire::ev44::read(p).unwrap().events()))
-        .collect();
+    let sizes: Vec<(i64, usize)> =
+        by_size.of(b"ev44").map(|(m, p)| (m.source_time, wire::ev44::read(p).unwrap().events())).collect();
     for (i, (time, events)) in sizes.iter().enumerate() {
         let last_of_pulse = sizes.get(i + 1).is_none_or(|next| next.0 != *time);
-        assert!(if last_of_pulse {
-            *events <= 12_400
-        } else {
-            *events == 12_400
-        });
+        assert!(if last_of_pulse { *events <= 12_400 } else { *events == 12_400 });
     }
     let by_pulse = record(&config("amor", &[("angles", json!([1.0]))]), 2);
     assert_eq!(by_pulse.of(b"ev44").count(), 28);
-    assert_eq!(
-        pulses(&by_size),
-        pulses(&by_pulse),
-        "the same events, dealt out otherwise"
-    );
-    let small = record(
-        &config(
-            "loki",
-            &[("scale", json!(0.001)), ("events_max", json!(100))],
-        ),
-        2,
-    );
-    assert!(
-        small
-            .of(b"ev44")
-            .all(|(_, p)| wire::ev44::read(p).unwrap().events() <= 100)
-    );
+    assert_eq!(pulses(&by_size), pulses(&by_pulse), "the same events, dealt out otherwise");
+    let small = record(&config("loki", &[("scale", json!(0.001)), ("events_max", json!(100))]), 2);
+    assert!(small.of(b"ev44").all(|(_, p)| wire::ev44::read(p).unwrap().events() <= 100));
 }
 
 #[test]
@@ -116,31 +76,13 @@ fn every_profile_has_its_rate() {
         let tape = record(&config, 20);
         let events: usize = pulses(&tape).iter().map(|p| p.1).sum();
         let rate = events as f64 / 20.0 / config.scale;
-        assert!(
-            (rate / profile.events_per_second - 1.0).abs() < 0.01,
-            "{}: {rate}",
-            profile.name
-        );
+        assert!((rate / profile.events_per_second - 1.0).abs() < 0.01, "{}: {rate}", profile.name);
         let megabytes = tape.bytes() as f64 / 20.0 / config.scale / 1e6;
-        assert!(
-            (megabytes / profile.megabytes_per_second - 1.0).abs() < 0.03,
-            "{}: {megabytes} MB/s",
-            profile.name
-        );
+        assert!((megabytes / profile.megabytes_per_second - 1.0).abs() < 0.03, "{}: {megabytes} MB/s", profile.name);
         for (_, payload) in tape.of(b"ev44") {
             let message = wire::ev44::read(payload).unwrap();
-            assert!(
-                message
-                    .pixel_id
-                    .iter()
-                    .all(|p| (1..=profile.pixels as i32).contains(&p))
-            );
-            assert!(
-                message
-                    .time_of_flight
-                    .iter()
-                    .all(|t| (0..71_428_571).contains(&t))
-            );
+            assert!(message.pixel_id.iter().all(|p| (1..=profile.pixels as i32).contains(&p)));
+            assert!(message.time_of_flight.iter().all(|t| (0..71_428_571).contains(&t)));
         }
     }
 }
@@ -148,13 +90,7 @@ fn every_profile_has_its_rate() {
 #[test]
 fn metadata_has_the_volume_that_is_asked_for() {
     for ratio in [0.0, 0.25, 1.0] {
-        let tape = record(
-            &config(
-                "freia",
-                &[("scale", json!(0.002)), ("metadata", json!(ratio))],
-            ),
-            10,
-        );
+        let tape = record(&config("freia", &[("scale", json!(0.002)), ("metadata", json!(ratio))]), 10);
         let events: usize = pulses(&tape).iter().map(|p| p.1).sum();
         let metadata: usize = tape.of(b"f144").map(|(_, p)| p.len()).sum();
         assert!(
@@ -173,15 +109,10 @@ fn fast_pulses_are_made_in_bounded_steps() {
     let mut tape = Recorder::new();
     for _ in 0..3 {
         let before = tape.bytes();
-        assert_eq!(
-            source.step(START + SECOND / 10, &mut tape).unwrap(),
-            Step::Again
-        );
+        assert_eq!(source.step(START + SECOND / 10, &mut tape).unwrap(), Step::Again);
         assert!(
             tape.bytes() - before
-                <= sim::limits::BYTES_PER_STEP
-                    + 8 * sim::limits::EVENTS_PER_MESSAGE_MAX as usize
-                    + 4096
+                <= sim::limits::BYTES_PER_STEP + 8 * sim::limits::EVENTS_PER_MESSAGE_MAX as usize + 4096
         );
         tape.messages.retain(|_| false);
     }
@@ -214,11 +145,7 @@ fn a_stream_without_room_loses_and_changes_nothing() {
         assert!(refused > 0, "{model}");
         // Time passed while it waited: what is there is the beginning of the same tape.
         assert!(!narrow.messages.is_empty() && narrow.messages.len() <= free.messages.len());
-        assert_eq!(
-            narrow.messages[..],
-            free.messages[..narrow.messages.len()],
-            "{model}"
-        );
+        assert_eq!(narrow.messages[..], free.messages[..narrow.messages.len()], "{model}");
     }
 }
 
@@ -247,10 +174,7 @@ fn a_source_that_begins_late_begins_at_its_own_time() {
     let now = START + 3600 * SECOND;
     let next = source.step(now, &mut tape).unwrap();
     assert_eq!(next, Step::At(pulse_time(pulse_at(now) + 1)));
-    assert_eq!(
-        pulses(&tape).iter().map(|p| p.0).collect::<Vec<_>>(),
-        [pulse_time(pulse_at(now))]
-    );
+    assert_eq!(pulses(&tape).iter().map(|p| p.0).collect::<Vec<_>>(), [pulse_time(pulse_at(now))]);
 }
 
 #[test]
@@ -270,26 +194,14 @@ fn a_restart_goes_on_with_the_numbers_and_the_same_pulses() {
 
 #[test]
 fn a_source_ends_when_it_was_told_to() {
-    let config = config(
-        "loki",
-        &[("scale", json!(0.001)), ("duration", json!("2 s"))],
-    );
+    let config = config("loki", &[("scale", json!(0.001)), ("duration", json!("2 s"))]);
     let mut source = sim::build(&config).unwrap();
     source.start(START, &Resume::default()).unwrap();
     let mut tape = Recorder::new();
-    assert_eq!(
-        source.step(START + SECOND, &mut tape).unwrap(),
-        Step::At(pulse_time(pulse_at(START + SECOND) + 1))
-    );
-    assert_eq!(
-        source.step(START + 10 * SECOND, &mut tape).unwrap(),
-        Step::Ended
-    );
+    assert_eq!(source.step(START + SECOND, &mut tape).unwrap(), Step::At(pulse_time(pulse_at(START + SECOND) + 1)));
+    assert_eq!(source.step(START + 10 * SECOND, &mut tape).unwrap(), Step::Ended);
     assert_eq!(pulses(&tape).len(), 28);
-    assert_eq!(
-        source.step(START + 11 * SECOND, &mut tape).unwrap(),
-        Step::Ended
-    );
+    assert_eq!(source.step(START + 11 * SECOND, &mut tape).unwrap(), Step::Ended);
 }
 
 #[test]
@@ -306,28 +218,15 @@ fn equal_seeds_give_equal_data_and_others_do_not() {
 
 #[test]
 fn clock_faults_come_as_often_as_asked_and_numbers_stay_whole() {
-    for (word, kind) in [
-        ("backward", ClockFault::Backward),
-        ("repeat", ClockFault::Repeat),
-        ("future", ClockFault::Future),
-    ] {
-        let config = config(
-            "trex",
-            &[
-                ("scale", json!(0.0001)),
-                ("clock_fault", json!(word)),
-                ("clock_fault_every", json!(10)),
-            ],
-        );
+    for (word, kind) in
+        [("backward", ClockFault::Backward), ("repeat", ClockFault::Repeat), ("future", ClockFault::Future)]
+    {
+        let config =
+            config("trex", &[("scale", json!(0.0001)), ("clock_fault", json!(word)), ("clock_fault_every", json!(10))]);
         assert_eq!(config.clock_fault, kind);
         let tape = record(&config, 20);
         let metas: Vec<_> = tape.of(b"ev44").map(|(m, _)| *m).collect();
-        assert!(
-            metas
-                .iter()
-                .zip(0..)
-                .all(|(m, n)| m.origin_seq == n && m.flags & flags::SUSPECT == 0)
-        );
+        assert!(metas.iter().zip(0..).all(|(m, n)| m.origin_seq == n && m.flags & flags::SUSPECT == 0));
         let faults = metas
             .windows(2)
             .filter(|pair| match kind {
@@ -338,9 +237,9 @@ fn clock_faults_come_as_often_as_asked_and_numbers_stay_whole() {
             .count();
         assert_eq!(faults, 28, "{word}");
         // The payload tells the same time as the entry.
-        assert!(tape.of(b"ev44").all(
-            |(m, p)| wire::ev44::read(p).unwrap().reference_time.first() == Some(m.source_time)
-        ));
+        assert!(
+            tape.of(b"ev44").all(|(m, p)| wire::ev44::read(p).unwrap().reference_time.first() == Some(m.source_time))
+        );
     }
 }
 

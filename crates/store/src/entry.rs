@@ -106,7 +106,7 @@ pub struct Entry {
 const _: () = assert!(std::mem::size_of::<Entry>() == ENTRY_BYTES);
 
 /// The part of the salt that a stream and an epoch share; mixed with the sequence by [`salt`].
-pub fn salt_seed(uuid: &[u8; 16], epoch: u32) -> u64 {
+pub(crate) fn salt_seed(uuid: &[u8; 16], epoch: u32) -> u64 {
     let (a, b) = uuid.split_at(8);
     let a = u64::from_le_bytes(a.try_into().unwrap_or_default());
     let b = u64::from_le_bytes(b.try_into().unwrap_or_default());
@@ -115,7 +115,7 @@ pub fn salt_seed(uuid: &[u8; 16], epoch: u32) -> u64 {
 
 /// The salt of one position: all 32 bits depend on all of (uuid, epoch, sequence).
 #[inline]
-pub fn salt(seed: u64, sequence: u64) -> u32 {
+pub(crate) fn salt(seed: u64, sequence: u64) -> u32 {
     (mix(seed ^ sequence) >> 32) as u32
 }
 

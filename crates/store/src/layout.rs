@@ -258,7 +258,7 @@ impl Header {
 /// 48 [u8;12] zero   60 u32 CRC-32C of 0..60 xor salt(uuid, epoch 0, generation)
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Commit {
+pub(crate) struct Commit {
     /// Grows by one with each record.
     pub generation: u64,
     /// Messages below this sequence are on the medium.
@@ -278,16 +278,16 @@ pub struct Commit {
 }
 
 /// Bytes of a commit record.
-pub const COMMIT_BYTES: usize = 64;
+pub(crate) const COMMIT_BYTES: usize = 64;
 
 impl Commit {
     /// Where a record of this generation stands: alternating, a block apart.
-    pub fn place(generation: u64) -> u64 {
+    pub(crate) fn place(generation: u64) -> u64 {
         (generation % 2) * 4096
     }
 
     /// Its bytes. `seed` is the stream's salt seed of epoch 0.
-    pub fn to_bytes(self, seed: u64) -> [u8; COMMIT_BYTES] {
+    pub(crate) fn to_bytes(self, seed: u64) -> [u8; COMMIT_BYTES] {
         let mut b = [0; COMMIT_BYTES];
         b[0..8].copy_from_slice(&self.generation.to_le_bytes());
         b[8..16].copy_from_slice(&self.count.to_le_bytes());
@@ -319,7 +319,7 @@ impl Commit {
     }
 
     /// The newest record that holds. A header without one is damage: reading on from the first message would cut the stream.
-    pub fn must_read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Self> {
+    pub(crate) fn must_read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Self> {
         Self::read(media, folder, seed)?.ok_or_else(|| Error::Format {
             path: folder.join("commit"),
             what: "neither of its two records holds, so what is safe cannot be told; nothing was changed".into(),
@@ -327,7 +327,7 @@ impl Commit {
     }
 
     /// The newest record that holds, or none.
-    pub fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
+    pub(crate) fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
         let path = folder.join("commit");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,
@@ -350,24 +350,24 @@ impl Commit {
 }
 
 /// Name of a payload (`p`) or index (`i`) segment file.
-pub fn segment_name(kind: char, number: u32) -> String {
+pub(crate) fn segment_name(kind: char, number: u32) -> String {
     format!("{kind}-{number:08x}")
 }
 
 /// The number of a segment file of this kind, or none.
-pub fn segment_number(kind: char, name: &str) -> Option<u32> {
+pub(crate) fn segment_number(kind: char, name: &str) -> Option<u32> {
     let digits = name.strip_prefix(kind)?.strip_prefix('-')?;
     (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// Bytes of the control page.
-pub const HEAD_BYTES: usize = 4096;
+pub(crate) const HEAD_BYTES: usize = 4096;
 /// First eight bytes of a control page.
-pub const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"BEAMHEAD");
+pub(crate) const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"BEAMHEAD");
 
 /// The control page: written by the writer alone, mapped read-only by readers.
 #[repr(C)]
-pub struct Head {
+pub(crate) struct Head {
     /// [`HEAD_MAGIC`], stored last when the page is made.
     pub magic: AtomicU64,
     /// [`FORMAT`].
@@ -411,17 +411,17 @@ pub struct Head {
 }
 
 /// `Head::state`: nobody writes.
-pub const STATE_CLOSED: u32 = 0;
+pub(crate) const STATE_CLOSED: u32 = 0;
 /// `Head::state`: a writer is there (or was killed).
-pub const STATE_WRITING: u32 = 1;
+pub(crate) const STATE_WRITING: u32 = 1;
 /// `Head::state`: an fdatasync failed.
-pub const STATE_FAILED: u32 = 2;
+pub(crate) const STATE_FAILED: u32 = 2;
 
 const _: () = assert!(std::mem::size_of::<Head>() <= HEAD_BYTES);
 
 impl Head {
     /// The control page that a map holds.
-    pub fn of(map: &Map) -> &Self {
+    pub(crate) fn of(map: &Map) -> &Self {
         assert!(map.len() >= HEAD_BYTES);
         // SAFETY: the map is page-aligned and large enough, and the type is all atomics and padding.
         unsafe { &*map.ptr().cast::<Self>() }
@@ -430,7 +430,7 @@ impl Head {
 
 /// The origin table: names of who made messages. Rows are only added.
 #[derive(Debug, Default, Clone)]
-pub struct Origins {
+pub(crate) struct Origins {
     /// Names, by row.
     pub names: Vec<String>,
     /// Bytes of the file that hold.
@@ -439,12 +439,12 @@ pub struct Origins {
 
 impl Origins {
     /// One line of the table.
-    pub fn line(name: &str) -> String {
+    pub(crate) fn line(name: &str) -> String {
         format!("{:08x} {}\n", crc32c(name.as_bytes()), name.escape_default())
     }
 
     /// Reads what holds of the table; a torn last line ends it.
-    pub fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
+    pub(crate) fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
         let path = folder.join("origins");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,
@@ -476,7 +476,7 @@ impl Origins {
     }
 
     /// The row of a name.
-    pub fn row(&self, name: &str) -> Option<u32> {
+    pub(crate) fn row(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|n| n == name).map(|row| row as u32)
     }
 }

@@ -222,11 +222,7 @@ impl Media for Os {
         static SELF: OnceLock<(u32, u64)> = OnceLock::new();
         let pid = std::process::id();
         let &(known, start) = SELF.get_or_init(|| (pid, start_time(pid).unwrap_or(0)));
-        if known == pid {
-            Process { pid, start }
-        } else {
-            Process { pid, start: start_time(pid).unwrap_or(0) }
-        }
+        if known == pid { Process { pid, start } } else { Process { pid, start: start_time(pid).unwrap_or(0) } }
     }
 
     fn alive(&self, process: Process) -> bool {

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// No segment pinned.
-pub const NOTHING: u64 = u64::MAX;
+pub(crate) const NOTHING: u64 = u64::MAX;
 /// Bytes of the pins file.
-pub const PINS_BYTES: usize = 128 + 128 * READERS_MAX;
+pub(crate) const PINS_BYTES: usize = 128 + 128 * READERS_MAX;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -227,8 +227,7 @@ impl Pins {
                 .find(|&row| self.place(row).kind.load(Ordering::Acquire) >= COUNTED && self.place(row).name() == name)
         {
             let place = self.place(row);
-            let owner =
-                Process { pid: place.pid.load(Ordering::Acquire), start: place.start.load(Ordering::Acquire) };
+            let owner = Process { pid: place.pid.load(Ordering::Acquire), start: place.start.load(Ordering::Acquire) };
             if owner.pid != 0 && owner != me && media.alive(owner) {
                 return Err(Error::Limit(format!("process {} already reads as `{name}`", owner.pid)));
             }
@@ -244,9 +243,7 @@ impl Pins {
                 let owner =
                     Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) };
                 let usable = was == FREE || (take_dead && was <= ANONYMOUS && !media.alive(owner));
-                if !usable
-                    || place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err()
-                {
+                if !usable || place.kind.compare_exchange(was, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                     continue;
                 }
                 place.pid.store(me.pid, Ordering::Relaxed);

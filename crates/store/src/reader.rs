@@ -219,8 +219,7 @@ impl Reader {
     pub fn writer(&self) -> Option<Process> {
         let Control::Live(map) = &self.control else { return None };
         let head = Head::of(map);
-        let process =
-            Process { pid: head.pid.load(Ordering::Relaxed), start: head.pid_start.load(Ordering::Relaxed) };
+        let process = Process { pid: head.pid.load(Ordering::Relaxed), start: head.pid_start.load(Ordering::Relaxed) };
         (head.state.load(Ordering::Acquire) != STATE_CLOSED && self.media.alive(process)).then_some(process)
     }
 
@@ -342,7 +341,10 @@ impl Reader {
             return Err(Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the entry" });
         }
         if entries[0].parent != 0 {
-            return Err(Error::Format { path: index.path.clone(), what: "a view entry, which this version cannot follow".into() });
+            return Err(Error::Format {
+                path: index.path.clone(),
+                what: "a view entry, which this version cannot follow".into(),
+            });
         }
         if self.payload.as_ref().is_none_or(|p| p.number != segment) {
             self.payload = None;
@@ -616,12 +618,8 @@ fn bounds_of(control: &Control) -> Bounds {
                 dropped: head.dropped.load(Ordering::Relaxed),
             }
         }
-        Control::Cold(commit) => Bounds {
-            first: commit.first,
-            count: commit.count,
-            disk: commit.count,
-            written: false,
-            dropped: 0,
-        },
+        Control::Cold(commit) => {
+            Bounds { first: commit.first, count: commit.count, disk: commit.count, written: false, dropped: 0 }
+        }
     }
 }

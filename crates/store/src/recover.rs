@@ -78,8 +78,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
             } else {
                 let (standing, proven) = from_disk(m, folder, &header, commit)?;
                 let epoch = header.epoch();
-                let recovery =
-                    if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
+                let recovery = if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
                 (header, recovery, standing, Some(commit))
             }
         }
@@ -117,7 +116,11 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         epoch: header.epoch(),
         segment: if recovery == Recovery::Live { commit.map_or(0, |c| c.segment) } else { standing.segment },
         used: if recovery == Recovery::Live { commit.map_or(0, |c| c.used) } else { standing.used },
-        first_segment: if recovery == Recovery::Live { commit.map_or(0, |c| c.first_segment) } else { standing.first_segment },
+        first_segment: if recovery == Recovery::Live {
+            commit.map_or(0, |c| c.first_segment)
+        } else {
+            standing.first_segment
+        },
         clean: false,
     };
     let fresh = (recovery == Recovery::Fresh).then(|| header.live.clone());
@@ -501,7 +504,8 @@ fn build(
         ring.index.push_back((index_number, Arc::new(segment)));
     }
 
-    let payload_first = if go_on && count > 0 { entries.first_of(payload_number, standing.first, count)? } else { count };
+    let payload_first =
+        if go_on && count > 0 { entries.first_of(payload_number, standing.first, count)? } else { count };
     let mut chain = VecDeque::new();
     if header.level == Level::Memory || options.retain_bytes.is_some() {
         let mut from = standing.first;

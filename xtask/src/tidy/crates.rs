@@ -24,12 +24,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("web", &["wire", "store", "flow"]),
     ("ess", &["wire", "store", "flow", "kafka", "epics", "sim"]),
     // Never nexus: HDF5 is linked by the program beamport-nexus alone.
-    (
-        "beamport",
-        &[
-            "wire", "store", "flow", "sim", "kafka", "epics", "udp", "link", "web", "ess",
-        ],
-    ),
+    ("beamport", &["wire", "store", "flow", "sim", "kafka", "epics", "udp", "link", "web", "ess"]),
     // Starts the program for everything else, so that no HDF5 meets the one of h5py.
     ("python", &["wire", "store", "flow"]),
     ("testkit", &["wire", "store", "flow", "sim"]),
@@ -59,13 +54,8 @@ struct Needs {
 /// The crates in `crates/`, by folder, and what their Cargo.toml say.
 fn real(root: &Path, complaints: &mut Vec<String>) -> BTreeMap<String, Needs> {
     let mut real = BTreeMap::new();
-    let folders = fs::read_dir(root.join("crates"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut names: Vec<String> = folders
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let folders = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     for name in &names {
         let path = format!("crates/{name}/Cargo.toml");
@@ -80,10 +70,7 @@ fn real(root: &Path, complaints: &mut Vec<String>) -> BTreeMap<String, Needs> {
             if let Ok(text) = fs::read_to_string(&file)
                 && !text.starts_with("//! ")
             {
-                complaints.push(format!(
-                    "{}: begins without //! documentation",
-                    relative(root, &file)
-                ));
+                complaints.push(format!("{}: begins without //! documentation", relative(root, &file)));
             }
         }
     }
@@ -91,10 +78,7 @@ fn real(root: &Path, complaints: &mut Vec<String>) -> BTreeMap<String, Needs> {
 }
 
 fn relative(root: &Path, file: &Path) -> String {
-    file.strip_prefix(root)
-        .unwrap_or(file)
-        .display()
-        .to_string()
+    file.strip_prefix(root).unwrap_or(file).display().to_string()
 }
 
 /// Reads the dependency tables; our own Cargo.toml have one dependency a line.
@@ -107,11 +91,7 @@ fn needs(toml: &str, ours: &[String]) -> Needs {
             table = head.trim_end_matches(']');
             continue;
         }
-        let name = line
-            .split(['=', '.', ' '])
-            .next()
-            .unwrap_or("")
-            .trim_matches('"');
+        let name = line.split(['=', '.', ' ']).next().unwrap_or("").trim_matches('"');
         let name = name.strip_prefix("beamport-").unwrap_or(name);
         if !ours.iter().any(|our| our == name) {
             continue;
@@ -128,23 +108,18 @@ fn needs(toml: &str, ours: &[String]) -> Needs {
 fn arrows(real: &BTreeMap<String, Needs>, complaints: &mut Vec<String>) {
     for (name, needs) in real {
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| known == name) else {
-            complaints.push(format!(
-                "crates/{name}: has no arrows; give it a line in xtask/src/tidy/crates.rs"
-            ));
+            complaints.push(format!("crates/{name}: has no arrows; give it a line in xtask/src/tidy/crates.rs"));
             continue;
         };
         for other in &needs.always {
             if !allowed.contains(&other.as_str()) {
-                complaints.push(format!(
-                    "crates/{name}/Cargo.toml: `{name}` must not depend on `{other}`"
-                ));
+                complaints.push(format!("crates/{name}/Cargo.toml: `{name}` must not depend on `{other}`"));
             }
         }
         for other in &needs.in_tests {
             if other != DEVELOPMENT {
-                complaints.push(format!(
-                    "crates/{name}/Cargo.toml: only `{DEVELOPMENT}` helps in tests, not `{other}`"
-                ));
+                complaints
+                    .push(format!("crates/{name}/Cargo.toml: only `{DEVELOPMENT}` helps in tests, not `{other}`"));
             }
         }
     }
@@ -154,9 +129,7 @@ fn arrows(real: &BTreeMap<String, Needs>, complaints: &mut Vec<String>) {
 fn map(text: &str, real: &BTreeMap<String, Needs>, complaints: &mut Vec<String>) {
     let rows = rows(text);
     if rows.is_empty() {
-        complaints.push(format!(
-            "{MAP}: has no table whose head begins with `crate`"
-        ));
+        complaints.push(format!("{MAP}: has no table whose head begins with `crate`"));
         return;
     }
     for name in real.keys().filter(|name| !rows.contains_key(*name)) {
@@ -164,18 +137,13 @@ fn map(text: &str, real: &BTreeMap<String, Needs>, complaints: &mut Vec<String>)
     }
     for (name, said) in &rows {
         let Some(needs) = real.get(name) else {
-            complaints.push(format!(
-                "{MAP}: crate `{name}` is in the map but not in crates/"
-            ));
+            complaints.push(format!("{MAP}: crate `{name}` is in the map but not in crates/"));
             continue;
         };
         if let Some(said) = said
             && *said != needs.always
         {
-            complaints.push(format!(
-                "{MAP}: crate `{name}` depends on {:?}, the map says {said:?}",
-                needs.always
-            ));
+            complaints.push(format!("{MAP}: crate `{name}` depends on {:?}, the map says {said:?}", needs.always));
         }
     }
 }
@@ -190,27 +158,13 @@ fn rows(text: &str) -> BTreeMap<String, Option<BTreeSet<String>>> {
             inside = None;
             continue;
         };
-        let cells: Vec<&str> = row
-            .trim_end_matches('|')
-            .split('|')
-            .map(str::trim)
-            .collect();
+        let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
         match inside {
-            None if cells
-                .first()
-                .is_some_and(|cell| cell.eq_ignore_ascii_case("crate")) =>
-            {
-                inside = Some(
-                    cells
-                        .iter()
-                        .position(|cell| cell.eq_ignore_ascii_case("depends on")),
-                );
+            None if cells.first().is_some_and(|cell| cell.eq_ignore_ascii_case("crate")) => {
+                inside = Some(cells.iter().position(|cell| cell.eq_ignore_ascii_case("depends on")));
             }
             Some(column) => {
-                if let Some(name) = cells
-                    .first()
-                    .and_then(|cell| quoted(cell).into_iter().next())
-                {
+                if let Some(name) = cells.first().and_then(|cell| quoted(cell).into_iter().next()) {
                     let said = column.and_then(|column| cells.get(column));
                     rows.insert(name, said.map(|cell| quoted(cell).into_iter().collect()));
                 }
@@ -223,11 +177,7 @@ fn rows(text: &str) -> BTreeMap<String, Option<BTreeSet<String>>> {
 
 /// Words in backquotes.
 fn quoted(cell: &str) -> Vec<String> {
-    cell.split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -236,49 +186,29 @@ mod tests {
 
     fn tree(edges: &[(&str, &str)]) -> BTreeMap<String, Needs> {
         let names: Vec<String> = edges.iter().map(|(name, _)| (*name).to_owned()).collect();
-        edges
-            .iter()
-            .map(|(name, toml)| ((*name).to_owned(), needs(toml, &names)))
-            .collect()
+        edges.iter().map(|(name, toml)| ((*name).to_owned(), needs(toml, &names))).collect()
     }
 
     #[test]
     fn an_arrow_that_points_back_is_refused() {
-        let real = tree(&[
-            ("wire", ""),
-            (
-                "store",
-                "[dependencies]\nwire.workspace = true\nlibc = \"0.2\"\n",
-            ),
-        ]);
+        let real = tree(&[("wire", ""), ("store", "[dependencies]\nwire.workspace = true\nlibc = \"0.2\"\n")]);
         let mut complaints = Vec::new();
         arrows(&real, &mut complaints);
-        assert_eq!(
-            complaints,
-            ["crates/store/Cargo.toml: `store` must not depend on `wire`"]
-        );
+        assert_eq!(complaints, ["crates/store/Cargo.toml: `store` must not depend on `wire`"]);
     }
 
     #[test]
     fn only_the_testkit_helps_in_tests() {
-        let toml =
-            "[dev-dependencies]\ntestkit.workspace = true\nbeamport-sim = { path = \"../sim\" }\n";
+        let toml = "[dev-dependencies]\ntestkit.workspace = true\nbeamport-sim = { path = \"../sim\" }\n";
         let real = tree(&[("testkit", ""), ("sim", ""), ("nexus", toml)]);
         let mut complaints = Vec::new();
         arrows(&real, &mut complaints);
-        assert_eq!(
-            complaints,
-            ["crates/nexus/Cargo.toml: only `testkit` helps in tests, not `sim`"]
-        );
+        assert_eq!(complaints, ["crates/nexus/Cargo.toml: only `testkit` helps in tests, not `sim`"]);
     }
 
     #[test]
     fn the_map_is_the_crates() {
-        let real = tree(&[
-            ("wire", ""),
-            ("store", ""),
-            ("flow", "[dependencies]\nwire = \"1\"\nstore = \"1\"\n"),
-        ]);
+        let real = tree(&[("wire", ""), ("store", ""), ("flow", "[dependencies]\nwire = \"1\"\nstore = \"1\"\n")]);
         let text = "| crate | depends on | forbids |\n|---|---|---|\n| `wire` | | clocks |\n\
                     | `flow` | `wire` | files |\n| `gone` | | |\n\n| word | means |\n|---|---|\n| `run` | a |\n";
         let mut complaints = Vec::new();

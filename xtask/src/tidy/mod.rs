@@ -48,28 +48,15 @@ fn verdict(complaints: Vec<String>) -> Done {
 /// What is, or would be, in the repository: paths relative to the root, sorted.
 fn files(root: &Path) -> Done<Vec<PathBuf>> {
     let listed = Command::new("git")
-        .args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .map_err(|e| format!("git: {e}"))?;
     if !listed.status.success() {
-        return Err(format!(
-            "git ls-files: {}",
-            String::from_utf8_lossy(&listed.stderr).trim()
-        ));
+        return Err(format!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim()));
     }
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let mut files: Vec<PathBuf> = text
-        .split('\0')
-        .filter(|name| !name.is_empty())
-        .map(PathBuf::from)
-        .collect();
+    let mut files: Vec<PathBuf> = text.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
     files.sort();
     files.dedup();
     Ok(files)

@@ -19,9 +19,7 @@ pub(crate) fn check(beamport: &Path) -> Done {
         let path = path(page);
         let tables = tables(beamport, page)?;
         match fs::read_to_string(tree::root().join(&path)) {
-            Ok(text) => {
-                complaints.extend(difference(&text, &tables).map(|what| format!("{path}: {what}")))
-            }
+            Ok(text) => complaints.extend(difference(&text, &tables).map(|what| format!("{path}: {what}"))),
             Err(e) => complaints.push(format!("{path}: {e}")),
         }
     }
@@ -36,14 +34,9 @@ pub(crate) fn write(beamport: &Path) -> Done {
     for page in PAGES {
         let path = tree::root().join(path(page));
         let tables = tables(beamport, page)?;
-        let text = fs::read_to_string(&path).map_err(|e| {
-            format!(
-                "{}: {e}\nhint:  write its title and introduction first",
-                path.display()
-            )
-        })?;
-        fs::write(&path, format!("{}{tables}", introduction(&text)))
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+        let text = fs::read_to_string(&path)
+            .map_err(|e| format!("{}: {e}\nhint:  write its title and introduction first", path.display()))?;
+        fs::write(&path, format!("{}{tables}", introduction(&text))).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(())
 }
@@ -57,10 +50,7 @@ fn tables(beamport: &Path, page: &str) -> Done<String> {
     let answer = asked.map_err(|e| format!("{}: {e}", beamport.display()))?;
     if !answer.status.success() {
         let cause = String::from_utf8_lossy(&answer.stderr).into_owned();
-        return Err(format!(
-            "`beamport reference {page}` failed: {}",
-            cause.trim()
-        ));
+        return Err(format!("`beamport reference {page}` failed: {}", cause.trim()));
     }
     String::from_utf8(answer.stdout).map_err(|e| format!("`beamport reference {page}`: {e}"))
 }
@@ -85,17 +75,10 @@ fn difference(text: &str, tables: &str) -> Option<String> {
         return None;
     }
     let first = above.lines().count() + 1;
-    let same = below
-        .lines()
-        .zip(tables.lines())
-        .take_while(|(ours, theirs)| ours == theirs)
-        .count();
+    let same = below.lines().zip(tables.lines()).take_while(|(ours, theirs)| ours == theirs).count();
     let ours = below.lines().nth(same).unwrap_or("nothing");
     let theirs = tables.lines().nth(same).unwrap_or("nothing");
-    Some(format!(
-        "line {}: is `{ours}`, the program says `{theirs}`",
-        first + same
-    ))
+    Some(format!("line {}: is `{ours}`, the program says `{theirs}`", first + same))
 }
 
 #[cfg(test)]
@@ -106,29 +89,20 @@ mod tests {
 
     #[test]
     fn a_page_is_an_introduction_and_the_tables() {
-        assert_eq!(
-            difference(&format!("# Command line\n\nWords.\n\n{TABLES}"), TABLES),
-            None
-        );
+        assert_eq!(difference(&format!("# Command line\n\nWords.\n\n{TABLES}"), TABLES), None);
     }
 
     #[test]
     fn a_flag_that_is_not_on_the_page_is_named_with_its_line() {
         let text = "# Command line\n\n## demo\n\n";
         let what = difference(text, TABLES).unwrap_or_default();
-        assert_eq!(
-            what,
-            "line 5: is `nothing`, the program says `| `--rate` | events |`"
-        );
+        assert_eq!(what, "line 5: is `nothing`, the program says `| `--rate` | events |`");
     }
 
     #[test]
     fn a_flag_that_is_gone_is_named_too() {
         let what = difference(&format!("{TABLES}| `--old` | gone |\n"), TABLES).unwrap_or_default();
-        assert!(
-            what.contains("`--old`") && what.contains("`nothing`"),
-            "{what}"
-        );
+        assert!(what.contains("`--old`") && what.contains("`nothing`"), "{what}");
     }
 
     #[test]

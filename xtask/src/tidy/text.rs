@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 const README_LINES_MAX: usize = 80;
 
 /// Names that say nothing about what is inside.
-const EMPTY_NAMES: [&str; 8] = [
-    "util", "utils", "common", "manager", "helper", "helpers", "base", "misc",
-];
+const EMPTY_NAMES: [&str; 8] = ["util", "utils", "common", "manager", "helper", "helpers", "base", "misc"];
 
 /// Words after which a name of ours follows, and the ends of names that say nothing.
 const KEYWORDS: [&str; 5] = ["mod ", "struct ", "enum ", "trait ", "class "];
@@ -17,16 +15,8 @@ const EMPTY_ENDS: [&str; 4] = ["Manager", "Helper", "Utils", "Base"];
 
 /// What does not belong into the repository, in halves so that this file is not its own first complaint.
 const BANNED: [(&str, &str, &str); 8] = [
-    (
-        "TO",
-        "DO",
-        "unfinished: finish it, or write it into an issue",
-    ),
-    (
-        "FIX",
-        "ME",
-        "unfinished: finish it, or write it into an issue",
-    ),
+    ("TO", "DO", "unfinished: finish it, or write it into an issue"),
+    ("FIX", "ME", "unfinished: finish it, or write it into an issue"),
     ("artifact", "ory", "names a registry host"),
     ("index.crates", ".io", "names a registry host"),
     ("pypi", ".org", "names a registry host"),
@@ -60,13 +50,8 @@ fn file(path: &Path, text: &str) -> Vec<String> {
     let name = path.display();
     let mut complaints = Vec::new();
     if path == Path::new("Cargo.lock") {
-        for line in text
-            .lines()
-            .filter(|line| line.starts_with("source = ") && *line != SOURCE)
-        {
-            complaints.push(format!(
-                "{name}: a dependency from elsewhere than crates.io: {line}"
-            ));
+        for line in text.lines().filter(|line| line.starts_with("source = ") && *line != SOURCE) {
+            complaints.push(format!("{name}: a dependency from elsewhere than crates.io: {line}"));
         }
         return complaints;
     }
@@ -74,26 +59,13 @@ fn file(path: &Path, text: &str) -> Vec<String> {
         complaints.push(format!("{name}: does not end with a newline"));
     }
     if path == Path::new("README.md") && text.lines().count() > README_LINES_MAX {
-        complaints.push(format!(
-            "{name}: {} lines, at most {README_LINES_MAX}",
-            text.lines().count()
-        ));
+        complaints.push(format!("{name}: {} lines, at most {README_LINES_MAX}", text.lines().count()));
     }
-    let stem = path
-        .file_stem()
-        .map(|stem| stem.to_string_lossy())
-        .unwrap_or_default();
-    if path
-        .components()
-        .map(|part| part.as_os_str().to_string_lossy())
-        .chain([stem])
-        .any(|part| is_empty_name(&part))
-    {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    if path.components().map(|part| part.as_os_str().to_string_lossy()).chain([stem]).any(|part| is_empty_name(&part)) {
         complaints.push(format!("{name}: the name does not say what is inside"));
     }
-    let code = path
-        .extension()
-        .is_some_and(|ext| ext == "rs" || ext == "py");
+    let code = path.extension().is_some_and(|ext| ext == "rs" || ext == "py");
     for (index, line) in text.lines().enumerate() {
         let at = index + 1;
         for (half, other, why) in BANNED {
@@ -125,18 +97,10 @@ fn empty_name_in(line: &str) -> Option<&str> {
     let mut line = line.trim_start();
     if let Some(rest) = line.strip_prefix("pub") {
         // `pub`, or `pub(crate)` and its like.
-        line = rest
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(')'))
-            .map_or(rest, |(_, rest)| rest)
-            .trim_start();
+        line = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start();
     }
-    let rest = KEYWORDS
-        .into_iter()
-        .find_map(|keyword| line.strip_prefix(keyword))?;
-    let name = rest
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .next()?;
+    let rest = KEYWORDS.into_iter().find_map(|keyword| line.strip_prefix(keyword))?;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     (is_empty_name(name) || EMPTY_ENDS.iter().any(|end| name.ends_with(end))).then_some(name)
 }
 
@@ -150,17 +114,8 @@ mod tests {
 
     #[test]
     fn a_tidy_file_has_no_complaints() {
-        assert_eq!(
-            complaints(
-                "crates/store/src/segment.rs",
-                "//! Segments.\npub(crate) struct Segment;\n"
-            ),
-            0
-        );
-        assert_eq!(
-            complaints("docs/reference/cli.md", "The database of the base unit.\n"),
-            0
-        );
+        assert_eq!(complaints("crates/store/src/segment.rs", "//! Segments.\npub(crate) struct Segment;\n"), 0);
+        assert_eq!(complaints("docs/reference/cli.md", "The database of the base unit.\n"), 0);
     }
 
     #[test]
@@ -170,22 +125,10 @@ mod tests {
         assert_eq!(complaints("python/beamport/common/x.py", "\n"), 1);
         assert_eq!(complaints("a.rs", "pub(crate) struct StreamManager;\n"), 1);
         assert_eq!(complaints("a.rs", "pub mod helpers;\n"), 1);
-        assert_eq!(
-            complaints("a.rs", &format!("// {}{}: later\n", "TO", "DO")),
-            1
-        );
-        assert_eq!(
-            complaints("README.md", &"line\n".repeat(README_LINES_MAX + 1)),
-            1
-        );
-        assert_eq!(
-            complaints("Cargo.lock", "source = \"git+https://example.org/x\"\n"),
-            1
-        );
-        assert_eq!(
-            complaints("a.md", &format!("see {}{}main\n", "/wo", "rk/")),
-            1
-        );
+        assert_eq!(complaints("a.rs", &format!("// {}{}: later\n", "TO", "DO")), 1);
+        assert_eq!(complaints("README.md", &"line\n".repeat(README_LINES_MAX + 1)), 1);
+        assert_eq!(complaints("Cargo.lock", "source = \"git+https://example.org/x\"\n"), 1);
+        assert_eq!(complaints("a.md", &format!("see {}{}main\n", "/wo", "rk/")), 1);
     }
 
     #[test]

@@ -22,8 +22,7 @@ pub fn check(
             Ok(instrument) => (instrument.show_json(), &[][..]),
             Err(mistakes) => (serde_json::Value::Null, mistakes.as_slice()),
         };
-        let mut answer =
-            json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes});
+        let mut answer = json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes});
         if is_shown && let Some(answer) = answer.as_object_mut() {
             answer.insert("resolved".into(), instrument);
         }
@@ -41,9 +40,7 @@ pub fn check(
             writeln!(out, "{file}: good: {}", counts.join(", "))?;
         }
         Err(mistakes) => {
-            mistakes
-                .iter()
-                .try_for_each(|mistake: &Mistake| writeln!(err, "{mistake}\n"))?;
+            mistakes.iter().try_for_each(|mistake: &Mistake| writeln!(err, "{mistake}\n"))?;
             writeln!(err, "{file}: {}", counted(mistakes.len(), "mistake"))?;
             return Ok(ExitCode::from(2));
         }

@@ -28,10 +28,7 @@ pub(super) fn check(
             && *replay.stream == source.name
         {
             let line = replay.from_data.line_or(source.line);
-            let what = format!(
-                "source `{}` plays a stream into itself",
-                shortened(&source.name)
-            );
+            let what = format!("source `{}` plays a stream into itself", shortened(&source.name));
             mistakes.push(page.mistake(
                 line,
                 what,
@@ -55,11 +52,7 @@ pub(super) fn check(
         let line = sink.file.line_or(sink.line);
         let target = (plain(&sink.folder), sink.file.replace("{sink}", &sink.name));
         if let Some((other, other_line)) = files.insert(target, (sink.name.clone(), line)) {
-            let what = format!(
-                "sinks `{}` and `{}` write the same file",
-                shortened(&other),
-                shortened(&sink.name)
-            );
+            let what = format!("sinks `{}` and `{}` write the same file", shortened(&other), shortened(&sink.name));
             mistakes.push(page.mistake(
                 line,
                 what,
@@ -80,11 +73,7 @@ fn check_inputs(
 ) {
     if sink.inputs.origin == super::Origin::Default {
         sink.inputs = Setting::by_default(streams.to_vec());
-        sink.shown.push(Shown {
-            key: super::keys::INPUTS.name,
-            value: streams.into(),
-            origin: super::Origin::Default,
-        });
+        sink.shown.push(Shown { key: super::keys::INPUTS.name, value: streams.into(), origin: super::Origin::Default });
         return;
     }
     let line = sink.inputs.line_or(sink.line);

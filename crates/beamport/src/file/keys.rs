@@ -22,14 +22,7 @@ pub enum Place {
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 6] = [
-        Self::Top,
-        Self::Source,
-        Self::Sim,
-        Self::Replay,
-        Self::Nexus,
-        Self::Run,
-    ];
+    pub const ALL: [Self; 6] = [Self::Top, Self::Source, Self::Sim, Self::Replay, Self::Nexus, Self::Run];
 
     /// The heading of the place on the reference page.
     #[must_use]
@@ -62,37 +55,12 @@ pub struct Key {
     pub about: &'static str,
 }
 
-const fn key(
-    place: Place,
-    name: &'static str,
-    takes: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> Key {
-    Key {
-        place,
-        name,
-        takes,
-        default,
-        is_required: false,
-        about,
-    }
+const fn key(place: Place, name: &'static str, takes: &'static str, default: &'static str, about: &'static str) -> Key {
+    Key { place, name, takes, default, is_required: false, about }
 }
 
-const fn required(
-    place: Place,
-    name: &'static str,
-    takes: &'static str,
-    about: &'static str,
-) -> Key {
-    Key {
-        place,
-        name,
-        takes,
-        default: "",
-        is_required: true,
-        about,
-    }
+const fn required(place: Place, name: &'static str, takes: &'static str, about: &'static str) -> Key {
+    Key { place, name, takes, default: "", is_required: true, about }
 }
 
 use Place::{Nexus, Replay, Run, Sim, Source, Top};
@@ -109,12 +77,7 @@ pub static DATA: Key = key(
 );
 
 /// `[source] kind`
-pub static SOURCE_KIND: Key = required(
-    Source,
-    "kind",
-    "`sim` or `replay`",
-    "What brings the messages.",
-);
+pub static SOURCE_KIND: Key = required(Source, "kind", "`sim` or `replay`", "What brings the messages.");
 /// `level`
 pub static LEVEL: Key = key(
     Source,
@@ -132,13 +95,7 @@ pub static WHEN_FULL: Key = key(
     "What happens when the stream has no room: the source waits for its readers, the oldest messages go, or the new one is refused. What is dropped is counted.",
 );
 /// `live`
-pub static LIVE: Key = key(
-    Source,
-    "live",
-    "size, 1 MiB to 1 TiB",
-    "64 MiB",
-    "Shared memory of the stream's live end.",
-);
+pub static LIVE: Key = key(Source, "live", "size, 1 MiB to 1 TiB", "64 MiB", "Shared memory of the stream's live end.");
 /// `retain`
 pub static RETAIN: Key = key(
     Source,
@@ -165,12 +122,8 @@ pub static AHEAD_MAX: Key = key(
 );
 
 /// `model`
-pub static MODEL: Key = required(
-    Sim,
-    "model",
-    "name of a model",
-    "What is simulated. Each model has more keys: the table below.",
-);
+pub static MODEL: Key =
+    required(Sim, "model", "name of a model", "What is simulated. Each model has more keys: the table below.");
 /// `from`
 pub static FROM: Key = key(
     Sim,
@@ -181,27 +134,12 @@ pub static FROM: Key = key(
 );
 
 /// `run`
-pub static REPLAY_RUN: Key = required(
-    Replay,
-    "run",
-    "name of a run",
-    "The recorded run that is played again.",
-);
+pub static REPLAY_RUN: Key = required(Replay, "run", "name of a run", "The recorded run that is played again.");
 /// `from_data`
-pub static FROM_DATA: Key = required(
-    Replay,
-    "from_data",
-    "folder",
-    "The data folder in which the run was recorded.",
-);
+pub static FROM_DATA: Key = required(Replay, "from_data", "folder", "The data folder in which the run was recorded.");
 /// `stream`
-pub static STREAM: Key = key(
-    Replay,
-    "stream",
-    "name of a stream",
-    "",
-    "The recorded stream. Default: the name of the section.",
-);
+pub static STREAM: Key =
+    key(Replay, "stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
 /// `speed`
 pub static SPEED: Key = key(
     Replay,
@@ -214,20 +152,11 @@ pub static SPEED: Key = key(
 /// `[sink] kind`
 pub static SINK_KIND: Key = required(Nexus, "kind", "`nexus`", "What takes the messages.");
 /// `inputs`
-pub static INPUTS: Key = key(
-    Nexus,
-    "inputs",
-    "list of streams",
-    "",
-    "The streams that go into the file. Default: all sources of the file.",
-);
+pub static INPUTS: Key =
+    key(Nexus, "inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
 /// `template`
-pub static TEMPLATE: Key = required(
-    Nexus,
-    "template",
-    "path of a JSON file",
-    "Structure of the file: docs/reference/nexus-template.md.",
-);
+pub static TEMPLATE: Key =
+    required(Nexus, "template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
 /// `file`
 pub static FILE: Key = key(
     Nexus,
@@ -237,29 +166,13 @@ pub static FILE: Key = key(
     "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
 );
 /// `folder`
-pub static FOLDER: Key = key(
-    Nexus,
-    "folder",
-    "folder",
-    "",
-    "Where the files go. Default: `files` in the data folder.",
-);
+pub static FOLDER: Key = key(Nexus, "folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
 /// `layout`
-pub static LAYOUT: Key = key(
-    Nexus,
-    "layout",
-    "`nexus`",
-    "nexus",
-    "How streams become datasets: as scippnexus and Mantid read them.",
-);
+pub static LAYOUT: Key =
+    key(Nexus, "layout", "`nexus`", "nexus", "How streams become datasets: as scippnexus and Mantid read them.");
 /// `flush`
-pub static FLUSH: Key = key(
-    Nexus,
-    "flush",
-    "duration, 10 ms or more",
-    "1 s",
-    "How often the file on disk is brought up to date.",
-);
+pub static FLUSH: Key =
+    key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");
 
 /// `start`
 pub static START: Key = key(
@@ -278,21 +191,10 @@ pub static STOP: Key = key(
     "End of the run, in source time; not together with `duration`. Default: until `beamport end` or Ctrl-C.",
 );
 /// `duration` of a run
-pub static RUN_DURATION: Key = key(
-    Run,
-    "duration",
-    "duration",
-    "",
-    "Length of the run; not together with `stop`.",
-);
+pub static RUN_DURATION: Key = key(Run, "duration", "duration", "", "Length of the run; not together with `stop`.");
 /// `settle`
-pub static SETTLE: Key = key(
-    Run,
-    "settle",
-    "duration",
-    "2 s",
-    "How long after its end a run waits for messages that are under way.",
-);
+pub static SETTLE: Key =
+    key(Run, "settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
 
 /// Every key there is.
 pub static ALL: &[&Key] = &[
@@ -327,9 +229,7 @@ pub static ALL: &[&Key] = &[
 /// The keys of some places, in the order of the table.
 pub fn of(places: &[Place]) -> impl Iterator<Item = &'static Key> {
     let places = places.to_vec();
-    ALL.iter()
-        .copied()
-        .filter(move |key| places.contains(&key.place))
+    ALL.iter().copied().filter(move |key| places.contains(&key.place))
 }
 
 /// The reference table of one place, as it stands in `docs/reference/instrument-file.md`.
@@ -342,10 +242,7 @@ pub fn reference(place: Place) -> String {
             (false, "") => "-".to_owned(),
             (false, text) => format!("`{text}`"),
         };
-        page.push_str(&format!(
-            "| `{}` | {} | {default} | {} |\n",
-            key.name, key.takes, key.about
-        ));
+        page.push_str(&format!("| `{}` | {} | {default} | {} |\n", key.name, key.takes, key.about));
     }
     page
 }

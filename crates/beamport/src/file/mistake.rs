@@ -39,11 +39,7 @@ impl fmt::Display for Mistake {
 #[must_use]
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer than any of our words: nothing is near, and the table below stays small.
-    let wrong: Vec<char> = wrong
-        .chars()
-        .take(65)
-        .flat_map(char::to_lowercase)
-        .collect();
+    let wrong: Vec<char> = wrong.chars().take(65).flat_map(char::to_lowercase).collect();
     if wrong.is_empty() || wrong.len() > 64 {
         return None;
     }
@@ -81,22 +77,13 @@ mod tests {
     #[test]
     fn the_near_word_is_found_and_a_far_one_is_not() {
         let words = ["kind", "model", "rate", "seed", "when_full"];
-        for (wrong, right) in [
-            ("modle", "model"),
-            ("knd", "kind"),
-            ("Rate", "rate"),
-            ("whenfull", "when_full"),
-            ("sede", "seed"),
-        ] {
+        for (wrong, right) in
+            [("modle", "model"), ("knd", "kind"), ("Rate", "rate"), ("whenfull", "when_full"), ("sede", "seed")]
+        {
             assert_eq!(nearest(wrong, words), Some(right), "{wrong}");
         }
         for wrong in ["", "x", "pressure", &"m".repeat(100_000)] {
-            assert_eq!(
-                nearest(wrong, words),
-                None,
-                "{}",
-                &wrong[..wrong.len().min(10)]
-            );
+            assert_eq!(nearest(wrong, words), None, "{}", &wrong[..wrong.len().min(10)]);
         }
     }
 
@@ -115,9 +102,6 @@ mod tests {
         );
         mistake.line = 0;
         mistake.cause.clear();
-        assert_eq!(
-            mistake.to_string(),
-            "error: amor.toml: unknown key `modle`\nhint:  write `model`"
-        );
+        assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle`\nhint:  write `model`");
     }
 }

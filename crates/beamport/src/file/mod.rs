@@ -24,9 +24,7 @@ pub use models::models;
 pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub use sink::{Layout, SinkSection};
-pub use source::{
-    Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull,
-};
+pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 
 use crate::limits;
 use crate::units::{Refused, shortened};
@@ -71,24 +69,13 @@ pub fn read(path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrumen
 }
 
 /// The same for a text that would stand at `path`.
-pub fn parse(
-    text: &str,
-    path: &Path,
-    template_check: &TemplateCheck<'_>,
-) -> Result<Instrument, Vec<Mistake>> {
+pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
     let page = Page::new(path.display().to_string(), text);
     let parsed = page::parse(&page, text);
     let mut mistakes = Mistakes::default();
-    parsed
-        .mistakes
-        .into_iter()
-        .for_each(|mistake| mistakes.push(mistake));
+    parsed.mistakes.into_iter().for_each(|mistake| mistakes.push(mistake));
     let instrument = parsed.document.map(|document| {
-        let mut reader = Reader {
-            page: &page,
-            mistakes: &mut mistakes,
-            has_holes: parsed.has_holes,
-        };
+        let mut reader = Reader { page: &page, mistakes: &mut mistakes, has_holes: parsed.has_holes };
         reader.instrument(document.as_table(), path, template_check)
     });
     if let (Some(instrument), true) = (instrument, mistakes.list.is_empty()) {
@@ -96,18 +83,12 @@ pub fn parse(
     }
     if mistakes.has_more {
         let what = format!("more than {} mistakes", limits::MISTAKES_MAX);
-        mistakes
-            .list
-            .push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
+        mistakes.list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
     }
     let mut list = mistakes.list;
     // Mistakes of templates come behind those of the file itself, each file in the order of its lines.
-    list.sort_by(|a, b| {
-        (a.file != page.file, &a.file, a.line).cmp(&(b.file != page.file, &b.file, b.line))
-    });
-    list.iter_mut()
-        .filter(|mistake| mistake.line == u32::MAX)
-        .for_each(|mistake| mistake.line = 0);
+    list.sort_by(|a, b| (a.file != page.file, &a.file, a.line).cmp(&(b.file != page.file, &b.file, b.line)));
+    list.iter_mut().filter(|mistake| mistake.line == u32::MAX).for_each(|mistake| mistake.line = 0);
     list.dedup();
     Err(list)
 }
@@ -124,16 +105,9 @@ const SECTIONS_LATER: [&str; 4] = ["worker", "merge", "link", "web"];
 const SECTIONS: [&str; 3] = ["source", "sink", "run"];
 
 impl Reader<'_> {
-    fn instrument(
-        &mut self,
-        root: &dyn TableLike,
-        path: &Path,
-        template_check: &TemplateCheck<'_>,
-    ) -> Instrument {
-        let folder = std::path::absolute(path)
-            .ok()
-            .and_then(|path| path.parent().map(Path::to_owned))
-            .unwrap_or_default();
+    fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
+        let folder =
+            std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
         let mut top = Section {
             page: self.page,
             title: String::new(),
@@ -179,14 +153,7 @@ impl Reader<'_> {
         };
         let mut count = 0;
         for kind in SECTIONS {
-            self.kind(
-                kind,
-                root,
-                &mut count,
-                &folder,
-                template_check,
-                &mut instrument,
-            );
+            self.kind(kind, root, &mut count, &folder, template_check, &mut instrument);
         }
         // Also sources that are wrong in themselves count as named: one mistake is not reported again wherever the name is used.
         let names: Vec<String> = root
@@ -194,13 +161,7 @@ impl Reader<'_> {
             .and_then(Item::as_table_like)
             .map(|named| named.iter().map(|(name, _)| name.to_owned()).collect())
             .unwrap_or_default();
-        cross::check(
-            self.page,
-            self.mistakes,
-            self.has_holes,
-            &names,
-            &mut instrument,
-        );
+        cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument
     }
 
@@ -217,10 +178,7 @@ impl Reader<'_> {
         let Some((key, item)) = root.get_key_value(kind) else {
             return;
         };
-        let line = key
-            .span()
-            .or_else(|| item.span())
-            .map_or(1, |span| self.page.line(span.start));
+        let line = key.span().or_else(|| item.span()).map_or(1, |span| self.page.line(span.start));
         let hint = format!("write a header `[{kind}.NAME]`, and the keys below it");
         let Some(named) = item.as_table_like() else {
             self.mistakes.push(self.page.mistake(
@@ -242,22 +200,15 @@ impl Reader<'_> {
                 ));
                 return;
             }
-            let line = named
-                .key(name)
-                .and_then(|key| key.span())
-                .map_or(line, |span| self.page.line(span.start));
+            let line = named.key(name).and_then(|key| key.span()).map_or(line, |span| self.page.line(span.start));
             let title = format!("[{kind}.{}]", shortened(name));
             let Some(table) = item.as_table_like() else {
                 let what = if matches!(item, Item::ArrayOfTables(_)) {
                     format!("{title} stands in double brackets")
                 } else {
-                    format!(
-                        "`{}` stands in [{kind}], which has no name",
-                        shortened(name)
-                    )
+                    format!("`{}` stands in [{kind}], which has no name", shortened(name))
                 };
-                self.mistakes
-                    .push(self.page.mistake(line, what, "", &*hint));
+                self.mistakes.push(self.page.mistake(line, what, "", &*hint));
                 continue;
             };
             if let Err(refused) = check_section_name(kind, name) {
@@ -278,9 +229,7 @@ impl Reader<'_> {
                 shown: Vec::new(),
             };
             match kind {
-                "source" => into
-                    .sources
-                    .extend(source::read(name, &mut section, folder)),
+                "source" => into.sources.extend(source::read(name, &mut section, folder)),
                 "sink" => {
                     let sink = sink::read(name, &mut section, folder, &into.data, template_check);
                     into.sinks.push(sink);
@@ -291,25 +240,15 @@ impl Reader<'_> {
     }
 
     fn refuse_unknown_top(&mut self, root: &dyn TableLike) {
-        let known: Vec<&str> = keys::of(&[keys::Place::Top])
-            .map(|key| key.name)
-            .chain(SECTIONS)
-            .collect();
+        let known: Vec<&str> = keys::of(&[keys::Place::Top]).map(|key| key.name).chain(SECTIONS).collect();
         for (name, item) in root.iter().filter(|(name, _)| !known.contains(name)) {
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
                 return;
             }
-            let line = root
-                .key(name)
-                .and_then(|key| key.span())
-                .map_or(1, |span| self.page.line(span.start));
+            let line = root.key(name).and_then(|key| key.span()).map_or(1, |span| self.page.line(span.start));
             let is_section = item.is_table_like() || item.is_array_of_tables();
-            let what = format!(
-                "unknown {} `{}`",
-                if is_section { "section" } else { "key" },
-                shortened(name)
-            );
+            let what = format!("unknown {} `{}`", if is_section { "section" } else { "key" }, shortened(name));
             let (cause, hint) = if is_section && SECTIONS_LATER.contains(&name) {
                 (
                     format!("sections `{name}` come later"),
@@ -318,26 +257,14 @@ impl Reader<'_> {
             } else if let Some(near) = nearest(name, known.iter().copied()) {
                 (
                     String::new(),
-                    if SECTIONS.contains(&near) {
-                        format!("write `[{near}.NAME]`")
-                    } else {
-                        format!("write `{near}`")
-                    },
+                    if SECTIONS.contains(&near) { format!("write `[{near}.NAME]`") } else { format!("write `{near}`") },
                 )
             } else if let Some(key) = keys::ALL.iter().find(|key| key.name == name) {
-                (
-                    String::new(),
-                    format!("`{name}` belongs to {}", key.place.title()),
-                )
+                (String::new(), format!("`{name}` belongs to {}", key.place.title()))
             } else {
-                (
-                    String::new(),
-                    "known here: instrument, data, [source.NAME], [sink.NAME], [run.NAME]"
-                        .to_owned(),
-                )
+                (String::new(), "known here: instrument, data, [source.NAME], [sink.NAME], [run.NAME]".to_owned())
             };
-            self.mistakes
-                .push(self.page.mistake(line, what, cause, hint));
+            self.mistakes.push(self.page.mistake(line, what, cause, hint));
         }
     }
 }
@@ -347,9 +274,7 @@ impl Reader<'_> {
 pub fn is_stream_name(name: &str) -> bool {
     name.len() <= limits::NAME_CHARS_MAX
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }
 
 /// Whether a text can name a run: `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`; facilities number their runs.
@@ -357,9 +282,7 @@ pub fn is_stream_name(name: &str) -> bool {
 pub fn is_run_name(name: &str) -> bool {
     name.len() <= limits::NAME_CHARS_MAX
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Names of streams that beamport itself keeps in the data folder, and of the folder of files beside them.
@@ -369,23 +292,12 @@ fn wrong_name(name: &str) -> Refused {
     let mut proposal: String = name
         .to_ascii_lowercase()
         .chars()
-        .map(|c| {
-            if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-' {
-                c
-            } else {
-                '-'
-            }
-        })
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-' { c } else { '-' })
         .collect();
     proposal.truncate(limits::NAME_CHARS_MAX);
-    let proposal = proposal
-        .trim_start_matches(|c: char| !c.is_ascii_lowercase())
-        .trim_end_matches('-');
-    let hint = if proposal.len() < 2 {
-        "write a name like `detector`".to_owned()
-    } else {
-        format!("write `{proposal}`")
-    };
+    let proposal = proposal.trim_start_matches(|c: char| !c.is_ascii_lowercase()).trim_end_matches('-');
+    let hint =
+        if proposal.len() < 2 { "write a name like `detector`".to_owned() } else { format!("write `{proposal}`") };
     let cause = if name.contains('.') {
         "names with a dot are beamport's own"
     } else {
@@ -396,10 +308,7 @@ fn wrong_name(name: &str) -> Refused {
 
 fn wrong_run_name(name: &str) -> Refused {
     Refused::new(
-        format!(
-            "`{}`: a run's name is up to 64 letters, digits, `_` and `-`",
-            shortened(name)
-        ),
+        format!("`{}`: a run's name is up to 64 letters, digits, `_` and `-`", shortened(name)),
         "write a name like `first` or `2026-0042`",
     )
 }
@@ -408,10 +317,9 @@ fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
     match kind {
         "run" if is_run_name(name) => Ok(()),
         "run" => Err(wrong_run_name(name)),
-        _ if RESERVED.contains(&name) => Err(Refused::new(
-            format!("`{name}` is beamport's own"),
-            format!("write another name, like `{name}-1`"),
-        )),
+        _ if RESERVED.contains(&name) => {
+            Err(Refused::new(format!("`{name}` is beamport's own"), format!("write another name, like `{name}-1`")))
+        }
         _ if is_stream_name(name) => Ok(()),
         _ => Err(wrong_name(name)),
     }
@@ -420,8 +328,7 @@ fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
 /// The tables of `docs/reference/instrument-file.md`: one for each place, then the models and their keys.
 #[must_use]
 pub fn reference() -> String {
-    let tables = keys::Place::ALL
-        .map(|place| format!("## {}\n\n{}\n", place.title(), keys::reference(place)));
+    let tables = keys::Place::ALL.map(|place| format!("## {}\n\n{}\n", place.title(), keys::reference(place)));
     tables.concat() + &models::reference()
 }
 

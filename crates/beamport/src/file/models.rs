@@ -17,20 +17,12 @@ pub fn models() -> Vec<&'static str> {
 
 /// The keys of one model; none for a name that is no model.
 pub(super) fn keys_of(model: &str) -> Vec<&'static sim::Key> {
-    sim::models()
-        .iter()
-        .find(|other| other.name == model)
-        .map(|model| model.keys().collect())
-        .unwrap_or_default()
+    sim::models().iter().find(|other| other.name == model).map(|model| model.keys().collect()).unwrap_or_default()
 }
 
 /// The models that have a key.
 pub(super) fn models_with(key: &str) -> Vec<&'static str> {
-    sim::models()
-        .iter()
-        .filter(|model| model.keys().any(|other| other.name == key))
-        .map(|model| model.name)
-        .collect()
+    sim::models().iter().filter(|model| model.keys().any(|other| other.name == key)).map(|model| model.name).collect()
 }
 
 /// What a key of a model takes, in the words of the reference page.
@@ -41,17 +33,9 @@ fn takes(key: &sim::Key) -> String {
         Kind::Text => "text".to_owned(),
         Kind::Time => "duration".to_owned(),
         Kind::Numbers => "list of numbers".to_owned(),
-        Kind::Choice(words) => words
-            .iter()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
     };
-    if key.unit.is_empty() {
-        noun
-    } else {
-        format!("{noun}, {}", key.unit)
-    }
+    if key.unit.is_empty() { noun } else { format!("{noun}, {}", key.unit) }
 }
 
 /// Sets the keys of a model from a section, noting mistakes; what nobody wrote keeps the model's default.
@@ -76,14 +60,7 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
                     }
                     _ => fault.hint,
                 };
-                Err(Refused::new(
-                    if fault.cause.is_empty() {
-                        fault.what
-                    } else {
-                        fault.cause
-                    },
-                    hint,
-                ))
+                Err(Refused::new(if fault.cause.is_empty() { fault.what } else { fault.cause }, hint))
             }
         });
         match result {
@@ -97,18 +74,14 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
 /// The model that was probably meant.
 pub(super) fn wrong_model(model: &str) -> Refused {
     let models = models();
-    let hint = nearest(model, models.iter().copied()).map_or_else(
-        || format!("write one of {}", models.join(", ")),
-        |near| format!("write \"{near}\""),
-    );
+    let hint = nearest(model, models.iter().copied())
+        .map_or_else(|| format!("write one of {}", models.join(", ")), |near| format!("write \"{near}\""));
     Refused::new(format!("unknown model `{}`", shortened(model)), hint)
 }
 
 /// A TOML value as JSON. Times must have a unit; numbers may stand in quotes, as in `"1e6"`.
 fn plain(item: &Item, key: &sim::Key) -> Result<Json, Refused> {
-    let value = item
-        .as_value()
-        .ok_or_else(|| Refused::new("it is a table", ""))?;
+    let value = item.as_value().ok_or_else(|| Refused::new("it is a table", ""))?;
     match (key.kind, value) {
         (Kind::Time, Value::Integer(n)) => Err(Refused::new(
             format!("`{}` has no unit", n.value()),
@@ -118,16 +91,14 @@ fn plain(item: &Item, key: &sim::Key) -> Result<Json, Refused> {
             units::duration(text.value()).map(|duration| units::duration_text(duration).into())
         }
         (Kind::Number | Kind::Whole, Value::String(text)) => {
-            let number: f64 = text.value().trim().parse().map_err(|_| {
-                Refused::new(format!("`{}` is no number", shortened(text.value())), "")
-            })?;
+            let number: f64 = text
+                .value()
+                .trim()
+                .parse()
+                .map_err(|_| Refused::new(format!("`{}` is no number", shortened(text.value())), ""))?;
             // A whole number in the form `1e6` is a whole number.
             let whole = number.fract() == 0.0 && (0.0..=9e15).contains(&number);
-            Ok(if whole && key.kind == Kind::Whole {
-                (number as u64).into()
-            } else {
-                number.into()
-            })
+            Ok(if whole && key.kind == Kind::Whole { (number as u64).into() } else { number.into() })
         }
         (_, value) => json_of(value),
     }
@@ -156,16 +127,14 @@ pub(super) fn reference() -> String {
     let mut rows: Vec<(&'static sim::Key, Vec<&'static str>)> = Vec::new();
     for model in sim::models() {
         for key in model.keys() {
-            match rows.iter_mut().find(|(other, _)| {
-                other.name == key.name && other.default == key.default && other.about == key.about
-            }) {
+            match rows
+                .iter_mut()
+                .find(|(other, _)| other.name == key.name && other.default == key.default && other.about == key.about)
+            {
                 Some((_, models)) => models.push(model.name),
                 // The same name with another default or meaning stands below its namesake.
                 None => {
-                    let at = rows
-                        .iter()
-                        .rposition(|(other, _)| other.name == key.name)
-                        .map_or(rows.len(), |at| at + 1);
+                    let at = rows.iter().rposition(|(other, _)| other.name == key.name).map_or(rows.len(), |at| at + 1);
                     rows.insert(at, (key, vec![model.name]));
                 }
             }
@@ -177,22 +146,9 @@ pub(super) fn reference() -> String {
     }
     page.push_str("\n## Keys of the models\n\n| key | takes | default | models | meaning |\n|---|---|---|---|---|\n");
     for (key, models) in rows {
-        let default = if key.default.is_empty() {
-            "-".to_owned()
-        } else {
-            format!("`{}`", key.default)
-        };
-        let models = if models.len() == all.len() {
-            "all".to_owned()
-        } else {
-            models.join(", ")
-        };
-        page.push_str(&format!(
-            "| `{}` | {} | {default} | {models} | {} |\n",
-            key.name,
-            takes(key),
-            key.about
-        ));
+        let default = if key.default.is_empty() { "-".to_owned() } else { format!("`{}`", key.default) };
+        let models = if models.len() == all.len() { "all".to_owned() } else { models.join(", ") };
+        page.push_str(&format!("| `{}` | {} | {default} | {models} | {} |\n", key.name, takes(key), key.about));
     }
     page
 }

@@ -24,12 +24,7 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new(file: String, text: &str) -> Self {
         let starts = std::iter::once(0)
-            .chain(
-                text.bytes()
-                    .enumerate()
-                    .filter(|(_, b)| *b == b'\n')
-                    .map(|(at, _)| at + 1),
-            )
+            .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1))
             .collect();
         Self { file, starts }
     }
@@ -41,9 +36,7 @@ impl Page {
 
     /// The bytes of the lines that `at..end` touches, line ends left out.
     fn lines(&self, span: &Range<usize>, len: usize) -> Range<usize> {
-        let first = self.starts[(self.line(span.start) as usize)
-            .saturating_sub(1)
-            .min(self.starts.len() - 1)];
+        let first = self.starts[(self.line(span.start) as usize).saturating_sub(1).min(self.starts.len() - 1)];
         let last = self.line(span.end.saturating_sub(1).max(span.start)) as usize;
         first..self.starts.get(last).map_or(len, |next| next - 1)
     }
@@ -55,13 +48,7 @@ impl Page {
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> Mistake {
-        Mistake {
-            file: self.file.clone(),
-            line,
-            what: what.into(),
-            cause: cause.into(),
-            hint: hint.into(),
-        }
+        Mistake { file: self.file.clone(), line, what: what.into(), cause: cause.into(), hint: hint.into() }
     }
 }
 
@@ -76,20 +63,12 @@ pub(super) fn text_of(path: &Path) -> Result<String, Mistake> {
         hint: hint.into(),
     };
     let failed = |error: std::io::Error| {
-        whole(
-            "cannot read the instrument file",
-            error.to_string(),
-            "an example to start from is examples/amor.toml",
-        )
+        whole("cannot read the instrument file", error.to_string(), "an example to start from is examples/amor.toml")
     };
     // Asked before opening: opening a pipe that nobody writes would wait for ever.
     let about = std::fs::metadata(path).map_err(failed)?;
     if !about.is_file() {
-        return Err(whole(
-            "this is no instrument file",
-            "not a plain file".into(),
-            "name a .toml file",
-        ));
+        return Err(whole("this is no instrument file", "not a plain file".into(), "name a .toml file"));
     }
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -104,19 +83,9 @@ pub(super) fn text_of(path: &Path) -> Result<String, Mistake> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..at]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count();
+        let line = 1 + error.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Mistake {
-            line,
-            ..whole(
-                "this is no text",
-                "not UTF-8".into(),
-                "save the file as UTF-8",
-            )
-        }
+        Mistake { line, ..whole("this is no text", "not UTF-8".into(), "save the file as UTF-8") }
     })
 }
 
@@ -134,32 +103,18 @@ pub(super) fn parse(page: &Page, text: &str) -> Parsed {
     loop {
         let error = match Document::parse(rest.clone()) {
             Ok(document) => {
-                return Parsed {
-                    document: Some(document),
-                    has_holes: !mistakes.is_empty(),
-                    mistakes,
-                };
+                return Parsed { document: Some(document), has_holes: !mistakes.is_empty(), mistakes };
             }
             Err(error) => error,
         };
-        let at = error
-            .span()
-            .map_or(text.len(), |span| span.start)
-            .min(text.len());
+        let at = error.span().map_or(text.len(), |span| span.start).min(text.len());
         mistakes.push(syntax(page, text, at, error.message()));
         let hole = hole(page, &rest, at);
         if hole.is_empty() || rest[hole.clone()].trim().is_empty() || mistakes.len() >= HOLES_MAX {
-            return Parsed {
-                document: None,
-                has_holes: true,
-                mistakes,
-            };
+            return Parsed { document: None, has_holes: true, mistakes };
         }
         // Spaces keep every other byte in its place, so that spans still mean lines of the user's file.
-        let blank: String = rest[hole.clone()]
-            .bytes()
-            .map(|b| if b == b'\n' { '\n' } else { ' ' })
-            .collect();
+        let blank: String = rest[hole.clone()].bytes().map(|b| if b == b'\n' { '\n' } else { ' ' }).collect();
         rest.replace_range(hole, &blank);
     }
 }
@@ -170,9 +125,7 @@ fn hole(page: &Page, text: &str, at: usize) -> Range<usize> {
     if !text[line.clone()].trim_start().starts_with('[') {
         return line;
     }
-    let after = text[line.end..]
-        .find("\n[")
-        .map_or(text.len(), |next| line.end + next);
+    let after = text[line.end..].find("\n[").map_or(text.len(), |next| line.end + next);
     line.start..after
 }
 
@@ -183,20 +136,9 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
     if message.starts_with("duplicate key") {
         // The parser names the second place; the first is what the reader has to look for.
         let header = content.starts_with('[');
-        let word = if header {
-            content
-        } else {
-            content.split('=').next().unwrap_or(content).trim_end()
-        };
+        let word = if header { content } else { content.split('=').next().unwrap_or(content).trim_end() };
         let same = |other: &str| {
-            if header {
-                other.trim() == word
-            } else {
-                other
-                    .split('=')
-                    .next()
-                    .is_some_and(|key| key.trim() == word)
-            }
+            if header { other.trim() == word } else { other.split('=').next().is_some_and(|key| key.trim() == word) }
         };
         let mut first = None;
         for (n, other) in (1u32..line).zip(text.lines()) {
@@ -207,10 +149,8 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
                 _ => {}
             }
         }
-        let cause = first.map_or_else(
-            || "it was given before".into(),
-            |first| format!("it stands at line {first} already"),
-        );
+        let cause =
+            first.map_or_else(|| "it was given before".into(), |first| format!("it stands at line {first} already"));
         let noun = if header { "section" } else { "key" };
         return page.mistake(
             line,
@@ -224,9 +164,7 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
             "no value of an instrument file needs tables within tables"
         }
         text if text.starts_with('[') && !text.contains(']') => "close the header with `]`",
-        text if text.contains('=') && text.matches('"').count() % 2 == 1 => {
-            "close the text with `\"`"
-        }
+        text if text.contains('=') && text.matches('"').count() % 2 == 1 => "close the text with `\"`",
         text if text.contains('=') && text.matches('[').count() != text.matches(']').count() => {
             "close the list with `]`"
         }
@@ -234,12 +172,7 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
         text if text.contains(':') => "write `key = value`",
         _ => "write `[section.NAME]`, `key = value` or `# remark`",
     };
-    page.mistake(
-        line,
-        format!("cannot understand `{}`", shortened(content)),
-        message.trim(),
-        hint,
-    )
+    page.mistake(line, format!("cannot understand `{}`", shortened(content)), message.trim(), hint)
 }
 
 #[cfg(test)]
@@ -248,11 +181,7 @@ mod tests {
 
     fn mistakes(text: &str) -> Vec<(u32, String, String)> {
         let parsed = parse(&Page::new("a.toml".into(), text), text);
-        parsed
-            .mistakes
-            .into_iter()
-            .map(|m| (m.line, m.what, m.hint))
-            .collect()
+        parsed.mistakes.into_iter().map(|m| (m.line, m.what, m.hint)).collect()
     }
 
     #[test]
@@ -262,16 +191,9 @@ mod tests {
         );
         // Mistakes of values come behind those of structure; `parse` of the file sorts them.
         found.sort();
-        assert_eq!(
-            found.iter().map(|m| m.0).collect::<Vec<_>>(),
-            [1, 3, 5, 8],
-            "{found:#?}"
-        );
+        assert_eq!(found.iter().map(|m| m.0).collect::<Vec<_>>(), [1, 3, 5, 8], "{found:#?}");
         assert_eq!(found[0].2, "close the text with `\"`");
-        assert_eq!(
-            found[3].2,
-            "texts, units and times stand in quotes: `flush = \"1 s\"`"
-        );
+        assert_eq!(found[3].2, "texts, units and times stand in quotes: `flush = \"1 s\"`");
     }
 
     #[test]

@@ -38,12 +38,10 @@ impl Take for Start {
     fn take(item: &Item) -> Result<Self, Refused> {
         match item.as_str() {
             Some("now") => Ok(Self::Now),
-            _ => Time::take(item)
-                .map(Self::At)
-                .map_err(|refused| match refused.hint.as_str() {
-                    "" => refused,
-                    hint => Refused::new(refused.cause, format!("{hint}, or \"now\"")),
-                }),
+            _ => Time::take(item).map(Self::At).map_err(|refused| match refused.hint.as_str() {
+                "" => refused,
+                hint => Refused::new(refused.cause, format!("{hint}, or \"now\"")),
+            }),
         }
     }
     fn default_of(text: &str) -> Option<Self> {
@@ -76,11 +74,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
     if let (Start::At(start), Some(stop)) = (start.value, &stop)
         && stop.value <= start
     {
-        let cause = format!(
-            "stop {} is not after start {}",
-            time_text(stop.value),
-            time_text(start)
-        );
+        let cause = format!("stop {} is not after start {}", time_text(stop.value), time_text(start));
         section.mistake(
             stop.line_or(section.line),
             format!("run `{name}` ends before it begins"),

@@ -32,17 +32,11 @@ pub struct Setting<T> {
 
 impl<T> Setting<T> {
     pub(super) fn by_default(value: T) -> Self {
-        Self {
-            value,
-            origin: Origin::Default,
-        }
+        Self { value, origin: Origin::Default }
     }
 
     pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Setting<U> {
-        Setting {
-            value: f(self.value),
-            origin: self.origin,
-        }
+        Setting { value: f(self.value), origin: self.origin }
     }
 
     /// The line it stands in, or the given one (its section's) where it is a default.
@@ -122,11 +116,7 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// " in [source.detector]", or nothing above the first section.
     fn place(&self) -> String {
-        if self.title.is_empty() {
-            String::new()
-        } else {
-            format!(" in {}", self.title)
-        }
+        if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) }
     }
 
     pub(super) fn mistake(
@@ -153,25 +143,14 @@ impl Section<'_> {
         let Some(item) = self.table.get(key.name) else {
             if key.is_required && !self.has_holes && !self.is_misspelt(key) {
                 let hint = format!("add `{} = ...` ({})", key.name, bare(key.takes));
-                self.mistake(
-                    self.line,
-                    format!("`{}` is missing{}", key.name, self.place()),
-                    "",
-                    hint,
-                );
+                self.mistake(self.line, format!("`{}` is missing{}", key.name, self.place()), "", hint);
             }
             let value = T::default_of(key.default).filter(|_| !key.default.is_empty())?;
             return Some(self.note(key, Setting::by_default(value)));
         };
         let line = self.line_of(key.name);
         match T::take(item) {
-            Ok(value) => Some(self.note(
-                key,
-                Setting {
-                    value,
-                    origin: Origin::Line(line),
-                },
-            )),
+            Ok(value) => Some(self.note(key, Setting { value, origin: Origin::Line(line) })),
             Err(refused) => {
                 self.refuse(key, refused);
                 None
@@ -187,9 +166,10 @@ impl Section<'_> {
     /// Whether a key of the section was probably meant to be this one: it is reported as unknown, and once is enough.
     fn is_misspelt(&self, key: &Key) -> bool {
         !self.mistakes.is_full()
-            && self.table.iter().any(|(name, _)| {
-                nearest(name, [key.name]).is_some() && !keys::ALL.iter().any(|key| key.name == name)
-            })
+            && self
+                .table
+                .iter()
+                .any(|(name, _)| nearest(name, [key.name]).is_some() && !keys::ALL.iter().any(|key| key.name == name))
     }
 
     /// Notes a mistake in the value of a key.
@@ -199,17 +179,8 @@ impl Section<'_> {
 
     /// The same for a key that another crate's table describes.
     pub(super) fn refuse_named(&mut self, name: &str, takes: &str, refused: Refused) {
-        let hint = if refused.hint.is_empty() {
-            format!("`{name}` takes: {}", bare(takes))
-        } else {
-            refused.hint
-        };
-        self.mistake(
-            self.line_of(name),
-            format!("wrong value of `{name}`{}", self.place()),
-            refused.cause,
-            hint,
-        );
+        let hint = if refused.hint.is_empty() { format!("`{name}` takes: {}", bare(takes)) } else { refused.hint };
+        self.mistake(self.line_of(name), format!("wrong value of `{name}`{}", self.place()), refused.cause, hint);
     }
 
     /// Notes a resolved value of such a key for `check --show`.
@@ -219,36 +190,22 @@ impl Section<'_> {
 
     /// Notes a resolved value for `check --show`.
     pub(super) fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
-        self.shown.push(Shown {
-            key: key.name,
-            value: setting.show(),
-            origin: setting.origin,
-        });
+        self.shown.push(Shown { key: key.name, value: setting.show(), origin: setting.origin });
         setting
     }
 
     /// Reports every key that may not stand here: of those of `places` and the `more` of the section's model.
     pub(super) fn refuse_unknown(&mut self, places: &[Place], more: &[&'static str]) {
-        let known: Vec<&'static str> = keys::of(places)
-            .map(|key| key.name)
-            .chain(more.iter().copied())
-            .collect();
-        let unknown: Vec<String> = self
-            .table
-            .iter()
-            .map(|(name, _)| name.to_owned())
-            .filter(|name| !known.contains(&name.as_str()))
-            .collect();
+        let known: Vec<&'static str> = keys::of(places).map(|key| key.name).chain(more.iter().copied()).collect();
+        let unknown: Vec<String> =
+            self.table.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(&name.as_str())).collect();
         for name in unknown {
             // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
                 return;
             }
-            let elsewhere = keys::ALL
-                .iter()
-                .find(|key| key.name == name)
-                .map(|key| key.place.title().to_owned());
+            let elsewhere = keys::ALL.iter().find(|key| key.name == name).map(|key| key.place.title().to_owned());
             let elsewhere = elsewhere.or_else(|| {
                 Some(models_with(&name))
                     .filter(|with| !with.is_empty())
@@ -259,12 +216,7 @@ impl Section<'_> {
                 (Some(near), None) => format!("write `{near}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),
             };
-            self.mistake(
-                self.line_of(&name),
-                format!("unknown key `{}`{}", shortened(&name), self.place()),
-                "",
-                hint,
-            );
+            self.mistake(self.line_of(&name), format!("unknown key `{}`{}", shortened(&name), self.place()), "", hint);
         }
     }
 }
@@ -287,35 +239,19 @@ fn noun(item: &Item) -> &'static str {
 }
 
 fn text_of(item: &Item) -> Result<&str, Refused> {
-    let text = item
-        .as_str()
-        .ok_or_else(|| Refused::new(format!("it is {}", noun(item)), ""))?;
+    let text = item.as_str().ok_or_else(|| Refused::new(format!("it is {}", noun(item)), ""))?;
     if text.len() > limits::TEXT_BYTES_MAX {
-        return Err(Refused::new(
-            format!("longer than {} bytes", limits::TEXT_BYTES_MAX),
-            "",
-        ));
+        return Err(Refused::new(format!("longer than {} bytes", limits::TEXT_BYTES_MAX), ""));
     }
     if text.chars().any(char::is_control) {
-        return Err(Refused::new(
-            "it holds a control character",
-            "write printable characters only",
-        ));
+        return Err(Refused::new("it holds a control character", "write printable characters only"));
     }
     Ok(text)
 }
 
 /// A value that needs a unit: a bare number is answered with what to write instead.
-fn with_unit<T>(
-    item: &Item,
-    example: &str,
-    read: impl Fn(&str) -> Result<T, Refused>,
-) -> Result<T, Refused> {
-    match item
-        .as_integer()
-        .map(|n| n.to_string())
-        .or_else(|| item.as_float().map(|n| n.to_string()))
-    {
+fn with_unit<T>(item: &Item, example: &str, read: impl Fn(&str) -> Result<T, Refused>) -> Result<T, Refused> {
+    match item.as_integer().map(|n| n.to_string()).or_else(|| item.as_float().map(|n| n.to_string())) {
         Some(number) => Err(Refused::new(
             format!("`{number}` has no unit"),
             format!("write a text with a unit, like `\"{number} {example}\"`"),
@@ -387,16 +323,10 @@ impl Take for f64 {
             (None, Some(number)) => number as f64,
             (None, None) => {
                 let text = text_of(item)?;
-                text.trim()
-                    .parse()
-                    .map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
+                text.trim().parse().map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
             }
         };
-        if number.is_finite() {
-            Ok(number)
-        } else {
-            Err(Refused::new("it is no finite number", ""))
-        }
+        if number.is_finite() { Ok(number) } else { Err(Refused::new("it is no finite number", "")) }
     }
     fn default_of(text: &str) -> Option<Self> {
         text.parse().ok()
@@ -408,9 +338,8 @@ impl Take for f64 {
 
 impl Take for u64 {
     fn take(item: &Item) -> Result<Self, Refused> {
-        let number = item
-            .as_integer()
-            .ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
+        let number =
+            item.as_integer().ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
         Self::try_from(number).map_err(|_| Refused::new(format!("`{number}` is negative"), ""))
     }
     fn default_of(text: &str) -> Option<Self> {
@@ -432,10 +361,7 @@ impl Take for Vec<String> {
         list.iter()
             .map(|value| {
                 value.as_str().map(str::to_owned).ok_or_else(|| {
-                    Refused::new(
-                        "not every entry is a text",
-                        "write a list, like `[\"detector\", \"monitor\"]`",
-                    )
+                    Refused::new("not every entry is a text", "write a list, like `[\"detector\", \"monitor\"]`")
                 })
             })
             .collect()
@@ -462,35 +388,19 @@ impl<T: Word> Take for T {
         if let Some((_, value)) = Self::ALL.iter().find(|(word, _)| *word == text) {
             return Ok(*value);
         }
-        let words = Self::ALL
-            .iter()
-            .map(|(word, _)| format!("\"{word}\""))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let words = Self::ALL.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
         if Self::LATER.contains(&text) {
-            return Err(Refused::new(
-                format!("`{text}` comes later"),
-                format!("this version knows {words}"),
-            ));
+            return Err(Refused::new(format!("`{text}` comes later"), format!("this version knows {words}")));
         }
         let hint = nearest(text, Self::ALL.iter().map(|(word, _)| *word))
             .map(|near| format!("write \"{near}\""))
             .unwrap_or_else(|| format!("write one of {words}"));
-        Err(Refused::new(
-            format!("unknown word `{}`", shortened(text)),
-            hint,
-        ))
+        Err(Refused::new(format!("unknown word `{}`", shortened(text)), hint))
     }
     fn default_of(text: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(word, _)| *word == text)
-            .map(|(_, value)| *value)
+        Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
     }
     fn show(&self) -> Json {
-        Self::ALL
-            .iter()
-            .find(|(_, value)| value == self)
-            .map_or(Json::Null, |(word, _)| (*word).into())
+        Self::ALL.iter().find(|(_, value)| value == self).map_or(Json::Null, |(word, _)| (*word).into())
     }
 }

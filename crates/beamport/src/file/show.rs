@@ -15,69 +15,38 @@ struct Part<'a> {
 
 impl Instrument {
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let sources = self.sources.iter().map(
-            |SourceSection {
-                 name, line, shown, ..
-             }| Part {
-                kind: "source",
-                name,
-                line: *line,
-                shown,
-            },
-        );
-        let sinks = self.sinks.iter().map(
-            |SinkSection {
-                 name, line, shown, ..
-             }| Part {
-                kind: "sink",
-                name,
-                line: *line,
-                shown,
-            },
-        );
-        let runs = self.runs.iter().map(
-            |RunSection {
-                 name, line, shown, ..
-             }| Part {
-                kind: "run",
-                name,
-                line: *line,
-                shown,
-            },
-        );
+        let sources = self.sources.iter().map(|SourceSection { name, line, shown, .. }| Part {
+            kind: "source",
+            name,
+            line: *line,
+            shown,
+        });
+        let sinks = self.sinks.iter().map(|SinkSection { name, line, shown, .. }| Part {
+            kind: "sink",
+            name,
+            line: *line,
+            shown,
+        });
+        let runs =
+            self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
         sources.chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.
     #[must_use]
     pub fn show(&self) -> String {
-        let file = self
-            .file
-            .file_name()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let file = self.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let mut lines = rows(&self.shown, &file);
         for part in self.parts() {
             lines.push((String::new(), String::new()));
-            lines.push((
-                format!("[{}.{}]", part.kind, part.name),
-                format!("{file}:{}", part.line),
-            ));
+            lines.push((format!("[{}.{}]", part.kind, part.name), format!("{file}:{}", part.line)));
             lines.extend(rows(part.shown, &file));
         }
         // Remarks in one column, but a long path does not push all others off the screen.
-        let width = lines
-            .iter()
-            .map(|(text, _)| text.chars().count())
-            .filter(|width| *width <= 48)
-            .max()
-            .unwrap_or(0);
+        let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|width| *width <= 48).max().unwrap_or(0);
         let mut out = String::new();
         for (text, origin) in lines {
-            let _ = if text.is_empty() {
-                writeln!(out)
-            } else {
-                writeln!(out, "{text:width$}  # {origin}")
-            };
+            let _ = if text.is_empty() { writeln!(out) } else { writeln!(out, "{text:width$}  # {origin}") };
         }
         out
     }
@@ -96,15 +65,7 @@ fn rows(shown: &[Shown], file: &str) -> Vec<(String, String)> {
         Origin::Default => "default".to_owned(),
         Origin::Line(line) => format!("{file}:{line}"),
     };
-    shown
-        .iter()
-        .map(|shown| {
-            (
-                format!("{} = {}", shown.key, toml_text(&shown.value)),
-                origin(shown),
-            )
-        })
-        .collect()
+    shown.iter().map(|shown| (format!("{} = {}", shown.key, toml_text(&shown.value)), origin(shown))).collect()
 }
 
 fn settings(shown: &[Shown]) -> Json {
@@ -113,25 +74,14 @@ fn settings(shown: &[Shown]) -> Json {
         Origin::Line(line) => line.into(),
     };
     Json::Object(
-        shown
-            .iter()
-            .map(|shown| {
-                (
-                    shown.key.to_owned(),
-                    json!({"value": shown.value, "line": line(shown)}),
-                )
-            })
-            .collect(),
+        shown.iter().map(|shown| (shown.key.to_owned(), json!({"value": shown.value, "line": line(shown)}))).collect(),
     )
 }
 
 fn toml_text(value: &Json) -> String {
     match value {
         Json::String(text) => toml_edit::Value::from(text.as_str()).to_string(),
-        Json::Array(list) => format!(
-            "[{}]",
-            list.iter().map(toml_text).collect::<Vec<_>>().join(", ")
-        ),
+        Json::Array(list) => format!("[{}]", list.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
         other => other.to_string(),
     }
 }

@@ -34,8 +34,7 @@ impl SinkSection {
     /// The path of a run's file.
     #[must_use]
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
-        self.folder
-            .join(filled(&self.file, instrument, run, &self.name))
+        self.folder.join(filled(&self.file, instrument, run, &self.name))
     }
 }
 
@@ -66,10 +65,7 @@ const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];
 
 fn filled(pattern: &str, instrument: &str, run: &str, sink: &str) -> String {
     // One pass: a run named `{sink}` cannot exist, so what is filled in is never filled in again.
-    pattern
-        .replace("{instrument}", instrument)
-        .replace("{run}", run)
-        .replace("{sink}", sink)
+    pattern.replace("{instrument}", instrument).replace("{run}", run).replace("{sink}", sink)
 }
 
 /// Reads one section; what is wrong in it is noted. `data` is the data folder where it is known.
@@ -83,18 +79,12 @@ pub(super) fn read(
     let _: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
     section.refuse_unknown(&[Place::Nexus], &[]);
     let inputs = section.get(&keys::INPUTS).unwrap_or_default();
-    let template = section.need::<String>(&keys::TEMPLATE).map(|path| {
-        if path.is_empty() {
-            PathBuf::new()
-        } else {
-            folder.join(path)
-        }
-    });
+    let template = section
+        .need::<String>(&keys::TEMPLATE)
+        .map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
     if !template.as_os_str().is_empty() {
         match readable_json(&template) {
-            Ok(()) => template_check(&template)
-                .into_iter()
-                .for_each(|mistake| section.mistakes.push(mistake)),
+            Ok(()) => template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake)),
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
             Err(Wrong::Content(mistake)) => section.mistakes.push(mistake),
         }
@@ -109,10 +99,7 @@ pub(super) fn read(
         Some(target) => target.map(|target| folder.join(target)),
         None => {
             let target = data.join("files");
-            section.note(
-                &keys::FOLDER,
-                Setting::by_default(target.display().to_string()),
-            );
+            section.note(&keys::FOLDER, Setting::by_default(target.display().to_string()));
             Setting::by_default(target)
         }
     };
@@ -145,9 +132,7 @@ pub(super) fn read(
 /// A pattern must name a plain file in its folder, and another one for every run.
 fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
     let mut rest = pattern.to_owned();
-    PLACEHOLDERS
-        .iter()
-        .for_each(|word| rest = rest.replace(word, ""));
+    PLACEHOLDERS.iter().for_each(|word| rest = rest.replace(word, ""));
     if pattern.contains(['/', '\\']) {
         return Err(Refused::new(
             format!("`{}` leaves its folder", shortened(pattern)),
@@ -177,10 +162,7 @@ fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
         || filled(pattern, &longest, &longest, sink).len() > limits::FILE_NAME_BYTES_MAX
     {
         return Err(Refused::new(
-            format!(
-                "more than {} bytes with long names filled in",
-                limits::FILE_NAME_BYTES_MAX
-            ),
+            format!("more than {} bytes with long names filled in", limits::FILE_NAME_BYTES_MAX),
             "write a shorter name",
         ));
     }
@@ -202,8 +184,7 @@ fn readable_json(path: &Path) -> Result<(), Wrong> {
             "paths are relative to the instrument file; an example is examples/amor.nexus.json",
         ))
     };
-    let about =
-        std::fs::metadata(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
+    let about = std::fs::metadata(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
     if !about.is_file() || about.len() > limits::TEMPLATE_BYTES_MAX {
         return Err(refused(format!(
             "{} is not a plain file of at most {} bytes",
@@ -211,8 +192,7 @@ fn readable_json(path: &Path) -> Result<(), Wrong> {
             limits::TEMPLATE_BYTES_MAX
         )));
     }
-    let file = std::fs::File::open(path)
-        .map_err(|error| refused(format!("{}: {error}", path.display())))?;
+    let file = std::fs::File::open(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
     serde_json::from_reader::<_, serde::de::IgnoredAny>(std::io::BufReader::new(file)).map(|_| ()).map_err(|error| {
         let cause = error.to_string();
         // The line stands in front of the message already.

@@ -94,11 +94,8 @@ pub enum WhenFull {
 }
 
 impl Word for WhenFull {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("wait", Self::Wait),
-        ("drop-oldest", Self::DropOldest),
-        ("drop-newest", Self::DropNewest),
-    ];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("wait", Self::Wait), ("drop-oldest", Self::DropOldest), ("drop-newest", Self::DropNewest)];
 }
 
 /// What the times of a source count.
@@ -114,11 +111,8 @@ pub enum Clock {
 }
 
 impl Word for Clock {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("epoch", Self::Epoch),
-        ("ticks", Self::Ticks),
-        ("none", Self::None),
-    ];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("epoch", Self::Epoch), ("ticks", Self::Ticks), ("none", Self::None)];
 }
 
 /// How fast something recorded is played.
@@ -141,34 +135,19 @@ impl std::str::FromStr for Speed {
 
     /// `1x`, `0.5x`, `10x` or `max`.
     fn from_str(text: &str) -> Result<Self, Refused> {
-        let refused = || {
-            Refused::new(
-                format!("`{}` is no speed", shortened(text)),
-                "write `1x`, `10x` or `max`",
-            )
-        };
+        let refused = || Refused::new(format!("`{}` is no speed", shortened(text)), "write `1x`, `10x` or `max`");
         if text == "max" {
             return Ok(Self::Max);
         }
-        let times: f64 = text
-            .strip_suffix('x')
-            .ok_or_else(refused)?
-            .parse()
-            .map_err(|_| refused())?;
+        let times: f64 = text.strip_suffix('x').ok_or_else(refused)?.parse().map_err(|_| refused())?;
         // Slower than 1:1000 or faster than 1e6 is a slip of the finger; `max` is there for the latter.
-        if (1e-3..=1e6).contains(&times) {
-            Ok(Self::Times(times))
-        } else {
-            Err(refused())
-        }
+        if (1e-3..=1e6).contains(&times) { Ok(Self::Times(times)) } else { Err(refused()) }
     }
 }
 
 impl Take for Speed {
     fn take(item: &Item) -> Result<Self, Refused> {
-        String::take(item)
-            .map_err(|refused| Refused::new(refused.cause, "write \"1x\", \"10x\" or \"max\""))?
-            .parse()
+        String::take(item).map_err(|refused| Refused::new(refused.cause, "write \"1x\", \"10x\" or \"max\""))?.parse()
     }
     fn default_of(text: &str) -> Option<Self> {
         text.parse().ok()
@@ -210,47 +189,27 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
     if let Some(live) = &live
         && !(limits::LIVE_BYTES_MIN..=limits::LIVE_BYTES_MAX).contains(&live.0)
     {
-        let hint = format!(
-            "write {} to {}",
-            size_text(Size(limits::LIVE_BYTES_MIN)),
-            size_text(Size(limits::LIVE_BYTES_MAX))
-        );
-        section.refuse(
-            &keys::LIVE,
-            Refused::new(
-                format!("{} of live memory cannot be had", size_text(live.value)),
-                hint,
-            ),
-        );
+        let hint =
+            format!("write {} to {}", size_text(Size(limits::LIVE_BYTES_MIN)), size_text(Size(limits::LIVE_BYTES_MAX)));
+        section
+            .refuse(&keys::LIVE, Refused::new(format!("{} of live memory cannot be had", size_text(live.value)), hint));
     }
     let mut retain = section.get::<Size>(&keys::RETAIN);
     if let (Some(live), Some(retain)) = (&live, &retain) {
         if *level == Level::Memory && retain.value > live.value {
-            let hint = format!(
-                "write `live = \"{}\"` too, or take level = \"disk\"",
-                size_text(retain.value)
-            );
+            let hint = format!("write `live = \"{}\"` too, or take level = \"disk\"", size_text(retain.value));
             section.refuse(
                 &keys::RETAIN,
                 Refused::new(
-                    format!(
-                        "a memory stream keeps no more than its live end, {}",
-                        size_text(live.value)
-                    ),
+                    format!("a memory stream keeps no more than its live end, {}", size_text(live.value)),
                     hint,
                 ),
             );
         } else if *level == Level::Disk && retain.value < live.value {
-            let hint = format!(
-                "write at least {}, or a smaller `live`",
-                size_text(live.value)
-            );
+            let hint = format!("write at least {}, or a smaller `live`", size_text(live.value));
             section.refuse(
                 &keys::RETAIN,
-                Refused::new(
-                    format!("less than the live end, {}", size_text(live.value)),
-                    hint,
-                ),
+                Refused::new(format!("less than the live end, {}", size_text(live.value)), hint),
             );
         }
     }
@@ -286,28 +245,20 @@ fn sim(section: &mut Section<'_>, folder: &Path) -> Option<SimSection> {
             section.refuse(&keys::MODEL, models::wrong_model(&model));
         }
         // Which keys belong to the model is not known, so those of any model are let pass.
-        let mut any: Vec<&'static str> = models::models()
-            .iter()
-            .flat_map(|model| models::keys_of(model))
-            .map(|key| key.name)
-            .collect();
+        let mut any: Vec<&'static str> =
+            models::models().iter().flat_map(|model| models::keys_of(model)).map(|key| key.name).collect();
         any.sort_unstable();
         any.dedup();
         section.refuse_unknown(&[Place::Source, Place::Sim], &any);
         return None;
     }
     section.refuse_unknown(&[Place::Source, Place::Sim], &own);
-    let from = section
-        .get::<String>(&keys::FROM)
-        .map(|from| from.map(|from| folder.join(from)));
+    let from = section.get::<String>(&keys::FROM).map(|from| from.map(|from| folder.join(from)));
     let needs_from = *model == "histogram";
     match &from {
         Some(from) if !from.is_file() => section.refuse(
             &keys::FROM,
-            Refused::new(
-                format!("no file {}", from.display()),
-                "paths are relative to the instrument file",
-            ),
+            Refused::new(format!("no file {}", from.display()), "paths are relative to the instrument file"),
         ),
         Some(_) if !needs_from => section.refuse(
             &keys::FROM,
@@ -327,11 +278,7 @@ fn sim(section: &mut Section<'_>, folder: &Path) -> Option<SimSection> {
         }
         _ => {}
     }
-    config.map(|config| SimSection {
-        model,
-        config,
-        from,
-    })
+    config.map(|config| SimSection { model, config, from })
 }
 
 fn replay(name: &str, section: &mut Section<'_>, folder: &Path) -> ReplaySection {
@@ -339,29 +286,17 @@ fn replay(name: &str, section: &mut Section<'_>, folder: &Path) -> ReplaySection
     if !run.is_empty() && !super::is_run_name(&run) {
         section.refuse(&keys::REPLAY_RUN, super::wrong_run_name(&run));
     }
-    let from_data = section.need::<String>(&keys::FROM_DATA).map(|from| {
-        if from.is_empty() {
-            PathBuf::new()
-        } else {
-            folder.join(from)
-        }
-    });
+    let from_data = section
+        .need::<String>(&keys::FROM_DATA)
+        .map(|from| if from.is_empty() { PathBuf::new() } else { folder.join(from) });
     if !from_data.as_os_str().is_empty() && !from_data.is_dir() {
         let hint = "record a run first with `beamport up`, or correct the path: it is relative to the instrument file";
-        section.refuse(
-            &keys::FROM_DATA,
-            Refused::new(format!("no folder {}", from_data.display()), hint),
-        );
+        section.refuse(&keys::FROM_DATA, Refused::new(format!("no folder {}", from_data.display()), hint));
     }
     let stream = match section.get::<String>(&keys::STREAM) {
         Some(stream) => stream,
         None => section.note(&keys::STREAM, Setting::by_default(name.to_owned())),
     };
     let speed = section.need(&keys::SPEED);
-    ReplaySection {
-        run,
-        from_data,
-        stream,
-        speed,
-    }
+    ReplaySection { run, from_data, stream, speed }
 }

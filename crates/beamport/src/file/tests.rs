@@ -15,8 +15,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("beamport-file-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("beamport-file-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -36,8 +35,7 @@ impl Drop for Folder {
 }
 
 fn good(text: &str) -> Instrument {
-    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new())
-        .unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
 
 fn wrong(text: &str) -> Vec<Mistake> {
@@ -48,11 +46,7 @@ fn wrong(text: &str) -> Vec<Mistake> {
 fn only(text: &str) -> (u32, String, String) {
     let mistakes = wrong(text);
     assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
-    (
-        mistakes[0].line,
-        format!("{}; {}", mistakes[0].what, mistakes[0].cause),
-        mistakes[0].hint.clone(),
-    )
+    (mistakes[0].line, format!("{}; {}", mistakes[0].what, mistakes[0].cause), mistakes[0].hint.clone())
 }
 
 const SOURCE: &str = "instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\n";
@@ -61,10 +55,8 @@ const SOURCE: &str = "instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"
 fn examples(folder: &Folder) -> Vec<PathBuf> {
     std::fs::create_dir_all(folder.0.join("beamport-data/amor")).unwrap();
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(root().join("examples"))
-        .unwrap()
-        .map(Result::unwrap)
-        .filter(|entry| entry.path().is_file())
+    for entry in
+        std::fs::read_dir(root().join("examples")).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file())
     {
         let copy = folder.0.join(entry.file_name());
         std::fs::copy(entry.path(), &copy).unwrap();
@@ -86,32 +78,15 @@ fn the_examples_have_no_mistake() {
     }
     let amor = read(&folder.0.join("amor.toml"), &|_| Vec::new()).unwrap();
     assert_eq!(
-        amor.sources
-            .iter()
-            .map(|source| source.name.as_str())
-            .collect::<Vec<_>>(),
+        amor.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         ["detector", "monitor", "devices"]
     );
     assert_eq!(*amor.sinks[0].inputs, ["detector", "monitor", "devices"]);
-    assert_eq!(
-        amor.sinks[0].path_of("amor", "first"),
-        folder.0.join("beamport-data/amor/files/amor_first.nxs")
-    );
-    assert_eq!(
-        amor.runs[0]
-            .duration
-            .as_ref()
-            .map(|duration| duration.value),
-        Some(Duration::from_secs(10))
-    );
+    assert_eq!(amor.sinks[0].path_of("amor", "first"), folder.0.join("beamport-data/amor/files/amor_first.nxs"));
+    assert_eq!(amor.runs[0].duration.as_ref().map(|duration| duration.value), Some(Duration::from_secs(10)));
     assert_eq!(*amor.runs[0].start, Start::Now);
-    let SourceKind::Sim(detector) = &amor.sources[0].kind else {
-        panic!()
-    };
-    assert_eq!(
-        (detector.config.model.as_str(), detector.config.rate),
-        ("amor", 1e6)
-    );
+    let SourceKind::Sim(detector) = &amor.sources[0].kind else { panic!() };
+    assert_eq!((detector.config.model.as_str(), detector.config.rate), ("amor", 1e6));
 }
 
 #[test]
@@ -124,20 +99,12 @@ fn streams_and_origins_of_the_template_are_those_of_the_models() {
     while let Some(node) = nodes.pop() {
         nodes.extend(node["children"].as_array().cloned().unwrap_or_default());
         if let Some(stream) = node["config"]["stream"].as_str() {
-            sources.insert((
-                stream.to_owned(),
-                node["config"]["source"].as_str().unwrap().to_owned(),
-            ));
+            sources.insert((stream.to_owned(), node["config"]["source"].as_str().unwrap().to_owned()));
         }
     }
-    let devices = sim::amor::DEVICES
-        .iter()
-        .map(|device| ("devices".to_owned(), device.0.to_owned()));
+    let devices = sim::amor::DEVICES.iter().map(|device| ("devices".to_owned(), device.0.to_owned()));
     let expected: BTreeSet<_> = devices
-        .chain([
-            ("detector".into(), sim::amor::DETECTOR.into()),
-            ("monitor".into(), sim::amor::MONITOR.into()),
-        ])
+        .chain([("detector".into(), sim::amor::DETECTOR.into()), ("monitor".into(), sim::amor::MONITOR.into())])
         .collect();
     assert_eq!(sources, expected);
 }
@@ -148,23 +115,19 @@ fn what_show_prints_reads_back_to_the_same() {
     for file in examples(&folder) {
         let first = read(&file, &|_| Vec::new()).unwrap();
         let text = first.show();
-        let second = parse(&text, &file, &|_| Vec::new())
-            .unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
+        let second = parse(&text, &file, &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
         // Only the origins differ: what was a default is written down now.
         let values = |instrument: &Instrument| {
             let mut json = instrument.show_json().to_string();
             while let Some(at) = json.find("\"line\":") {
-                let end = json[at..]
-                    .find([',', '}'])
-                    .map_or(json.len(), |end| at + end);
+                let end = json[at..].find([',', '}']).map_or(json.len(), |end| at + end);
                 json.replace_range(at..end, "");
             }
             json
         };
         assert_eq!(values(&first), values(&second));
         assert!(
-            text.contains("# default")
-                && text.contains(&format!("# {}:", file.file_name().unwrap().display())),
+            text.contains("# default") && text.contains(&format!("# {}:", file.file_name().unwrap().display())),
             "{text}"
         );
     }
@@ -174,23 +137,11 @@ fn what_show_prints_reads_back_to_the_same() {
 fn defaults_and_values_have_their_origin() {
     let file = good(&format!("{SOURCE}live = \"1 MiB\"\nlevel = \"memory\"\n"));
     let source = &file.sources[0];
-    assert_eq!(
-        (source.live.value, source.live.origin),
-        (Size(1 << 20), Origin::Line(5))
-    );
-    assert_eq!(
-        (source.level.value, source.level.origin),
-        (Level::Memory, Origin::Line(6))
-    );
-    assert_eq!(
-        (source.when_full.value, source.when_full.origin),
-        (WhenFull::Wait, Origin::Default)
-    );
+    assert_eq!((source.live.value, source.live.origin), (Size(1 << 20), Origin::Line(5)));
+    assert_eq!((source.level.value, source.level.origin), (Level::Memory, Origin::Line(6)));
+    assert_eq!((source.when_full.value, source.when_full.origin), (WhenFull::Wait, Origin::Default));
     // What a memory stream keeps is its live end.
-    assert_eq!(
-        source.retain.as_ref().map(|retain| retain.value),
-        Some(Size(1 << 20))
-    );
+    assert_eq!(source.retain.as_ref().map(|retain| retain.value), Some(Size(1 << 20)));
     assert_eq!(*file.data, Path::new("/nowhere/beamport-data/a"));
     assert_eq!(*source.ahead_max, Duration::from_secs(600));
 }
@@ -209,153 +160,58 @@ fn inline_and_dotted_sections_are_sections() {
         "instrument = \"a\"\nsource.x = {kind = \"sim\", model = \"amor\"}\nsource.y.kind = \"sim\"\nsource.y.model = \"amor\"\n",
     );
     assert_eq!(
-        file.sources
-            .iter()
-            .map(|source| (source.name.as_str(), source.line))
-            .collect::<Vec<_>>(),
+        file.sources.iter().map(|source| (source.name.as_str(), source.line)).collect::<Vec<_>>(),
         [("x", 2), ("y", 3)]
     );
 }
 
 #[test]
 fn times_may_stand_with_or_without_quotes() {
-    for start in [
-        "2026-03-01T12:00:00Z",
-        "\"2026-03-01T12:00:00Z\"",
-        "2026-03-01T13:00:00+01:00",
-    ] {
+    for start in ["2026-03-01T12:00:00Z", "\"2026-03-01T12:00:00Z\"", "2026-03-01T13:00:00+01:00"] {
         let file = good(&format!("{SOURCE}[run.r]\nstart = {start}\n"));
-        assert_eq!(
-            *file.runs[0].start,
-            Start::At(Time(1_772_366_400_000_000_000)),
-            "{start}"
-        );
+        assert_eq!(*file.runs[0].start, Start::At(Time(1_772_366_400_000_000_000)), "{start}");
     }
 }
 
 #[test]
 fn a_misspelt_key_is_one_mistake_and_not_two() {
-    let (line, what, hint) =
-        only("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodle = \"amor\"\n");
-    assert_eq!(
-        (line, what.as_str(), hint.as_str()),
-        (4, "unknown key `modle` in [source.x]; ", "write `model`")
-    );
+    let (line, what, hint) = only("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodle = \"amor\"\n");
+    assert_eq!((line, what.as_str(), hint.as_str()), (4, "unknown key `modle` in [source.x]; ", "write `model`"));
 }
 
 #[test]
 fn single_mistakes_are_told_with_line_and_hint() {
     let table: &[(&str, u32, &str, &str)] = &[
         ("live = 64\n", 5, "has no unit", "\"64 MiB\""),
-        (
-            "live = \"1 kB\"\n",
-            5,
-            "1 kB of live memory",
-            "1 MiB to 1 TiB",
-        ),
+        ("live = \"1 kB\"\n", 5, "1 kB of live memory", "1 MiB to 1 TiB"),
         ("live = \"4 TiB\"\n", 5, "cannot be had", "1 MiB to 1 TiB"),
-        (
-            "level = \"memory\"\nretain = \"1 GB\"\n",
-            6,
-            "no more than its live end",
-            "live = \"1 GB\"",
-        ),
-        (
-            "retain = \"1 MiB\"\n",
-            5,
-            "less than the live end",
-            "64 MiB",
-        ),
+        ("level = \"memory\"\nretain = \"1 GB\"\n", 6, "no more than its live end", "live = \"1 GB\""),
+        ("retain = \"1 MiB\"\n", 5, "less than the live end", "64 MiB"),
         ("level = \"replicated\"\n", 5, "comes later", "\"disk\""),
-        (
-            "when_full = \"drop_oldest\"\n",
-            5,
-            "unknown word",
-            "write \"drop-oldest\"",
-        ),
-        (
-            "speed = \"2x\"\n",
-            5,
-            "unknown key `speed`",
-            "kind = \"replay\"",
-        ),
-        (
-            "data = \"x\"\n",
-            5,
-            "unknown key `data`",
-            "Above the sections",
-        ),
+        ("when_full = \"drop_oldest\"\n", 5, "unknown word", "write \"drop-oldest\""),
+        ("speed = \"2x\"\n", 5, "unknown key `speed`", "kind = \"replay\""),
+        ("data = \"x\"\n", 5, "unknown key `data`", "Above the sections"),
         ("angle_step = 3\n", 5, "has no unit", "\"3 s\""),
-        (
-            "from = \"no.nxs\"\n",
-            5,
-            "no file /nowhere/no.nxs",
-            "relative to the instrument file",
-        ),
-        (
-            "seed = true\n",
-            5,
-            "it takes a whole number",
-            "without the line it is `1`",
-        ),
+        ("from = \"no.nxs\"\n", 5, "no file /nowhere/no.nxs", "relative to the instrument file"),
+        ("seed = true\n", 5, "it takes a whole number", "without the line it is `1`"),
         ("[source.x.y]\n", 5, "unknown key `y`", "known here"),
-        (
-            "[run]\nstart = \"now\"\n",
-            6,
-            "which has no name",
-            "[run.NAME]",
-        ),
+        ("[run]\nstart = \"now\"\n", 6, "which has no name", "[run.NAME]"),
         ("[[run.r]]\n", 5, "double brackets", "[run.NAME]"),
         ("[run.\"a b\"]\n", 5, "wrong name", "write a name like"),
-        (
-            "[run.r]\nstart = \"2026-03-01T12:00:00\"\n",
-            6,
-            "time zone",
-            "2026-03-01T12:00:00Z",
-        ),
-        (
-            "[run.r]\nstop = \"2026-03-01T12:00:00Z\"\nduration = \"1 s\"\n",
-            7,
-            "a stop and a duration",
-            "remove",
-        ),
+        ("[run.r]\nstart = \"2026-03-01T12:00:00\"\n", 6, "time zone", "2026-03-01T12:00:00Z"),
+        ("[run.r]\nstop = \"2026-03-01T12:00:00Z\"\nduration = \"1 s\"\n", 7, "a stop and a duration", "remove"),
         (
             "[run.r]\nstart = 2026-03-01T12:00:00Z\nstop = 2026-03-01T12:00:00Z\n",
             7,
             "ends before it begins",
             "later `stop`",
         ),
-        (
-            "[run.r]\nduration = \"0 s\"\n",
-            6,
-            "ends before it begins",
-            "write a length",
-        ),
-        (
-            "[sinks.file]\n",
-            5,
-            "unknown section `sinks`",
-            "[sink.NAME]",
-        ),
+        ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
+        ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
         ("[merge.all]\n", 5, "come later", "this version knows"),
-        (
-            "[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n",
-            5,
-            "beamport's own",
-            "another name",
-        ),
-        (
-            "[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n",
-            5,
-            "beamport's own",
-            "x-commits",
-        ),
-        (
-            "[source.y]\nkind = \"pva\"\npv = \"A\"\n",
-            6,
-            "comes later",
-            "\"sim\"",
-        ),
+        ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "another name"),
+        ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "x-commits"),
+        ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "comes later", "\"sim\""),
         (
             "[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"gone\"\n",
             8,
@@ -366,19 +222,10 @@ fn single_mistakes_are_told_with_line_and_hint() {
     for (text, line, what, hint) in table {
         let found = only(&format!("{SOURCE}{text}"));
         assert_eq!(found.0, *line, "{text}{found:?}");
-        assert!(
-            found.1.contains(what) && found.2.contains(hint),
-            "{text}{found:?}"
-        );
+        assert!(found.1.contains(what) && found.2.contains(hint), "{text}{found:?}");
     }
-    assert_eq!(
-        only("instrument = \"a\"\n").1,
-        "there is no source; no section [source.NAME]"
-    );
-    assert_eq!(
-        only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2,
-        "write `amor-2`"
-    );
+    assert_eq!(only("instrument = \"a\"\n").1, "there is no source; no section [source.NAME]");
+    assert_eq!(only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2, "write `amor-2`");
 }
 
 #[test]
@@ -388,79 +235,21 @@ fn mistakes_of_sinks_are_told() {
     folder.put("bad.json", "{\n\"children\": [\n,]}");
     let sink = |name: &str, lines: &str| format!("[sink.{name}]\nkind = \"nexus\"\n{lines}\n");
     let table: Vec<(String, u32, &str, &str)> = vec![
-        (
-            sink("f", "template = \"good.json\"\ninputs = [\"y\"]"),
-            8,
-            "no source fills that stream",
-            "streams are x",
-        ),
-        (
-            sink("f", "template = \"good.json\"\ninputs = []"),
-            8,
-            "no inputs",
-            "take all",
-        ),
-        (
-            sink("f", "template = \"good.json\"\ninputs = \"x\""),
-            8,
-            "it is a text, not a list",
-            "write a list",
-        ),
-        (
-            sink("f", "template = \"good.json\"\nfile = \"../{run}.nxs\""),
-            8,
-            "leaves its folder",
-            "plain file name",
-        ),
-        (
-            sink("f", "template = \"good.json\"\nfile = \"a.nxs\""),
-            8,
-            "the same for every run",
-            "{run}",
-        ),
-        (
-            sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""),
-            8,
-            "unknown placeholder",
-            "{run}",
-        ),
-        (
-            sink("f", "template = \"good.json\"\nflush = \"1 ms\""),
-            8,
-            "too short",
-            "10 ms",
-        ),
-        (
-            sink("f", "template = \"good.json\"\nlayout = \"ess\""),
-            8,
-            "comes later",
-            "nexus",
-        ),
-        (
-            sink("f", "template = \"no.json\""),
-            7,
-            "No such file",
-            "relative to the instrument file",
-        ),
-        (
-            sink("f", "template = \".\""),
-            7,
-            "not a plain file",
-            "relative to the instrument file",
-        ),
+        (sink("f", "template = \"good.json\"\ninputs = [\"y\"]"), 8, "no source fills that stream", "streams are x"),
+        (sink("f", "template = \"good.json\"\ninputs = []"), 8, "no inputs", "take all"),
+        (sink("f", "template = \"good.json\"\ninputs = \"x\""), 8, "it is a text, not a list", "write a list"),
+        (sink("f", "template = \"good.json\"\nfile = \"../{run}.nxs\""), 8, "leaves its folder", "plain file name"),
+        (sink("f", "template = \"good.json\"\nfile = \"a.nxs\""), 8, "the same for every run", "{run}"),
+        (sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""), 8, "unknown placeholder", "{run}"),
+        (sink("f", "template = \"good.json\"\nflush = \"1 ms\""), 8, "too short", "10 ms"),
+        (sink("f", "template = \"good.json\"\nlayout = \"ess\""), 8, "comes later", "nexus"),
+        (sink("f", "template = \"no.json\""), 7, "No such file", "relative to the instrument file"),
+        (sink("f", "template = \".\""), 7, "not a plain file", "relative to the instrument file"),
         (sink("f", ""), 5, "`template` is missing", "add `template"),
-        (
-            sink("x", "template = \"good.json\""),
-            5,
-            "name of a source",
-            "another name",
-        ),
+        (sink("x", "template = \"good.json\""), 5, "name of a source", "another name"),
         (
             sink("f", "template = \"good.json\"")
-                + &sink(
-                    "g",
-                    "template = \"good.json\"\nfolder = \"./q/../beamport-data/a/files\"",
-                ),
+                + &sink("g", "template = \"good.json\"\nfolder = \"./q/../beamport-data/a/files\""),
             8,
             "write the same file",
             "{sink}",
@@ -471,18 +260,12 @@ fn mistakes_of_sinks_are_told() {
         let mistakes = parse(&format!("{SOURCE}{text}"), &path, &|_| Vec::new()).expect_err(&text);
         assert_eq!(mistakes.len(), 1, "{text}{mistakes:#?}");
         let found = format!("{mistakes:?}");
-        assert!(
-            mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint),
-            "{text}{found}"
-        );
+        assert!(mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint), "{text}{found}");
     }
     // A template that is no JSON is told with its own name and line.
     let text = format!("{SOURCE}{}", sink("f", "template = \"bad.json\""));
     let mistakes = parse(&text, &path, &|_| Vec::new()).unwrap_err();
-    assert!(
-        mistakes[0].file.ends_with("bad.json") && mistakes[0].line == 3,
-        "{mistakes:#?}"
-    );
+    assert!(mistakes[0].file.ends_with("bad.json") && mistakes[0].line == 3, "{mistakes:#?}");
 }
 
 #[test]
@@ -501,14 +284,7 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
     };
     let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\nflush = 1\n");
     let mistakes = parse(&text, &folder.0.join("z.toml"), &check).unwrap_err();
-    assert_eq!(
-        mistakes
-            .iter()
-            .map(|mistake| mistake.line)
-            .collect::<Vec<_>>(),
-        [8, 1],
-        "{mistakes:#?}"
-    );
+    assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [8, 1], "{mistakes:#?}");
 }
 
 #[test]
@@ -518,14 +294,7 @@ fn a_replay_into_itself_is_refused() {
     let text = "instrument = \"a\"\ndata = \"streams\"\n[source.x]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"./streams\"\n";
     let mistakes = parse(text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap_err();
     assert_eq!((mistakes.len(), mistakes[0].line), (1, 6), "{mistakes:#?}");
-    assert!(
-        parse(
-            &format!("{text}stream = \"y\"\n"),
-            &folder.0.join("a.toml"),
-            &|_| Vec::new()
-        )
-        .is_ok()
-    );
+    assert!(parse(&format!("{text}stream = \"y\"\n"), &folder.0.join("a.toml"), &|_| Vec::new()).is_ok());
 }
 
 #[test]
@@ -534,14 +303,7 @@ fn a_mistake_of_syntax_does_not_hide_the_others_and_invents_none() {
     let mistakes = wrong(
         "instrument = a\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\nlive = 3\n[source.y\nkind = 1\n[sink.f]\nkind = \"nexus\"\ntemplate = \"no\"\ninputs = [\"y\"]\n",
     );
-    assert_eq!(
-        mistakes
-            .iter()
-            .map(|mistake| mistake.line)
-            .collect::<Vec<_>>(),
-        [1, 5, 6, 10],
-        "{mistakes:#?}"
-    );
+    assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [1, 5, 6, 10], "{mistakes:#?}");
 }
 
 #[test]
@@ -581,13 +343,7 @@ fn hostile_amounts_end_in_a_bounded_report() {
     for text in texts {
         let mistakes = wrong(&text);
         assert!(mistakes.len() <= limits::MISTAKES_MAX + 1);
-        assert!(
-            mistakes
-                .iter()
-                .all(|mistake| mistake.to_string().len() < 2000),
-            "{}",
-            &text[..20]
-        );
+        assert!(mistakes.iter().all(|mistake| mistake.to_string().len() < 2000), "{}", &text[..20]);
     }
 }
 
@@ -634,10 +390,7 @@ fn twenty_thousand_mutations_of_the_examples_never_panic() {
     ];
     let folder = Folder::new("mutations");
     let files = examples(&folder);
-    let texts: Vec<String> = files
-        .iter()
-        .map(|file| std::fs::read_to_string(file).unwrap())
-        .collect();
+    let texts: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let mut refused = 0;
     for seed in 0..20_000u64 {
         let mut chance = Chance(seed);
@@ -652,8 +405,7 @@ fn twenty_thousand_mutations_of_the_examples_never_panic() {
                 3 => text.truncate(at.max(1)),
                 // Lines in other places and twice.
                 _ => {
-                    let piece: Vec<char> =
-                        text[at.min(to)..(at.min(to) + 60).min(text.len())].to_vec();
+                    let piece: Vec<char> = text[at.min(to)..(at.min(to) + 60).min(text.len())].to_vec();
                     drop(text.splice(to..to, piece));
                 }
             }
@@ -667,8 +419,7 @@ fn twenty_thousand_mutations_of_the_examples_never_panic() {
             let lines = u32::try_from(text.matches('\n').count()).unwrap() + 1;
             for mistake in &mistakes {
                 assert!(
-                    !mistake.what.is_empty()
-                        && (mistake.line <= lines || mistake.file.ends_with("json")),
+                    !mistake.what.is_empty() && (mistake.line <= lines || mistake.file.ends_with("json")),
                     "seed {seed}: {mistake:?}"
                 );
                 assert!(
@@ -690,19 +441,12 @@ fn the_reference_page_has_every_key_and_no_other() {
         page.ends_with(&reference()),
         "docs/reference/instrument-file.md differs from `beamport reference instrument-file`: replace everything below its introduction"
     );
-    let in_tables: BTreeSet<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .collect();
+    let in_tables: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let keys: BTreeSet<&str> = keys::ALL
         .iter()
         .map(|key| key.name)
-        .chain(
-            models()
-                .into_iter()
-                .flat_map(models::keys_of)
-                .map(|key| key.name),
-        )
+        .chain(models().into_iter().flat_map(models::keys_of).map(|key| key.name))
         .collect();
     assert_eq!(in_tables, keys);
 }
@@ -718,16 +462,9 @@ fn every_default_can_be_read_by_its_own_key() {
     );
     let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
     let text = file.show();
-    let shown: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|line| line.split(" = ").next())
-        .collect();
+    let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
     for key in keys::ALL.iter().filter(|key| !key.default.is_empty()) {
-        assert!(
-            shown.contains(key.name),
-            "`{}` has a default that is not used",
-            key.name
-        );
+        assert!(shown.contains(key.name), "`{}` has a default that is not used", key.name);
     }
 }
 
@@ -735,23 +472,12 @@ fn every_default_can_be_read_by_its_own_key() {
 fn keys_stand_once_in_each_place() {
     for place in keys::Place::ALL {
         let names: Vec<&str> = keys::of(&[place]).map(|key| key.name).collect();
-        assert_eq!(
-            names.len(),
-            names.iter().collect::<BTreeSet<_>>().len(),
-            "{place:?}"
-        );
+        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{place:?}");
         assert!(!names.is_empty());
     }
     // A key of a model that had the name of a key of every source could never be set.
-    let own: BTreeSet<&str> = keys::of(&[keys::Place::Source, keys::Place::Sim])
-        .map(|key| key.name)
-        .collect();
+    let own: BTreeSet<&str> = keys::of(&[keys::Place::Source, keys::Place::Sim]).map(|key| key.name).collect();
     for model in models() {
-        assert!(
-            models::keys_of(model)
-                .iter()
-                .all(|key| !own.contains(key.name)),
-            "{model}"
-        );
+        assert!(models::keys_of(model).iter().all(|key| !own.contains(key.name)), "{model}");
     }
 }

@@ -114,15 +114,15 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(line) = command_line(stream)? else { return Ok(()) };
-    let said = match line.and_then(|line| {
-        serde_json::from_slice::<Value>(&line).map_err(|e| Fault::new("the command is not JSON", e))
-    }) {
+    let said = match line
+        .and_then(|line| serde_json::from_slice::<Value>(&line).map_err(|e| Fault::new("the command is not JSON", e)))
+    {
         Ok(request) => {
             let (answer, answered) = channel();
             match sender.send(Command { request, answer }) {
-                Ok(()) => answered
-                    .recv_timeout(ANSWER)
-                    .unwrap_or_else(|e| Err(Fault::new("the command was not answered", e))),
+                Ok(()) => {
+                    answered.recv_timeout(ANSWER).unwrap_or_else(|e| Err(Fault::new("the command was not answered", e)))
+                }
                 Err(_) => Err(Fault::new("the command was not taken", "the instrument is being shut down")),
             }
         }
@@ -144,7 +144,9 @@ fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, F
         stream.set_read_timeout(Some(left))?;
         let piece = match reader.fill_buf() {
             Ok(piece) => piece,
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => continue,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+                continue;
+            }
             Err(e) => return Err(e),
         };
         if piece.is_empty() {

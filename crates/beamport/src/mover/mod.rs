@@ -321,7 +321,8 @@ impl Mover {
                     }
                 };
                 let stop = number(request, "stop");
-                name.and_then(|name| self.keeper.end(&name, stop?.unwrap_or(now), "asked", now)).map(|run| as_value(&run))
+                name.and_then(|name| self.keeper.end(&name, stop?.unwrap_or(now), "asked", now))
+                    .map(|run| as_value(&run))
             }
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
@@ -353,7 +354,8 @@ impl Mover {
         };
         let (start, stop) = (number(request, "start")?.unwrap_or(now), number(request, "stop")?);
         let settle = number(request, "settle")?.unwrap_or(SETTLE.as_nanos() as i64);
-        let settle = u64::try_from(settle).map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
+        let settle = u64::try_from(settle)
+            .map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
         self.begin(&name, start, stop, Duration::from_nanos(settle), &metadata).map(|run| as_value(&run))
     }
 
@@ -400,7 +402,8 @@ impl Mover {
                         continue;
                     }
                     let pause = Duration::from_millis(100);
-                    self.working.insert(key.clone(), Working { child: None, output: None, pause, again: Instant::now() });
+                    self.working
+                        .insert(key.clone(), Working { child: None, output: None, pause, again: Instant::now() });
                 }
                 let Some(working) = self.working.get_mut(&key) else { continue };
                 match &mut working.child {
@@ -477,7 +480,9 @@ impl Drop for Mover {
 fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
     match &request[key] {
         Value::Null => Ok(None),
-        value => value.as_i64().map(Some).ok_or_else(|| Fault::new(format!("`{key}` is no whole number of ns"), "a command says times in ns since 1970 UTC")),
+        value => value.as_i64().map(Some).ok_or_else(|| {
+            Fault::new(format!("`{key}` is no whole number of ns"), "a command says times in ns since 1970 UTC")
+        }),
     }
 }
 

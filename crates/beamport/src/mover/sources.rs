@@ -112,7 +112,8 @@ fn keep_running(
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().map(ToString::to_string);
                 let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                Fault::new(format!("source `{}` broke", section.name), text).hint("this is a defect of the source; it is started again")
+                Fault::new(format!("source `{}` broke", section.name), text)
+                    .hint("this is a defect of the source; it is started again")
             }
         };
         tracing::warn!("{fault}");
@@ -143,10 +144,13 @@ fn run(
         let now = data.media.now();
         let step = if ended { Step::Ended } else { intake.step(now)? };
         set(view, Some(StreamView::from(&intake)));
-        set(trouble, intake.writer().trouble().map(|why| {
-            Fault::new(format!("stream `{}` is not being written to disk", section.name), why)
-                .hint("free space on the device; messages wait in memory")
-        }));
+        set(
+            trouble,
+            intake.writer().trouble().map(|why| {
+                Fault::new(format!("stream `{}` is not being written to disk", section.name), why)
+                    .hint("free space on the device; messages wait in memory")
+            }),
+        );
         match step {
             Step::Again => {}
             Step::At(when) => {

@@ -1,8 +1,7 @@
 //! The detector: events drawn from the table of the sample angle of the moment.
 
 use super::optics::{
-    Angles, CHOPPER_DETECTOR, WAVELENGTHS, X_PIXELS, Y_PIXELS, columns, pixel, sample, table,
-    time_edges,
+    Angles, CHOPPER_DETECTOR, WAVELENGTHS, X_PIXELS, Y_PIXELS, columns, pixel, sample, table, time_edges,
 };
 use crate::alias::Alias;
 use crate::config::Config;
@@ -32,12 +31,10 @@ impl Detector {
             .iter()
             .map(|a| {
                 let weights = table(*a, |q| sample.reflectivity(q)).counted;
-                Alias::new(&weights)
-                    .ok_or_else(|| Fault::new(format!("nothing is reflected at {a} degrees"), ""))
+                Alias::new(&weights).ok_or_else(|| Fault::new(format!("nothing is reflected at {a} degrees"), ""))
             })
             .collect::<Result<_, _>>()?;
-        let columns =
-            Alias::new(&columns()).ok_or_else(|| Fault::new("the beam misses the detector", ""))?;
+        let columns = Alias::new(&columns()).ok_or_else(|| Fault::new("the beam misses the detector", ""))?;
         let edges = time_edges(CHOPPER_DETECTOR);
         Ok(Self {
             angles,
@@ -55,13 +52,7 @@ impl Drawing for Detector {
         self.angle = self.angles.at(pulse.time);
     }
 
-    fn draw(
-        &self,
-        generator: &mut Generator,
-        count: usize,
-        times: &mut Vec<i32>,
-        pixels: &mut Vec<i32>,
-    ) {
+    fn draw(&self, generator: &mut Generator, count: usize, times: &mut Vec<i32>, pixels: &mut Vec<i32>) {
         let table = &self.tables[self.angle];
         let first = self.times[0].0;
         let range = self.times[WAVELENGTHS - 1].0 + self.times[WAVELENGTHS - 1].1 - first;
@@ -74,10 +65,7 @@ impl Drawing for Detector {
             } else {
                 let cell = table.draw(&mut random);
                 let (start, length) = self.times[cell % WAVELENGTHS];
-                (
-                    start + length * random.uniform(),
-                    pixel(self.columns.draw(&mut random), cell / WAVELENGTHS),
-                )
+                (start + length * random.uniform(), pixel(self.columns.draw(&mut random), cell / WAVELENGTHS))
             };
             times.push(time as i32);
             pixels.push(pixel_id);

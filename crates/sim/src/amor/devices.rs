@@ -59,11 +59,7 @@ impl Devices {
             angles: Angles::new(config),
             alarm_after_s: config.alarm_after_ns as f64 * 1e-9,
             seed: config.seed,
-            pulse: Pulse {
-                number: 0,
-                time: 0,
-                since: 0,
-            },
+            pulse: Pulse { number: 0, time: 0, since: 0 },
             words: Vec::new(),
             word: Word::Value(PHASE),
         })
@@ -75,17 +71,11 @@ impl Devices {
         let t = since as f64 / PULSES_PER_SECOND as f64;
         let step = |at: f64| 0.5 * (1.0 + ((t - at) / 0.5).tanh());
         let drift = 0.2 * (TAU * t / 75.0).sin().powi(2);
-        TEMPERATURE_K
-            + drift
-            + EXCESS_K * (step(self.alarm_after_s) - step(self.alarm_after_s + FAILURE_S))
+        TEMPERATURE_K + drift + EXCESS_K * (step(self.alarm_after_s) - step(self.alarm_after_s + FAILURE_S))
     }
 
     fn value(&self, device: usize) -> f64 {
-        let Pulse {
-            number,
-            time,
-            since,
-        } = self.pulse;
+        let Pulse { number, time, since } = self.pulse;
         let noise = Generator::at(self.seed, RANDOM_STREAM + device as u64, number).normal();
         let mu = self.angles.degrees[self.angles.at(time)];
         match device {
@@ -97,9 +87,7 @@ impl Devices {
             }
             PHASE => 12.87 + 0.02 * noise,
             MU => mu,
-            d if SLITS.contains(&d) => {
-                GAPS[d - SLITS.start()] * mu.to_radians().sin() / 1_f64.to_radians().sin()
-            }
+            d if SLITS.contains(&d) => GAPS[d - SLITS.start()] * mu.to_radians().sin() / 1_f64.to_radians().sin(),
             _ => 2.0 * mu,
         }
     }
@@ -141,23 +129,11 @@ impl Instrument for Devices {
         })
     }
 
-    fn write(
-        &mut self,
-        _: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error> {
+    fn write(&mut self, _: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
         match self.word {
             Word::Value(device) => {
                 let value = self.value(device).into();
-                f144::write(
-                    payload,
-                    &F144 {
-                        source_name: &self.origins[device],
-                        timestamp: time,
-                        value,
-                    },
-                )?;
+                f144::write(payload, &F144 { source_name: &self.origins[device], timestamp: time, value })?;
                 Ok((SchemaId(f144::ID), 1))
             }
             Word::Alarm(hot) => {
@@ -166,15 +142,7 @@ impl Instrument for Devices {
                     true => (Severity::Major, "sample temperature above 300 K"),
                     false => (Severity::Ok, "sample temperature below 300 K"),
                 };
-                al00::write(
-                    payload,
-                    &Al00 {
-                        source_name,
-                        timestamp: time,
-                        severity,
-                        message,
-                    },
-                )?;
+                al00::write(payload, &Al00 { source_name, timestamp: time, severity, message })?;
                 Ok((SchemaId(al00::ID), 1))
             }
         }

@@ -28,26 +28,10 @@ pub const MONITOR: &str = "amor_monitor";
 pub const DEVICES: &[(&str, &str, &str)] = &[
     ("AMOR:SE:TEMP01", "sample temperature", "K"),
     ("AMOR:MOT:MU", "sample angle", "deg"),
-    (
-        "AMOR:MOT:NU",
-        "detector angle, twice the sample angle",
-        "deg",
-    ),
-    (
-        "AMOR:SLIT1:GAP",
-        "gap of the first slit before the sample",
-        "mm",
-    ),
-    (
-        "AMOR:SLIT2:GAP",
-        "gap of the second slit before the sample",
-        "mm",
-    ),
-    (
-        "AMOR:SLIT3:GAP",
-        "gap of the third slit before the sample",
-        "mm",
-    ),
+    ("AMOR:MOT:NU", "detector angle, twice the sample angle", "deg"),
+    ("AMOR:SLIT1:GAP", "gap of the first slit before the sample", "mm"),
+    ("AMOR:SLIT2:GAP", "gap of the second slit before the sample", "mm"),
+    ("AMOR:SLIT3:GAP", "gap of the third slit before the sample", "mm"),
     ("AMOR:SLIT4:GAP", "gap of the slit after the sample", "mm"),
     ("AMOR:SE:MAG01:CURRENT", "current of the sample magnet", "A"),
     ("AMOR:CHOP1:PHASE", "phase between the choppers", "deg"),
@@ -62,9 +46,7 @@ const TRUTH_Q_MAX: f64 = 0.15;
 pub fn truth(config: &Config) -> Result<Value, Fault> {
     config.check()?;
     let sample = sample(config)?;
-    let q: Vec<f64> = (1..=TRUTH_POINTS)
-        .map(|i| TRUTH_Q_MAX * i as f64 / TRUTH_POINTS as f64)
-        .collect();
+    let q: Vec<f64> = (1..=TRUTH_POINTS).map(|i| TRUTH_Q_MAX * i as f64 / TRUTH_POINTS as f64).collect();
     let r: Vec<f64> = q.iter().map(|q| sample.reflectivity(*q)).collect();
     let layers: Vec<Value> = sample
         .layers
@@ -78,10 +60,7 @@ pub fn truth(config: &Config) -> Result<Value, Fault> {
         .collect();
     let (rate, monitor) = (config.events_per_second(), config.model == "amor-monitor");
     let angles = Angles::new(config).degrees;
-    let reflected: Vec<f64> = angles
-        .iter()
-        .map(|a| table(*a, |q| sample.reflectivity(q)).reflected)
-        .collect();
+    let reflected: Vec<f64> = angles.iter().map(|a| table(*a, |q| sample.reflectivity(q)).reflected).collect();
     let angles: Vec<Value> = angles
         .iter()
         .zip(&reflected)
@@ -110,10 +89,8 @@ pub fn truth(config: &Config) -> Result<Value, Fault> {
 
 /// What the devices do: names with units, the angles, the alarm.
 pub(crate) fn devices_truth(config: &Config) -> Value {
-    let devices: Vec<Value> = DEVICES
-        .iter()
-        .map(|(name, about, unit)| json!({"name": name, "about": about, "unit": unit}))
-        .collect();
+    let devices: Vec<Value> =
+        DEVICES.iter().map(|(name, about, unit)| json!({"name": name, "about": about, "unit": unit})).collect();
     json!({
         "model": config.model,
         "seed": config.seed,

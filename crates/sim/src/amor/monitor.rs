@@ -38,22 +38,16 @@ impl Monitor {
     pub(crate) fn new(config: &Config) -> Result<Self, Fault> {
         let sample = sample(config)?;
         let angles = Angles::new(config);
-        let reflected: Vec<f64> = angles
-            .degrees
-            .iter()
-            .map(|a| table(*a, |q| sample.reflectivity(q)).reflected)
-            .collect();
+        let reflected: Vec<f64> =
+            angles.degrees.iter().map(|a| table(*a, |q| sample.reflectivity(q)).reflected).collect();
         let factors = reflected.iter().map(|r| reflected[0] / r).collect();
         let (low, high) = (WAVELENGTH_RANGE.0, WAVELENGTH_RANGE.1);
         let time = |w: f64| time_of_flight(w, CHOPPER_MONITOR) * 1e9;
         let step = (time(high) - time(low)) / BINS as f64;
         let edges: Vec<f64> = (0..=BINS).map(|i| time(low) + step * i as f64).collect();
-        let weights: Vec<f64> = edges
-            .windows(2)
-            .map(|e| spectrum(wavelength((e[0] + e[1]) / 2.0 * 1e-9, CHOPPER_MONITOR)))
-            .collect();
-        let norm =
-            config.events_per_second() / PULSES_PER_SECOND as f64 / weights.iter().sum::<f64>();
+        let weights: Vec<f64> =
+            edges.windows(2).map(|e| spectrum(wavelength((e[0] + e[1]) / 2.0 * 1e-9, CHOPPER_MONITOR))).collect();
+        let norm = config.events_per_second() / PULSES_PER_SECOND as f64 / weights.iter().sum::<f64>();
         Ok(Self {
             origins: [config.origin.clone().unwrap_or_else(|| MONITOR.to_owned())],
             angles,
@@ -84,23 +78,12 @@ impl Instrument for Monitor {
         Some(0)
     }
 
-    fn write(
-        &mut self,
-        _: u64,
-        time: i64,
-        payload: &mut Vec<u8>,
-    ) -> Result<(SchemaId, usize), wire::Error> {
+    fn write(&mut self, _: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
         let second = self.number - (PULSES_PER_SECOND - 1)..=self.number;
-        let pulses: f64 = second
-            .map(|n| self.factors[self.angles.at(pulse_time(n))])
-            .sum();
+        let pulses: f64 = second.map(|n| self.factors[self.angles.at(pulse_time(n))]).sum();
         let mut generator = Generator::at(self.seed, RANDOM_STREAM, self.number);
         self.counts.clear();
-        self.counts.extend(
-            self.mean
-                .iter()
-                .map(|m| generator.poisson(m * pulses).min(i32::MAX as u64) as i32),
-        );
+        self.counts.extend(self.mean.iter().map(|m| generator.poisson(m * pulses).min(i32::MAX as u64) as i32));
         let axes = ["tof"];
         let variable = |name, unit, label| Variable {
             name,
@@ -118,20 +101,9 @@ impl Instrument for Monitor {
                 data: (&self.counts).into(),
                 ..variable("signal", "counts", "counts of one second")
             },
-            Variable {
-                shape: (&edges).into(),
-                data: (&self.edges).into(),
-                ..variable("tof", "ns", "time of flight")
-            },
+            Variable { shape: (&edges).into(), data: (&self.edges).into(), ..variable("tof", "ns", "time of flight") },
         ];
-        da00::write(
-            payload,
-            &Da00 {
-                source_name: &self.origins[0],
-                timestamp: time,
-                data: data.as_slice().into(),
-            },
-        )?;
+        da00::write(payload, &Da00 { source_name: &self.origins[0], timestamp: time, data: data.as_slice().into() })?;
         Ok((SchemaId(da00::ID), BINS))
     }
 }

@@ -70,25 +70,18 @@ pub fn divergence(offset: f64) -> f64 {
 
 /// Part of the reflected beam in each column.
 pub fn columns() -> Vec<f64> {
-    (0..X_PIXELS)
-        .map(|x| rise(x as f64 - 25.5, 2.0) * rise(102.5 - x as f64, 2.0))
-        .collect()
+    (0..X_PIXELS).map(|x| rise(x as f64 - 25.5, 2.0) * rise(102.5 - x as f64, 2.0)).collect()
 }
 
 /// Edges of the wavelength bins in Å, one more than there are bins.
 pub fn wavelength_edges() -> Vec<f64> {
     let (low, high) = WAVELENGTH_RANGE;
-    (0..=WAVELENGTHS)
-        .map(|k| low * (high / low).powf(k as f64 / WAVELENGTHS as f64))
-        .collect()
+    (0..=WAVELENGTHS).map(|k| low * (high / low).powf(k as f64 / WAVELENGTHS as f64)).collect()
 }
 
 /// Edges of the same bins as times of flight in ns.
 pub fn time_edges(path: f64) -> Vec<f64> {
-    wavelength_edges()
-        .iter()
-        .map(|w| time_of_flight(*w, path) * 1e9)
-        .collect()
+    wavelength_edges().iter().map(|w| time_of_flight(*w, path) * 1e9).collect()
 }
 
 /// What a table holds for one sample angle.
@@ -129,34 +122,24 @@ pub fn table(angle: f64, reflectivity: impl Fn(f64) -> f64) -> Table {
     let step = (WAVELENGTH_RANGE.1 / WAVELENGTH_RANGE.0).ln() / WAVELENGTHS as f64;
     let row_degrees = (Y_PITCH / SAMPLE_DETECTOR).to_degrees();
     let counted = blur(&counted, SIGMA_WAVELENGTH / step, SIGMA_ANGLE / row_degrees);
-    Table {
-        counted,
-        reflected: reflected / beam,
-    }
+    Table { counted, reflected: reflected / beam }
 }
 
 /// Gaussian resolution along both axes, standard deviations in cells; what leaves the grid is lost.
 fn blur(cells: &[f64], sigma_k: f64, sigma_y: f64) -> Vec<f64> {
     let kernel = |sigma: f64| -> Vec<f64> {
         let reach = (4.0 * sigma).ceil() as i32;
-        let values: Vec<f64> = (-reach..=reach)
-            .map(|i| (-0.5 * (f64::from(i) / sigma).powi(2)).exp())
-            .collect();
+        let values: Vec<f64> = (-reach..=reach).map(|i| (-0.5 * (f64::from(i) / sigma).powi(2)).exp()).collect();
         let sum: f64 = values.iter().sum();
         values.iter().map(|v| v / sum).collect()
     };
     let along_k = kernel(sigma_k);
     let mut half = vec![0.0; cells.len()];
-    for (from, to) in cells
-        .chunks_exact(WAVELENGTHS)
-        .zip(half.chunks_exact_mut(WAVELENGTHS))
-    {
+    for (from, to) in cells.chunks_exact(WAVELENGTHS).zip(half.chunks_exact_mut(WAVELENGTHS)) {
         if from.iter().all(|c| *c == 0.0) {
             continue;
         }
-        spread(&along_k, WAVELENGTHS, |k, to_k, weight| {
-            to[to_k] += weight * from[k]
-        });
+        spread(&along_k, WAVELENGTHS, |k, to_k, weight| to[to_k] += weight * from[k]);
     }
     let mut whole = vec![0.0; cells.len()];
     spread(&kernel(sigma_y), Y_PIXELS, |y, to_y, weight| {
@@ -192,16 +175,12 @@ pub struct Angles {
 impl Angles {
     /// As configured.
     pub fn new(config: &Config) -> Self {
-        Self {
-            degrees: config.angles.clone(),
-            step_ns: config.angle_step_ns.max(1),
-        }
+        Self { degrees: config.angles.clone(), step_ns: config.angle_step_ns.max(1) }
     }
 
     /// Place in the list of the angle at a time, ns since 1970 UTC.
     pub fn at(&self, time: i64) -> usize {
-        time.div_euclid(self.step_ns)
-            .rem_euclid(self.degrees.len().max(1) as i64) as usize
+        time.div_euclid(self.step_ns).rem_euclid(self.degrees.len().max(1) as i64) as usize
     }
 }
 
@@ -209,9 +188,6 @@ impl Angles {
 pub(crate) fn sample(config: &Config) -> Result<Sample, Fault> {
     Sample::named(&config.sample).ok_or_else(|| {
         let fault = Fault::new(format!("there is no sample `{}`", config.sample), "");
-        fault.hint(format!(
-            "`sample` takes one of {}",
-            crate::reflectivity::SAMPLES.join(", ")
-        ))
+        fault.hint(format!("`sample` takes one of {}", crate::reflectivity::SAMPLES.join(", ")))
     })
 }

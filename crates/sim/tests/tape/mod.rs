@@ -52,14 +52,8 @@ impl Recorder {
     }
 
     /// The messages of a schema.
-    pub(crate) fn of<'a>(
-        &'a self,
-        schema: &'a [u8; 4],
-    ) -> impl Iterator<Item = (&'a Meta, &'a [u8])> {
-        self.messages
-            .iter()
-            .filter(move |(m, _)| m.schema.0 == *schema)
-            .map(|(m, p)| (m, p.as_slice()))
+    pub(crate) fn of<'a>(&'a self, schema: &'a [u8; 4]) -> impl Iterator<Item = (&'a Meta, &'a [u8])> {
+        self.messages.iter().filter(move |(m, _)| m.schema.0 == *schema).map(|(m, p)| (m, p.as_slice()))
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -70,18 +64,10 @@ impl Recorder {
     pub(crate) fn resume(&self) -> Resume {
         let mut resume = Resume::default();
         for (row, name) in self.names.iter().enumerate() {
-            let mine = || {
-                self.messages
-                    .iter()
-                    .filter(|(m, _)| m.origin as usize == row)
-            };
+            let mine = || self.messages.iter().filter(|(m, _)| m.origin as usize == row);
             let next_seq = mine().map(|(m, _)| m.origin_seq + 1).max().unwrap_or(0);
             let last_time = mine().next_back().map_or(0, |(m, _)| m.source_time);
-            resume.origins.push(ResumeOrigin {
-                name: name.clone(),
-                next_seq,
-                last_time,
-            });
+            resume.origins.push(ResumeOrigin { name: name.clone(), next_seq, last_time });
         }
         resume
     }
@@ -99,9 +85,7 @@ impl Recorder {
         let mut all: BTreeMap<&str, Numbered> = BTreeMap::new();
         for (meta, payload) in &self.messages {
             let name = self.names[meta.origin as usize].as_str();
-            all.entry(name)
-                .or_default()
-                .push((meta.origin_seq, meta.source_time, payload.clone()));
+            all.entry(name).or_default().push((meta.origin_seq, meta.source_time, payload.clone()));
         }
         all
     }
