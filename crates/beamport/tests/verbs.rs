@@ -682,3 +682,35 @@ fn output_that_nobody_reads_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "0\n");
 }
+
+#[test]
+fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
+    let place = Place::new("watch");
+    let data = place.data("a");
+    let ring = Options { when_full: store::WhenFull::DropOldest, ..Options::memory(1 << 20) };
+    let mut writer = data.writer("raw", &ring).unwrap();
+    let mut watch = beamport::verbs::status::Watch::new(&data);
+    let (mut number, mut has_wrapped) = (0_u64, false);
+    // Steps that end within blocks, at their ends, and beyond several of them.
+    for step in [1, 10, 4085, 1, 3000, 9000, 20_000, 0, 5, 70_000, 4096] {
+        for _ in 0..step {
+            let meta = Meta { source_time: START, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+            writer.append(&meta, &vec![7; (number % 97) as usize]).unwrap();
+            number += 1;
+        }
+        let status = watch.look(false).unwrap();
+        let stream = &status.streams[0];
+        let (first, count) = (writer.first_sequence(), writer.next_sequence());
+        assert_eq!((stream.first, stream.count, stream.messages), (first, count, count - first));
+        assert_eq!(stream.bytes, (first..count).map(|n| n % 97).sum::<u64>(), "{first} to {count}");
+        assert_eq!(stream.writer, Some(std::process::id()));
+        has_wrapped |= first > 0;
+    }
+    assert!(has_wrapped);
+    // A reader that stands at the oldest message needs all of it, one at the newest nothing.
+    data.hold("raw", "slow", writer.first_sequence()).unwrap();
+    let full = watch.look(false).unwrap().streams[0].fill;
+    data.hold("raw", "slow", writer.next_sequence()).unwrap();
+    let empty = watch.look(false).unwrap().streams[0].fill;
+    assert!(full > 0.2 && full <= 1.0 && empty == 0.0, "{full} {empty}");
+}

@@ -190,16 +190,23 @@ impl Watch {
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
             }
         }
+        // Books are read once a look, and not at all once every run is done.
+        let mut commits = if all.iter().all(|r| self.done.contains_key(&r.name)) {
+            HashMap::new()
+        } else {
+            last_commits(&self.data)?
+        };
         for run in &all {
-            status.runs.push(self.look_at_run(run, accounts)?);
+            let commits = commits.remove(&run.name).unwrap_or_default();
+            status.runs.push(self.look_at_run(run, commits, accounts));
         }
         Ok(status)
     }
 
-    fn look_at_run(&mut self, run: &Run, accounts: bool) -> Result<RunStatus, Fault> {
+    fn look_at_run(&mut self, run: &Run, commits: BTreeMap<String, Commit>, accounts: bool) -> RunStatus {
         let late = self.seen.values().filter_map(|s| s.late.get(&run.name)).map(|l| l.1).sum();
         if let Some(done) = self.done.get(&run.name) {
-            return Ok(RunStatus { late, ..done.clone() });
+            return RunStatus { late, ..done.clone() };
         }
         let mut status = RunStatus {
             name: run.name.clone(),
@@ -215,13 +222,12 @@ impl Watch {
             reason: run.reason.clone(),
             trouble: None,
         };
-        let commits = commits_on(&self.data, &run.name)?;
-        let finished = !commits.is_empty() && commits.iter().all(|c| c.finished);
-        status.files = commits.iter().filter(|c| c.finished).filter_map(|c| file_of(&c.state)).collect();
+        let finished = !commits.is_empty() && commits.values().all(|c| c.finished);
+        status.files = commits.values().filter(|c| c.finished).filter_map(|c| file_of(&c.state)).collect();
         if !(accounts || finished) {
-            return Ok(status);
+            return status;
         }
-        let sinks: Vec<String> = commits.into_iter().map(|c| c.stage).collect();
+        let sinks: Vec<String> = commits.into_keys().collect();
         // A stream that cannot be read takes the account of its runs, not the list of all the others.
         match self.account(run, &sinks, &mut status) {
             Ok(()) if finished && run.state == State::Sealed => {
@@ -230,7 +236,7 @@ impl Watch {
             Ok(()) => {}
             Err(fault) => status.trouble = Some(format!("{}: {}", fault.what, fault.cause)),
         }
-        Ok(status)
+        status
     }
 
     fn account(&self, run: &Run, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
@@ -256,14 +262,16 @@ impl Watch {
     }
 }
 
-/// The last commit of each stage that works on a run.
-pub(crate) fn commits_on(data: &Data, run: &str) -> Result<Vec<Commit>, Fault> {
-    let mut all = Vec::new();
-    for book in data.streams(true)? {
-        if let Some(stage) = book.strip_suffix(".commits")
-            && let Some(commit) = flow::last_commit(data, stage, run)?
-        {
-            all.push(commit);
+/// The last commit of each stage on each run: run, stage, commit.
+fn last_commits(data: &Data) -> Result<HashMap<String, BTreeMap<String, Commit>>, Fault> {
+    let mut all: HashMap<String, BTreeMap<String, Commit>> = HashMap::new();
+    for book in data.streams(true)?.iter().filter(|name| name.ends_with(".commits")) {
+        for message in data.book_messages(book)? {
+            let commit = Commit::read(&message)?;
+            // Those of sources belong to no run.
+            if !commit.run.is_empty() {
+                all.entry(commit.run.clone()).or_default().insert(commit.stage.clone(), commit);
+            }
         }
     }
     Ok(all)

@@ -59,7 +59,7 @@ fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn 
         let mut screen = String::from("\x1b[H");
         for line in text(&status).lines().take(rows.saturating_sub(1)) {
             screen.extend(line.chars().take(columns));
-            screen.push_str("\x1b[K\r\n");
+            screen.push_str("\x1b[K\n");
         }
         screen.push_str("\x1b[J");
         out.write_all(screen.as_bytes())?;
