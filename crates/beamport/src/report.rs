@@ -52,6 +52,9 @@ impl Report {
                 account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
             let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
             line.lost = entry + sink;
+            // Where retention has taken some since, a sink's commits still know how many there were.
+            let known = account.rows.iter().filter(|r| r.stream == name).map(|r| r.read - r.lost.values().sum::<u64>());
+            line.messages = line.messages.max(known.max().unwrap_or(0));
             streams.push(line);
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();

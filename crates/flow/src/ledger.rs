@@ -185,7 +185,19 @@ pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin
 
 /// The entry accounts of a stream over a range of sequences (`0..u64::MAX`: all that is there).
 pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
+    entries_of(data, stream, from, to, None)
+}
+
+/// The same; gaps whose times lie in `run` are counted although no message after (or before) them is in the range.
+fn entries_of(
+    data: &Data,
+    stream: &str,
+    from: u64,
+    to: u64,
+    run: Option<&Run>,
+) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
     let mut gaps = entry_gaps(data, stream)?;
+    let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
     let whole = from == 0 && to == u64::MAX;
     let mut accounts = Vec::new();
     let mut used = Vec::new();
@@ -237,7 +249,20 @@ pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Ent
                 }
             }
         }
-        let sent = next - low;
+        // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
+        let mut beyond = 0;
+        for gap in gaps.iter().filter(|g| !whole && g.origin == origin && inside(g)) {
+            let before = gap.last.saturating_add(1).min(low).saturating_sub(gap.first);
+            let after = gap.last.saturating_add(1).saturating_sub(gap.first.max(next));
+            if before + after > 0 {
+                beyond += before + after;
+                *lost.entry(gap.reason.clone()).or_default() += before + after;
+                if !used.contains(gap) {
+                    used.push(gap.clone());
+                }
+            }
+        }
+        let sent = next - low + beyond;
         let total: u64 = lost.values().sum();
         let closed = sent + n.duplicate == n.appended + total;
         accounts.push(Entry {
@@ -250,9 +275,22 @@ pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Ent
             closed,
         });
     }
-    if whole {
-        // Origins of which nothing at all was appended.
-        gaps.retain(|g| !accounts.iter().any(|a| a.origin == g.origin));
+    let gone = data.reader_early(stream)?.bounds().first.min(to).saturating_sub(from);
+    if run.is_some() && gone > 0 {
+        // They were appended; who made them went with the index.
+        accounts.push(Entry {
+            stream: stream.into(),
+            origin: String::new(),
+            sent: gone,
+            appended: gone,
+            duplicate: 0,
+            lost: BTreeMap::new(),
+            closed: true,
+        });
+    }
+    if whole || run.is_some() {
+        // Origins of which nothing at all was appended (or is there any more).
+        gaps.retain(|g| (whole || inside(g)) && !accounts.iter().any(|a| a.origin == g.origin));
         for gap in gaps {
             let lost = BTreeMap::from([(gap.reason.clone(), gap.count())]);
             let (stream, origin, sent) = (gap.stream.clone(), gap.origin.clone(), gap.count());
@@ -296,6 +334,7 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
 pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account, Fault> {
     let run = runs::run(data, run_name)?;
     let mut rows = Vec::new();
+    let mut begins = Vec::new();
     let mut all_gaps = Vec::new();
     let mut finished = true;
     for sink in sinks {
@@ -306,6 +345,7 @@ pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account,
         finished &= commit.finished;
         for input in &commit.inputs {
             rows.push(row(data, &run, sink, input, commit.finished)?);
+            begins.push((input.stream.clone(), input.first));
         }
         for message in data.book_messages(&commits_of(sink))? {
             let commit = Commit::read(&message)?;
@@ -314,15 +354,17 @@ pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account,
             }
         }
     }
-    finish_account(data, &run, rows, all_gaps, finished)
+    finish_account(data, &run, rows, all_gaps, &begins, finished)
 }
 
 /// The account of a run as a feed sees it just before it finishes: what the file says.
 pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Account, Fault> {
     let run = feed.run();
     let mut rows = Vec::new();
+    let mut begins = Vec::new();
     for input in feed.accounts() {
         rows.push(row(data, run, sink, input, false)?);
+        begins.push((input.stream.clone(), input.first));
     }
     let mut gaps = Vec::new();
     for message in data.book_messages(&commits_of(sink))? {
@@ -331,7 +373,7 @@ pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Ac
             gaps.extend(commit.gaps);
         }
     }
-    finish_account(data, run, rows, gaps, true)
+    finish_account(data, run, rows, gaps, &begins, true)
 }
 
 fn finish_account(
@@ -339,6 +381,7 @@ fn finish_account(
     run: &Run,
     mut rows: Vec<Row>,
     mut gaps: Vec<Gap>,
+    begins: &[(String, u64)],
     finished: bool,
 ) -> Result<Account, Fault> {
     // One order, whoever asked: a file that is written again holds the same account.
@@ -348,9 +391,12 @@ fn finish_account(
     let mut all = Vec::new();
     for stream in streams {
         let ranges = || run.streams.iter().filter(|r| r.stream == stream);
-        let from = ranges().map(|r| r.first).min().unwrap_or(0);
+        // The seal lists what was there then; a sink may have begun before, with what retention has taken since.
+        let oldest = data.reader_early(stream)?.bounds().first;
+        let begun = begins.iter().filter(|b| b.0 == stream && b.1 < oldest).map(|b| b.1);
+        let from = ranges().map(|r| r.first).chain(begun).min().unwrap_or(0);
         let to = ranges().map(|r| r.next).max().unwrap_or(0);
-        let (entries, found) = entries(data, stream, from, to)?;
+        let (entries, found) = entries_of(data, stream, from, to, Some(run))?;
         all.extend(entries);
         gaps.extend(found);
     }
@@ -385,10 +431,10 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
     let (counted, from) = members(data, run, &input.stream, input.first)?;
     let sum = |map: &BTreeMap<String, u64>| map.values().sum::<u64>();
     let known = input.done + sum(&aside) + sum(&skipped);
-    // What retention took after the work was finished can no longer be counted: the commit stands for it.
-    let seen = if finished && from > input.first { known } else { counted };
-    let read = seen + sum(&lost);
     let held = if finished { 0 } else { members(data, run, &input.stream, input.next)?.0 };
+    // What retention took after it was dealt with can no longer be counted: the commit stands for it.
+    let seen = if from > input.first { known + held } else { counted };
+    let read = seen + sum(&lost);
     let closed = read == known + sum(&lost) + held;
     Ok(Row {
         stage: stage.into(),
