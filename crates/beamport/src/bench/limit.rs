@@ -21,9 +21,8 @@ impl Pages {
         let flags = if file.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
         let descriptor = file.map_or(-1, AsRawFd::as_raw_fd);
         // SAFETY: a new map; the kernel picks the place.
-        let ptr = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, descriptor, 0)
-        };
+        let ptr =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, descriptor, 0) };
         if ptr == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self { ptr: ptr.cast(), len }) }
     }
 
@@ -126,7 +125,7 @@ impl Recycled {
                 file.sync_data()?;
             }
         }
-        if self.at % SEGMENT_BYTES != 0 { self.files[self.at / SEGMENT_BYTES].sync_data() } else { Ok(()) }
+        if self.at.is_multiple_of(SEGMENT_BYTES) { Ok(()) } else { self.files[self.at / SEGMENT_BYTES].sync_data() }
     }
 }
 

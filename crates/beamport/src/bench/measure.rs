@@ -23,14 +23,17 @@ pub(crate) fn timed<E>(bytes: u64, messages: u64, work: impl FnOnce() -> Result<
     Ok(Sample { seconds: begin.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu, bytes, messages })
 }
 
-/// User and system time of all threads of this process.
-pub(crate) fn cpu_seconds() -> f64 {
-    // SAFETY: zero is a valid value of this plain structure.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one structure that we own.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+/// User and system time of all threads of this process and of the processes that it started and that have ended.
+fn cpu_seconds() -> f64 {
+    let of = |who| {
+        // SAFETY: zero is a valid value of this plain structure.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: writes one structure that we own.
+        unsafe { libc::getrusage(who, &mut usage) };
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
 }
 
 /// What a rate counts.
@@ -90,7 +93,11 @@ impl Spread {
             n if n % 2 == 1 => sorted[middle],
             _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
         };
-        Self { median, min: sorted.first().copied().unwrap_or(f64::NAN), max: sorted.last().copied().unwrap_or(f64::NAN) }
+        Self {
+            median,
+            min: sorted.first().copied().unwrap_or(f64::NAN),
+            max: sorted.last().copied().unwrap_or(f64::NAN),
+        }
     }
 
     fn json(self) -> Value {

@@ -5,6 +5,7 @@
 
 mod limit;
 mod measure;
+mod nexus;
 mod place;
 mod reading;
 mod store;
@@ -34,6 +35,8 @@ pub(crate) struct Sizes {
     pub(crate) live_bytes: u64,
     /// Messages that the other process reads.
     pub(crate) read_messages: u64,
+    /// Events of one file.
+    pub(crate) nexus_events: u64,
 }
 
 impl Sizes {
@@ -51,6 +54,7 @@ impl Sizes {
             disk_round_bytes: 2 << 30,
             live_bytes: 512 << 20,
             read_messages: index_larger.min(fits).max(10_000),
+            nexus_events: 60_000_000,
         }
     }
 
@@ -64,6 +68,7 @@ impl Sizes {
             disk_round_bytes: 128 << 20,
             live_bytes: 128 << 20,
             read_messages: 20_000,
+            nexus_events: 1_000_000,
         }
     }
 }
@@ -91,9 +96,12 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
     let wanted = |name: &str| asked.names.is_empty() || asked.names.iter().any(|n| n == name);
     let machine = Machine::look();
     let mut figures = Vec::new();
+    let mut tell = |figure: &Figure| drop(writeln!(err, "measured: {}", figure.name));
     if wanted("store") {
-        let mut tell = |figure: &Figure| drop(writeln!(err, "measured: {}", figure.name));
         figures.extend(store::run(&sizes, rounds, &mut tell)?);
+    }
+    if wanted("nexus") {
+        figures.extend(nexus::run(&sizes, rounds, &mut tell)?);
     }
     Ok((machine, figures))
 }

@@ -46,13 +46,25 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The live place of a disk stream lies elsewhere; a stream's header says where.
-        if let Ok(header) = store::Header::read(&Os, &self.0.join("stream"))
+        remove_live(&self.0, 2);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The live places of the streams below a folder lie elsewhere; each stream's header says where.
+fn remove_live(folder: &Path, depth: u32) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if !path.is_dir() {
+            continue;
+        }
+        if depth > 0 {
+            remove_live(&path, depth - 1);
+        }
+        if let Ok(header) = store::Header::read(&Os, &path)
             && header.live.starts_with(Os.live_root())
         {
             let _ = fs::remove_dir_all(&header.live);
         }
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -41,7 +41,8 @@ impl Reading {
             to.write_all(b"lap\n").map_err(wrong("the reader process has ended"))?;
         }
         self.from.read_line(&mut answer).map_err(wrong("the reader process has ended"))?;
-        let sample = parse(&answer).ok_or_else(|| Fault::new("bench: the reader process did not read", answer.trim()))?;
+        let sample =
+            parse(&answer).ok_or_else(|| Fault::new("bench: the reader process did not read", answer.trim()))?;
         if (sample.bytes, sample.messages) == (bytes, messages) {
             return Ok(sample);
         }

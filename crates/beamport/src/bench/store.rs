@@ -18,9 +18,12 @@ const JUMBO_BYTES: usize = 8800;
 /// Messages that become visible together where a row says so.
 const BATCH: u64 = 64;
 
+/// Measures one figure in so many rounds.
+type Row = fn(&Sizes, u32) -> Result<Figure, Fault>;
+
 /// Runs all rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let rows: [fn(&Sizes, u32) -> Result<Figure, Fault>; 5] = [
+    let rows: [Row; 5] = [
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 1 MiB / memcpy", 1 << 20, 1, (0.8, 1.0)),
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 8.8 kB / memcpy", JUMBO_BYTES, BATCH, (0.7, 0.9)),
         append_small,
@@ -157,11 +160,8 @@ fn disk(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         Recycled::new(folder.path(), name, segments, direct).map_err(wrong("the files of the limit cannot be made"))
     };
     let (mut buffered, mut direct) = (recycled("w", false)?, recycled("d", true)?);
-    let options = Options {
-        retain_bytes: Some(sizes.disk_bytes),
-        when_full: WhenFull::Wait,
-        ..Options::disk(sizes.live_bytes)
-    };
+    let options =
+        Options { retain_bytes: Some(sizes.disk_bytes), when_full: WhenFull::Wait, ..Options::disk(sizes.live_bytes) };
     let mut writer = open(&folder.path().join("stream"), &options)?;
     let count = sizes.disk_round_bytes / piece.len() as u64;
     let bytes = count * piece.len() as u64;
@@ -175,8 +175,11 @@ fn disk(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         }
     };
     write(2 * sizes.disk_bytes / piece.len() as u64)?;
-    let (mut ours, mut pwrite, mut o_direct) =
-        (Series::new("disk stream until the mark"), Series::new("pwrite + fdatasync"), Series::new("O_DIRECT + fdatasync"));
+    let (mut ours, mut pwrite, mut o_direct) = (
+        Series::new("disk stream until the mark"),
+        Series::new("pwrite + fdatasync"),
+        Series::new("O_DIRECT + fdatasync"),
+    );
     for round in 0..rounds {
         let mut steps = [0, 1, 2];
         steps.rotate_left(round as usize % 3);
@@ -235,7 +238,7 @@ fn read(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         conditions: format!(
             "{count} messages of {JUMBO_BYTES} B ({} MiB, index {} MiB) in /dev/shm, another process, every entry and payload checked, pages mapped by an earlier lap (that lap: {:.2} GB/s); no fdatasync",
             bytes >> 20,
-            count * 64 >> 20,
+            (count * 64) >> 20,
             bytes as f64 * 1e-9 / first.seconds,
         ),
         unit: Unit::Gigabytes,

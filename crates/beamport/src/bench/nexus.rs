@@ -1,0 +1,203 @@
+//! `beamport bench nexus`: a sealed run to its NeXus file, against plain h5py that appends the same batches.
+//!
+//! Ours is the whole process that writes files, from its start to its end: reading and checking the stream, the file,
+//! its checksum, the sync. The other side is only the loop, the close and the sync; its interpreter is not counted.
+
+use super::Sizes;
+use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::place::{Folder, wrong};
+use flow::{Data, Fault, RunKeeper, StreamView};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use store::{Error, Meta, Options, SchemaId};
+use wire::ev44::{self, Ev44};
+
+/// The other side, run by a Python that has h5py.
+const PEER: &str = include_str!("../../../../bench/append_h5py.py");
+/// One detector in one file: as the other side writes it.
+const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
+  "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXentry"}],
+  "children": [{"type": "group", "name": "detector",
+    "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXevent_data"}],
+    "children": [{"module": "ev44", "config": {"stream": "detector", "source": "bench"}}]}]}]}"#;
+const START_NS: i64 = 1_700_000_000_000_000_000;
+/// Pulses of 14 Hz.
+const PULSE_NS: i64 = 71_428_571;
+
+/// What is needed beside this program.
+struct Programs {
+    nexus: PathBuf,
+    python: PathBuf,
+}
+
+/// Runs both rows; `tell` hears of each as it is done.
+pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
+    let programs = Programs { nexus: nexus()?, python: python()? };
+    let rows = [
+        ("12,400 events a message / h5py", 12_400, Folder::on_disk()?, "the disk", (4.0, 10.0)),
+        ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (8.0, 10.0)),
+    ];
+    let mut figures = Vec::new();
+    for (name, events, folder, place, (must, aim)) in rows {
+        // h5py takes its time by the batch, not by the byte: small ones get a sixth of the events.
+        let messages = if events < 10_000 { sizes.nexus_events / events / 6 } else { sizes.nexus_events / events };
+        let (ours, limit) = row(&programs, &folder, messages, events as usize, rounds)?;
+        let figure = Figure {
+            name,
+            conditions: format!(
+                "{messages} messages ({} MiB of events) a round, a sealed run in a memory stream to a new file on {place}; ours: whole process with CRC, SHA-256 and fsync; h5py: appending, close and fsync, chunks of 1 MiB",
+                (messages * events * 8) >> 20
+            ),
+            unit: Unit::Gigabytes,
+            ours: Series { name: "beamport-nexus", samples: ours },
+            limits: vec![Series { name: "h5py appending the same batches", samples: limit }],
+            must,
+            aim,
+        };
+        tell(&figure);
+        figures.push(figure);
+    }
+    Ok(figures)
+}
+
+/// The process that writes files: beside this program.
+fn nexus() -> Result<PathBuf, Fault> {
+    let me = std::env::current_exe().map_err(wrong("the own program"))?;
+    let beside = me.with_file_name("beamport-nexus");
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    Err(Fault::new("bench: `beamport-nexus` is not there", format!("it is not beside {}", me.display()))
+        .hint("build both with `cargo xtask build`"))
+}
+
+/// A Python that has h5py: that of the active environment, of `.venv` here, or the one on the path.
+fn python() -> Result<PathBuf, Fault> {
+    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
+    let found = active.into_iter().chain([".venv/bin/python".into(), "python3".into()]).find(|program| {
+        let mut command = Command::new(program);
+        command.args(["-c", "import h5py"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    });
+    found.ok_or_else(|| {
+        Fault::new("bench: there is nothing to compare with", "no Python with h5py is found")
+            .hint("`pip install h5py`, or `beamport bench store` alone")
+    })
+}
+
+fn row(
+    programs: &Programs,
+    folder: &Folder,
+    messages: u64,
+    events: usize,
+    rounds: u32,
+) -> Result<(Vec<Sample>, Vec<Sample>), Fault> {
+    let data = Data::on_disk(folder.path().join("data"));
+    let template = folder.path().join("template.json");
+    let peer = folder.path().join("append_h5py.py");
+    std::fs::write(&template, TEMPLATE).map_err(wrong("the template cannot be written"))?;
+    std::fs::write(&peer, PEER).map_err(wrong("the script cannot be written"))?;
+    sealed_run(&data, messages, events)?;
+    let bytes = messages * events as u64 * 8;
+    let (file, other) = (folder.path().join("ours.nxs"), folder.path().join("h5py.h5"));
+    let ours = || {
+        let mut command = Command::new(&programs.nexus);
+        command.arg("write").arg("--data").arg(&data.folder).args(["--sink", "bench", "--run", "bench"]);
+        command.args(["--input", "detector", "--detached"]).arg("--template").arg(&template).arg("--output").arg(&file);
+        timed(bytes, messages, || output(&mut command).map(drop))
+    };
+    let limit = || {
+        let mut command = Command::new(&programs.python);
+        command.arg(&peer).arg("write").arg(&other).args([messages.to_string(), events.to_string()]);
+        let answer = output(&mut command)?;
+        let numbers: Vec<&str> = answer.split_whitespace().collect();
+        let number = |at: usize| numbers.get(at).and_then(|n| n.parse::<f64>().ok());
+        let (Some(seconds), Some(cpu_seconds)) = (number(0), number(1)) else {
+            return Err(Fault::new("bench: the h5py script does not answer", answer));
+        };
+        Ok(Sample { seconds, cpu_seconds, bytes, messages })
+    };
+    let mut samples = (Vec::new(), Vec::new());
+    for round in 0..=rounds {
+        let (us, them) = if round % 2 == 0 {
+            let them = limit()?;
+            (ours()?, them)
+        } else {
+            let us = ours()?;
+            (us, limit()?)
+        };
+        if round == 0 {
+            // The first one warms both sides and shows that both files hold the same.
+            same(programs, &peer, &file, &other)?;
+        } else {
+            samples.0.push(us);
+            samples.1.push(them);
+        }
+        for path in [&file, &other] {
+            std::fs::remove_file(path).map_err(wrong("a file of the measurement cannot be removed"))?;
+        }
+    }
+    Ok(samples)
+}
+
+/// What a program says on stdout; a fault with its last words if it fails.
+fn output(command: &mut Command) -> Result<String, Fault> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let answer = command.stdin(Stdio::null()).output().map_err(wrong("a program does not start"))?;
+    if answer.status.success() {
+        return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&answer.stderr);
+    Err(Fault::new(format!("bench: {name} failed ({})", answer.status), words.lines().last().unwrap_or_default()))
+}
+
+fn same(programs: &Programs, peer: &Path, ours: &Path, other: &Path) -> Result<(), Fault> {
+    let sums = |file: &Path| output(Command::new(&programs.python).arg(peer).arg("sums").arg(file));
+    let (us, them) = (sums(ours)?, sums(other)?);
+    if us == them { Ok(()) } else { Err(Fault::new("bench: the two files differ", format!("{us} and {them}"))) }
+}
+
+/// A sealed run over a memory stream of `messages` batches.
+fn sealed_run(data: &Data, messages: u64, events: usize) -> Result<(), Fault> {
+    let mut payload = Vec::new();
+    let times: Vec<i32> = (0..events as i32).map(|k| 1000 + 31 * k).collect();
+    let mut pixels = vec![0; events];
+    // Payload, header, entry, and a quarter for segments that are not full.
+    let live_bytes = (messages * (events as u64 * 8 + 512)).next_multiple_of(64 << 20) * 5 / 4;
+    let mut writer = data.writer("detector", &Options::memory(live_bytes))?;
+    let origin = writer.origin("bench").map_err(wrong("the origin"))?;
+    for i in 0..messages {
+        let time = START_NS + i as i64 * PULSE_NS;
+        let (pulse, begin) = ([time], [0]);
+        for (k, pixel) in pixels.iter_mut().enumerate() {
+            *pixel = ((7 * (i % 64) as usize + 13 * k) % 32_768 + 1) as i32;
+        }
+        let parts = Ev44 {
+            source_name: "bench",
+            message_id: i as i64,
+            reference_time: (&pulse).into(),
+            reference_time_index: (&begin).into(),
+            time_of_flight: (&times).into(),
+            pixel_id: (&pixels).into(),
+        };
+        ev44::write(&mut payload, &parts).map_err(wrong("the message cannot be made"))?;
+        let meta = Meta { source_time: time, origin, origin_seq: i, schema: SchemaId(ev44::ID), flags: 0 };
+        writer.append(&meta, &payload).map_err(wrong::<Error>("append"))?;
+    }
+    let view = StreamView { name: "detector".into(), frontier: i64::MAX, ended: true, marked: true };
+    let mut keeper = RunKeeper::open(data)?;
+    let (now, stop) = (data.media.now(), START_NS + messages as i64 * PULSE_NS);
+    // The messages arrived today: until now they still belong to the run.
+    let settle = Duration::from_nanos(now.abs_diff(START_NS));
+    keeper.begin("bench", START_NS, Some(stop), settle, "{}", now)?;
+    keeper.end("bench", stop, "asked", now)?;
+    for _ in 0..1000 {
+        keeper.step(now, std::slice::from_ref(&view))?;
+        if keeper.unsealed().next().is_none() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(Fault::new("bench: the run does not seal", keeper.trouble().map(|f| f.cause).unwrap_or_default()))
+}
