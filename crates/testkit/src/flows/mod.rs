@@ -166,8 +166,8 @@ impl Flow {
     }
 
     /// Without what `flow` does not do yet: rows that came after the seal's end count as a failure, and the clock may go
-    /// back by an hour (arrival is clamped, so that a run that ends then is sealed without its members), and a run may be
-    /// ended after the stop that it was begun with.
+    /// back by an hour (arrival is clamped, so that a run that ends then is sealed without its members), a run may be
+    /// ended after the stop that it was begun with, and a feed may begin a run that a power cut takes back.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
@@ -452,6 +452,10 @@ impl Flow {
         let Some(plan) = self.plans.iter().find(|p| p.begun && !p.finished) else { return Ok(false) };
         let (name, paper) = (plan.name.clone(), plan.paper.clone());
         let data = self.data(&self.feeder_process);
+        if !self.strict && !self.is_written_down(&data, &name) {
+            self.forget_unbegun()?;
+            return Ok(false);
+        }
         let inputs: Vec<String> = self.streams.iter().map(|s| s.name.to_string()).collect();
         let (mut feed, state) = match Feed::open(&data, SINK, &name, &inputs, true) {
             Ok(opened) => opened,
@@ -494,6 +498,20 @@ impl Flow {
         self.feeder = Some(Feeder { feed, sink });
         self.say(|| format!("the feed of {name} is open from {state:?}"));
         Ok(true)
+    }
+
+    /// True once a power cut cannot take the run back.
+    fn is_written_down(&self, data: &Data, name: &str) -> bool {
+        let Ok(mut reader) = data.reader(flow::RUNS, ReadOptions::default()) else { return false };
+        while let Ok(batch) = reader.read(100) {
+            if batch.is_empty() {
+                break;
+            }
+            if batch.iter().any(|m| flow::records::Run::read(m.payload).is_ok_and(|run| run.name == name)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn finished(&mut self, name: &str) {
