@@ -121,7 +121,7 @@ impl Intake {
         }
         self.ended = step == Step::Ended;
         if !blocked && step != Step::Again {
-            self.frontier = self.frontier.max(now);
+            self.frontier = self.frontier.max(self.source.frontier(now));
         }
         Ok(step)
     }

@@ -7,6 +7,7 @@ use crate::data::{Data, RUNS, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Range, Run};
 use crate::{Fault, Intake};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Clock, Level, ReadOptions, Reader, SchemaId, Writer};
 use wire::bprn::{STOP_UNKNOWN, State};
@@ -104,6 +105,8 @@ pub struct RunKeeper {
     runs: Vec<Run>,
     /// Appended but not marked yet: the run and one past its sequence.
     pending: Option<(Run, u64)>,
+    /// Runs whose sources have brought all, waiting for marks: how far each stream went at that moment.
+    sealing: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// How long a command waits for the mark.
@@ -116,7 +119,7 @@ impl RunKeeper {
     pub fn open(data: &Data) -> Result<Self, Fault> {
         let writer = data.book(RUNS)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), writer, runs, pending: None })
+        Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new() })
     }
 
     /// All runs.
@@ -229,6 +232,14 @@ impl RunKeeper {
             }
             let until = run.stop.saturating_add(run.settle);
             if run.state == State::Settling && streams.iter().all(|s| s.ended || s.frontier >= until) {
+                // The seal falls at this moment: what arrives later is late, however busy the stream is.
+                if !self.sealing.contains_key(&run.name) {
+                    let mut ends = BTreeMap::new();
+                    for stream in streams {
+                        ends.insert(stream.name.clone(), self.data.reader_early(&stream.name)?.bounds().count);
+                    }
+                    self.sealing.insert(run.name.clone(), ends);
+                }
                 let mut ranges = Vec::new();
                 let mut marked = true;
                 for stream in streams {
@@ -237,6 +248,7 @@ impl RunKeeper {
                 if !marked {
                     continue;
                 }
+                self.sealing.remove(&run.name);
                 (run.state, run.time, run.streams) = (State::Sealed, now, ranges);
                 if !self.append(&run, STEP_PATIENCE)? {
                     return Ok(changed);
@@ -277,14 +289,8 @@ impl RunKeeper {
         let mut reader = self.data.reader_early(&stream.name)?;
         let header = reader.header().clone();
         let bounds = reader.bounds();
-        // The seal falls at arrival = stop + settle: what came later is late, however busy the stream is.
-        let until = run.stop.saturating_add(run.settle);
-        let (mut low, mut end) = (bounds.first, bounds.count);
-        while low < end {
-            let middle = low + (end - low) / 2;
-            let entries = reader.entries(middle, 1).map_err(|e| stream_fault(&stream.name, e))?;
-            if entries.first().is_some_and(|e| e.arrival_time <= until) { low = middle + 1 } else { end = middle }
-        }
+        let known = self.sealing.get(&run.name).and_then(|ends| ends.get(&stream.name));
+        let end = known.map_or(bounds.count, |end| bounds.count.min(*end));
         let marked = header.level == Level::Memory || bounds.disk >= end;
         let by_arrival = header.clock != Clock::Epoch;
         let first = if by_arrival {

@@ -65,4 +65,9 @@ pub trait Source: Send {
     fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault>;
     /// Pushes what is due at `now` (ns since 1970 UTC), a bounded amount of work (about 10 ms), and says when to call again.
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault>;
+    /// The source time up to which everything has been brought, after a step at `now` that left nothing waiting.
+    /// For what happens now that is `now`; a recording says how far it has been played.
+    fn frontier(&self, now: i64) -> i64 {
+        now
+    }
 }

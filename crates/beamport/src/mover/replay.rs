@@ -28,8 +28,8 @@ struct Playing {
     run: flow::records::Run,
     end: u64,
     by_arrival: bool,
-    /// (source time of the first message, when it was played).
-    zero: Option<(i64, i64)>,
+    /// When it began to play; the start of the run stands for that moment, so that streams keep step.
+    began: i64,
     origins: HashMap<u32, u32>,
 }
 
@@ -45,7 +45,7 @@ impl Replay {
 }
 
 impl Source for Replay {
-    fn start(&mut self, _now: i64, resume: &Resume) -> Result<(), Fault> {
+    fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault> {
         self.resume = resume.clone();
         let data = Data::on_disk(&self.from_data);
         let run = flow::runs::run(&data, &self.run)?;
@@ -67,7 +67,7 @@ impl Source for Replay {
             ));
         }
         reader.seek(first);
-        self.open = Some(Playing { reader, run, end, by_arrival, zero: None, origins: HashMap::new() });
+        self.open = Some(Playing { reader, run, end, by_arrival, began: now, origins: HashMap::new() });
         Ok(())
     }
 
@@ -87,8 +87,8 @@ impl Source for Replay {
             let name = names.get(entry.origin as usize).map_or("", String::as_str);
             if playing.run.holds(time) && entry.origin_seq >= self.resume.next_seq(name) {
                 if self.speed > 0.0 {
-                    let (first, began) = *playing.zero.get_or_insert((time, now));
-                    let due = began.saturating_add(((time.saturating_sub(first)) as f64 / self.speed) as i64);
+                    let since = time.saturating_sub(playing.run.start) as f64;
+                    let due = playing.began.saturating_add((since / self.speed) as i64);
                     if due > now {
                         next = Step::At(due);
                         break;
@@ -107,7 +107,7 @@ impl Source for Replay {
                     origin,
                     origin_seq: entry.origin_seq,
                     schema: entry.schema,
-                    flags: 0,
+                    flags: entry.flags,
                 };
                 if out.push(&meta, message.payload)? == Pushed::Full {
                     next = Step::At(now + 1_000_000);
@@ -118,5 +118,10 @@ impl Source for Replay {
         }
         playing.reader.seek(at);
         Ok(if at >= playing.end { Step::Ended } else { next })
+    }
+
+    /// A recording has brought nothing that can be waited for by the clock: it is done when it has ended.
+    fn frontier(&self, _now: i64) -> i64 {
+        i64::MIN
     }
 }
