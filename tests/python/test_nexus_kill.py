@@ -1,4 +1,4 @@
-"""The process that writes a file is killed: the file opens in plain h5py at once, and at the end it holds everything."""
+"""The process that writes a file is killed: the file opens in plain h5py at once, and at the end it is whole."""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ impl Room {
         })
     }
 
+    /// The file has another name now; its handles are the same.
+    pub(crate) fn renamed(&mut self, path: &Path) {
+        self.path = path.to_path_buf();
+    }
+
     /// Makes sure that the file can be written up to `end`.
     pub(crate) fn reserve(&mut self, end: u64) -> Result<(), Fault> {
         if end <= self.reserved {

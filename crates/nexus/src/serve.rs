@@ -117,6 +117,10 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             let done = feed.flush(&mut sink, clock::now());
             if tell(done, &sink, &mut without_room)?.is_some() {
                 unflushed = false;
+                // Taking messages needs no room; only what is on disk says that there is some.
+                if std::mem::take(&mut without_room) {
+                    tracing::info!("there is room again");
+                }
             }
             flushed = Instant::now();
         }
@@ -129,12 +133,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
 /// The value, or nothing where the same may work later, or the end.
 fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, without_room: &mut bool) -> Result<Option<T>, Ended> {
     match answer {
-        Ok(value) => {
-            if std::mem::take(without_room) {
-                tracing::info!("there is room again");
-            }
-            Ok(Some(value))
-        }
+        Ok(value) => Ok(Some(value)),
         Err(fault) if sink.is_broken() => Err(Ended::Broken(fault)),
         Err(fault) if sink.lacks_room() => {
             if !std::mem::replace(without_room, true) {

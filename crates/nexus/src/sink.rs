@@ -96,6 +96,7 @@ impl Nexus {
         room.sync()?;
         let moved = std::fs::rename(&beside, &job.file).and_then(|()| sync_folder(&job.file));
         moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
+        room.renamed(&job.file);
         Ok(Self::with(job, file, room, fillings, links))
     }
 
