@@ -330,6 +330,9 @@ pub struct Bench {
     /// Small amounts, to see that it works; figures mean nothing
     #[arg(long)]
     pub quick: bool,
+    /// Exit with status 1 if a figure misses its must
+    #[arg(long)]
+    pub strict: bool,
     /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -76,7 +76,8 @@ impl Sizes {
 /// Runs what was asked for: figures to `out`, progress to `err`.
 ///
 /// # Errors
-/// Only those of writing; what goes wrong in a measurement is printed, with exit status 2.
+/// Only those of writing; what goes wrong in a measurement is printed, with exit status 2. A missed must is status 1
+/// with `--strict` and 0 without.
 pub fn run(asked: &cli::Bench, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
     if let Some(stream) = reading::asked() {
         return match reading::read(stream.as_ref()) {
@@ -138,5 +139,7 @@ fn report(
             writeln!(out, "--quick: too short to mean anything")?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    // Asked, and the answer is no.
+    let missed = asked.strict && !figures.iter().all(Figure::reaches_must);
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
