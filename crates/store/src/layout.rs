@@ -315,7 +315,8 @@ impl Commit {
             first_segment: u32_at(40),
             clean: u32_at(44) == 1,
         };
-        (crc32c(&b[..60]) ^ salt(seed, commit.generation) == u32_at(60)).then_some(commit)
+        let holds = crc32c(&b[..60]) ^ salt(seed, commit.generation) == u32_at(60);
+        (holds && commit.first <= commit.count).then_some(commit)
     }
 
     /// The newest record that holds. A header without one is damage: reading on from the first message would cut the stream.

@@ -7,6 +7,8 @@ mod crc;
 mod drain;
 mod entry;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod layout;
 pub mod limits;
 pub mod media;

@@ -106,7 +106,10 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     }
     header.name = name.to_string();
     if let Recovery::Cut { epoch, first } = recovery {
-        header.epochs.push((epoch + 1, first));
+        let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
+        // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
+        header.epochs.retain(|e| e.1 <= first);
+        header.epochs.push((next, first));
     }
     let commit = Commit {
         generation: commit.map_or(0, |c| c.generation) + 1,
@@ -192,7 +195,7 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
     let first = head.first.load(Ordering::Acquire).min(count);
     let first_segment = head.first_payload.load(Ordering::Acquire);
     let safe = commit.map_or(first, |c| c.count);
-    if safe > count {
+    if safe > count || count < header.epochs.last().map_or(0, |e| e.1) {
         return Ok(None);
     }
     if count == 0 {
@@ -321,7 +324,9 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         (segment, used) = (entry.segment, entry.offset() + u64::from(entry.length));
         count += 1;
     }
-    let proven = commit.clean && commit.count == count;
+    // A count below where the epoch began is of another life of the stream.
+    let began = header.epochs.last().map_or(0, |e| e.1);
+    let proven = commit.clean && commit.count == count && count >= began;
     if count > commit.count {
         rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
         // The tail was only in the page cache, perhaps: it counts from now on, so it goes to the medium first.
