@@ -231,6 +231,12 @@ impl Pins {
             if owner.pid != 0 && owner != me && media.alive(owner) {
                 return Err(Error::Limit(format!("process {} already reads as `{name}`", owner.pid)));
             }
+            if owner == me {
+                // Two readers of one name in one process share the position, but each pins what it has mapped.
+                let mut held = Held::new(self.clone(), row, true, false);
+                held.elsewhere = Some(Box::new(self.take(media, "", Kind::Anonymous, at, epoch)?));
+                return Ok(held);
+            }
             place.pid.store(me.pid, Ordering::Release);
             place.start.store(me.start, Ordering::Release);
             place.kind.store(code, Ordering::Release);
@@ -289,13 +295,15 @@ pub(crate) struct Held {
     named: bool,
     /// The place was not there before.
     pub(crate) new: bool,
+    /// Where its pins are if the place is another's already.
+    elsewhere: Option<Box<Held>>,
     /// (payload, number) of every mapped segment; a few.
     mapped: Mutex<Vec<(bool, u32)>>,
 }
 
 impl Held {
     fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
-        Self { pins, row, named, new, mapped: Mutex::new(Vec::new()) }
+        Self { pins, row, named, new, elsewhere: None, mapped: Mutex::new(Vec::new()) }
     }
 
     /// Pins a segment. The caller then checks that the segment is still there (decision 0002).
@@ -320,7 +328,7 @@ impl Held {
             (Some(low), Some(high)) => u64::from(low) | u64::from(high) << 32,
             _ => NOTHING,
         };
-        let place = self.pins.place(self.row);
+        let place = self.pins.place(self.elsewhere.as_ref().map_or(self.row, |held| held.row));
         if payload { &place.payload } else { &place.index }.store(range, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
@@ -345,6 +353,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if self.elsewhere.is_some() {
+            return;
+        }
         let place = self.pins.place(self.row);
         place.payload.store(NOTHING, Ordering::Release);
         place.index.store(NOTHING, Ordering::Release);

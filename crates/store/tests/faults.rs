@@ -210,3 +210,26 @@ fn a_second_opening_on_a_full_disk_was_refused() {
     let stream = writer(&process, &options()).unwrap();
     assert_eq!((stream.recovery(), stream.next_sequence()), (&Recovery::Live, 1));
 }
+
+#[test]
+fn a_second_reader_of_a_name_took_the_pins_of_the_first() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    for n in 0..100 {
+        stream.append(&meta(n), &[n as u8; 1000]).unwrap();
+    }
+    stream.drain().unwrap();
+    let mut reader = counted(&process);
+    let batch = reader.read(100).unwrap();
+    // As a feed does that begins anew.
+    drop(counted(&process));
+    for n in 100..5000 {
+        if stream.append(&meta(n), &[0xff; 1000]).is_err() {
+            stream.drain().unwrap();
+        }
+    }
+    for (n, m) in batch.iter().enumerate() {
+        assert!(m.payload.iter().all(|&b| b == n as u8), "message {n} was written over");
+    }
+}

@@ -248,8 +248,8 @@ fn times_are_found_though_they_go_backwards() {
     let mut reader = Reader::open(&media, &place.0, ReadOptions::default()).unwrap();
     for (start, stop) in [(0, 100), (20_000, 21_000), (-10_000, 0), (900_000, 2_000_000), (60_000, 70_000)] {
         let inside = |t: &i64| *t >= start && *t < stop;
-        let want = match times.iter().position(|t| inside(t)) {
-            Some(first) => (first as u64, times.iter().rposition(|t| inside(t)).unwrap() as u64 + 1),
+        let want = match times.iter().position(&inside) {
+            Some(first) => (first as u64, times.iter().rposition(inside).unwrap() as u64 + 1),
             None => (5000, 5000),
         };
         assert_eq!(reader.time_range(start, stop).unwrap(), want, "{start}..{stop}");
