@@ -29,8 +29,7 @@ fn counted(process: &Arc<PretendMedia>) -> Reader {
 
 fn numbers(process: &Arc<PretendMedia>, early: bool) -> Vec<u64> {
     let media: Arc<dyn Media> = process.clone();
-    let mut reader =
-        Reader::open(&media, Path::new(FOLDER), ReadOptions { early, ..ReadOptions::default() }).unwrap();
+    let mut reader = Reader::open(&media, Path::new(FOLDER), ReadOptions { early, ..ReadOptions::default() }).unwrap();
     let mut all = Vec::new();
     loop {
         let batch = reader.read(100).unwrap();

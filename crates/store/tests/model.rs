@@ -29,7 +29,7 @@ struct Sent {
 
 fn payload(id: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(id);
-    let word = dice.next().to_le_bytes();
+    let word = dice.word().to_le_bytes();
     (0..len).map(|i| word[i % 8].wrapping_add((i / 8) as u8)).collect()
 }
 
@@ -74,14 +74,8 @@ impl Test {
         let level = dice.pick(&[Level::Disk, Level::Disk, Level::Disk, Level::Memory]);
         let when_full = dice.pick(&[WhenFull::Wait, WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropNewest]);
         let retain_bytes = dice.pick(&[None, Some(600_000), Some(2 << 20)]);
-        let options = Options {
-            level,
-            clock: Clock::Epoch,
-            when_full,
-            live_bytes: 1 << 20,
-            retain_bytes,
-            drain: Drain::Caller,
-        };
+        let options =
+            Options { level, clock: Clock::Epoch, when_full, live_bytes: 1 << 20, retain_bytes, drain: Drain::Caller };
         let place = dice.pick(&["/disk/s", "/live/s"]);
         let folder = PathBuf::from(if level == Level::Disk { "/disk/s" } else { place });
         let process = machine.start();
@@ -161,7 +155,9 @@ impl Test {
                 if fresh || count < self.promised || count > self.log.len() as u64 {
                     return Err(self.fail(format!("{} were promised, {count} are there", self.promised)));
                 }
-                if (recovery == Recovery::Live && after == After::Cut) || (recovery == Recovery::Clean && count < self.published) {
+                if (recovery == Recovery::Live && after == After::Cut)
+                    || (recovery == Recovery::Clean && count < self.published)
+                {
                     return Err(self.fail(format!("{recovery:?} at {count} of {}", self.published)));
                 }
             }
@@ -185,7 +181,8 @@ impl Test {
         self.uuid = writer.header().uuid;
         // Rows that no surviving message uses may be gone after a cut.
         let known = writer.origins().to_vec();
-        let used = self.log[writer.first_sequence() as usize..].iter().map(|m| m.origin as usize + 1).max().unwrap_or(0);
+        let used =
+            self.log[writer.first_sequence() as usize..].iter().map(|m| m.origin as usize + 1).max().unwrap_or(0);
         if known.len() < used || known[..used.min(self.origins.len())] != self.origins[..used.min(self.origins.len())] {
             return Err(self.fail(format!("origins {known:?} were {:?}", self.origins)));
         }
@@ -219,7 +216,7 @@ impl Test {
             _ => self.dice.below(100),
         } as usize;
         let time = match self.dice.below(20) {
-            0 => self.dice.next() as i64,
+            0 => self.dice.word() as i64,
             1..4 => self.next_id as i64 * 1000 - self.dice.below(1 << 20) as i64,
             _ => self.next_id as i64 * 1000,
         };
@@ -344,7 +341,9 @@ impl Test {
         let (bounds, end) = (reader.bounds(), reader.end());
         let all = early || !self.disk();
         if self.writer.is_some() && (all && end != self.published || !all && end != self.promised) {
-            return Err(self.fail(format!("a reader ends at {end}, {} published, {} safe", self.published, self.promised)));
+            return Err(
+                self.fail(format!("a reader ends at {end}, {} published, {} safe", self.published, self.promised))
+            );
         }
         if self.dice.one_in(2) {
             reader.seek(bounds.first + self.dice.below(end - bounds.first + 1));
@@ -482,7 +481,11 @@ impl Test {
                 (false, false) if after == After::Cut => After::CutThenKill,
                 (false, false) => after,
             };
-            if after == After::Cut { self.cut() } else { self.kill() }
+            if after == After::Cut {
+                self.cut()
+            } else {
+                self.kill()
+            }
             self.machine.stop_after(None);
         }
         self.must_open(after)

@@ -11,7 +11,7 @@ impl Dice {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Dice {
 
     /// A number in `0..below` (0 if `below` is 0).
     pub fn below(&mut self, below: u64) -> u64 {
-        if below == 0 { 0 } else { self.next() % below }
+        if below == 0 { 0 } else { self.word() % below }
     }
 
     /// A number in `low..=high`.

@@ -203,7 +203,12 @@ impl File for PretendFile {
 
     fn write_blocks(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         // What O_DIRECT asks for: here a violation is a mistake of the store, on some file systems only a slow write.
-        assert!(offset % PAGE as u64 == 0 && buf.len() % PAGE == 0, "{}: {} B at {offset}", self.name, buf.len());
+        assert!(
+            offset.is_multiple_of(PAGE as u64) && buf.len().is_multiple_of(PAGE),
+            "{}: {} B at {offset}",
+            self.name,
+            buf.len()
+        );
         self.write_at(buf, offset)
     }
 
@@ -324,7 +329,7 @@ impl Media for PretendMedia {
 
     fn random(&self) -> [u8; 16] {
         let mut world = lock(&self.shared);
-        let (a, b) = (world.dice.next(), world.dice.next());
+        let (a, b) = (world.dice.word(), world.dice.word());
         (u128::from(a) << 64 | u128::from(b)).to_le_bytes()
     }
 

@@ -250,7 +250,8 @@ impl World {
     /// Removes a file that no name, no descriptor and no cut can bring back.
     fn let_go(&mut self, number: u64) {
         let named = self.names.values().any(|&n| n == number) || self.durable.values().any(|&n| n == number);
-        if !named && self.inodes.get(&number).is_some_and(|i| i.opens.is_empty())
+        if !named
+            && self.inodes.get(&number).is_some_and(|i| i.opens.is_empty())
             && let Some(inode) = self.inodes.remove(&number)
         {
             *self.used(inode.on_disk) -= (inode.pages.len() * PAGE) as u64;

@@ -1,8 +1,8 @@
 //! Whole flows from seeds: `simulate --seed N` tells one history, `simulate --seeds COUNT` lives many.
 
+use beamport_testkit::{Flow, Tally};
 use std::process::ExitCode;
 use std::time::Instant;
-use beamport_testkit::{Flow, Tally};
 
 const HELP: &str = "usage: simulate --seed N | --seeds COUNT [--from N] [--strict]";
 
@@ -14,18 +14,13 @@ fn main() -> ExitCode {
     };
     let strict = words.iter().any(|w| w == "--strict");
     match (value("--seed"), value("--seeds")) {
-        (Some(seed), None) => one(live(seed, true, strict)),
+        (Some(seed), None) => one(Flow::new(seed, true, strict).run()),
         (None, Some(count)) => many(value("--from").unwrap_or(0), count, strict),
         _ => {
             eprintln!("{HELP}");
             ExitCode::from(2)
         }
     }
-}
-
-fn live(seed: u64, loud: bool, strict: bool) -> Result<Tally, String> {
-    let flow = Flow::new(seed, loud);
-    if strict { flow.strict().run() } else { flow.run() }
 }
 
 fn one(answer: Result<Tally, String>) -> ExitCode {
@@ -45,7 +40,7 @@ fn many(from: u64, count: u64, strict: bool) -> ExitCode {
     let begin = Instant::now();
     let mut sum = Tally::default();
     for seed in from..from + count {
-        match live(seed, false, strict) {
+        match Flow::new(seed, false, strict).run() {
             Ok(tally) => sum.add(tally),
             Err(e) => {
                 eprintln!("{e}");

@@ -35,7 +35,7 @@ pub(crate) fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
 /// The bytes of a message: whoever has them knows which it is.
 pub(crate) fn payload(stream: &str, origin: &str, number: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(number ^ u64::from(store::crc32c(format!("{stream}/{origin}").as_bytes())) << 32);
-    let word = dice.next().to_le_bytes();
+    let word = dice.word().to_le_bytes();
     (0..len).map(|i| word[i % 8] ^ (i / 8) as u8).collect()
 }
 
@@ -54,7 +54,7 @@ impl Outside {
         for _ in 0..self.dice.below(12) {
             let time = match self.dice.below(60) {
                 0 => now + 400 * 24 * 3_600_000_000_000,
-                1 => self.dice.next() as i64,
+                1 => self.dice.word() as i64,
                 2..8 => now - self.dice.below(5_000_000_000) as i64,
                 8..12 => now / 1_000_000_000 * 1_000_000_000,
                 _ => now - self.dice.below(20_000_000) as i64,
