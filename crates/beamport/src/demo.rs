@@ -185,18 +185,18 @@ pub fn template_check(path: &Path) -> Vec<file::Mistake> {
     }
 }
 
-fn up(instrument: Instrument, json: bool) -> Ended {
+fn up(mut instrument: Instrument, json: bool) -> Ended {
     let signals = Arc::new(AtomicUsize::new(0));
     listen_to_signals(&signals)?;
-    let mut histograms = HashMap::new();
-    for section in &instrument.sources {
-        if let SourceKind::Sim(sim) = &section.kind
+    // Into the configuration itself: the source draws from it, and the run's metadata says what it was.
+    for section in &mut instrument.sources {
+        if let SourceKind::Sim(sim) = &mut section.kind
             && let Some(from) = &sim.from
         {
-            histograms.insert(section.name.clone(), load_histogram(from)?);
+            sim.config.histogram = Some(load_histogram(from)?);
         }
     }
-    let mut mover = Mover::start(instrument, &histograms)?;
+    let mut mover = Mover::start(instrument, &HashMap::new())?;
     let mut line = LiveLine::new(json);
     let written = mover.work(&signals, &mut |mover| line.look(mover))?;
     line.end();
