@@ -215,7 +215,6 @@ impl Feed {
             Err(e) => return Err(stream_fault(&account.stream, e)),
         };
         if batch.is_empty() {
-            drop(batch);
             reader.refresh().map_err(|e| stream_fault(&account.stream, e))?;
             return Ok(0);
         }

@@ -137,6 +137,9 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// A map, and its file to see whether a name still leads to it.
+type KeptMap = (Arc<Map>, Arc<dyn File>);
+
 enum Control {
     /// The control page of the live place.
     Live(Map),
@@ -158,7 +161,7 @@ pub struct Reader {
     index: Option<Arc<Mapped>>,
     payload: Option<Arc<Mapped>>,
     /// Maps by file identity, also of files that no batch needs now.
-    maps: Mutex<HashMap<u64, (Arc<Map>, Arc<dyn File>)>>,
+    maps: Mutex<HashMap<u64, KeptMap>>,
     origins: Origins,
     looked: Instant,
 }
@@ -563,7 +566,7 @@ impl Reader {
         let mut at = bounds.first;
         while at < end {
             let block_end = ((at / TIME_BLOCK + 1) * TIME_BLOCK).min(end);
-            let full = block_end % TIME_BLOCK == 0 && block_end - at == TIME_BLOCK;
+            let full = block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK;
             let row = if full { self.time_row(at)? } else { None };
             if row.is_none_or(|(min, max)| max >= start && min < stop) {
                 let entries = self.entries(at, (block_end - at) as usize)?;

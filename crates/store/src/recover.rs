@@ -498,7 +498,7 @@ fn build(
     if ring.index.back().is_none_or(|s| s.0 != index_number) {
         let path = live.join(segment_name('i', index_number));
         let segment = Segment::open(m, &path, header.index_bytes())?;
-        if count % header.index_entries != 0 {
+        if !count.is_multiple_of(header.index_entries) {
             segment.reserve(header.index_bytes())?;
             let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
             let mut bytes = vec![0; header.index_bytes() as usize];

@@ -246,7 +246,7 @@ impl Writer {
             place(parts, to, &words, salt, self.index.map.ptr().cast::<EntryWords>().add(slot as usize));
         }
         self.block = (self.block.0.min(meta.source_time), self.block.1.max(meta.source_time));
-        if (slot + 1) % TIME_BLOCK == 0 {
+        if (slot + 1).is_multiple_of(TIME_BLOCK) {
             self.seal_block(slot / TIME_BLOCK);
         }
         self.used = start + len as u64;

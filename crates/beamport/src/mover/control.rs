@@ -25,7 +25,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const CLIENTS_MAX: usize = 32;
 
 /// One command and where its answer goes.
-pub struct Command {
+pub(super) struct Command {
     /// What was asked: `{"command": "begin", ...}`.
     pub request: Value,
     /// Takes the answer.
@@ -33,7 +33,7 @@ pub struct Command {
 }
 
 /// The socket of a running mover; removed when dropped.
-pub struct Control {
+pub(super) struct Control {
     path: PathBuf,
     /// Commands as they come.
     pub commands: Receiver<Command>,
@@ -52,7 +52,7 @@ fn short_path(folder: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
 
 impl Control {
     /// Listens in the data folder. Only the holder of the stream `runs` may call it: a socket found there is stale.
-    pub fn listen(folder: &Path) -> Result<Self, Fault> {
+    pub(super) fn listen(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join("control.sock");
         let fault = |e: std::io::Error| Fault::new(format!("control socket `{}` cannot be made", path.display()), e);
         let _ = std::fs::remove_file(&path);

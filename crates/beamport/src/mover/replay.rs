@@ -13,7 +13,7 @@ use store::{Meta, Reader};
 const STEP_MESSAGES: usize = 512;
 
 /// A recorded stream as a source.
-pub struct Replay {
+pub(super) struct Replay {
     from_data: PathBuf,
     run: String,
     stream: String,
@@ -35,7 +35,7 @@ struct Playing {
 
 impl Replay {
     /// A recorded stream of the run `run` in another data folder.
-    pub fn new(from_data: PathBuf, run: String, stream: String, speed: Speed) -> Self {
+    pub(super) fn new(from_data: PathBuf, run: String, stream: String, speed: Speed) -> Self {
         let speed = match speed {
             Speed::Times(times) => times,
             Speed::Max => 0.0,

@@ -54,7 +54,7 @@ pub fn build(section: &SourceSection, histogram: Option<Vec<u8>>) -> Result<Box<
 }
 
 /// A source thread as the mover sees it.
-pub struct SourceThread {
+pub(super) struct SourceThread {
     /// What the keeper of runs needs to know; none until the stream is open.
     pub view: Arc<Mutex<Option<StreamView>>>,
     /// Why it cannot work at present.
@@ -64,7 +64,7 @@ pub struct SourceThread {
 
 impl SourceThread {
     /// Starts the thread of a section.
-    pub fn start(
+    pub(super) fn start(
         instrument: &Instrument,
         section: &SourceSection,
         histogram: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ impl SourceThread {
     }
 
     /// Waits for the end of the thread (after the stop flag was set): its stream is closed then.
-    pub fn join(&mut self) {
+    pub(super) fn join(&mut self) {
         if let Some(handle) = self.handle.take() {
             let _ = handle.join();
         }
