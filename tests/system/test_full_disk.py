@@ -126,9 +126,9 @@ def test_streams_on_a_full_disk_wait_and_heal(lab, disk, times):
     full = times(5, 20)
     restarts, healed = 0, []
     for turn in range(full):
-        until(lambda: stream.marks()[1] > 5, "nothing is marked")
+        until(lambda stream=stream: stream.marks()[1] > 5, "nothing is marked")
         small.fill()
-        until(lambda: still(stream, 1) and still(stream, 2), "the disk is full and the marks go on")
+        until(lambda stream=stream: still(stream, 1) and still(stream, 2), "the disk is full and the marks go on")
         _, marked, published = stream.marks()
         # Reading goes on, of all that there is.
         seen = lab.run("cat", "detector", "--early", "--json", "--data", lab.data).stdout.count(b"\n")
@@ -200,7 +200,7 @@ def test_interrupt_on_a_full_disk_seals_when_there_is_room(lab):
     lab.write(STREAMS)
     process, _ = lab.up_ready()
     stream = lab.stream("detector")
-    until(lambda: stream.marks()[1] > 5, "nothing is marked")
+    until(lambda stream=stream: stream.marks()[1] > 5, "nothing is marked")
     limit(process, 4096)
     until(lambda: still(stream, 2), "no file may grow and messages go on")
     lab.interrupt(process)

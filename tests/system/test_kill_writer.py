@@ -52,7 +52,7 @@ def writer_of(lab, process) -> int | None:
     return None
 
 
-class Torn(Exception):
+class TornError(Exception):
     """The writer was killed in the middle of a flush: datasets that belong together have different lengths, or the last
     rows of one are still empty. Only a look before the restart may see that.
     """
@@ -61,7 +61,7 @@ class Torn(Exception):
 def look(lab, path: Path) -> int | None:
     """Pulses that the file shows now, all of them proven against the stream; None if it is not there or has no rows yet.
 
-    Raises OSError where h5py cannot open it, Torn where it shows a flush that was not finished. What no stream
+    Raises OSError where h5py cannot open it, TornError where it shows a flush that was not finished. What no stream
     holds fails at once, whatever happened before.
     """
     if not path.exists():
@@ -82,7 +82,7 @@ def look(lab, path: Path) -> int | None:
     empty = (zero == 0).any() or (ids == 0).any() or (offsets == 0).any()
     torn = (np.diff(index.astype(np.int64)) < 0).any()
     if empty or torn or len(zero) != len(index) or len(ids) != len(offsets) or (len(index) and index[-1] > len(ids)):
-        raise Torn
+        raise TornError
     return len(zero)
 
 
@@ -111,8 +111,8 @@ def test_file_of_a_killed_writer_opens_and_becomes_the_undisturbed_file(instrume
         try:
             look(lab, path)
             whole += 1
-        except (OSError, Torn) as why:
-            torn += isinstance(why, Torn)
+        except (OSError, TornError) as why:
+            torn += isinstance(why, TornError)
         began = time.monotonic()
         pulses = max(pulses, until(lambda: readable(lab, path), "the file does not open, or stays torn") or 0)
         opened.append(time.monotonic() - began)
@@ -147,5 +147,5 @@ def readable(lab, path):
     try:
         found = look(lab, path)
         return False if found is None else found + 1
-    except (OSError, Torn):
+    except (OSError, TornError):
         return False
