@@ -78,7 +78,7 @@ def da00(data, fields):
     found = deserialise_da00(data)
     assert (found.source_name, found.timestamp_ns) == (fields["source_name"], fields["timestamp"])
     assert len(found.data) == len(fields["data"])
-    for variable, expected in zip(found.data, fields["data"]):
+    for variable, expected in zip(found.data, fields["data"], strict=True):
         for name in ("name", "unit", "label", "source"):
             assert getattr(variable, name) == expected[name]
         assert list(variable.axes) == expected["axes"]

@@ -238,7 +238,8 @@ fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Res
 fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
     let signals = signals.clone();
     // A file that may not grow (`ulimit -f`, quota) is an error of the write, as a full disk is, and not the end of us.
-    signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map_err(|e| Fault::new("signals cannot be caught", e))?;
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default())
+        .map_err(|e| Fault::new("signals cannot be caught", e))?;
     let mut caught = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|e| Fault::new("signals cannot be caught", e))?;
     let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {

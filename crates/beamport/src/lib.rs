@@ -37,7 +37,9 @@ pub fn run() -> ExitCode {
     let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
-        Verb::Check(check) => file::check(&check.file, check.show, check.form.json, &demo::template_check, &mut out, &mut err),
+        Verb::Check(check) => {
+            file::check(&check.file, check.show, check.form.json, &demo::template_check, &mut out, &mut err)
+        }
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
@@ -64,7 +66,8 @@ pub fn run() -> ExitCode {
 /// Text for people goes to stderr; `RUST_LOG` chooses how much.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
 }
 
 /// The exit status of a verb; a fault is printed.

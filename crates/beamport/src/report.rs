@@ -48,8 +48,7 @@ impl Report {
         names.dedup();
         for name in names {
             let mut line = count(data, &record, &name)?;
-            let entry: u64 =
-                account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
+            let entry: u64 = account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
             let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
             line.lost = entry + sink;
             // Where retention has taken some since, a sink's commits still know how many there were.

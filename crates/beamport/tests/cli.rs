@@ -24,21 +24,14 @@ fn words(line: &str) -> Vec<String> {
 
 /// Runs a line such as `$ beamport check a.toml` and tells it as a snapshot does.
 fn told(line: &str, place: &Path) -> String {
-    let words = words(
-        line.strip_prefix("$ beamport")
-            .unwrap_or_else(|| panic!("`{line}` does not begin with `$ beamport`")),
-    );
+    let words =
+        words(line.strip_prefix("$ beamport").unwrap_or_else(|| panic!("`{line}` does not begin with `$ beamport`")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_beamport"));
     // Nothing of the machine that runs the test may change the answer.
     command.args(words).current_dir(place).env_clear();
     let output = command.output().expect("beamport starts");
-    let text = |bytes: &[u8]| {
-        String::from_utf8_lossy(bytes).replace(&place.display().to_string(), "[FOLDER]")
-    };
-    let status = output
-        .status
-        .code()
-        .map_or("killed".to_owned(), |code| code.to_string());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&place.display().to_string(), "[FOLDER]");
+    let status = output.status.code().map_or("killed".to_owned(), |code| code.to_string());
     format!(
         "{line}\n--- stdout\n{}--- stderr\n{}--- exit status {status}\n",
         text(&output.stdout),
@@ -50,22 +43,15 @@ fn told(line: &str, place: &Path) -> String {
 fn copied(name: &str) -> PathBuf {
     let place = std::env::temp_dir().join(format!("beamport-cli-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&place).unwrap();
-    for entry in std::fs::read_dir(folder().join("files"))
-        .unwrap()
-        .map(Result::unwrap)
-    {
+    for entry in std::fs::read_dir(folder().join("files")).unwrap().map(Result::unwrap) {
         std::fs::copy(entry.path(), place.join(entry.file_name())).unwrap();
     }
     place.canonicalize().unwrap()
 }
 
 fn snapshots() -> Vec<PathBuf> {
-    let files = std::fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|end| end == "txt"))
-        .collect();
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
     files.sort();
     files
 }
@@ -82,10 +68,7 @@ fn the_command_line_answers_as_written_down() {
         if now != expected && std::env::var_os("BLESS").is_some() {
             std::fs::write(file, &now).unwrap();
         } else if now != expected {
-            different.push(format!(
-                "{} says\n{expected}but the program says\n{now}",
-                file.display()
-            ));
+            different.push(format!("{} says\n{expected}but the program says\n{now}", file.display()));
         }
     }
     std::fs::remove_dir_all(&place).unwrap();
@@ -101,42 +84,20 @@ fn the_help_of_every_verb_is_written_down() {
     use clap::CommandFactory as _;
     let lines: Vec<String> = snapshots()
         .iter()
-        .map(|file| {
-            std::fs::read_to_string(file)
-                .unwrap()
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned()
-        })
+        .map(|file| std::fs::read_to_string(file).unwrap().lines().next().unwrap_or_default().to_owned())
         .collect();
-    for verb in beamport::cli::Cli::command()
-        .get_subcommands()
-        .filter(|verb| !verb.is_hide_set())
-    {
+    for verb in beamport::cli::Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let line = format!("$ beamport {} --help", verb.get_name());
-        assert!(
-            lines.contains(&line),
-            "no file in tests/cli begins with `{line}`"
-        );
+        assert!(lines.contains(&line), "no file in tests/cli begins with `{line}`");
     }
 }
 
 #[test]
 fn every_file_of_the_snapshots_is_used() {
-    let texts: Vec<String> = snapshots()
-        .iter()
-        .map(|file| std::fs::read_to_string(file).unwrap())
-        .collect();
-    for entry in std::fs::read_dir(folder().join("files"))
-        .unwrap()
-        .map(Result::unwrap)
-    {
+    let texts: Vec<String> = snapshots().iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    for entry in std::fs::read_dir(folder().join("files")).unwrap().map(Result::unwrap) {
         let name = entry.file_name().to_string_lossy().into_owned();
-        assert!(
-            texts.iter().any(|text| text.contains(&name)),
-            "tests/cli/files/{name} is used nowhere"
-        );
+        assert!(texts.iter().any(|text| text.contains(&name)), "tests/cli/files/{name} is used nowhere");
     }
 }
 
@@ -149,25 +110,13 @@ fn the_reference_page_has_every_flag_and_no_other() {
         "docs/reference/cli.md differs from `beamport reference cli`: replace everything below its introduction"
     );
     use clap::CommandFactory as _;
-    for verb in beamport::cli::Cli::command()
-        .get_subcommands()
-        .filter(|verb| !verb.is_hide_set())
-    {
-        let section = reference.split("\n## ").find(|part| {
-            part.trim_start_matches("## ")
-                .starts_with(&format!("{}\n", verb.get_name()))
-        });
+    for verb in beamport::cli::Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let section = reference
+            .split("\n## ")
+            .find(|part| part.trim_start_matches("## ").starts_with(&format!("{}\n", verb.get_name())));
         let section = section.unwrap_or_else(|| panic!("no section for {}", verb.get_name()));
-        for long in verb
-            .get_arguments()
-            .filter_map(clap::Arg::get_long)
-            .filter(|long| *long != "help")
-        {
-            assert!(
-                section.contains(&format!("`--{long}")),
-                "{} --{long}",
-                verb.get_name()
-            );
+        for long in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            assert!(section.contains(&format!("`--{long}")), "{} --{long}", verb.get_name());
         }
     }
 }

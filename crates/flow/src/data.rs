@@ -41,7 +41,9 @@ impl Data {
         let is_book = |name: &str| name.contains('.') || BOOKS.contains(&name);
         Ok(names
             .into_iter()
-            .filter(|name| (books || !is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok())
+            .filter(|name| {
+                (books || !is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok()
+            })
             .collect())
     }
 

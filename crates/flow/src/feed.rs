@@ -100,14 +100,18 @@ impl Feed {
         }
         if let Some(commit) = &last {
             // The overrun rule needs the newest time written; it is kept in the counts, as all else is.
-            feed.newest = commit.inputs.iter().filter_map(|i| i.counts.get(NEWEST)).map(|t| *t as i64).max().unwrap_or(i64::MIN);
+            feed.newest =
+                commit.inputs.iter().filter_map(|i| i.counts.get(NEWEST)).map(|t| *t as i64).max().unwrap_or(i64::MIN);
         }
         Ok((feed, last.map(|c| c.state)))
     }
 
     fn input(&self, stream: &str, known: Option<&Input>, keep: bool) -> Result<Feeding, Fault> {
-        let (name, kind) =
-            if keep { (reader_name(&self.sink, &self.run.name), Kind::Counted) } else { (String::new(), Kind::Anonymous) };
+        let (name, kind) = if keep {
+            (reader_name(&self.sink, &self.run.name), Kind::Counted)
+        } else {
+            (String::new(), Kind::Anonymous)
+        };
         let options = ReadOptions { name, kind, check: Check::All, ..ReadOptions::default() };
         let mut reader = self.data.reader(stream, options)?;
         let header = reader.header().clone();

@@ -170,14 +170,14 @@ fn entry_gaps(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
     let gaps = entry_gaps(data, stream)?;
     let all = numbers(data, stream, 0, u64::MAX)?;
-    let mut tails: Vec<ResumeOrigin> = all
-        .into_iter()
-        .map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name })
-        .collect();
+    let mut tails: Vec<ResumeOrigin> =
+        all.into_iter().map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name }).collect();
     for gap in gaps {
         match tails.iter_mut().find(|t| t.name == gap.origin) {
             Some(tail) => tail.next_seq = tail.next_seq.max(gap.last.saturating_add(1)),
-            None => tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last.saturating_add(1), last_time: gap.to }),
+            None => {
+                tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last.saturating_add(1), last_time: gap.to })
+            }
         }
     }
     Ok(tails)
@@ -321,10 +321,8 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
         if entries.is_empty() {
             break;
         }
-        count += entries
-            .iter()
-            .filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time }))
-            .count() as u64;
+        count += entries.iter().filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time })).count()
+            as u64;
         at += entries.len() as u64;
     }
     Ok((count, from.max(bounds.first)))
@@ -405,15 +403,7 @@ fn finish_account(
         && run.state == wire::bprn::State::Sealed
         && rows.iter().all(|r| r.closed && r.held == 0)
         && all.iter().all(|e| e.closed);
-    Ok(Account {
-        run: run.name.clone(),
-        state: run.state.name().into(),
-        entries: all,
-        rows,
-        gaps,
-        lost,
-        closed,
-    })
+    Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
 }
 
 fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finished: bool) -> Result<Row, Fault> {

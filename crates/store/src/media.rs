@@ -81,8 +81,6 @@ pub trait File: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Maps the first `len` bytes, shared.
     fn map(&self, len: usize, write: bool) -> io::Result<Map>;
-    /// Allocates and touches pages of a map ahead.
-    fn populate(&self, map: &Map, write: bool);
     /// What stays the same when the file is renamed, and differs between files.
     fn identity(&self) -> u64;
     /// False once no name leads to it: its memory lives only as long as its maps.

@@ -114,12 +114,6 @@ impl File for OsFile {
         Ok(unsafe { Map::new(ptr.cast(), len, Box::new(Unmap { ptr: ptr as usize, len })) })
     }
 
-    fn populate(&self, map: &Map, write: bool) {
-        let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-        // SAFETY: advice on a live map; a kernel without it answers EINVAL and pages come one by one.
-        unsafe { libc::madvise(map.ptr().cast(), map.len(), advice) };
-    }
-
     fn identity(&self) -> u64 {
         self.file.metadata().map_or(0, |m| m.ino() ^ m.dev().rotate_left(48))
     }

@@ -299,8 +299,7 @@ fn a_large_message_gets_a_segment_of_its_own() {
 fn retention_keeps_a_disk_stream_small() {
     let media = Os::shared();
     let place = Place::new("retain");
-    let options =
-        Options { retain_bytes: Some(4 << 20), when_full: WhenFull::DropOldest, ..Options::disk(1 << 20) };
+    let options = Options { retain_bytes: Some(4 << 20), when_full: WhenFull::DropOldest, ..Options::disk(1 << 20) };
     let mut writer = Writer::open(&media, &place.0, "s", &options).unwrap();
     for n in 0..20_000 {
         while writer.append(&meta(n), &[n as u8; 1000]).is_err() {

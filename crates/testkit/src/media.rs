@@ -238,8 +238,6 @@ impl File for PretendFile {
         Ok(unsafe { Map::new(ptr, len, Box::new(MapKey(self.shared.clone(), key))) })
     }
 
-    fn populate(&self, _map: &Map, _write: bool) {}
-
     fn identity(&self) -> u64 {
         self.number
     }

@@ -30,26 +30,58 @@ T = 1_700_000_000_123_456_789
 
 # beamport's own messages: for each table its fields by id. A list names the table of its entries.
 GAP = [
-    ("stream", "text"), ("origin", "text"), ("first", "u64"), ("last", "u64"),
-    ("from", "i64"), ("to", "i64"), ("reason", "text"), ("by_sequence", "bool"),
+    ("stream", "text"),
+    ("origin", "text"),
+    ("first", "u64"),
+    ("last", "u64"),
+    ("from", "i64"),
+    ("to", "i64"),
+    ("reason", "text"),
+    ("by_sequence", "bool"),
 ]
 RUN_STREAM = [
-    ("name", "text"), ("uuid", "uuid"), ("epoch", "u32"), ("first", "u64"),
-    ("next", "u64"), ("clock", "text"), ("ended", "bool"),
+    ("name", "text"),
+    ("uuid", "uuid"),
+    ("epoch", "u32"),
+    ("first", "u64"),
+    ("next", "u64"),
+    ("clock", "text"),
+    ("ended", "bool"),
 ]
 COUNT = [("name", "text"), ("value", "u64")]
 INPUT = [
-    ("stream", "text"), ("uuid", "uuid"), ("epoch", "u32"), ("first", "u64"),
-    ("next", "u64"), ("done", "u64"), ("counts", COUNT),
+    ("stream", "text"),
+    ("uuid", "uuid"),
+    ("epoch", "u32"),
+    ("first", "u64"),
+    ("next", "u64"),
+    ("done", "u64"),
+    ("counts", COUNT),
 ]
 OWN = {
     "bprn": [
-        ("name", "text"), ("id", "uuid"), ("state", "u8"), ("start", "i64"), ("stop", "i64"),
-        ("settle", "i64"), ("time", "i64"), ("metadata", "text"), ("streams", RUN_STREAM), ("reason", "text"),
+        ("name", "text"),
+        ("id", "uuid"),
+        ("state", "u8"),
+        ("start", "i64"),
+        ("stop", "i64"),
+        ("settle", "i64"),
+        ("time", "i64"),
+        ("metadata", "text"),
+        ("streams", RUN_STREAM),
+        ("reason", "text"),
     ],
     "bpcm": [
-        ("stage", "text"), ("run", "text"), ("block", "u64"), ("time", "i64"), ("inputs", INPUT),
-        ("gaps", GAP), ("output_first", "u64"), ("output_next", "u64"), ("state", "text"), ("finished", "bool"),
+        ("stage", "text"),
+        ("run", "text"),
+        ("block", "u64"),
+        ("time", "i64"),
+        ("inputs", INPUT),
+        ("gaps", GAP),
+        ("output_first", "u64"),
+        ("output_next", "u64"),
+        ("state", "text"),
+        ("finished", "bool"),
     ],
     "bpgp": GAP,
     "bpct": [("command", "text"), ("arguments", "text"), ("from", "text"), ("time", "i64"), ("answer", "text")],
@@ -134,9 +166,12 @@ def ev44():
     def one(name, source, number, times, index, tof, pixels, slack=b""):
         data = serialise_ev44(source, number, times, index, tof, pixels)
         fields = {
-            "source_name": source, "message_id": number,
-            "reference_time": array(times, "int64"), "reference_time_index": array(index, "int32"),
-            "time_of_flight": array(tof, "int32"), "pixel_id": array(pixels, "int32"),
+            "source_name": source,
+            "message_id": number,
+            "reference_time": array(times, "int64"),
+            "reference_time_index": array(index, "int32"),
+            "time_of_flight": array(tof, "int32"),
+            "pixel_id": array(pixels, "int32"),
         }
         save(name, data + slack, fields)
 
@@ -211,8 +246,13 @@ def se00():
         times = None if dtype.startswith("u") else [T + i for i in range(len(values))]
         data = serialise_se00("field", 3, T, 1_000_000, 9, values, Location.End, times)
         fields = {
-            "name": "field", "channel": 3, "packet_timestamp": T, "time_delta": 1e6, "timestamp_location": "End",
-            "values": array(values), "timestamps": None if times is None else array(times, "int64"),
+            "name": "field",
+            "channel": 3,
+            "packet_timestamp": T,
+            "time_delta": 1e6,
+            "timestamp_location": "End",
+            "values": array(values),
+            "timestamps": None if times is None else array(times, "int64"),
             "message_counter": 9,
         }
         save(f"se00_{dtype}", data, fields)
@@ -220,9 +260,17 @@ def se00():
 
 def runs():
     start = {
-        "start_time": 1_700_000_000_123, "stop_time": 0, "run_name": "a run", "instrument_name": "AMOR",
-        "nexus_structure": '{"children": []}', "job_id": "7b2c", "broker": "localhost:9092", "service_id": "",
-        "filename": "a.nxs", "metadata": '{"who": "me"}', "control_topic": "amor_writer",
+        "start_time": 1_700_000_000_123,
+        "stop_time": 0,
+        "run_name": "a run",
+        "instrument_name": "AMOR",
+        "nexus_structure": '{"children": []}',
+        "job_id": "7b2c",
+        "broker": "localhost:9092",
+        "service_id": "",
+        "filename": "a.nxs",
+        "metadata": '{"who": "me"}',
+        "control_topic": "amor_writer",
     }
     save("pl72", serialise_pl72(**start), start | {"n_periods": 1, "detector_spectrum_map": None})
     spectra = DetectorSpectrumMap(np.array([1, 2, 2]), np.array([10, 11, 12]), 3)
@@ -237,17 +285,42 @@ def runs():
 def ours():
     uuid = "00112233445566778899aabbccddeeff"
     gap = {
-        "stream": "detector", "origin": "board 3", "first": 10, "last": 19, "from": T, "to": T + 5,
-        "reason": "full", "by_sequence": True,
+        "stream": "detector",
+        "origin": "board 3",
+        "first": 10,
+        "last": 19,
+        "from": T,
+        "to": T + 5,
+        "reason": "full",
+        "by_sequence": True,
     }
-    stream = {"name": "detector", "uuid": uuid, "epoch": 2, "first": 5, "next": 2**64 - 1, "clock": "epoch", "ended": True}
+    stream = {
+        "name": "detector",
+        "uuid": uuid,
+        "epoch": 2,
+        "first": 5,
+        "next": 2**64 - 1,
+        "clock": "epoch",
+        "ended": True,
+    }
     run = {
-        "name": "1774", "id": uuid, "state": "open", "start": T, "stop": None, "settle": 2_000_000_000, "time": T,
-        "metadata": '{"title": "Ni/Ti"}', "streams": [], "reason": "",
+        "name": "1774",
+        "id": uuid,
+        "state": "open",
+        "start": T,
+        "stop": None,
+        "settle": 2_000_000_000,
+        "time": T,
+        "metadata": '{"title": "Ni/Ti"}',
+        "streams": [],
+        "reason": "",
     }
     save("bprn_open", own("bprn", run), run)
     sealed = run | {
-        "state": "sealed", "stop": T + 10**10, "reason": "end", "streams": [stream, stream | {"name": "t", "clock": "none"}],
+        "state": "sealed",
+        "stop": T + 10**10,
+        "reason": "end",
+        "streams": [stream, stream | {"name": "t", "clock": "none"}],
     }
     save("bprn_sealed", own("bprn", sealed), sealed)
     least = {"name": "r", "id": uuid}
@@ -257,13 +330,19 @@ def ours():
 
     counts = [{"name": "aside.schema", "value": 1}, {"name": "lost.full", "value": 10}]
     commit = {
-        "stage": "file", "run": "1774", "block": 3, "time": T,
+        "stage": "file",
+        "run": "1774",
+        "block": 3,
+        "time": T,
         "inputs": [
             {"stream": "detector", "uuid": uuid, "epoch": 1, "first": 0, "next": 100, "done": 89, "counts": counts},
             {"stream": "t", "uuid": uuid[::-1], "epoch": 0, "first": 7, "next": 7, "done": 0, "counts": []},
         ],
-        "gaps": [gap, gap | {"by_sequence": False, "origin": ""}], "output_first": 0, "output_next": 12,
-        "state": '{"rows": 12}', "finished": True,
+        "gaps": [gap, gap | {"by_sequence": False, "origin": ""}],
+        "output_first": 0,
+        "output_next": 12,
+        "state": '{"rows": 12}',
+        "finished": True,
     }
     save("bpcm", own("bpcm", commit), commit)
     save("bpgp", own("bpgp", gap), gap)
