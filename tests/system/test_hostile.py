@@ -239,6 +239,51 @@ def test_file_pattern_that_leads_elsewhere_is_refused(cage, pattern):
     print(f"file pattern: {pattern!r} injected, refused")
 
 
+def group(name: str, *children) -> str:
+    return json.dumps(
+        {"type": "group", "name": name, "attributes": {"NX_class": "NXentry"}, "children": list(children)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "make"),
+    [
+        ("10,000 lists in each other", lambda: "[" * 10_000 + "]" * 10_000),
+        ("10,000 groups in each other", lambda: '{"children":[{"type":"group","name":"a",' * 10_000 + "}]}" * 10_000),
+        ("100 MB of spaces", lambda: " " * 100_000_000),
+        ("100 MB of zeroes", lambda: b"\0" * 100_000_000),
+        ("not text", lambda: bytes(range(256)) * 64),
+        ("half an object", lambda: '{"children": ['),
+        ("a number", lambda: "1e999"),
+        ("a name that leads out", lambda: '{"children": [' + group("../x") + "]}"),
+        ("a name from the root", lambda: '{"children": [' + group("/etc/passwd") + "]}"),
+        ("a name with a zero", lambda: '{"children": [' + group("a\0b") + "]}"),
+        ("a name that is none", lambda: '{"children": [' + group(".") + "]}"),
+        ("an empty name", lambda: '{"children": [' + group("") + "]}"),
+        (
+            "a dataset of 2^60 values",
+            lambda: '{"children": [{"module": "dataset", "config": {"name": "x", "shape": [1152921504606846976]}}]}',
+        ),
+        (
+            "a link to another file",
+            lambda: (
+                '{"children": [{"module": "link", "config": {"name": "x", "source": "/etc/passwd", "file": "/etc/passwd"}}]}'
+            ),
+        ),
+        ("an unknown module", lambda: '{"children": [{"module": "system", "config": {"command": "id"}}]}'),
+    ],
+)
+def test_absurd_template_is_refused(cage, nexus, what, make):
+    made = make()
+    (cage.inner / "t.json").write_bytes(made if isinstance(made, bytes) else made.encode())
+    text = GOOD.format(data="data") + SINK.format(template="t.json")
+    for verb in ("check", "up"):
+        done = cage.run(verb, text)
+        assert done.returncode == 2
+        assert len(done.stderr) < 2_000_000
+    print(f"template: {what} injected, refused")
+
+
 @pytest.mark.parametrize(
     "path", ["/dev/zero", "/dev/stdin", "/dev/full", "/proc/self/mem", "/", "loop", "dangling", "fifo"]
 )
