@@ -131,25 +131,13 @@ fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<Str
     let mut reader = data.reader_early(stream)?;
     let fault = |e| stream_fault(stream, e);
     let bounds = reader.bounds();
-    let (mut at, end) = (from.max(bounds.first), to.min(bounds.count));
     let mut by_row: BTreeMap<u32, Numbers> = BTreeMap::new();
-    while at < end {
-        let entries = match reader.entries(at, (end - at).min(65_536) as usize) {
-            Ok(entries) => entries,
-            Err(store::Error::Gone { first }) => {
-                at = first;
-                continue;
-            }
-            Err(e) => return Err(fault(e)),
-        };
-        if entries.is_empty() {
-            break;
-        }
+    let mut see = |entries: &[store::Entry]| {
         for entry in entries {
             by_row.entry(entry.origin).or_default().see(entry.origin_seq, entry.source_time);
         }
-        at += entries.len() as u64;
-    }
+    };
+    reader.walk(from.max(bounds.first), to.min(bounds.count), &mut see).map_err(fault)?;
     let names = reader.origins().map_err(fault)?;
     Ok(by_row
         .into_iter()
@@ -308,24 +296,13 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
     let bounds = reader.bounds();
     let sealed = run.streams.iter().filter(|r| r.stream == stream);
     let end = if run.streams.is_empty() { bounds.count } else { sealed.map(|r| r.next).max().unwrap_or(0) };
-    let (mut at, mut count) = (from.max(bounds.first), 0);
-    while at < end {
-        let entries = match reader.entries(at, (end - at).min(65_536) as usize) {
-            Ok(entries) => entries,
-            Err(store::Error::Gone { first }) => {
-                at = first;
-                continue;
-            }
-            Err(e) => return Err(stream_fault(stream, e)),
-        };
-        if entries.is_empty() {
-            break;
-        }
-        count += entries.iter().filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time })).count()
-            as u64;
-        at += entries.len() as u64;
-    }
-    Ok((count, from.max(bounds.first)))
+    let from = from.max(bounds.first);
+    let mut count = 0;
+    let mut see = |entries: &[store::Entry]| {
+        count += entries.iter().filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time })).count();
+    };
+    reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
+    Ok((count as u64, from))
 }
 
 /// The account of a run over the given sinks.

@@ -265,21 +265,16 @@ impl RunKeeper {
         for stream in streams {
             let mut reader = self.data.reader_early(&stream.name)?;
             let by_arrival = reader.header().clock != Clock::Epoch;
-            let (mut at, end) = (reader.bounds().first, reader.bounds().count);
-            while at < end {
-                let entries = reader.entries(at, 4096).map_err(|e| stream_fault(&stream.name, e))?;
-                if entries.is_empty() {
-                    break;
-                }
-                for entry in entries {
-                    let ahead = entry.flags & store::flags::AHEAD != 0;
+            let bounds = reader.bounds();
+            let mut see = |entries: &[store::Entry]| {
+                for entry in entries.iter().filter(|e| e.flags & store::flags::AHEAD == 0) {
                     let time = if by_arrival { entry.arrival_time } else { entry.source_time };
-                    if run.holds(time) && !ahead {
+                    if run.holds(time) {
                         latest = latest.max(time);
                     }
                 }
-                at += entries.len() as u64;
-            }
+            };
+            reader.walk(bounds.first, bounds.count, &mut see).map_err(|e| stream_fault(&stream.name, e))?;
         }
         Ok(latest)
     }

@@ -307,6 +307,29 @@ impl Reader {
         Ok(entries)
     }
 
+    /// Shows all index entries of `from..to` that there are, in order, slice by slice. What retention has taken, or takes
+    /// meanwhile, is left out and returned as a range.
+    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Option<(u64, u64)>> {
+        let (mut at, mut gone) = (from, None);
+        while at < to {
+            let max = usize::try_from(to - at).unwrap_or(usize::MAX);
+            match self.entries(at, max) {
+                Ok([]) => break,
+                Ok(entries) => {
+                    see(entries);
+                    at += entries.len() as u64;
+                }
+                Err(Error::Gone { first }) => {
+                    let low = gone.map_or(at, |(low, _)| low);
+                    at = first.min(to);
+                    gone = Some((low, at));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(gone)
+    }
+
     /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
     fn entry_range(&mut self, from: u64, max: usize) -> Result<Option<(usize, u64)>> {
         let bounds = self.bounds();

@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 use store::{Check, Clock, ReadOptions, Reader};
 use wire::bprn::State;
 
-/// Entries looked at in one go.
-const LOOK: usize = 65_536;
-
 /// The members of a run in one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
@@ -79,28 +76,19 @@ pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
     let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
     let mut reader = data.reader(stream, options)?;
     let by_arrival = reader.header().clock != Clock::Epoch;
-    let (mut at, next, gone) = span(run, &mut reader)?;
+    let (at, next, gone) = span(run, &mut reader)?;
     let mut members = Members { stream: stream.to_owned(), gone, ..Members::default() };
-    while at < next {
-        let entries = match reader.entries(at, (next - at).min(LOOK as u64) as usize) {
-            Ok(entries) => entries,
-            Err(store::Error::Gone { first }) => {
-                members.gone = Some((members.gone.map_or(at, |g| g.0), first.min(next)));
-                at = first;
-                continue;
-            }
-            Err(e) => return Err(fault(e)),
-        };
-        if entries.is_empty() {
-            break;
-        }
+    let mut see = |entries: &[store::Entry]| {
         for entry in entries {
             if run.holds(if by_arrival { entry.arrival_time } else { entry.source_time }) {
                 members.messages += 1;
                 members.bytes += u64::from(entry.length);
             }
         }
-        at += entries.len() as u64;
+    };
+    let taken = reader.walk(at, next, &mut see).map_err(fault)?;
+    if let Some((first, end)) = taken {
+        members.gone = Some((members.gone.map_or(first, |g| g.0), end));
     }
     Ok(members)
 }
