@@ -112,7 +112,7 @@ impl Flow {
     ///
     /// `strict` asks for what `flow` does not do yet: rows written before the seal says that they came too late; a clock that
     /// goes back by an hour (arrival is clamped, so that a run that ends then is sealed without its members); a run ended
-    /// after the stop that it was begun with; a feed that believes what a power cut can take back from the stream of runs;
+    /// after the stop that it was begun with; a feed that believes what a power cut can take back, runs or its own commits;
     /// a gap that ends in another epoch; the entry account of an origin whose first message left comes after a gap.
     pub fn new(seed: u64, loud: bool, strict: bool) -> Self {
         let machine = Machine::new(seed);
@@ -449,6 +449,9 @@ impl Flow {
         let Some(plan) = self.plans.iter().find(|p| p.begun && !p.finished) else { return Ok(false) };
         let (name, paper) = (plan.name.clone(), plan.paper.clone());
         let data = self.data(&self.feeder_process);
+        if !self.strict && !self.calm && !self.is_safe(&flow::commits_of(SINK)) {
+            return Ok(false);
+        }
         let inputs: Vec<String> = self.streams.iter().map(|s| s.name.to_string()).collect();
         let (mut feed, state) = match Feed::open(&data, SINK, &name, &inputs, true) {
             Ok(opened) => opened,
@@ -493,9 +496,11 @@ impl Flow {
         Ok(true)
     }
 
-    /// True if a power cut cannot take back what the stream of runs says.
-    fn runs_are_safe(&self) -> bool {
-        let Ok(reader) = self.data(&self.feeder_process).reader_early(flow::RUNS) else { return true };
+    /// True if a power cut cannot take back what a book says.
+    fn is_safe(&self, book: &str) -> bool {
+        let Ok(reader) = self.data(&self.feeder_process).reader_early(book) else {
+            return true;
+        };
         let bounds = reader.bounds();
         !self.disk || bounds.disk == bounds.count
     }
@@ -508,7 +513,7 @@ impl Flow {
     }
 
     fn feed(&mut self) -> Checked {
-        if !self.strict && !self.runs_are_safe() {
+        if !self.strict && !self.is_safe(flow::RUNS) {
             if self.calm {
                 // Nothing but another append or the end of the mover writes them down.
                 self.mover = None;
