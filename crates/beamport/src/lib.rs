@@ -13,7 +13,7 @@ pub mod verbs;
 use clap::Parser as _;
 use cli::{Cli, Verb};
 use flow::Fault;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 /// Runs the program: what was typed, to its exit status.
@@ -66,8 +66,9 @@ pub fn run() -> ExitCode {
 /// Text for people goes to stderr; `RUST_LOG` chooses how much.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let _ = log.with_target(false).try_init();
 }
 
 /// The exit status of a verb; a fault is printed.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
 
+/// How long the disk may take for a book.
+const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Shared memory of a book-keeping stream: a few messages a second.
 const BOOK_LIVE_BYTES: u64 = 1 << 20;
 
@@ -69,9 +71,9 @@ impl Data {
         self.writer(name, &Options { level, ..Options::disk(BOOK_LIVE_BYTES) })
     }
 
-    /// Payloads of all messages of a book-keeping stream, oldest first; none if there is no such stream.
+    /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.
     pub fn book_messages(&self, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
-        match Reader::open(&self.media, &self.stream(name), ReadOptions { early: true, ..ReadOptions::default() }) {
+        match Reader::open(&self.media, &self.stream(name), ReadOptions::default()) {
             Ok(mut reader) => {
                 let mut all = Vec::new();
                 loop {
@@ -128,4 +130,17 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         _ => "",
     };
     Fault::new(format!("stream `{name}` failed"), error).hint(hint)
+}
+
+/// Waits until all of a book is as safe as its level promises: only then is it believed.
+pub(crate) fn settle(book: &mut Writer, name: &str) -> Result<(), Fault> {
+    if book.header().level == Level::Memory {
+        return Ok(());
+    }
+    let end = book.next_sequence();
+    if book.wait(end, Level::Disk, BOOK_PATIENCE).map_err(|e| stream_fault(name, e))? {
+        return Ok(());
+    }
+    let why = book.trouble().unwrap_or_else(|| "the disk does not answer".into());
+    Err(Fault::new(format!("stream `{name}` is not written down"), why).hint("free space on the device"))
 }

@@ -6,7 +6,7 @@
 //!
 //! The sink reads disk streams up to the mark `disk` only, so a power cut cannot take back what a file shows.
 
-use crate::data::{Data, commits_of, stream_fault};
+use crate::data::{Data, commits_of, settle, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Commit, Gap, Input, Range, Run};
 use crate::runs;
@@ -79,8 +79,12 @@ impl Feed {
         keep: bool,
     ) -> Result<(Self, Option<String>), Fault> {
         let run = runs::run(data, run_name)?;
+        let book = commits_of(sink);
+        let mut commits = if keep { Some(data.book(&book)?) } else { None };
+        if let Some(commits) = &mut commits {
+            settle(commits, &book)?;
+        }
         let last = last_commit(data, sink, run_name)?.filter(|_| keep);
-        let commits = if keep { Some(data.book(&commits_of(sink))?) } else { None };
         let mut feed = Self {
             data: data.clone(),
             sink: sink.to_string(),
@@ -123,7 +127,7 @@ impl Feed {
                 known.clone()
             }
             None => {
-                let first = self.beginning(&mut reader)?;
+                let first = beginning(&self.run, &mut reader)?;
                 Input {
                     stream: stream.to_string(),
                     uuid: header.uuid,
@@ -140,18 +144,6 @@ impl Feed {
             reader.commit(account.next);
         }
         Ok(Feeding { reader, account })
-    }
-
-    /// Where the members of the run may begin: the sealed range, else what the streams hold now.
-    fn beginning(&self, reader: &mut Reader) -> Result<u64, Fault> {
-        let name = reader.header().name.clone();
-        if let Some(first) = self.run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min() {
-            return Ok(first);
-        }
-        if reader.header().clock != Clock::Epoch {
-            return Ok(reader.bounds().first);
-        }
-        reader.time_range(self.run.start, self.run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
     }
 
     /// The run as it was known at the last step.
@@ -179,9 +171,12 @@ impl Feed {
         for at in 0..self.inputs.len() {
             fed.messages += self.step_input(at, sink)?;
             let input = &self.inputs[at];
-            fed.complete &= sealed_end(&self.run, &input.account).is_none_or(|end| input.account.next >= end);
+            let end = sealed_end(&self.run, &input.account);
+            fed.complete &= end.is_none_or(|end| input.account.next >= end);
+            let last = input.account.counts.get(LAST).copied().unwrap_or(0);
+            fed.overrun |= end.is_some_and(|end| last > end);
         }
-        fed.overrun = self.run.state != State::Open && self.newest >= self.run.stop;
+        fed.overrun |= self.run.state != State::Open && self.newest >= self.run.stop;
         Ok(fed)
     }
 
@@ -203,12 +198,14 @@ impl Feed {
                 gaps.push(gap_of(account, first - 1, "full"));
                 *account.counts.entry("lost.full".into()).or_default() += first - account.next;
                 account.next = first;
+                account.epoch = header.epoch_of(first);
                 return Ok(0);
             }
             Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
                 gaps.push(gap_of(account, sequence, "corrupt"));
                 *account.counts.entry("lost.corrupt".into()).or_default() += 1;
                 account.next = sequence + 1;
+                account.epoch = header.epoch_of(sequence);
                 return Ok(0);
             }
             // Messages before the wrong one are read one by one.
@@ -232,8 +229,9 @@ impl Feed {
             }
         }
         aside.clear();
-        if !members.is_empty() {
+        if let Some(last) = members.last() {
             sink.write(at, &members, aside)?;
+            account.counts.insert(LAST.into(), last.sequence + 1);
         }
         let total = next - account.next;
         account.done += members.len() as u64 - aside.len() as u64;
@@ -271,14 +269,13 @@ impl Feed {
         Ok(product)
     }
 
-    /// Begins anew, with a new sink: everything is read again from where the run begins.
+    /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that
+    /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        for at in 0..self.inputs.len() {
-            let stream = self.inputs[at].account.stream.clone();
-            self.inputs[at].account = {
-                let fresh = self.input(&stream, None, self.commits.is_some())?;
-                fresh.account
-            };
+        for Feeding { reader, account } in &mut self.inputs {
+            let first = beginning(&self.run, reader)?;
+            (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
+            (account.done, account.counts) = (0, BTreeMap::new());
         }
         (self.newest, self.gaps) = (i64::MIN, Vec::new());
         Ok(())
@@ -322,6 +319,20 @@ impl Feed {
 
 /// Key of the newest time given to the sink, among the counts of the first input (not a count of messages).
 pub(crate) const NEWEST: &str = "newest";
+/// Key of one past the last sequence given to the sink, among the counts of an input.
+const LAST: &str = "last";
+
+/// Where the members of the run may begin: the sealed range, else what the streams hold now.
+fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
+    let name = reader.header().name.clone();
+    if let Some(first) = run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min() {
+        return Ok(first);
+    }
+    if reader.header().clock != Clock::Epoch {
+        return Ok(reader.bounds().first);
+    }
+    reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
+}
 
 fn gap_of(account: &Input, last: u64, reason: &str) -> Gap {
     Gap {

@@ -295,7 +295,8 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
     let by_arrival = reader.header().clock != Clock::Epoch;
     let bounds = reader.bounds();
     let sealed = run.streams.iter().filter(|r| r.stream == stream);
-    let end = if run.streams.is_empty() { bounds.count } else { sealed.map(|r| r.next).max().unwrap_or(0) };
+    let end =
+        if run.state != wire::bprn::State::Sealed { bounds.count } else { sealed.map(|r| r.next).max().unwrap_or(0) };
     let from = from.max(bounds.first);
     let mut count = 0;
     let mut see = |entries: &[store::Entry]| {

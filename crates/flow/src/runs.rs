@@ -3,7 +3,7 @@
 //! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
 //! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
 
-use crate::data::{Data, RUNS, stream_fault};
+use crate::data::{Data, RUNS, settle, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Range, Run};
 use crate::{Fault, Intake};
@@ -28,8 +28,8 @@ impl RunsView {
     /// All runs, oldest first, each as its newest message says.
     pub fn look(&mut self) -> Result<&[Run], Fault> {
         if self.reader.is_none() {
-            let options = ReadOptions { early: true, ..ReadOptions::default() };
-            match Reader::open(&self.data.media, &self.data.stream(RUNS), options) {
+            // Up to the mark: a step of a run that a power cut can take back has not happened.
+            match Reader::open(&self.data.media, &self.data.stream(RUNS), ReadOptions::default()) {
                 Ok(reader) => self.reader = Some(reader),
                 Err(store::Error::Missing(_)) => return Ok(&self.runs),
                 Err(e) => return Err(stream_fault(RUNS, e)),
@@ -117,7 +117,8 @@ const STEP_PATIENCE: Duration = Duration::from_millis(500);
 impl RunKeeper {
     /// Opens the stream of runs for writing.
     pub fn open(data: &Data) -> Result<Self, Fault> {
-        let writer = data.book(RUNS)?;
+        let mut writer = data.book(RUNS)?;
+        settle(&mut writer, RUNS)?;
         let runs = runs(data)?;
         Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new() })
     }
@@ -186,7 +187,8 @@ impl RunKeeper {
         if run.state != State::Open {
             return Ok(run);
         }
-        run.stop = stop.max(run.start.saturating_add(1));
+        // Never later than was declared: what lies behind that, sinks have passed over already.
+        run.stop = stop.max(run.start.saturating_add(1)).min(run.stop);
         (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
         self.command(&run)?;
         Ok(run)
@@ -196,7 +198,7 @@ impl RunKeeper {
     pub fn end_all(&mut self, reason: &str, now: i64) -> Result<bool, Fault> {
         while self.pending.is_none() {
             let Some(mut run) = self.runs.iter().find(|r| r.state == State::Open).cloned() else { return Ok(true) };
-            run.stop = now.max(run.start.saturating_add(1));
+            run.stop = now.max(run.start.saturating_add(1)).min(run.stop);
             (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
             if !self.append(&run, STEP_PATIENCE)? {
                 return Ok(false);
@@ -294,20 +296,21 @@ impl RunKeeper {
             reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?.0
         };
         let first = first.min(end);
+        let range = |epoch, first, next| {
+            let stream_name = stream.name.clone();
+            Range { stream: stream_name, uuid: header.uuid, epoch, first, next, by_arrival, ended: stream.ended }
+        };
+        let known = ranges.len();
         for (row, &(epoch, begins)) in header.epochs.iter().enumerate() {
             let ends = header.epochs.get(row + 1).map_or(end, |e| e.1);
             let (low, high) = (begins.max(first), ends.min(end));
-            if low < high || (row + 1 == header.epochs.len() && low == high) {
-                ranges.push(Range {
-                    stream: stream.name.clone(),
-                    uuid: header.uuid,
-                    epoch,
-                    first: low,
-                    next: high,
-                    by_arrival,
-                    ended: stream.ended,
-                });
+            if low < high {
+                ranges.push(range(epoch, low, high));
             }
+        }
+        if ranges.len() == known {
+            // Nothing of the run is here: the stream was asked all the same.
+            ranges.push(range(header.epoch_of(end), end, end));
         }
         Ok(marked)
     }

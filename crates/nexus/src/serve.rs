@@ -75,6 +75,8 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
         start: feed.run().start,
         metadata: feed.run().metadata.clone(),
     };
+    // After a restart the next thing is a commit: nobody may go on from the state of the file before.
+    let mut anew = false;
     let mut sink = match state {
         None => Nexus::begin(job.clone(), false)?,
         Some(state) => match Nexus::resume(job.clone(), &state) {
@@ -82,6 +84,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             Err(why) => {
                 tracing::warn!("{}: {}; it is made again from the streams", why.what, why.cause);
                 feed.restart()?;
+                anew = true;
                 Nexus::begin(job.clone(), true)?
             }
         },
@@ -94,6 +97,11 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
                 Fault::new(format!("the file of run `{}` is not finished", order.run), "beamport is gone").into()
             );
         }
+        if anew {
+            let done = feed.flush(&mut sink, clock::now());
+            anew = tell(done, &sink, &mut without_room)?.is_none();
+            continue;
+        }
         let step = feed.step(&mut sink);
         let fed = match tell(step, &sink, &mut without_room)? {
             Some(fed) => fed,
@@ -103,6 +111,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             // The end of the run was set to before what is already in the file.
             sink = Nexus::begin(job.clone(), true)?;
             feed.restart()?;
+            anew = true;
             continue;
         }
         unflushed |= fed.messages > 0;

@@ -117,6 +117,7 @@ impl Mover {
             mover.sources.push(SourceThread::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
         }
         mover.wait_for_streams()?;
+        mover.release_finished()?;
         mover.begin_declared()?;
         for run in mover.unfinished()? {
             mover.hold(&run)?;
@@ -222,6 +223,20 @@ impl Mover {
                     bounds.count
                 };
                 self.data.hold(stream, &reader_name(&sink.name, &run.name), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of the places that finished sinks left where a kill came between their last commit and letting go.
+    fn release_finished(&self) -> Result<(), Fault> {
+        for sink in &self.instrument.sinks {
+            for run in self.keeper.runs() {
+                if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
+                    for stream in &sink.inputs.value {
+                        self.data.release(stream, &reader_name(&sink.name, &run.name))?;
+                    }
+                }
             }
         }
         Ok(())
