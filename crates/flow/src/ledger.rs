@@ -185,6 +185,8 @@ fn entries_of(
     run: Option<&Run>,
 ) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
     let mut gaps = entry_gaps(data, stream)?;
+    gaps.sort_by_key(|g| (g.first, g.last));
+    let retired = data.reader_early(stream)?.bounds().first;
     let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
     let whole = from == 0 && to == u64::MAX;
     let mut accounts = Vec::new();
@@ -202,10 +204,21 @@ fn entries_of(
                 }
                 next = gap.last.saturating_add(1);
             }
-            if whole && gap.first < low {
-                n.holes.insert(gap.first, gap.last.min(low - 1));
-                low = gap.first;
+        }
+        for gap in gaps.iter().rev().filter(|g| whole && g.origin == origin) {
+            if gap.first >= low {
+                continue;
             }
+            let apart = gap.last.saturating_add(1) < low;
+            if apart && retired > 0 {
+                // What retention took stands between: the gap is counted, see below, what was taken is not.
+                break;
+            }
+            if apart {
+                n.holes.insert(gap.last + 1, low - 1);
+            }
+            n.holes.insert(gap.first, gap.last.min(low - 1));
+            low = gap.first;
         }
         let mut missing: u64 = n.holes.iter().map(|(a, b)| (b - a).saturating_add(1)).sum();
         for gap in gaps.iter().filter(|g| g.origin == origin) {
@@ -238,8 +251,9 @@ fn entries_of(
             }
         }
         // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
+        // In a whole stream: what was lost before messages that retention took since.
         let mut beyond = 0;
-        for gap in gaps.iter().filter(|g| !whole && g.origin == origin && inside(g)) {
+        for gap in gaps.iter().filter(|g| g.origin == origin && if whole { g.last < low } else { inside(g) }) {
             let before = gap.last.saturating_add(1).min(low).saturating_sub(gap.first);
             let after = gap.last.saturating_add(1).saturating_sub(gap.first.max(next));
             if before + after > 0 {
@@ -263,7 +277,7 @@ fn entries_of(
             closed,
         });
     }
-    let gone = data.reader_early(stream)?.bounds().first.min(to).saturating_sub(from);
+    let gone = retired.min(to).saturating_sub(from);
     if run.is_some() && gone > 0 {
         // They were appended; who made them went with the index.
         accounts.push(Entry {

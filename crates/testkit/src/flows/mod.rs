@@ -429,13 +429,10 @@ impl Flow {
 
     /// Plans whose run never came to be, because the answer was an error, are begun again later.
     fn forget_unbegun(&mut self) -> Checked {
-        let data = self.data(&self.feeder_process);
-        let known = match runs::runs(&data) {
-            Ok(known) => known,
-            Err(e) => return self.may_fail("runs", &e),
-        };
+        // Only the keeper knows: what is not marked yet is not seen by others.
+        let Some(mover) = self.mover.as_ref().filter(|m| m.keeper.trouble().is_none()) else { return Ok(()) };
         for plan in &mut self.plans {
-            plan.begun &= known.iter().any(|r| r.name == plan.name);
+            plan.begun &= mover.keeper.runs().iter().any(|r| r.name == plan.name);
         }
         Ok(())
     }
