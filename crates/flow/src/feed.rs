@@ -127,7 +127,9 @@ impl Feed {
                 known.clone()
             }
             None => {
-                let first = beginning(&self.run, &mut reader)?;
+                // A place that was held since the run began says more than what is left: what was taken since is lost.
+                let held = if keep { reader.position() } else { u64::MAX };
+                let first = beginning(&self.run, &mut reader)?.min(held);
                 Input {
                     stream: stream.to_string(),
                     uuid: header.uuid,
@@ -273,8 +275,7 @@ impl Feed {
     /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
         for Feeding { reader, account } in &mut self.inputs {
-            let first = beginning(&self.run, reader)?;
-            (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
+            (account.next, account.epoch) = (account.first, reader.header().epoch_of(account.first));
             (account.done, account.counts) = (0, BTreeMap::new());
         }
         (self.newest, self.gaps) = (i64::MIN, Vec::new());

@@ -7,7 +7,7 @@
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
-use crate::data::{Data, commits_of, stream_fault};
+use crate::data::{Data, commits_of, settle, stream_fault};
 use crate::ledger::origin_tails;
 use crate::records::{Commit, Gap};
 use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
@@ -101,11 +101,20 @@ impl Intake {
         now: i64,
     ) -> Result<Self, Fault> {
         let writer = data.writer(name, &options.stream)?;
+        // Gaps of before are believed once they are marked, so that no number is given twice.
+        let book = commits_of(name);
+        let mut commits = None;
+        if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_ok() {
+            let mut writer = data.book(&book)?;
+            settle(&mut writer, &book)?;
+            let block = writer.next_sequence();
+            commits = Some((writer, block));
+        }
         let resume = Resume { origins: origin_tails(data, name)? };
         source.start(now, &resume)?;
         let (data, name) = (data.clone(), name.to_string());
         let (gaps, ahead_max) = (Vec::new(), options.ahead_max);
-        Ok(Self { data, name, source, writer, ahead_max, gaps, commits: None, frontier: i64::MIN, ended: false })
+        Ok(Self { data, name, source, writer, ahead_max, gaps, commits, frontier: i64::MIN, ended: false })
     }
 
     /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
@@ -148,7 +157,11 @@ impl Intake {
         commit.write(&mut bytes)?;
         let meta = book_meta(now, *block, SchemaId(wire::bpcm::ID));
         match writer.append(&meta, &bytes) {
-            Ok(_) => *block += 1,
+            Ok(_) => {
+                *block += 1;
+                // For one-threaded flows; elsewhere the book has a drainer of its own.
+                let _ = writer.drain();
+            }
             // Kept for the next step: the account is late, never wrong.
             Err(e) if e.is_full() => self.gaps = commit.gaps,
             Err(e) => return Err(stream_fault(&book, e)),

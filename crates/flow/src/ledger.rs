@@ -109,6 +109,24 @@ impl Numbers {
         }
     }
 
+    /// Takes `first..=last` out of the holes; how many numbers were in one.
+    fn take(&mut self, first: u64, last: u64) -> u64 {
+        let mut taken = 0;
+        let over: Vec<(u64, u64)> =
+            self.holes.range(..=last).filter(|(_, high)| **high >= first).map(|(low, high)| (*low, *high)).collect();
+        for (low, high) in over {
+            self.holes.remove(&low);
+            if low < first {
+                self.holes.insert(low, first - 1);
+            }
+            if high > last {
+                self.holes.insert(last + 1, high);
+            }
+            taken += (high.min(last) - low.max(first)).saturating_add(1);
+        }
+        taken
+    }
+
     /// A number below the newest: it fills a hole, or it is there twice.
     fn fill(&mut self, number: u64) {
         match self.holes.range(..=number).next_back().map(|(a, b)| (*a, *b)) {
@@ -220,35 +238,26 @@ fn entries_of(
             n.holes.insert(gap.first, gap.last.min(low - 1));
             low = gap.first;
         }
-        let mut missing: u64 = n.holes.iter().map(|(a, b)| (b - a).saturating_add(1)).sum();
         for gap in gaps.iter().filter(|g| g.origin == origin) {
-            let explained: u64 = n
-                .holes
-                .iter()
-                .map(|(a, b)| (gap.last.min(*b).saturating_add(1)).saturating_sub(gap.first.max(*a)))
-                .sum();
+            // A number that two gaps name is lost once.
+            let explained = n.take(gap.first, gap.last);
             if explained > 0 {
                 *lost.entry(gap.reason.clone()).or_default() += explained;
-                missing = missing.saturating_sub(explained);
                 used.push(gap.clone());
             }
         }
-        if missing > 0 {
-            lost.insert("unexplained".into(), missing);
-            for (a, b) in &n.holes {
-                if !gaps.iter().any(|g| g.origin == origin && g.first <= *a && *b <= g.last) {
-                    used.push(Gap {
-                        stream: stream.into(),
-                        origin: origin.clone(),
-                        first: *a,
-                        last: *b,
-                        from: i64::MIN,
-                        to: i64::MAX,
-                        reason: "unexplained".into(),
-                        by_sequence: false,
-                    });
-                }
-            }
+        for (a, b) in &n.holes {
+            *lost.entry("unexplained".into()).or_default() += (b - a).saturating_add(1);
+            used.push(Gap {
+                stream: stream.into(),
+                origin: origin.clone(),
+                first: *a,
+                last: *b,
+                from: i64::MIN,
+                to: i64::MAX,
+                reason: "unexplained".into(),
+                by_sequence: false,
+            });
         }
         // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
         // In a whole stream: what was lost before messages that retention took since.
