@@ -28,7 +28,9 @@ def child(code: str, *arguments) -> subprocess.Popen:
 def test_ctrl_c_ends_waiting(memory, follow):
     write_events(memory / "detector", range(2))
     code = """if True:
-        import sys, beamport
+        import signal, sys, beamport
+        # Who starts the tests may have them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         stream = beamport.open(sys.argv[1])["detector"]
         things = getattr(stream, sys.argv[2])(follow=True)
         next(things)

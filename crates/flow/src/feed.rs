@@ -177,6 +177,9 @@ impl Feed {
             fed.complete &= end.is_none_or(|end| input.account.next >= end);
             let last = input.account.counts.get(LAST).copied().unwrap_or(0);
             fed.overrun |= end.is_some_and(|end| last > end);
+            // A power cut brings back what retention had only begun to take: it is of the run again.
+            let sealed = self.run.streams.iter().filter(|r| r.stream == input.account.stream).map(|r| r.first).min();
+            fed.overrun |= end.is_some() && sealed.is_some_and(|first| first < input.account.first);
         }
         fed.overrun |= self.run.state != State::Open && self.newest >= self.run.stop;
         Ok(fed)
@@ -275,7 +278,8 @@ impl Feed {
     /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
         for Feeding { reader, account } in &mut self.inputs {
-            (account.next, account.epoch) = (account.first, reader.header().epoch_of(account.first));
+            let first = beginning(&self.run, reader)?.min(account.first);
+            (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
             (account.done, account.counts) = (0, BTreeMap::new());
         }
         (self.newest, self.gaps) = (i64::MIN, Vec::new());
@@ -316,6 +320,21 @@ impl Feed {
         }
         Ok(())
     }
+}
+
+/// Makes the places of a sink stand where a run begins, before its feed opens: from now on `wait` waits for them, and
+/// what a drop policy takes is counted as lost.
+pub fn hold(data: &Data, sink: &str, run: &Run, inputs: &[String]) -> Result<(), Fault> {
+    for stream in inputs {
+        let mut reader = data.reader_early(stream)?;
+        let at = if reader.header().clock == Clock::Epoch {
+            reader.time_range(run.start, run.stop).map_err(|e| stream_fault(stream, e))?.0
+        } else {
+            reader.bounds().count
+        };
+        data.hold(stream, &reader_name(sink, &run.name), at)?;
+    }
+    Ok(())
 }
 
 /// Key of the newest time given to the sink, among the counts of the first input (not a count of messages).

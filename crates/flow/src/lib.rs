@@ -13,7 +13,7 @@ mod source;
 
 pub use data::{Data, RUNS, commits_of, stream_fault};
 pub use fault::Fault;
-pub use feed::{Fed, Feed, last_commit, reader_name};
+pub use feed::{Fed, Feed, hold, last_commit, reader_name};
 pub use intake::{Intake, IntakeOptions};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};

@@ -214,16 +214,7 @@ impl Mover {
                 // The sink's own positions stand since then.
                 continue;
             }
-            for stream in &sink.inputs.value {
-                let mut reader = self.data.reader_early(stream)?;
-                let bounds = reader.bounds();
-                let at = if reader.header().clock == store::Clock::Epoch {
-                    reader.time_range(run.start, run.stop).map_err(|e| flow::stream_fault(stream, e))?.0
-                } else {
-                    bounds.count
-                };
-                self.data.hold(stream, &reader_name(&sink.name, &run.name), at)?;
-            }
+            flow::hold(&self.data, &sink.name, run, &sink.inputs.value)?;
         }
         Ok(())
     }
