@@ -20,6 +20,8 @@ use store::{Check, Kind, ReadOptions, Reader};
 const AMOR_TEMPLATE: &str = include_str!("../../../examples/amor.nexus.json");
 /// Says that a folder was made by `beamport demo`, which may then remove it.
 const DEMO_FILE: &str = "demo.toml";
+/// How that file begins: a file of the same name that somebody else wrote does not.
+const DEMO_MARK: &str = "# Made by `beamport demo`";
 
 /// Either a report to print, or mistakes in a file, already printed.
 pub type Ended = Result<ExitCode, Fault>;
@@ -43,12 +45,26 @@ fn clear(folder: &Path) -> Result<(), Fault> {
     if entries.next().is_none() {
         return Ok(());
     }
-    if !folder.join(DEMO_FILE).is_file() {
-        return Err(Fault::new(
-            format!("folder `{}` is in use", folder.display()),
-            "it holds something that `beamport demo` did not make",
-        )
-        .hint("choose another one with `--data DIR`"));
+    let refuse = |cause: String| {
+        Fault::new(format!("folder `{}` is in use", folder.display()), cause)
+            .hint("choose another one with `--data DIR`")
+    };
+    if folder.is_symlink() {
+        return Err(refuse("it is a link".into()));
+    }
+    let marked = std::fs::read_to_string(folder.join(DEMO_FILE)).is_ok_and(|text| text.starts_with(DEMO_MARK));
+    if !marked {
+        return Err(refuse("it holds something that `beamport demo` did not make".into()));
+    }
+    let ours =
+        ["detector", "monitor", "devices", "control", "runs", "file.commits", "files", DEMO_FILE, "demo.nexus.json"];
+    let ours = |name: &str| ours.contains(&name) || name == "control.sock" || name.ends_with(".commits");
+    let entries = std::fs::read_dir(folder).map_err(|e| refuse(e.to_string()))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !ours(&name) {
+            return Err(refuse(format!("it holds `{name}`, which `beamport demo` did not make")));
+        }
     }
     let data = Data::on_disk(folder);
     for name in data.streams(true)? {
@@ -61,8 +77,8 @@ fn clear(folder: &Path) -> Result<(), Fault> {
             )
             .hint("wait for it, or choose another folder with `--data DIR`"));
         }
-        if reader.header().live.file_name() == Some(std::ffi::OsStr::new(&store::hex(&reader.header().uuid))) {
-            let _ = std::fs::remove_dir_all(&reader.header().live);
+        if let Some(live) = reader.live_place().filter(|live| *live != reader.folder()) {
+            let _ = std::fs::remove_dir_all(live);
         }
     }
     std::fs::remove_dir_all(folder)
@@ -73,7 +89,7 @@ fn clear(folder: &Path) -> Result<(), Fault> {
 fn instrument_text(asked: &cli::Demo) -> Result<(String, String), Fault> {
     let duration = units::duration_text(asked.duration);
     let mut text = format!(
-        "# Made by `beamport demo`: an instrument that does not exist, for {duration}.\n\ninstrument = \"{}\"\ndata = \".\"\n",
+        "{DEMO_MARK}: an instrument that does not exist, for {duration}.\n\ninstrument = \"{}\"\ndata = \".\"\n",
         asked.profile
     );
     let seed = asked.seed;

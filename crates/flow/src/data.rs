@@ -51,6 +51,13 @@ impl Data {
 
     /// Opens a stream for reading.
     pub fn reader(&self, name: &str, options: ReadOptions) -> Result<Reader, Fault> {
+        if name.is_empty() || name.contains('/') || name.starts_with('.') {
+            return Err(Fault::new(
+                format!("`{}` is no name of a stream", name.escape_default()),
+                "it leads out of the data folder",
+            )
+            .hint("`beamport ls` lists the streams; `--data DIR` names another folder"));
+        }
         Reader::open(&self.media, &self.stream(name), options).map_err(|e| stream_fault(name, e))
     }
 

@@ -187,8 +187,12 @@ impl RunKeeper {
         if run.state != State::Open {
             return Ok(run);
         }
+        if stop <= run.start {
+            return Err(Fault::new(format!("run `{name}` cannot end then"), "its stop is not after its start")
+                .hint("leave the time away to end it now"));
+        }
         // Never later than was declared: what lies behind that, sinks have passed over already.
-        run.stop = stop.max(run.start.saturating_add(1)).min(run.stop);
+        run.stop = stop.min(run.stop);
         (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
         self.command(&run)?;
         Ok(run)

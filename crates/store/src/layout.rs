@@ -409,6 +409,8 @@ pub(crate) struct Head {
     pub opened: AtomicU64,
     /// Messages dropped by `drop-newest` since the writer opened (a cache for `top`; the truth is in the gaps).
     pub dropped: AtomicU64,
+    /// Identity of the stream's `lock` file: a copied folder must not take the live place of its original for its own.
+    pub home: AtomicU64,
 }
 
 /// `Head::state`: nobody writes.

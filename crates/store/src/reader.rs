@@ -218,6 +218,11 @@ impl Reader {
         &self.folder
     }
 
+    /// The live place, if it is there and belongs to this folder.
+    pub fn live_place(&self) -> Option<&Path> {
+        matches!(self.control, Control::Live(_)).then_some(self.header.live.as_path())
+    }
+
     /// The process that writes, if it lives.
     pub fn writer(&self) -> Option<Process> {
         let Control::Live(map) = &self.control else { return None };
@@ -623,7 +628,7 @@ impl Reader {
 fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
     let header = Header::read(m, folder)?;
     if header.boot == m.boot()
-        && let Some(map) = live_head(m, &header)
+        && let Some(map) = live_head(m, &header, folder)
     {
         return Ok((header, Control::Live(map)));
     }

@@ -64,7 +64,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         Err(e) => return Err(e),
     };
     let boot = media.boot();
-    let live_there = |h: &Header| h.boot == boot && live_head(m, h).is_some();
+    let live_there = |h: &Header| h.boot == boot && live_head(m, h, folder).is_some();
     let (mut header, recovery, standing, commit) = match known {
         Some(header) if header.level == Level::Disk => {
             let commit = Commit::must_read(m, folder, salt_seed(&header.uuid, 0))?;
@@ -88,7 +88,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         }
         // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
         other => {
-            if let Some(old) = other {
+            if let Some(old) = other.filter(|old| !is_foreign(m, old, folder)) {
                 remove_live(m, &old.live);
             }
             let header = fresh_header(m, folder, name, options)?;
@@ -105,6 +105,10 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         )));
     }
     header.name = name.to_string();
+    if recovery != Recovery::Live && is_foreign(m, &header, folder) {
+        // The folder is a copy: the live place is that of its original.
+        header.live = m.live_root().join(crate::layout::hex(&m.random()));
+    }
     if let Recovery::Cut { epoch, first } = recovery {
         let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
@@ -168,7 +172,22 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
 }
 
 /// The control page of a header's live place, if it is there and belongs to this stream.
-pub(crate) fn live_head(m: &dyn Media, header: &Header) -> Option<Map> {
+pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Option<Map> {
+    any_head(m, header).filter(|map| Head::of(map).home.load(Ordering::Relaxed) == home_of(m, folder))
+}
+
+/// What tells a folder from its copies: its lock file.
+fn home_of(m: &dyn Media, folder: &Path) -> u64 {
+    m.open(&folder.join("lock"), Open::Read).map_or(0, |file| file.identity())
+}
+
+/// True if the live place that a header names belongs to another folder.
+fn is_foreign(m: &dyn Media, header: &Header, folder: &Path) -> bool {
+    any_head(m, header).is_some_and(|map| Head::of(&map).home.load(Ordering::Relaxed) != home_of(m, folder))
+}
+
+/// The control page of a stream of this identity, whoever's it is.
+fn any_head(m: &dyn Media, header: &Header) -> Option<Map> {
     let file = m.open(&header.live.join("head"), Open::Read).ok()?;
     if file.len().ok()? < HEAD_BYTES as u64 {
         return None;
@@ -189,7 +208,7 @@ fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
 /// After the death of a process: all that was published is there. None if the live place is not whole: somebody removed
 /// files that the medium does not have yet.
 fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commit>) -> Result<Option<Standing>> {
-    let Some(map) = live_head(m, header) else { return Ok(None) };
+    let Some(map) = live_head(m, header, folder) else { return Ok(None) };
     let head = Head::of(&map);
     let count = head.count.load(Ordering::Acquire);
     let first = head.first.load(Ordering::Acquire).min(count);
@@ -580,6 +599,7 @@ fn build(
     }
     // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
     // that never was cut: numbers would be given twice.
+    head.home.store(home_of(m, folder), Ordering::Relaxed);
     head.magic.store(HEAD_MAGIC, Ordering::Release);
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {

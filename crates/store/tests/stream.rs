@@ -339,3 +339,35 @@ fn a_reader_of_a_closed_stream_sees_what_a_later_writer_appends() {
         }
     }
 }
+
+#[test]
+fn a_copied_folder_leaves_its_original_alone() {
+    let media = Os::shared();
+    let (place, copy) = (Place::new("original"), Place::new("copy-of-it"));
+    let mut writer = Writer::open(&media, &place.0, "s", &Options::disk(1 << 20)).unwrap();
+    for n in 0..10 {
+        writer.append(&meta(n), &payload(n)).unwrap();
+    }
+    drop(writer);
+    std::fs::create_dir_all(&copy.0).unwrap();
+    for entry in std::fs::read_dir(&place.0).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.0.join(entry.file_name())).unwrap();
+    }
+    assert_eq!(read_all(&media, &copy, false).len(), 10);
+    let mut one = Writer::open(&media, &place.0, "s", &Options::disk(1 << 20)).unwrap();
+    let mut two = Writer::open(&media, &copy.0, "s", &Options::disk(1 << 20)).unwrap();
+    for n in 10..20 {
+        one.append(&meta(n), &payload(n)).unwrap();
+        two.append(&meta(n + 100), &payload(n + 100)).unwrap();
+    }
+    for writer in [&mut one, &mut two] {
+        assert!(writer.wait(20, Level::Disk, Duration::from_secs(60)).unwrap());
+    }
+    drop((one, two));
+    for (place, more) in [(&place, 0), (&copy, 100)] {
+        assert_eq!(verify(&media, &place.0, &mut |_, _| {}).unwrap().count, 20);
+        let all = read_all(&media, place, false);
+        assert_eq!(all[15], (15 + more, payload(15 + more)));
+    }
+}

@@ -403,6 +403,10 @@ impl Mover {
                 if self.written.iter().any(|w| w.sink == key.0 && w.run == key.1) {
                     continue;
                 }
+                // Commits of a sink have one writer: its runs are written one after the other, oldest first.
+                if self.working.iter().any(|((s, r), w)| *s == key.0 && *r != key.1 && w.child.is_some()) {
+                    continue;
+                }
                 if !self.working.contains_key(&key) {
                     if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
                         continue;

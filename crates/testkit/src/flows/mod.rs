@@ -388,7 +388,7 @@ impl Flow {
         let Some(mover) = &mut self.mover else { return Ok(()) };
         let open = mover.keeper.runs().iter().find(|r| r.state.name() == "open").cloned();
         let answer = if let Some(run) = open {
-            let stop = now - self.dice.below(2 * SECOND as u64) as i64;
+            let stop = (now - self.dice.below(2 * SECOND as u64) as i64).max(run.start + 1);
             mover.keeper.end(&run.name, stop, "asked", now).map(|r| format!("{} ends at {}", r.name, r.stop))
         } else {
             let Some(plan) = self.plans.iter_mut().find(|p| !p.begun) else { return Ok(()) };
