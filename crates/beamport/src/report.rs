@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use store::{Check, Clock, ReadOptions};
+use store::{Check, ReadOptions};
 
 /// One stream's part in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -163,7 +163,7 @@ pub fn ledger_lines(account: &Account) -> Vec<String> {
 fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine, Fault> {
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
-    let by_arrival = reader.header().clock != Clock::Epoch;
+    let clock = reader.header().clock;
     let ranges = || run.streams.iter().filter(|r| r.stream == name);
     let end = ranges().map(|r| r.next).max().unwrap_or(0);
     let first = ranges().map(|r| r.first).min().unwrap_or(0).max(reader.bounds().first);
@@ -176,8 +176,7 @@ fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine
             break;
         }
         for message in batch.iter() {
-            let time = if by_arrival { message.entry.arrival_time } else { message.entry.source_time };
-            if run.holds(time) {
+            if run.holds(clock.time_of(message.entry)) {
                 line.messages += 1;
                 line.bytes += message.payload.len() as u64;
                 line.events += events_of(message.payload);

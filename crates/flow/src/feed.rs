@@ -195,7 +195,6 @@ impl Feed {
         let max = (limit - account.next).min(BATCH_MESSAGES as u64) as usize;
         reader.seek(account.next);
         let header = reader.header().clone();
-        let by_arrival = header.clock != Clock::Epoch;
         let batch = match reader.read(max) {
             Ok(batch) => batch,
             Err(Error::Gone { first }) => {
@@ -227,7 +226,7 @@ impl Feed {
         let next = batch.next();
         let mut members: Vec<Message<'_>> = Vec::with_capacity(batch.len());
         for message in batch.iter() {
-            let time = if by_arrival { message.entry.arrival_time } else { message.entry.source_time };
+            let time = header.clock.time_of(message.entry);
             if run.holds(time) {
                 *newest = (*newest).max(time);
                 members.push(message);

@@ -12,7 +12,6 @@ use crate::records::{Commit, Gap, Run};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use store::Clock;
 
 /// One origin's account at the entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -315,7 +314,7 @@ fn entries_of(
 /// Members of a run in one stream, counted from the index, and the sequence from which they could be counted.
 fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64), Fault> {
     let mut reader = data.reader_early(stream)?;
-    let by_arrival = reader.header().clock != Clock::Epoch;
+    let clock = reader.header().clock;
     let bounds = reader.bounds();
     let sealed = run.streams.iter().filter(|r| r.stream == stream);
     let end =
@@ -323,7 +322,7 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
     let from = from.max(bounds.first);
     let mut count = 0;
     let mut see = |entries: &[store::Entry]| {
-        count += entries.iter().filter(|e| run.holds(if by_arrival { e.arrival_time } else { e.source_time })).count();
+        count += entries.iter().filter(|e| run.holds(clock.time_of(e))).count();
     };
     reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
     Ok((count as u64, from))

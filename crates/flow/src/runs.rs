@@ -270,11 +270,11 @@ impl RunKeeper {
         let mut latest = run.start;
         for stream in streams {
             let mut reader = self.data.reader_early(&stream.name)?;
-            let by_arrival = reader.header().clock != Clock::Epoch;
+            let clock = reader.header().clock;
             let bounds = reader.bounds();
             let mut see = |entries: &[store::Entry]| {
                 for entry in entries.iter().filter(|e| e.flags & store::flags::AHEAD == 0) {
-                    let time = if by_arrival { entry.arrival_time } else { entry.source_time };
+                    let time = clock.time_of(entry);
                     if run.holds(time) {
                         latest = latest.max(time);
                     }

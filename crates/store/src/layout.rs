@@ -63,6 +63,13 @@ impl Clock {
             Self::None => "none",
         }
     }
+
+    /// The time by which a message belongs to a run, ns since 1970 UTC: its source's, or arrival where the source's
+    /// clock does not say that.
+    #[inline]
+    pub fn time_of(self, entry: &crate::entry::Entry) -> i64 {
+        if self == Self::Epoch { entry.source_time } else { entry.arrival_time }
+    }
 }
 
 /// The header of a stream: what does not change while it is written, and the table of epochs.

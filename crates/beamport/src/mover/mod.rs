@@ -11,12 +11,12 @@ mod sources;
 
 pub use child::{Job, program};
 pub use control::ask;
-pub use sources::{build, options};
+pub use sources::build;
 
 use crate::file::{Instrument, Start};
 use control::Control;
 use flow::records::Run;
-use flow::{Data, Fault, RunKeeper, StreamView, commits_of, last_commit, reader_name};
+use flow::{Data, Fault, RunKeeper, StreamView, last_commit, reader_name};
 use serde_json::{Value, json};
 use sources::SourceThread;
 use std::collections::HashMap;
@@ -468,11 +468,6 @@ impl Mover {
     /// Names of the sinks.
     pub fn sinks(&self) -> Vec<String> {
         self.instrument.sinks.iter().map(|s| s.name.clone()).collect()
-    }
-
-    /// The stream in which a sink keeps its commits.
-    pub fn commits(sink: &str) -> String {
-        commits_of(sink)
     }
 }
 

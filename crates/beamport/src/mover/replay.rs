@@ -27,7 +27,7 @@ struct Playing {
     reader: Reader,
     run: flow::records::Run,
     end: u64,
-    by_arrival: bool,
+    clock: store::Clock,
     /// When it began to play; the start of the run stands for that moment, so that streams keep step.
     began: i64,
     origins: HashMap<u32, u32>,
@@ -51,7 +51,7 @@ impl Source for Replay {
         let run = flow::runs::run(&data, &self.run)?;
         let mut reader = data.reader_early(&self.stream)?;
         let fault = |e| stream_fault(&self.stream, e);
-        let by_arrival = reader.header().clock != store::Clock::Epoch;
+        let clock = reader.header().clock;
         let bounds = reader.bounds();
         let ranges = || run.streams.iter().filter(|r| r.stream == self.stream);
         let sealed = run.state == wire::bprn::State::Sealed;
@@ -67,7 +67,7 @@ impl Source for Replay {
             ));
         }
         reader.seek(first);
-        self.open = Some(Playing { reader, run, end, by_arrival, began: now, origins: HashMap::new() });
+        self.open = Some(Playing { reader, run, end, clock, began: now, origins: HashMap::new() });
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Source for Replay {
         let (mut at, mut next) = (from, Step::Again);
         for message in batch.iter() {
             let entry = message.entry;
-            let time = if playing.by_arrival { entry.arrival_time } else { entry.source_time };
+            let time = playing.clock.time_of(entry);
             let name = names.get(entry.origin as usize).map_or("", String::as_str);
             if playing.run.holds(time) && entry.origin_seq >= self.resume.next_seq(name) {
                 if self.speed > 0.0 {

@@ -15,7 +15,7 @@ const NAP: Duration = Duration::from_millis(20);
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 
 /// The stream options of a section.
-pub fn options(section: &SourceSection) -> IntakeOptions {
+pub(super) fn options(section: &SourceSection) -> IntakeOptions {
     let level = match section.level.value {
         Level::Disk => store::Level::Disk,
         Level::Memory => store::Level::Memory,

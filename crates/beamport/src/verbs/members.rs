@@ -75,12 +75,12 @@ pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
     let fault = |e| stream_fault(stream, e);
     let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
     let mut reader = data.reader(stream, options)?;
-    let by_arrival = reader.header().clock != Clock::Epoch;
+    let clock = reader.header().clock;
     let (at, next, gone) = span(run, &mut reader)?;
     let mut members = Members { stream: stream.to_owned(), gone, ..Members::default() };
     let mut see = |entries: &[store::Entry]| {
         for entry in entries {
-            if run.holds(if by_arrival { entry.arrival_time } else { entry.source_time }) {
+            if run.holds(clock.time_of(entry)) {
                 members.messages += 1;
                 members.bytes += u64::from(entry.length);
             }
@@ -130,7 +130,7 @@ pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fau
 pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> Result<(u64, String), Fault> {
     let fault = |e| stream_fault(stream, e);
     let mut reader = data.reader_early(stream)?;
-    let by_arrival = reader.header().clock != Clock::Epoch;
+    let clock = reader.header().clock;
     let (at, next, _) = span(run, &mut reader)?;
     reader.seek(at);
     let (mut origins, mut messages): (BTreeMap<u32, Sha256>, u64) = (BTreeMap::new(), 0);
@@ -141,7 +141,7 @@ pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> 
         }
         for message in batch.iter() {
             let entry = message.entry;
-            if !run.holds(if by_arrival { entry.arrival_time } else { entry.source_time }) {
+            if !run.holds(clock.time_of(entry)) {
                 continue;
             }
             let sha = origins.entry(entry.origin).or_default();
