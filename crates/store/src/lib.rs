@@ -28,7 +28,7 @@ pub use media::Media;
 pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader};
-pub use recover::Recovery;
+pub use recover::{Recovery, remove};
 pub use verify::{Verified, verify};
 pub use writer::{Drain, Options, WhenFull, Writer};
 

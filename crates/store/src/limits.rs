@@ -24,8 +24,8 @@ pub const FUSE_BLOCK: usize = 8192;
 pub const READERS_MAX: usize = 255;
 /// Bytes of a reader's name.
 pub const READER_NAME_MAX: usize = 64;
-/// Bytes of a stream's name.
-pub const STREAM_NAME_MAX: usize = 96;
+/// Bytes of a stream's name: two names of 64 and what a book adds, and still a legal name of a folder.
+pub const STREAM_NAME_MAX: usize = 160;
 /// Rows of the origin table: a row costs a line read at open.
 pub const ORIGINS_MAX: usize = 1 << 20;
 /// Bytes of an origin's name.

@@ -110,6 +110,8 @@ pub trait Media: Send + Sync {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes a folder and its parents, mode 0750.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Takes the lock of a file for as long as the returned value lives; `WouldBlock` if somebody has it.

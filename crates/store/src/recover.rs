@@ -416,6 +416,42 @@ fn remove_live(m: &dyn Media, live: &Path) {
     }
 }
 
+/// Removes a stream that nobody writes; none there is none. Readers keep what they have mapped. Cut short at any point,
+/// the stream is whole or not there; called again, it removes what is left of its files.
+pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
+    let m = media.as_ref();
+    let names = m.list(folder).map_err(Error::io("list", folder))?;
+    if names.is_empty() {
+        let _ = m.remove_dir(folder);
+        return Ok(());
+    }
+    let lock = folder.join("lock");
+    let _lock = m.lock(&lock).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked(folder.to_path_buf()),
+        _ => Error::io("lock", &lock)(e),
+    })?;
+    match Header::read(m, folder) {
+        Ok(header) => {
+            if header.live != folder && !is_foreign(m, &header, folder) {
+                remove_live(m, &header.live);
+                let _ = m.remove_dir(&header.live);
+            }
+            m.unlink(&folder.join("stream")).map_err(Error::io("remove", folder))?;
+            m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+        }
+        Err(Error::Missing(_)) => {}
+        Err(e) => return Err(e),
+    }
+    for name in names.iter().filter(|name| !["stream", "lock"].contains(&name.as_str())) {
+        m.unlink(&folder.join(name)).map_err(Error::io("remove", folder))?;
+    }
+    // The lock goes last: until then nobody makes a stream here.
+    m.unlink(&lock).map_err(Error::io("remove", folder))?;
+    // A reader that came at this moment may have left its pins.
+    let _ = m.remove_dir(folder);
+    Ok(())
+}
+
 /// Makes the writer: live place, control page, current segments, drainer.
 #[allow(clippy::too_many_arguments)]
 fn build(

@@ -131,6 +131,29 @@ fn the_disk_alone_is_enough() {
 }
 
 #[test]
+fn a_removed_stream_leaves_nothing_and_those_who_read_it_keep_what_they_have() {
+    let media = Os::shared();
+    for (place, options) in
+        [(Place::memory("gone"), Options::memory(1 << 20)), (Place::new("gone"), Options::disk(1 << 20))]
+    {
+        remove(&media, &place.0).unwrap();
+        let mut writer = Writer::open(&media, &place.0, "s", &options).unwrap();
+        assert!(matches!(remove(&media, &place.0), Err(Error::Locked(_))));
+        for n in 0..100 {
+            writer.append(&meta(n), &payload(n)).unwrap();
+        }
+        let live = writer.header().live.clone();
+        let mut reader = Reader::open(&media, &place.0, ReadOptions { early: true, ..Default::default() }).unwrap();
+        let batch = reader.read(10).unwrap();
+        drop(writer);
+        remove(&media, &place.0).unwrap();
+        assert!(!place.0.exists() && !live.exists());
+        assert!(batch.iter().all(|m| m.payload == payload(m.sequence)) && batch.len() == 10);
+        assert!(matches!(Reader::open(&media, &place.0, ReadOptions::default()), Err(Error::Missing(_))));
+    }
+}
+
+#[test]
 fn a_memory_stream_turns_round_and_never_shows_old_bytes() {
     let media = Os::shared();
     let place = Place::memory("ring");

@@ -285,6 +285,10 @@ impl Media for PretendMedia {
         Ok(())
     }
 
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut world = lock(&self.shared);
         world.change()?;
