@@ -9,8 +9,6 @@ use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
 
 /// How long the disk may take for a book.
 const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
-/// Shared memory of a book-keeping stream: a few messages a second.
-const BOOK_LIVE_BYTES: u64 = 1 << 20;
 
 /// A data folder on a media.
 #[derive(Clone)]
@@ -24,6 +22,9 @@ pub struct Data {
 }
 
 impl Data {
+    /// Shared memory of a book-keeping stream at most: a few messages a second.
+    pub const BOOK_LIVE_BYTES: u64 = 1 << 20;
+
     /// A data folder on this machine.
     pub fn on_disk(folder: impl Into<PathBuf>) -> Self {
         Self { media: store::Os::shared(), folder: folder.into(), drain: Drain::Thread }
@@ -39,7 +40,7 @@ impl Data {
         let names = self
             .media
             .list(&self.folder)
-            .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", self.folder.display()), e))?;
+            .map_err(|e| Fault::io(format!("data folder `{}` cannot be read", self.folder.display()), &e))?;
         let is_book = |name: &str| name.contains('.') || BOOKS.contains(&name);
         Ok(names
             .into_iter()
@@ -75,7 +76,7 @@ impl Data {
     /// Opens a book-keeping stream for writing: small, on disk (in memory where the data folder is).
     pub fn book(&self, name: &str) -> Result<Writer, Fault> {
         let level = if self.media.in_memory(&self.folder) { Level::Memory } else { Level::Disk };
-        self.writer(name, &Options { level, ..Options::disk(BOOK_LIVE_BYTES) })
+        self.writer(name, &Options { level, ..Options::disk(Self::BOOK_LIVE_BYTES) })
     }
 
     /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.
@@ -127,6 +128,7 @@ pub fn commits_of(stage: &str) -> String {
 /// An error of the store as users see it.
 pub fn stream_fault(name: &str, error: store::Error) -> Fault {
     use store::Error as E;
+    let what = format!("stream `{name}` failed");
     let hint = match &error {
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
@@ -134,9 +136,10 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
         E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",
         E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",
+        E::Io { source, .. } => return Fault { cause: error.to_string(), ..Fault::io(what, source) },
         _ => "",
     };
-    Fault::new(format!("stream `{name}` failed"), error).hint(hint)
+    Fault::new(what, error).hint(hint)
 }
 
 /// Waits until all of a book is as safe as its level promises: only then is it believed.

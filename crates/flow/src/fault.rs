@@ -1,6 +1,7 @@
 //! What went wrong outside: a value with a name, a cause and a hint.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// An error from outside as users see it: what failed, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,19 @@ impl Fault {
     /// A fault with its cause and no hint yet.
     pub fn new(what: impl Into<String>, cause: impl fmt::Display) -> Self {
         Self { what: what.into(), cause: cause.to_string(), hint: String::new() }
+    }
+
+    /// A refusal of the operating system, with what can be done about it where that is known.
+    pub fn io(what: impl Into<String>, error: &io::Error) -> Self {
+        let hint = match error.kind() {
+            ErrorKind::PermissionDenied => {
+                "run it as the user whom the folder belongs to: `ls -ld DIR` says who that is"
+            }
+            ErrorKind::ReadOnlyFilesystem => "choose a folder on a device that can be written",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the device",
+            _ => "",
+        };
+        Self::new(what, error).hint(hint)
     }
 
     /// The same with a hint.
