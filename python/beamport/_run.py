@@ -79,7 +79,7 @@ class Run(Mapping[str, "Stream"]):
     @property
     def file(self) -> Path | None:
         """The finished file of the run, or `None` while there is none. With several sinks the first by name."""
-        for stage, (state, finished) in self._commits():
+        for stage, (state, finished) in self._commits().items():
             product = _object(state, f"the commit of `{stage}`").get("file") if finished else None
             if isinstance(product, str):
                 return self._data.folder / product
@@ -95,7 +95,7 @@ class Run(Mapping[str, "Stream"]):
 
         Reads the index of the run once: 64 bytes a message.
         """
-        sinks = [stage for stage, _ in self._commits()]
+        sinks = list(self._commits())
         account: dict[str, Any] = json.loads(_core._account(self._data.folder, self.name, sinks))
         return account
 
@@ -103,12 +103,9 @@ class Run(Mapping[str, "Stream"]):
         """Name, state and streams."""
         return f"<beamport.Run `{self.name}` ({self.state}): {', '.join(self) or 'no streams'}>"
 
-    def _commits(self) -> Iterator[tuple[str, tuple[str, bool]]]:
-        """Go through the sinks that worked on the run, by name, each with the state of its newest commit."""
-        for folder in sorted(path.parent for path in self._data.folder.glob("*.commits/stream")):
-            stage = folder.name.removesuffix(".commits")
-            if (commit := _core._commit(self._data.folder, stage, self.name)) is not None:
-                yield stage, commit
+    def _commits(self) -> dict[str, tuple[str, bool]]:
+        """Read the sinks that worked on the run, by name: the state of the newest commit, and whether it is the last."""
+        return _core._commits(self._data.folder, self.name)
 
 
 def read_runs(data: Data) -> list[Run]:

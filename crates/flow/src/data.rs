@@ -1,6 +1,9 @@
 //! A data folder: one stream a folder, and the small streams that keep the books.
 //!
-//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `NAME.aside`.
+//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`.
+//!
+//! What a book keeps is bounded: `runs` and `SINK.commits` hold a few messages for each run; the others let the oldest
+//! go. In memory all let the oldest go, since memory ends.
 
 use crate::Fault;
 use std::path::PathBuf;
@@ -9,6 +12,12 @@ use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
 
 /// How long the disk may take for a book.
 const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// What a book keeps that lies in memory alone, where nothing should be let go: 60,000 runs.
+const BOOK_MEMORY_BYTES: u64 = 64 << 20;
+/// What a book keeps in which only the newest message counts: a few of the largest.
+pub(crate) const BOOK_NEWEST_BYTES: u64 = 1 << 20;
+/// What a book keeps whose oldest messages matter least, gaps of sources and commands: half a million.
+pub const BOOK_HISTORY_BYTES: u64 = 64 << 20;
 
 /// A data folder on a media.
 #[derive(Clone)]
@@ -73,27 +82,43 @@ impl Data {
         Writer::open(&self.media, &self.stream(name), name, &options).map_err(|e| stream_fault(name, e))
     }
 
-    /// Opens a book-keeping stream for writing: small, on disk (in memory where the data folder is).
+    /// Opens a book for writing of which everything is kept: on disk (in memory where the data folder is).
     pub fn book(&self, name: &str) -> Result<Writer, Fault> {
-        let level = if self.media.in_memory(&self.folder) { Level::Memory } else { Level::Disk };
-        self.writer(name, &Options { level, ..Options::disk(Self::BOOK_LIVE_BYTES) })
+        if self.media.in_memory(&self.folder) {
+            return self.writer(name, &Options::memory(BOOK_MEMORY_BYTES));
+        }
+        self.writer(name, &Options::disk(Self::BOOK_LIVE_BYTES))
+    }
+
+    /// The same of which the newest `bytes` are kept.
+    pub fn book_of_newest(&self, name: &str, bytes: u64) -> Result<Writer, Fault> {
+        if self.media.in_memory(&self.folder) {
+            return self.writer(name, &Options::memory(bytes));
+        }
+        self.writer(name, &Options { retain_bytes: Some(bytes), ..Options::disk(Self::BOOK_LIVE_BYTES) })
     }
 
     /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.
     pub fn book_messages(&self, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
-        match Reader::open(&self.media, &self.stream(name), ReadOptions::default()) {
-            Ok(mut reader) => {
-                let mut all = Vec::new();
-                loop {
-                    let batch = reader.read(1024).map_err(|e| stream_fault(name, e))?;
-                    if batch.is_empty() {
-                        return Ok(all);
-                    }
-                    all.extend(batch.iter().map(|m| m.payload.to_vec()));
+        let read = || -> store::Result<Vec<Vec<u8>>> {
+            let mut reader = Reader::open(&self.media, &self.stream(name), ReadOptions::default())?;
+            let mut all = Vec::new();
+            loop {
+                match reader.read(1024) {
+                    Ok(batch) if batch.is_empty() => return Ok(all),
+                    Ok(batch) => all.extend(batch.iter().map(|m| m.payload.to_vec())),
+                    // A book that lets the oldest go while it is read.
+                    Err(store::Error::Gone { first }) => reader.seek(first),
+                    Err(e) => return Err(e),
                 }
             }
-            Err(store::Error::Missing(_)) => Ok(Vec::new()),
-            Err(e) => Err(stream_fault(name, e)),
+        };
+        let gone =
+            || matches!(store::Header::read(self.media.as_ref(), &self.stream(name)), Err(store::Error::Missing(_)));
+        match read() {
+            // Removed while it was read: what it held stands elsewhere.
+            Err(_) if gone() => Ok(Vec::new()),
+            answer => answer.map_err(|e| stream_fault(name, e)),
         }
     }
 
@@ -119,11 +144,6 @@ const BOOKS: [&str; 3] = [RUNS, "control", "status"];
 
 /// The stream of runs.
 pub const RUNS: &str = "runs";
-
-/// The commits of a stage.
-pub fn commits_of(stage: &str) -> String {
-    format!("{stage}.commits")
-}
 
 /// An error of the store as users see it.
 pub fn stream_fault(name: &str, error: store::Error) -> Fault {

@@ -1,12 +1,13 @@
 //! The runner of a sink: one run, some streams, commits.
 //!
-//! Order at each commit: the sink flushes (what it wrote is durable), then the commit is appended to `SINK.commits` and
-//! waited for, then the named positions move and the streams may let go. A feed that starts again reads the last commit
-//! and goes on behind it with the sink's own `state`: nothing is done twice, nothing left out.
+//! Order at each commit: the sink flushes (what it wrote is durable), then the commit is appended to the book of the run
+//! (see `commits`) and waited for, then the named positions move and the streams may let go. A feed that starts again
+//! reads the last commit and goes on behind it with the sink's own `state`: nothing is done twice, nothing left out.
 //!
 //! The sink reads disk streams up to the mark `disk` only, so a power cut cannot take back what a file shows.
 
-use crate::data::{Data, commits_of, settle, stream_fault};
+use crate::commits::{self, commits_of_run, last_commit};
+use crate::data::{Data, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Commit, Gap, Input, Range, Run};
 use crate::runs;
@@ -58,9 +59,10 @@ pub struct Feed {
     run: Run,
     runs: runs::RunsView,
     inputs: Vec<Feeding>,
-    /// None where nothing is kept: a file written by hand.
+    /// None where nothing is kept (a file written by hand), or nothing more will be.
     commits: Option<Writer>,
     block: u64,
+    /// All that were found since the beginning.
     gaps: Vec<Gap>,
     aside: Vec<Aside>,
     /// Newest time given to the sink.
@@ -79,12 +81,15 @@ impl Feed {
         keep: bool,
     ) -> Result<(Self, Option<String>), Fault> {
         let run = runs::run(data, run_name)?;
-        let book = commits_of(sink);
-        let mut commits = if keep { Some(data.book(&book)?) } else { None };
-        if let Some(commits) = &mut commits {
-            settle(commits, &book)?;
+        let known = || last_commit(data, sink, run_name);
+        let finished = |last: &Option<Commit>| last.as_ref().is_some_and(|c| c.finished);
+        let mut last = if keep { known()? } else { None };
+        let mut commits = None;
+        if keep && !finished(&last) {
+            commits = Some(commits::open(data, sink, run_name)?);
+            // Once more: now all of it is safe.
+            last = known()?;
         }
-        let last = last_commit(data, sink, run_name)?.filter(|_| keep);
         let mut feed = Self {
             data: data.clone(),
             sink: sink.to_string(),
@@ -93,10 +98,10 @@ impl Feed {
             inputs: Vec::new(),
             commits,
             block: last.as_ref().map_or(0, |c| c.block + 1),
-            gaps: Vec::new(),
+            gaps: last.as_ref().map_or_else(Vec::new, |c| c.gaps.clone()),
             aside: Vec::new(),
             newest: i64::MIN,
-            finished: last.as_ref().is_some_and(|c| c.finished),
+            finished: finished(&last),
         };
         for stream in inputs {
             let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *stream));
@@ -163,6 +168,11 @@ impl Feed {
         self.inputs.iter().map(|i| &i.account)
     }
 
+    /// What was found missing so far.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
     /// Takes what is there, at most one batch from each input, and gives the members of the run to the sink.
     pub fn step(&mut self, sink: &mut dyn Sink) -> Result<Fed, Fault> {
         if self.run.state != State::Sealed {
@@ -199,14 +209,14 @@ impl Feed {
             Ok(batch) => batch,
             Err(Error::Gone { first }) => {
                 let first = first.min(limit);
-                gaps.push(gap_of(account, first - 1, "full"));
+                add_gap(gaps, account, first - 1, "full");
                 *account.counts.entry("lost.full".into()).or_default() += first - account.next;
                 account.next = first;
                 account.epoch = header.epoch_of(first);
                 return Ok(0);
             }
             Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
-                gaps.push(gap_of(account, sequence, "corrupt"));
+                add_gap(gaps, account, sequence, "corrupt");
                 *account.counts.entry("lost.corrupt".into()).or_default() += 1;
                 account.next = sequence + 1;
                 account.epoch = header.epoch_of(sequence);
@@ -258,18 +268,13 @@ impl Feed {
     }
 
     /// Ends the work of a complete feed: the sink closes its product, the last commit says so.
-    /// `account` is written into the product: the ledger of the run as JSON.
+    /// `account` is written into the product: the ledger of the run as JSON. The places of the feed stay until its commit
+    /// is filed.
     pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Product, Fault> {
         let product = sink.finish(account)?;
         let state = serde_json::json!({"file": product.file, "size": product.size, "sha256": product.sha256});
         self.finished = true;
         self.commit(state.to_string(), true, now)?;
-        if self.commits.is_some() {
-            let name = reader_name(&self.sink, &self.run.name);
-            for input in &self.inputs {
-                input.reader.pins().remove(&name);
-            }
-        }
         Ok(product)
     }
 
@@ -297,13 +302,13 @@ impl Feed {
             block: self.block,
             time: now,
             inputs,
-            gaps: std::mem::take(&mut self.gaps),
+            gaps: self.gaps.clone(),
             state,
             finished,
         };
         let mut bytes = Vec::new();
         commit.write(&mut bytes)?;
-        let book = commits_of(&self.sink);
+        let book = commits_of_run(&self.sink, &self.run.name);
         let fault = |e| stream_fault(&book, e);
         let meta = book_meta(now, self.block, SchemaId(wire::bpcm::ID));
         let sequence = writer.append(&meta, &bytes).map_err(fault)?;
@@ -353,16 +358,26 @@ fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
     reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
 }
 
-fn gap_of(account: &Input, last: u64, reason: &str) -> Gap {
-    Gap {
-        stream: account.stream.clone(),
-        origin: String::new(),
-        first: account.next,
-        last,
-        from: i64::MIN,
-        to: i64::MAX,
-        reason: reason.into(),
-        by_sequence: true,
+/// Gaps that a commit lists for one input.
+const GAPS_MAX: usize = 1000;
+
+/// Adds what is missing from the place of an input up to `last`. Neighbours of one reason become one gap; where a
+/// commit would list too many, the newest one reaches on: the counts alone say how many are missing.
+fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, reason: &str) {
+    let listed = gaps.iter().filter(|g| g.stream == account.stream).count();
+    let newest = gaps.iter_mut().rev().find(|g| g.stream == account.stream && g.reason == reason);
+    match newest {
+        Some(gap) if gap.last.checked_add(1) == Some(account.next) || listed >= GAPS_MAX => gap.last = last,
+        _ => gaps.push(Gap {
+            stream: account.stream.clone(),
+            origin: String::new(),
+            first: account.next,
+            last,
+            from: i64::MIN,
+            to: i64::MAX,
+            reason: reason.into(),
+            by_sequence: true,
+        }),
     }
 }
 
@@ -373,16 +388,4 @@ fn sealed_end(run: &Run, account: &Input) -> Option<u64> {
     }
     let ranges = run.streams.iter().filter(|r: &&Range| r.stream == account.stream && r.uuid == account.uuid);
     Some(ranges.map(|r| r.next).max().unwrap_or(0))
-}
-
-/// The newest commit of a stage for a run.
-pub fn last_commit(data: &Data, stage: &str, run: &str) -> Result<Option<Commit>, Fault> {
-    let mut last = None;
-    for message in data.book_messages(&commits_of(stage))? {
-        let commit = Commit::read(&message)?;
-        if commit.run == run {
-            last = Some(commit);
-        }
-    }
-    Ok(last)
 }

@@ -7,7 +7,8 @@
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
-use crate::data::{Data, commits_of, settle, stream_fault};
+use crate::commits::commits_of;
+use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
 use crate::ledger::origin_tails;
 use crate::records::{Commit, Gap};
 use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
@@ -105,7 +106,7 @@ impl Intake {
         let book = commits_of(name);
         let mut commits = None;
         if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_ok() {
-            let mut writer = data.book(&book)?;
+            let mut writer = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
             settle(&mut writer, &book)?;
             let block = writer.next_sequence();
             commits = Some((writer, block));
@@ -138,7 +139,7 @@ impl Intake {
     fn commit_gaps(&mut self, now: i64) -> Result<(), Fault> {
         let book = commits_of(&self.name);
         if self.commits.is_none() {
-            let writer = self.data.book(&book)?;
+            let writer = self.data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
             let block = writer.next_sequence();
             self.commits = Some((writer, block));
         }

@@ -6,8 +6,8 @@
 //! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
 //! feed the report, the file, `top` and `--json`.
 
-use crate::data::{Data, commits_of, stream_fault};
-use crate::feed::last_commit;
+use crate::commits::{BySink, commits_of, last_commits};
+use crate::data::{Data, stream_fault};
 use crate::records::{Commit, Gap, Run};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
@@ -331,28 +331,29 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
 /// The account of a run over the given sinks.
 pub fn account(data: &Data, run_name: &str, sinks: &[String]) -> Result<Account, Fault> {
     let run = runs::run(data, run_name)?;
+    let commits = last_commits(data)?.remove(run_name).unwrap_or_default();
+    account_of_commits(data, &run, &commits, sinks)
+}
+
+/// The same where the commits were read already.
+pub fn account_of_commits(data: &Data, run: &Run, commits: &BySink, sinks: &[String]) -> Result<Account, Fault> {
     let mut rows = Vec::new();
     let mut begins = Vec::new();
-    let mut all_gaps = Vec::new();
+    let mut gaps = Vec::new();
     let mut finished = true;
     for sink in sinks {
-        let Some(commit) = last_commit(data, sink, run_name)? else {
+        let Some(commit) = commits.get(sink) else {
             finished = false;
             continue;
         };
         finished &= commit.finished;
         for input in &commit.inputs {
-            rows.push(row(data, &run, sink, input, commit.finished)?);
+            rows.push(row(data, run, sink, input, commit.finished)?);
             begins.push((input.stream.clone(), input.first));
         }
-        for message in data.book_messages(&commits_of(sink))? {
-            let commit = Commit::read(&message)?;
-            if commit.run == run_name {
-                all_gaps.extend(commit.gaps);
-            }
-        }
+        gaps.extend(commit.gaps.iter().cloned());
     }
-    finish_account(data, &run, rows, all_gaps, &begins, finished)
+    finish_account(data, run, rows, gaps, &begins, finished)
 }
 
 /// The account of a run as a feed sees it just before it finishes: what the file says.
@@ -364,14 +365,7 @@ pub fn account_of_feed(data: &Data, sink: &str, feed: &crate::Feed) -> Result<Ac
         rows.push(row(data, run, sink, input, false)?);
         begins.push((input.stream.clone(), input.first));
     }
-    let mut gaps = Vec::new();
-    for message in data.book_messages(&commits_of(sink))? {
-        let commit = Commit::read(&message)?;
-        if commit.run == run.name {
-            gaps.extend(commit.gaps);
-        }
-    }
-    finish_account(data, run, rows, gaps, &begins, true)
+    finish_account(data, run, rows, feed.gaps().to_vec(), &begins, true)
 }
 
 fn finish_account(

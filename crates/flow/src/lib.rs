@@ -1,6 +1,7 @@
 //! Stages, credit, runs and the ledger. No protocols, no sockets, no files, no clock of its own: time comes in as an
 //! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
 
+pub mod commits;
 mod data;
 mod fault;
 mod feed;
@@ -11,9 +12,10 @@ pub mod runs;
 mod sink;
 mod source;
 
-pub use data::{Data, RUNS, commits_of, stream_fault};
+pub use commits::{commits_of, last_commit};
+pub use data::{BOOK_HISTORY_BYTES, Data, RUNS, stream_fault};
 pub use fault::Fault;
-pub use feed::{Fed, Feed, hold, last_commit, reader_name};
+pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};

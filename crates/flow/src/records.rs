@@ -71,6 +71,12 @@ impl Run {
         time >= self.start && time < self.stop
     }
 
+    /// Names of the sinks that were to write it when it began, as its metadata say.
+    pub fn sinks(&self) -> Vec<String> {
+        let metadata: serde_json::Value = serde_json::from_str(&self.metadata).unwrap_or_default();
+        metadata["sinks"].as_object().map_or_else(Vec::new, |sinks| sinks.keys().cloned().collect())
+    }
+
     /// The message.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
         let streams: Vec<RunStream<'_>> = self
@@ -192,7 +198,7 @@ pub struct Commit {
     pub time: i64,
     /// Inputs: totals since the work began.
     pub inputs: Vec<Input>,
-    /// Gaps found since the last commit.
+    /// Gaps: of a sink all since the work began, of a source those found since the last commit.
     pub gaps: Vec<Gap>,
     /// From which the stage goes on.
     pub state: String,

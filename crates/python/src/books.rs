@@ -3,6 +3,7 @@
 use crate::fault;
 use flow::{Data, Fault};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 fn json<T>(py: Python<'_>, result: Result<T, Fault>) -> PyResult<String>
@@ -21,12 +22,12 @@ pub(crate) fn _runs(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     json(py, runs)
 }
 
-/// The newest commit of a stage for a run: its state (JSON text) and whether it is the last.
+/// The newest commit of each sink for a run, by name: its state (JSON text) and whether it is the last.
 #[pyfunction]
-pub(crate) fn _commit(py: Python<'_>, folder: PathBuf, stage: &str, run: &str) -> PyResult<Option<(String, bool)>> {
-    let commit = py.detach(|| flow::last_commit(&Data::on_disk(folder), stage, run));
-    let commit = commit.map_err(|fault| fault::error(py, fault))?;
-    Ok(commit.map(|commit| (commit.state, commit.finished)))
+pub(crate) fn _commits(py: Python<'_>, folder: PathBuf, run: &str) -> PyResult<BTreeMap<String, (String, bool)>> {
+    let all = py.detach(|| flow::commits::last_commits(&Data::on_disk(folder)));
+    let of_run = all.map_err(|fault| fault::error(py, fault))?.remove(run).unwrap_or_default();
+    Ok(of_run.into_iter().map(|(sink, commit)| (sink, (commit.state, commit.finished))).collect())
 }
 
 /// The account of a run over these sinks, as JSON.

@@ -32,7 +32,7 @@ fn version() -> &'static str {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(books::_runs, module)?)?;
-    module.add_function(wrap_pyfunction!(books::_commit, module)?)?;
+    module.add_function(wrap_pyfunction!(books::_commits, module)?)?;
     module.add_function(wrap_pyfunction!(books::_account, module)?)?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;

@@ -3,6 +3,7 @@
 use crate::memory::{FILE_BYTES_MAX, Memory, PAGE};
 use crate::world::{Ignore, World};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
@@ -277,8 +278,9 @@ impl Media for PretendMedia {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let world = lock(&self.shared);
-        let inside = world.names.keys().filter(|p| p.parent() == Some(dir));
-        Ok(inside.filter_map(|p| p.file_name().map(|n| n.to_string_lossy().into_owned())).collect())
+        let inside = world.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next());
+        let names: BTreeSet<String> = inside.map(|name| name.to_string_lossy().into_owned()).collect();
+        Ok(names.into_iter().collect())
     }
 
     fn create_dir(&self, _dir: &Path) -> io::Result<()> {

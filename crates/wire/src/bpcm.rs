@@ -1,6 +1,6 @@
 //! `bpcm`: a commit of a stage: what it has read, what it has written, what it knows to be lost.
 //!
-//! Messages of the stream `STAGE.commits`. Counts are totals since the stage (or its run) began, so the last
+//! Messages of the streams `STAGE.commits` and `SINK.RUN.commits`. Counts are totals since the stage (or its run) began, so the last
 //! commit alone is the account.
 
 use crate::bpgp::{self, Gap};
@@ -23,7 +23,7 @@ pub struct Commit<'a> {
     pub time: i64,
     /// The inputs, each with its place and account.
     pub inputs: List<'a, CommitInput<'a>>,
-    /// Gaps found in this block.
+    /// Gaps: of a sink all since the work began, of a source those found in this block.
     pub gaps: List<'a, Gap<'a>>,
     /// First sequence of the output of this block.
     pub output_first: u64,

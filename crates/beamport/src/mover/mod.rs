@@ -9,19 +9,18 @@ mod control;
 mod replay;
 mod sources;
 
-pub use child::{Job, program};
+pub use child::{Failed, Job, Written, program};
 pub use control::ask;
 pub use sources::build;
 
 use crate::file::{Instrument, Start};
+use child::{Children, Key};
 use control::Control;
 use flow::records::Run;
-use flow::{Data, Fault, RunKeeper, StreamView, last_commit, reader_name};
+use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use sources::SourceThread;
 use std::collections::HashMap;
-use std::io::{Read, Seek};
-use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -33,42 +32,13 @@ const TICK: Duration = Duration::from_millis(10);
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// What a sink made of a run.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// Sink.
-    pub sink: String,
-    /// Run.
-    pub run: String,
-    /// `{"file","size","sha256"}`.
-    pub product: Value,
-}
-
-/// A writer at work on a run, or the pause before it is started again.
-struct Working {
-    child: Option<Child>,
-    /// What it says; none until one was started.
-    output: Option<std::fs::File>,
-    pause: Duration,
-    again: Instant,
-}
-
-impl Working {
-    fn start(&mut self, job: &Job) -> Result<Child, Fault> {
-        let mut output = match self.output.take() {
-            Some(output) => output,
-            None => tempfile_in(&job.data)?,
-        };
-        let child = job.start_into(&mut output);
-        self.output = Some(output);
-        child
-    }
-
-    /// Each pause is twice the one before.
-    fn wait(&mut self) {
-        self.again = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(Duration::from_secs(5));
-    }
+/// What there is still to do.
+#[derive(Default)]
+struct Left {
+    /// A run is not sealed.
+    unsealed: bool,
+    /// Files that are not finished.
+    files: Vec<Key>,
 }
 
 /// An instrument at work.
@@ -80,8 +50,7 @@ pub struct Mover {
     stop_sources: Arc<AtomicBool>,
     control: Control,
     book: store::Writer,
-    working: HashMap<(String, String), Working>,
-    written: Vec<Written>,
+    children: Children,
     declared: bool,
 }
 
@@ -97,7 +66,7 @@ impl Mover {
         }
         let data = Data::on_disk(&folder);
         let keeper = RunKeeper::open(&data)?;
-        let book = data.book("control")?;
+        let book = data.book_of_newest("control", BOOK_HISTORY_BYTES)?;
         let control = Control::listen(&folder)?;
         let stop_sources = Arc::new(AtomicBool::new(false));
         let mut mover = Self {
@@ -109,19 +78,17 @@ impl Mover {
             stop_sources,
             control,
             book,
-            working: HashMap::new(),
-            written: Vec::new(),
+            children: Children::default(),
         };
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
             mover.sources.push(SourceThread::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
         }
         mover.wait_for_streams()?;
-        mover.release_finished()?;
+        // What was finished before a kill came between.
+        mover.file_away()?;
         mover.begin_declared()?;
-        for run in mover.unfinished()? {
-            mover.hold(&run)?;
-        }
+        mover.hold(mover.keeper.runs())?;
         Ok(mover)
     }
 
@@ -176,7 +143,7 @@ impl Mover {
         let metadata = self.with_provenance(metadata)?;
         let now = self.data.media.now();
         let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
-        self.hold(&run)?;
+        self.hold(std::slice::from_ref(&run))?;
         tracing::info!("run `{name}` is open");
         Ok(run)
     }
@@ -207,65 +174,72 @@ impl Mover {
         Ok(value.to_string())
     }
 
-    /// Named positions at the beginning of a run, so that `wait` waits for its sinks.
-    fn hold(&self, run: &Run) -> Result<(), Fault> {
-        for sink in &self.instrument.sinks {
-            if last_commit(&self.data, &sink.name, &run.name)?.is_some() {
-                // The sink's own positions stand since then.
-                continue;
-            }
-            flow::hold(&self.data, &sink.name, run, &sink.inputs.value)?;
-        }
-        Ok(())
-    }
-
-    /// Lets go of the places that finished sinks left where a kill came between their last commit and letting go.
-    fn release_finished(&self) -> Result<(), Fault> {
-        for sink in &self.instrument.sinks {
-            for run in self.keeper.runs() {
-                if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
-                    for stream in &sink.inputs.value {
-                        self.data.release(stream, &reader_name(&sink.name, &run.name))?;
-                    }
+    /// Named positions at the beginning of runs, so that `wait` waits for their sinks. Where a sink has committed, its
+    /// own positions stand since then.
+    fn hold(&self, runs: &[Run]) -> Result<(), Fault> {
+        let commits = commits::last_commits(&self.data)?;
+        for run in runs {
+            for sink in &self.instrument.sinks {
+                if commits.get(&run.name).is_none_or(|of_run| !of_run.contains_key(&sink.name)) {
+                    flow::hold(&self.data, &sink.name, run, &sink.inputs.value)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Runs that are not sealed, or that a sink has not finished.
-    fn unfinished(&self) -> Result<Vec<Run>, Fault> {
-        let mut all = Vec::new();
+    /// Files what sinks have finished.
+    fn file_away(&self) -> Result<(), Fault> {
+        for sink in &self.instrument.sinks {
+            commits::file_away(&self.data, &sink.name, &sink.inputs.value)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the places of a file that was given up: nobody waits for it any more.
+    fn release(&self, (sink, run): &Key) -> Result<(), Fault> {
+        let inputs = self.instrument.sinks.iter().filter(|s| s.name == *sink).flat_map(|s| &s.inputs.value);
+        for stream in inputs {
+            self.data.release(stream, &reader_name(sink, run))?;
+        }
+        Ok(())
+    }
+
+    /// Runs that are not sealed, and files that are not finished and not given up.
+    fn left(&self) -> Result<Left, Fault> {
+        let commits = commits::last_commits(&self.data)?;
+        let mut left = Left { unsealed: self.keeper.unsealed().next().is_some(), files: Vec::new() };
         for run in self.keeper.runs() {
-            let mut finished = run.state == State::Sealed;
             for sink in &self.instrument.sinks {
-                finished &= last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished);
-            }
-            if !finished {
-                all.push(run.clone());
+                let commit = commits.get(&run.name).and_then(|of_run| of_run.get(&sink.name));
+                let has_ended = commit.is_some_and(|c| c.finished) && !self.children.works_on(&sink.name, &run.name);
+                if !has_ended && !self.children.has_failed(&sink.name, &run.name) {
+                    left.files.push((sink.name.clone(), run.name.clone()));
+                }
             }
         }
-        Ok(all)
+        Ok(left)
     }
 
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
         let mut ended = false;
-        let mut unfinished = self.unfinished()?;
+        let mut left = self.left()?;
         loop {
             let now = self.data.media.now();
+            let mut changed = false;
             match signals.load(Ordering::Relaxed) {
                 0 => {}
                 1 => {
                     if !ended {
                         // Where the disk has no room this is tried again: the run stays open until it is written down.
                         ended = self.keeper.end_all("interrupted", now)?;
-                        unfinished = self.unfinished()?;
+                        changed = true;
                     }
                 }
                 _ => {
-                    self.kill_children();
+                    self.children.kill();
                     return Err(Fault::new("stopped at once", "interrupted twice")
                         .hint("`beamport up` goes on with the runs that are not finished"));
                 }
@@ -273,18 +247,23 @@ impl Mover {
             while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
                 let answer = self.obey(&command.request, now);
                 let _ = command.answer.send(answer);
-                unfinished = self.unfinished()?;
+                changed = true;
             }
             let views: Vec<StreamView> = self.views();
-            if views.len() == self.sources.len() && !self.keeper.step(now, &views)?.is_empty() {
-                unfinished = self.unfinished()?;
+            changed |= views.len() == self.sources.len() && !self.keeper.step(now, &views)?.is_empty();
+            let files = self.children.look_after(&self.instrument, &left.files)?;
+            for file in files.iter().filter(|(sink, run)| self.children.has_failed(sink, run)) {
+                self.release(file)?;
             }
-            if self.look_after_children(&unfinished)? {
-                unfinished = self.unfinished()?;
+            if !files.is_empty() {
+                self.file_away()?;
+            }
+            if changed || !files.is_empty() {
+                left = self.left()?;
             }
             look(self);
-            if unfinished.is_empty() && (self.declared || ended) {
-                return Ok(std::mem::take(&mut self.written));
+            if !left.unsealed && left.files.is_empty() && (self.declared || ended) {
+                return Ok(std::mem::take(&mut self.children.written));
             }
             std::thread::sleep(TICK);
         }
@@ -297,7 +276,8 @@ impl Mover {
     /// Troubles of the sources, by name.
     pub fn troubles(&self) -> Vec<Fault> {
         let sources = self.sources.iter().filter_map(|s| s.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone());
-        sources.chain(self.keeper.trouble()).collect()
+        let files = self.children.failed.iter().map(|f| f.fault.clone());
+        sources.chain(self.keeper.trouble()).chain(files).collect()
     }
 
     /// The data folder.
@@ -394,75 +374,9 @@ impl Mover {
         }
     }
 
-    /// Starts, restarts and reaps the writers. True if one has finished.
-    fn look_after_children(&mut self, unfinished: &[Run]) -> Result<bool, Fault> {
-        let mut finished = false;
-        for run in unfinished {
-            for sink in &self.instrument.sinks {
-                let key = (sink.name.clone(), run.name.clone());
-                if self.written.iter().any(|w| w.sink == key.0 && w.run == key.1) {
-                    continue;
-                }
-                // Commits of a sink have one writer: its runs are written one after the other, oldest first.
-                if self.working.iter().any(|((s, r), w)| *s == key.0 && *r != key.1 && w.child.is_some()) {
-                    continue;
-                }
-                if !self.working.contains_key(&key) {
-                    if last_commit(&self.data, &sink.name, &run.name)?.is_some_and(|c| c.finished) {
-                        continue;
-                    }
-                    let pause = Duration::from_millis(100);
-                    self.working
-                        .insert(key.clone(), Working { child: None, output: None, pause, again: Instant::now() });
-                }
-                let Some(working) = self.working.get_mut(&key) else { continue };
-                match &mut working.child {
-                    None if Instant::now() >= working.again => {
-                        let job = Job::of(sink, &self.instrument.data.value, &self.instrument.name, &run.name);
-                        match working.start(&job) {
-                            Ok(child) => working.child = Some(child),
-                            // No room, too many processes: what a machine is short of now it may have later.
-                            Err(fault) => {
-                                tracing::warn!("{fault}");
-                                working.wait();
-                            }
-                        }
-                    }
-                    None => {}
-                    Some(child) => {
-                        let ended = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))?;
-                        let Some(status) = ended else { continue };
-                        working.child = None;
-                        if status.success() {
-                            finished = true;
-                        } else {
-                            tracing::warn!("the writer of sink `{}` for run `{}` ended: {status}", key.0, key.1);
-                            working.wait();
-                        }
-                    }
-                }
-                if finished {
-                    let mut text = String::new();
-                    if let Some(mut output) = self.working.remove(&key).and_then(|working| working.output) {
-                        let _ = output.rewind().and_then(|()| output.read_to_string(&mut text));
-                    }
-                    let line = text.lines().next_back().unwrap_or_default();
-                    let product = serde_json::from_str(line).unwrap_or(Value::Null);
-                    self.written.push(Written { sink: key.0, run: key.1, product });
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    fn kill_children(&mut self) {
-        for working in self.working.values_mut() {
-            if let Some(child) = &mut working.child {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
+    /// Files that were given up.
+    pub fn failed(&self) -> &[Failed] {
+        &self.children.failed
     }
 
     /// Names of the sinks.
@@ -473,7 +387,7 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        self.kill_children();
+        self.children.kill();
         self.stop_sources.store(true, Ordering::Relaxed);
         for source in &mut self.sources {
             source.join();
@@ -499,12 +413,4 @@ fn as_value(run: &Run) -> Value {
 fn next_name(runs: &[Run]) -> String {
     let highest = runs.iter().filter_map(|r| r.name.parse::<u64>().ok()).max().unwrap_or(0);
     (highest + 1).to_string()
-}
-
-/// A file without a name: what a child says is kept off the pipes that nobody empties.
-fn tempfile_in(folder: &std::path::Path) -> Result<std::fs::File, Fault> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).write(true).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).mode(0o600);
-    options.open(folder).map_err(|e| Fault::new("a temporary file cannot be made", e))
 }

@@ -13,7 +13,8 @@
 //! takes a small part of the time.
 
 use super::members;
-use flow::records::{Commit, Run};
+use flow::commits::{BySink, last_commits};
+use flow::records::Run;
 use flow::{Data, Fault, ledger, runs, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -192,7 +193,7 @@ impl Watch {
         }
         // Books are read once a look, and not at all once every run is done.
         let mut commits = if all.iter().all(|r| self.done.contains_key(&r.name)) {
-            HashMap::new()
+            BTreeMap::new()
         } else {
             last_commits(&self.data)?
         };
@@ -203,7 +204,7 @@ impl Watch {
         Ok(status)
     }
 
-    fn look_at_run(&mut self, run: &Run, commits: BTreeMap<String, Commit>, accounts: bool) -> RunStatus {
+    fn look_at_run(&mut self, run: &Run, commits: BySink, accounts: bool) -> RunStatus {
         let late = self.seen.values().filter_map(|s| s.late.get(&run.name)).map(|l| l.1).sum();
         if let Some(done) = self.done.get(&run.name) {
             return RunStatus { late, ..done.clone() };
@@ -222,14 +223,18 @@ impl Watch {
             reason: run.reason.clone(),
             trouble: None,
         };
-        let finished = !commits.is_empty() && commits.values().all(|c| c.finished);
+        // Sinks that wrote nothing yet, or never will, are asked for too.
+        let mut sinks = run.sinks();
+        sinks.extend(commits.keys().cloned());
+        sinks.sort();
+        sinks.dedup();
+        let finished = !sinks.is_empty() && sinks.iter().all(|s| commits.get(s).is_some_and(|c| c.finished));
         status.files = commits.values().filter(|c| c.finished).filter_map(|c| file_of(&c.state)).collect();
         if !(accounts || finished) {
             return status;
         }
-        let sinks: Vec<String> = commits.into_keys().collect();
         // A stream that cannot be read takes the account of its runs, not the list of all the others.
-        match self.account(run, &sinks, &mut status) {
+        match self.account(run, &commits, &sinks, &mut status) {
             Ok(()) if finished && run.state == State::Sealed => {
                 self.done.insert(run.name.clone(), status.clone());
             }
@@ -239,8 +244,8 @@ impl Watch {
         status
     }
 
-    fn account(&self, run: &Run, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
-        let account = ledger::account(&self.data, &run.name, sinks)?;
+    fn account(&self, run: &Run, commits: &BySink, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
+        let account = ledger::account_of_commits(&self.data, run, commits, sinks)?;
         (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
         if run.state != State::Sealed {
             return Ok(());
@@ -260,21 +265,6 @@ impl Watch {
         }
         Ok(())
     }
-}
-
-/// The last commit of each stage on each run: run, stage, commit.
-fn last_commits(data: &Data) -> Result<HashMap<String, BTreeMap<String, Commit>>, Fault> {
-    let mut all: HashMap<String, BTreeMap<String, Commit>> = HashMap::new();
-    for book in data.streams(true)?.iter().filter(|name| name.ends_with(".commits")) {
-        for message in data.book_messages(book)? {
-            let commit = Commit::read(&message)?;
-            // Those of sources belong to no run.
-            if !commit.run.is_empty() {
-                all.entry(commit.run.clone()).or_default().insert(commit.stage.clone(), commit);
-            }
-        }
-    }
-    Ok(all)
 }
 
 /// The file that a finished sink left behind.

@@ -7,7 +7,7 @@
 mod outside;
 
 use crate::{Dice, Machine, PretendMedia};
-use flow::{Data, Feed, Intake, IntakeOptions, RunKeeper, StreamView, ledger, runs};
+use flow::{Data, Feed, Intake, IntakeOptions, RunKeeper, StreamView, commits, ledger, runs};
 use outside::{Numbered, Outside, Paper, Row, Shared, Writing, lock, payload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ struct Mover {
     keeper: RunKeeper,
 }
 
-/// The process that writes the file.
+/// The work of a process that writes a file.
 struct Feeder {
     feed: Feed,
     sink: Writing,
@@ -47,12 +47,14 @@ struct Stream {
     noted: u64,
 }
 
-/// A run and its file.
+/// A run, its file and the process that writes it.
 struct Plan {
     name: String,
     paper: Shared<Paper>,
     begun: bool,
     finished: bool,
+    process: Arc<PretendMedia>,
+    feeder: Option<Feeder>,
 }
 
 /// One simulated history.
@@ -66,8 +68,10 @@ pub struct Flow {
     aside_every: u64,
     mover: Option<Mover>,
     mover_process: Arc<PretendMedia>,
-    feeder: Option<Feeder>,
-    feeder_process: Arc<PretendMedia>,
+    /// Something is finished that the mover has not filed.
+    to_file: bool,
+    /// Who looks from outside.
+    witness: Arc<PretendMedia>,
     /// Power cuts are no part of a history in memory alone.
     disk: bool,
     calm: bool,
@@ -122,10 +126,17 @@ impl Flow {
             streams.push(Stream { name, options, outside, marked: BTreeMap::new(), noted: 0 });
         }
         let plans = (0..dice.range(1, 3))
-            .map(|i| Plan { name: format!("run{i}"), paper: Shared::default(), begun: false, finished: false })
+            .map(|i| Plan {
+                name: format!("run{i}"),
+                paper: Shared::default(),
+                begun: false,
+                finished: false,
+                process: machine.start(),
+                feeder: None,
+            })
             .collect();
         let aside_every = dice.pick(&[u64::MAX, 5, 50]);
-        let (mover_process, feeder_process) = (machine.start(), machine.start());
+        let (mover_process, witness) = (machine.start(), machine.start());
         let story = vec![format!(
             "{}, {}",
             folder.display(),
@@ -151,8 +162,8 @@ impl Flow {
             aside_every,
             mover: None,
             mover_process,
-            feeder: None,
-            feeder_process,
+            to_file: true,
+            witness,
             disk,
             calm: false,
             loud,
@@ -199,8 +210,11 @@ impl Flow {
             0..34 => self.sources()?,
             34..48 => self.drain()?,
             48..58 => self.keep_runs()?,
-            58..78 => self.feed()?,
-            78..86 => self.flush()?,
+            58..78 => self.some_feed()?,
+            78..86 => {
+                let at = self.some_plan();
+                self.flush(at)?;
+            }
             86..88 => self.begin_or_end()?,
             88 => {
                 let jump = self.dice.pick(&[3600 * SECOND, -3600 * SECOND, 10 * SECOND, -SECOND / 4]);
@@ -208,7 +222,10 @@ impl Flow {
                 self.machine.advance(jump);
             }
             89..91 => self.kill_mover(),
-            91..93 => self.kill_feeder(),
+            91..93 => {
+                let at = self.some_plan();
+                self.kill_feeder(at);
+            }
             93 if self.disk => self.cut(),
             94 => {
                 // A death in the midst of something.
@@ -220,14 +237,17 @@ impl Flow {
                         0 => self.sources()?,
                         1 => self.drain()?,
                         2 => self.keep_runs()?,
-                        _ => self.flush()?,
+                        _ => {
+                            let at = self.some_plan();
+                            self.flush(at)?;
+                        }
                     }
                 }
                 if self.disk && self.dice.one_in(2) {
                     self.cut();
                 } else {
                     self.kill_mover();
-                    self.kill_feeder();
+                    (0..self.plans.len()).for_each(|at| self.kill_feeder(at));
                 }
                 self.machine.stop_after(None);
             }
@@ -288,6 +308,7 @@ impl Flow {
             }
         };
         self.mover = Some(Mover { intakes, keeper });
+        self.to_file = true;
         self.say(|| "the mover is open".into());
         self.note_marks()?;
         Ok(true)
@@ -344,7 +365,7 @@ impl Flow {
 
     /// Remembers which message stands at each sequence below the mark, and that those remembered still stand there.
     fn note_marks(&mut self) -> Checked {
-        let data = self.data(&self.feeder_process);
+        let data = self.data(&self.witness);
         for at in 0..self.streams.len() {
             let name = self.streams[at].name;
             let options = ReadOptions { check: Check::Entries, ..ReadOptions::default() };
@@ -364,6 +385,16 @@ impl Flow {
 
     fn keep_runs(&mut self) -> Checked {
         let now = self.machine.now();
+        if self.to_file && self.mover.is_some() {
+            let inputs = self.inputs();
+            match commits::file_away(&self.data(&self.mover_process), SINK, &inputs) {
+                Ok(()) => self.to_file = false,
+                Err(e) => {
+                    self.may_fail("filing", &e)?;
+                    self.kill_mover();
+                }
+            }
+        }
         let Some(mover) = &mut self.mover else { return Ok(()) };
         let views: Vec<StreamView> = mover.intakes.iter().map(StreamView::from).collect();
         match mover.keeper.step(now, &views) {
@@ -387,7 +418,9 @@ impl Flow {
         let now = self.machine.now();
         let Some(mover) = &mut self.mover else { return Ok(()) };
         let open = mover.keeper.runs().iter().find(|r| r.state.name() == "open").cloned();
-        let answer = if let Some(run) = open {
+        // Runs may overlap.
+        let another = self.plans.iter().any(|p| !p.begun) && self.dice.one_in(3);
+        let answer = if let Some(run) = open.filter(|_| !another) {
             let stop = (now - self.dice.below(2 * SECOND as u64) as i64).max(run.start + 1);
             mover.keeper.end(&run.name, stop, "asked", now).map(|r| format!("{} ends at {}", r.name, r.stop))
         } else {
@@ -424,17 +457,29 @@ impl Flow {
         Ok(())
     }
 
-    // --- the process that writes the file ---
+    // --- the processes that write the files, one a run ---
 
-    fn open_feeder(&mut self) -> Checked<bool> {
-        if self.feeder.is_some() {
-            return Ok(true);
+    fn inputs(&self) -> Vec<String> {
+        self.streams.iter().map(|s| s.name.to_string()).collect()
+    }
+
+    fn some_plan(&mut self) -> usize {
+        self.dice.below(self.plans.len() as u64) as usize
+    }
+
+    fn some_feed(&mut self) -> Checked {
+        let at = self.some_plan();
+        self.feed(at)
+    }
+
+    fn open_feeder(&mut self, at: usize) -> Checked<bool> {
+        let plan = &self.plans[at];
+        if plan.feeder.is_some() || !plan.begun || plan.finished {
+            return Ok(plan.feeder.is_some());
         }
-        let Some(plan) = self.plans.iter().find(|p| p.begun && !p.finished) else { return Ok(false) };
         let (name, paper) = (plan.name.clone(), plan.paper.clone());
-        let data = self.data(&self.feeder_process);
-        let inputs: Vec<String> = self.streams.iter().map(|s| s.name.to_string()).collect();
-        let (mut feed, state) = match Feed::open(&data, SINK, &name, &inputs, true) {
+        let data = self.data(&plan.process);
+        let (mut feed, state) = match Feed::open(&data, SINK, &name, &self.inputs(), true) {
             Ok(opened) => opened,
             Err(e) => {
                 // The run may not be there yet, or not any more.
@@ -446,13 +491,8 @@ impl Flow {
             }
         };
         if feed.finished() {
-            // Killed between its last commit and the end of its place: nothing else removes it.
-            for stream in &inputs {
-                if let Err(e) = data.release(stream, &flow::reader_name(SINK, &name)) {
-                    return self.may_fail("the place of the feed stays", &e).map(|()| false);
-                }
-            }
-            self.finished(&name);
+            drop(feed);
+            self.finished(at);
             return Ok(false);
         }
         let sink = match state.as_deref().map(|state| Writing::resume(&paper, state, self.aside_every)) {
@@ -465,35 +505,34 @@ impl Flow {
                 if let Err(e) = feed.restart().and_then(|()| feed.flush(&mut sink, now)) {
                     self.may_fail("the feed cannot begin anew", &e)?;
                     // SAFETY: nothing else of this process maps.
-                    unsafe { self.machine.kill(&self.feeder_process, feed) };
-                    self.feeder_process = self.machine.start();
+                    unsafe { self.machine.kill(&self.plans[at].process, feed) };
+                    self.plans[at].process = self.machine.start();
                     return Ok(false);
                 }
                 sink
             }
         };
-        self.feeder = Some(Feeder { feed, sink });
+        self.plans[at].feeder = Some(Feeder { feed, sink });
         self.say(|| format!("the feed of {name} is open from {state:?}"));
         Ok(true)
     }
 
-    fn finished(&mut self, name: &str) {
-        self.say(|| format!("{name} is written"));
-        for plan in self.plans.iter_mut().filter(|p| p.name == name) {
-            plan.finished = true;
-        }
+    fn finished(&mut self, at: usize) {
+        self.say(|| format!("run{at} is written"));
+        self.plans[at].finished = true;
+        self.to_file = true;
     }
 
-    fn feed(&mut self) -> Checked {
-        if !self.open_feeder()? {
+    fn feed(&mut self, at: usize) -> Checked {
+        if !self.open_feeder(at)? {
             return Ok(());
         }
         let now = self.machine.now();
-        let data = self.data(&self.feeder_process);
+        let data = self.data(&self.plans[at].process);
         let aside_every = self.aside_every;
-        let Some(Feeder { feed, sink }) = &mut self.feeder else { return Ok(()) };
-        let name = feed.run().name.clone();
-        let Some(paper) = self.plans.iter().find(|p| p.name == name).map(|p| p.paper.clone()) else { return Ok(()) };
+        let plan = &mut self.plans[at];
+        let paper = plan.paper.clone();
+        let Some(Feeder { feed, sink }) = &mut plan.feeder else { return Ok(()) };
         let done = feed.step(sink).and_then(|fed| {
             if fed.overrun {
                 // The commit first: from now on nothing rests on rows of the file that is made again.
@@ -513,25 +552,25 @@ impl Flow {
         });
         match done {
             Ok(None) => {}
-            Ok(Some("overrun")) => self.say(|| format!("{name} is written anew")),
+            Ok(Some("overrun")) => self.say(|| format!("run{at} is written anew")),
             Ok(Some(_)) => {
-                self.feeder = None;
-                self.finished(&name);
+                self.plans[at].feeder = None;
+                self.finished(at);
             }
             Err(e) => {
                 self.may_fail("the feed stops", &e)?;
-                self.kill_feeder();
+                self.kill_feeder(at);
             }
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Checked {
+    fn flush(&mut self, at: usize) -> Checked {
         let now = self.machine.now();
-        let Some(Feeder { feed, sink }) = &mut self.feeder else { return Ok(()) };
+        let Some(Feeder { feed, sink }) = &mut self.plans[at].feeder else { return Ok(()) };
         if let Err(e) = feed.flush(sink, now) {
             self.may_fail("the feed cannot commit", &e)?;
-            self.kill_feeder();
+            self.kill_feeder(at);
         }
         Ok(())
     }
@@ -546,20 +585,23 @@ impl Flow {
         self.mover_process = self.machine.start();
     }
 
-    fn kill_feeder(&mut self) {
-        self.say(|| "the feed is killed".into());
+    fn kill_feeder(&mut self, at: usize) {
+        self.say(|| format!("the feed of run{at} is killed"));
         self.deaths += 1;
-        // SAFETY: all maps of this process are in these objects; readers of checks are dropped at once.
-        unsafe { self.machine.kill(&self.feeder_process, self.feeder.take()) };
-        self.feeder_process = self.machine.start();
+        let plan = &mut self.plans[at];
+        // SAFETY: all maps of this process are in these objects.
+        unsafe { self.machine.kill(&plan.process, plan.feeder.take()) };
+        plan.process = self.machine.start();
     }
 
     fn cut(&mut self) {
         self.say(|| "power cut".into());
         self.deaths += 1;
-        // SAFETY: all maps of all processes are in these objects.
-        unsafe { self.machine.power_cut((self.mover.take(), self.feeder.take())) };
-        (self.mover_process, self.feeder_process) = (self.machine.start(), self.machine.start());
+        let feeders: Vec<Option<Feeder>> = self.plans.iter_mut().map(|p| p.feeder.take()).collect();
+        // SAFETY: all maps of all processes are in these objects; readers of checks are dropped at once.
+        unsafe { self.machine.power_cut((self.mover.take(), feeders)) };
+        (self.mover_process, self.witness) = (self.machine.start(), self.machine.start());
+        self.plans.iter_mut().for_each(|p| p.process = self.machine.start());
         for plan in &self.plans {
             lock(&plan.paper).cut(&mut self.dice);
         }
@@ -578,21 +620,23 @@ impl Flow {
         }
         // A writer that a failed sync has stopped starts anew, as `up` would.
         self.kill_mover();
-        self.kill_feeder();
+        (0..self.plans.len()).for_each(|at| self.kill_feeder(at));
         self.calm = true;
         for step in 0..PATIENCE {
             self.machine.advance(SECOND / 10);
             self.sources()?;
             self.drain()?;
             self.keep_runs()?;
-            self.feed()?;
-            if step % 3 == 0 {
-                self.flush()?;
+            for at in 0..self.plans.len() {
+                self.feed(at)?;
+                if step % 3 == 0 {
+                    self.flush(at)?;
+                }
             }
             let open = self.mover.as_ref().is_some_and(|m| m.keeper.runs().iter().any(|r| r.state.name() == "open"));
             if open || self.plans.iter().any(|p| !p.begun) {
                 self.begin_or_end()?;
-            } else if self.plans.iter().all(|p| p.finished) {
+            } else if self.plans.iter().all(|p| p.finished) && !self.to_file {
                 return Ok(());
             }
             if step == 200 {
@@ -608,7 +652,8 @@ impl Flow {
 
     fn check(&mut self) -> Checked<Tally> {
         self.note_marks()?;
-        let data = self.data(&self.feeder_process);
+        let data = self.data(&self.witness);
+        self.check_books(&data)?;
         let mut tally = Tally { deaths: self.deaths, ..Tally::default() };
         for at in 0..self.streams.len() {
             tally.messages += self.check_stream(&data, at)?;
@@ -617,6 +662,22 @@ impl Flow {
             self.check_run(&data, plan, &mut tally)?;
         }
         Ok(tally)
+    }
+
+    /// What is finished left one message in one book, and no place in any stream.
+    fn check_books(&self, data: &Data) -> Checked {
+        let fault = |e: flow::Fault| self.fail(e.to_string());
+        let books = data.streams(true).map_err(fault)?;
+        if let Some(book) = books.iter().find(|b| b.starts_with(&format!("{SINK}.")) && **b != flow::commits_of(SINK)) {
+            return Err(self.fail(format!("{book} is still there")));
+        }
+        for name in self.inputs() {
+            let readers = data.reader_early(&name).map_err(fault)?.pins().readers();
+            if let Some(reader) = readers.iter().find(|r| r.kind == store::Kind::Counted) {
+                return Err(self.fail(format!("{name}: the place of {} is still there", reader.name)));
+            }
+        }
+        Ok(())
     }
 
     /// Order per maker, bytes, and that nothing marked is gone. Messages in the stream.
