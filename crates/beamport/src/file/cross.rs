@@ -2,7 +2,7 @@
 
 use super::page::Page;
 use super::section::{Mistakes, Setting, Shown};
-use super::{Instrument, SourceKind, nearest};
+use super::{Instrument, Mistake, SourceKind, nearest};
 use crate::units::shortened;
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -48,7 +48,12 @@ pub(super) fn check(
                 "give one of the two another name",
             ));
         }
+        let before = mistakes.list.len();
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
+        // What is wrong with the inputs is not said a second time for the template.
+        if mistakes.list.len() == before {
+            check_template(page, mistakes, has_holes, sink, &known);
+        }
         let line = sink.file.line_or(sink.line);
         let target = (plain(&sink.folder), sink.file.replace("{sink}", &sink.name));
         if let Some((other, other_line)) = files.insert(target, (sink.name.clone(), line)) {
@@ -111,6 +116,35 @@ fn check_inputs(
                 hint,
             ));
         }
+    }
+}
+
+/// That the sink takes every stream from which its template fills a group: what it does not take would never come.
+fn check_template(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    has_holes: bool,
+    sink: &super::SinkSection,
+    known: &HashSet<&str>,
+) {
+    let title = format!("sink `{}`", shortened(&sink.name));
+    let at = format!("{}:{}", page.file, sink.inputs.line_or(sink.line));
+    for (stream, line) in sink.template_streams.iter().filter(|(stream, _)| !sink.inputs.contains(stream)) {
+        let shown = shortened(stream);
+        let (what, cause, hint) = if known.contains(stream.as_str()) {
+            let cause = format!("its `inputs` at {at} are {}", shortened(&sink.inputs.join(", ")));
+            (format!("{title} does not take stream `{shown}`"), cause, format!("add `{shown}` to `inputs`"))
+        } else if has_holes {
+            continue;
+        } else {
+            let hint = match nearest(stream, sink.inputs.iter().map(String::as_str)) {
+                Some(near) => format!("write `{near}`"),
+                None => format!("streams are {}", shortened(&sink.inputs.join(", "))),
+            };
+            (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)
+        };
+        let file = sink.template.display().to_string();
+        mistakes.push(Mistake { file, line: *line, what, cause, hint });
     }
 }
 

@@ -17,6 +17,7 @@ mod section;
 mod show;
 mod sink;
 mod source;
+mod template;
 
 pub use check::check;
 pub use mistake::{Mistake, nearest};

@@ -1,10 +1,11 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
 use super::keys::{self, Place};
-use super::mistake::Mistake;
 use super::section::{Section, Setting, Shown, Word};
+use super::template::{self, Wrong};
 use crate::limits;
 use crate::units::{Refused, duration_text, shortened};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct SinkSection {
     pub layout: Setting<Layout>,
     /// How often the file on disk is brought up to date.
     pub flush: Setting<Duration>,
+    /// The streams that the template names, with their lines in it.
+    pub(super) template_streams: BTreeMap<String, u32>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -82,9 +85,13 @@ pub(super) fn read(
     let template = section
         .need::<String>(&keys::TEMPLATE)
         .map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
+    let mut template_streams = BTreeMap::new();
     if !template.as_os_str().is_empty() {
-        match readable_json(&template) {
-            Ok(()) => template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake)),
+        match template::streams(&template) {
+            Ok(streams) => {
+                template_streams = streams;
+                template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake));
+            }
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
             Err(Wrong::Content(mistake)) => section.mistakes.push(mistake),
         }
@@ -125,6 +132,7 @@ pub(super) fn read(
         folder: target,
         layout,
         flush: flush.unwrap_or_default(),
+        template_streams,
         shown: std::mem::take(&mut section.shown),
     }
 }
@@ -167,42 +175,4 @@ fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
         ));
     }
     Ok(())
-}
-
-enum Wrong {
-    /// The key names no readable file.
-    Path(Refused),
-    /// The file is there and is no JSON.
-    Content(Mistake),
-}
-
-/// That a template is there, small enough, and JSON; what it says is checked by who knows NeXus.
-fn readable_json(path: &Path) -> Result<(), Wrong> {
-    let refused = |cause: String| {
-        Wrong::Path(Refused::new(
-            cause,
-            "paths are relative to the instrument file; an example is examples/amor.nexus.json",
-        ))
-    };
-    let about = std::fs::metadata(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
-    if !about.is_file() || about.len() > limits::TEMPLATE_BYTES_MAX {
-        return Err(refused(format!(
-            "{} is not a plain file of at most {} bytes",
-            path.display(),
-            limits::TEMPLATE_BYTES_MAX
-        )));
-    }
-    let file = std::fs::File::open(path).map_err(|error| refused(format!("{}: {error}", path.display())))?;
-    serde_json::from_reader::<_, serde::de::IgnoredAny>(std::io::BufReader::new(file)).map(|_| ()).map_err(|error| {
-        let cause = error.to_string();
-        // The line stands in front of the message already.
-        let cause = cause.split(" at line ").next().unwrap_or_default();
-        Wrong::Content(Mistake {
-            file: path.display().to_string(),
-            line: u32::try_from(error.line()).unwrap_or(0),
-            what: "the template is no JSON".into(),
-            cause: format!("{cause}, at column {}", error.column()),
-            hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
-        })
-    })
 }

@@ -288,6 +288,33 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
 }
 
 #[test]
+fn a_template_that_names_a_stream_nobody_brings_is_refused() {
+    let folder = Folder::new("streams");
+    folder.put(
+        "t.json",
+        "{\"children\": [\n{\"module\": \"ev44\", \"config\": {\"stream\": \"x\"}},\n{\"module\": \"f144\", \"config\": {\"topic\": \"devcies\"}}]}",
+    );
+    let second = "[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
+    let told = |more: &str, inputs: &str| {
+        let text = format!("{SOURCE}{more}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n{inputs}");
+        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_| Vec::new()).unwrap_err();
+        mistakes.into_iter().map(|m| (m.file.ends_with("t.json"), m.line, m.what, m.hint)).collect::<Vec<_>>()
+    };
+    let nobody = "no source fills stream `devcies`";
+    assert_eq!(told("", ""), [(true, 3, nobody.into(), "streams are x".into())]);
+    assert_eq!(told(second, ""), [(true, 3, nobody.into(), "write `devices`".into())]);
+    assert_eq!(
+        told(second, "inputs = [\"devices\"]\n"),
+        [
+            (true, 2, "sink `f` does not take stream `x`".into(), "add `x` to `inputs`".into()),
+            (true, 3, nobody.into(), "write `devices`".into()),
+        ]
+    );
+    // One mistake in the inputs is told once.
+    assert_eq!(told(second, "inputs = [\"y\"]\n").len(), 1);
+}
+
+#[test]
 fn a_replay_into_itself_is_refused() {
     let folder = Folder::new("itself");
     std::fs::create_dir_all(folder.0.join("streams")).unwrap();

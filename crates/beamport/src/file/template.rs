@@ -1,0 +1,126 @@
+//! A sink's template as far as the instrument file goes: that it is there, that it is JSON, and which streams it names.
+//!
+//! What its modules mean is checked by who knows NeXus (`beamport-nexus check`). A template of another form than the one
+//! read here names no streams: its own mistakes come first.
+
+use super::mistake::Mistake;
+use crate::limits;
+use crate::units::Refused;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Modules that fill themselves from no stream.
+const WITHOUT_STREAM: [&str; 3] = ["dataset", "link", "mdat"];
+
+/// Why a template cannot be used.
+pub(super) enum Wrong {
+    /// The key names no readable file.
+    Path(Refused),
+    /// The file is there and is no JSON.
+    Content(Mistake),
+}
+
+/// A node of any kind; what is no part of the question is passed over without being kept.
+#[derive(Deserialize)]
+struct Node {
+    #[serde(default)]
+    module: Option<String>,
+    #[serde(default)]
+    config: Option<Config>,
+    #[serde(default)]
+    children: Option<Vec<Node>>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    stream: Option<String>,
+    /// The word of ESS templates, read where there is no `stream`.
+    #[serde(default)]
+    topic: Option<String>,
+}
+
+/// The streams that a template names, each with the line of its first appearance (0 where it is not found).
+pub(super) fn streams(path: &Path) -> Result<BTreeMap<String, u32>, Wrong> {
+    let refused = |cause: String| {
+        let hint = "paths are relative to the instrument file; an example is examples/amor.nexus.json";
+        Wrong::Path(Refused::new(cause, hint))
+    };
+    let failed = |error| refused(format!("{}: {error}", path.display()));
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if !about.is_file() || about.len() > limits::TEMPLATE_BYTES_MAX {
+        let most = limits::TEMPLATE_BYTES_MAX;
+        return Err(refused(format!("{} is not a plain file of at most {most} bytes", path.display())));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+        let cause = error.to_string();
+        // The line stands in front of the message already.
+        let cause = cause.split(" at line ").next().unwrap_or_default();
+        return Err(Wrong::Content(Mistake {
+            file: path.display().to_string(),
+            line: u32::try_from(error.line()).unwrap_or(0),
+            what: "the template is no JSON".into(),
+            cause: format!("{cause}, at column {}", error.column()),
+            hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
+        }));
+    }
+    let mut streams = BTreeMap::new();
+    if let Ok(root) = serde_json::from_slice::<Node>(&bytes) {
+        collect(root, &mut streams);
+        find_lines(&String::from_utf8_lossy(&bytes), &mut streams);
+    }
+    Ok(streams)
+}
+
+/// JSON nests at most 128 deep here, so this does too.
+fn collect(node: Node, into: &mut BTreeMap<String, u32>) {
+    if node.module.is_some_and(|module| !WITHOUT_STREAM.contains(&module.as_str()))
+        && let Some(stream) = node.config.and_then(|config| config.stream.or(config.topic))
+    {
+        into.insert(stream, 0);
+    }
+    node.children.into_iter().flatten().for_each(|child| collect(child, into));
+}
+
+fn find_lines(text: &str, streams: &mut BTreeMap<String, u32>) {
+    for key in ["\"stream\"", "\"topic\""] {
+        for (at, _) in text.match_indices(key) {
+            let value = text[at + key.len()..].trim_start().strip_prefix(':').unwrap_or_default();
+            let Some(Ok(name)) = serde_json::Deserializer::from_str(value).into_iter::<String>().next() else {
+                continue;
+            };
+            if let Some(line) = streams.get_mut(&name).filter(|line| **line == 0) {
+                *line = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_found_with_their_lines_and_only_where_a_module_reads_one() {
+        let text = r#"{"children": [
+  {"type": "group", "name": "entry", "attributes": {"stream": "no"}, "children": [
+    {"module": "mdat", "config": {"items": ["start_time"], "topic": "unread"}},
+    {"module": "dataset", "config": {"name": "topic", "values": "stream"}},
+    {"type": "group", "name": "a", "children": [{"module": "ev44", "config": {
+      "topic": "passed over",
+      "stream" : "detector"}}]},
+    {"module": "f144", "config": {"topic": "d\u0065vices"}},
+    {"module": "f144", "config": {"stream": "detector"}}]}]}"#;
+        let path = std::env::temp_dir().join(format!("beamport-template-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let found = streams(&path).unwrap_or_default();
+        // Another form is for the checker of templates to tell.
+        std::fs::write(&path, text.replace("\"detector\"", "7")).unwrap();
+        let other = streams(&path).unwrap_or_else(|_| panic!("refused"));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("detector".to_owned(), 7), ("devices".to_owned(), 8)]);
+        assert!(other.is_empty());
+    }
+}
