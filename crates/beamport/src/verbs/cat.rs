@@ -1,8 +1,10 @@
 //! `beamport cat`: the messages of a stream, a line each.
 //!
 //! Reads as an anonymous reader: nothing waits for it. With `--follow` it goes on until Ctrl-C, until its output is
-//! closed, or until the time of `--to` has passed. What retention took before it was printed is said on stderr.
+//! closed, or until the time of `--to` has passed. What retention took before it was printed is said on stderr. So is what
+//! does not verify: the rest is printed, and the exit status is 1.
 
+use super::damage::Damage;
 use super::figures::instant;
 use super::{Answer, Asked, ended, nanoseconds, open};
 use crate::cli::Cat;
@@ -47,10 +49,17 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let to = asked.to.map_or(i64::MAX, |when| nanoseconds(when, now));
     let mut end = reader.end();
     if clock == Clock::Epoch && (asked.from.is_some() || asked.to.is_some()) {
-        let range = reader.time_range(from, to).map_err(fault)?;
-        reader.seek(range.0);
-        end = range.1;
+        match reader.time_range(from, to) {
+            Ok(range) => {
+                reader.seek(range.0);
+                end = range.1;
+            }
+            // Then each message is looked at, and what is damaged is named.
+            Err(Error::Corrupt { .. } | Error::Missing(_)) => {}
+            Err(e) => return Err(fault(e).into()),
+        }
     }
+    let mut status = ExitCode::SUCCESS;
     let mut left = asked.count.unwrap_or(u64::MAX);
     let mut names: Vec<String> = Vec::new();
     while left > 0 && !signals.as_ref().is_some_and(Asked::yes) {
@@ -70,7 +79,16 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             Err(Error::Corrupt { sequence, .. }) if sequence > at => {
                 reader.read((sequence - at) as usize).map_err(fault)?
             }
-            Err(e) => return Err(fault(e).into()),
+            Err(e) => {
+                let end = reader.end();
+                let Some(damage) = Damage::behind(&mut reader, &e, end) else { return Err(fault(e).into()) };
+                // What stands before it is seen before it.
+                out.flush()?;
+                writeln!(err, "{damage}")?;
+                status = ExitCode::from(1);
+                reader.seek(damage.last + 1);
+                continue;
+            }
         };
         if batch.is_empty() {
             out.flush()?;
@@ -90,7 +108,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         }
         left -= lines(out, &batch, &names, clock, (from, to), left, asked.form.json)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
 /// Prints those of a batch that are meant; returns how many.

@@ -5,6 +5,7 @@
 
 pub mod begin_end;
 pub mod cat;
+mod damage;
 pub mod doctor;
 pub mod figures;
 pub mod ls;
@@ -53,7 +54,11 @@ pub(crate) fn ended(answer: Answer, err: &mut dyn Write) -> io::Result<ExitCode>
     match answer {
         Ok(status) => Ok(status),
         Err(Stop::Output(error)) => Err(error),
-        Err(Stop::Fault(fault)) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
+        Err(Stop::Fault(fault)) => {
+            // The exit status says it too, where nobody reads this.
+            let _ = writeln!(err, "{fault}");
+            Ok(ExitCode::from(2))
+        }
     }
 }
 
@@ -64,8 +69,11 @@ pub(crate) fn open(folder: &DataFolder) -> Result<Data, Fault> {
         Ok(found) if found.is_dir() => Ok(Data::on_disk(folder)),
         Ok(_) => Err(Fault::new(format!("`{}` is no data folder", folder.display()), "it is a file")
             .hint("name the folder that holds the streams with `--data DIR`")),
-        Err(e) => Err(Fault::new(format!("data folder `{}` cannot be read", folder.display()), e)
-            .hint("name another with `--data DIR`, or make one with `beamport demo`")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Err(Fault::new(format!("data folder `{}` cannot be read", folder.display()), e)
+                .hint("name another with `--data DIR`, or make one with `beamport demo`"))
+        }
+        Err(e) => Err(Fault::io(format!("data folder `{}` cannot be read", folder.display()), &e)),
     }
 }
 

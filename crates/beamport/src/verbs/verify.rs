@@ -1,18 +1,41 @@
 //! `beamport verify`: reads every byte of streams and names the first wrong one.
+//!
+//! Where one is found, the stream is read again past it, so that every range of messages that is lost is named too. A
+//! stream that a sealed run has members in and that is not there is damage as well. Exit status 1 with damage; 2 where
+//! a file cannot be read at all, or there is nothing to verify.
 
+use super::damage::Damage;
 use super::figures::{bytes, thousands};
 use super::table::Table;
 use super::{Answer, ended, json_line, open, status};
 use crate::cli::Verify;
 use crate::units::shortened;
-use flow::Fault;
-use serde_json::json;
+use flow::records::{Range, Run};
+use flow::{Data, Fault, stream_fault};
+use serde_json::{Value, json};
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use store::{Error, Verified};
+use wire::bprn::State;
 
 /// How often the progress is drawn.
 const DRAW: Duration = Duration::from_millis(100);
+/// Messages read at once.
+const BATCH: u64 = 4096;
+/// Ranges named of one stream; all are counted.
+const RANGES_MAX: usize = 100;
+
+/// What a stream turned out to be.
+enum Finding {
+    Whole(Verified),
+    /// Read to its end, and not all is there.
+    Damaged {
+        first: String,
+        ranges: Vec<Damage>,
+        lost: u64,
+    },
+}
 
 /// Runs the verb.
 pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -22,48 +45,123 @@ pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
 
 fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let broken = status::unreadable(&data)?;
+    // A stream of runs that does not verify is in the table like any other.
+    let runs: Vec<Run> = flow::runs::runs(&data).unwrap_or_default();
+    let members = || runs.iter().filter(|run| run.state == State::Sealed).flat_map(|run| &run.streams);
     let mut names = data.streams(true)?;
-    names.extend(broken.into_iter().map(|b| b.name));
+    names.extend(status::unreadable(&data)?.into_iter().map(|b| b.name));
+    names.extend(members().map(|range| range.stream.clone()));
     names.sort();
+    names.dedup();
+    let none_in = format!("there is none in {}", data.folder.display());
     if let Some(stream) = &asked.stream {
         if !names.contains(stream) {
-            let cause = format!("there is none in {}", data.folder.display());
-            return Err(Fault::new(format!("there is no stream `{}`", shortened(stream)), cause)
+            return Err(Fault::new(format!("there is no stream `{}`", shortened(stream)), none_in)
                 .hint("`beamport ls` lists the streams")
                 .into());
         }
         names.retain(|name| name == stream);
     }
+    if names.is_empty() {
+        return Err(Fault::new("there is no stream to verify", none_in)
+            .hint("name the folder that holds the streams with `--data DIR`")
+            .into());
+    }
     let mut progress = Progress::new();
     let mut table = Table::new(&["stream", ">messages", ">bytes read", "schemas", "result"]);
-    let (mut streams, mut wrong) = (Vec::new(), 0);
+    let (mut streams, mut told, mut wrong) = (Vec::new(), Vec::new(), false);
     for name in &names {
-        let seen = store::verify(&data.media, &data.stream(name), &mut |done, of| progress.draw(err, name, done, of));
+        let seen = look(&data, name, &mut |done, of| progress.draw(err, name, done, of));
         progress.clear(err);
+        let seen = match seen.map_err(|e| stream_fault(name, e))? {
+            Finding::Whole(seen) => match members().find_map(|range| cut(&data, range, name, &seen)) {
+                Some(first) => Finding::Damaged { first, ranges: Vec::new(), lost: 0 },
+                None => Finding::Whole(seen),
+            },
+            damaged => damaged,
+        };
         match seen {
-            Ok(seen) => {
+            Finding::Whole(seen) => {
                 let messages = seen.schemas.iter().map(|s| s.1).sum();
                 let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
                 table.row([name.clone(), thousands(messages), bytes(seen.bytes), schemas.join(" "), "ok".into()]);
                 streams.push(json!({"stream": name, "ok": true, "first": seen.first, "messages": messages,
                     "bytes": seen.bytes, "schemas": schemas}));
             }
-            Err(why) => {
-                wrong += 1;
-                table.row([shortened(name), "-".into(), "-".into(), String::new(), why.to_string()]);
-                streams.push(json!({"stream": name, "ok": false, "wrong": why.to_string()}));
+            Finding::Damaged { first, ranges, lost } => {
+                wrong = true;
+                table.row([shortened(name), "-".into(), "-".into(), String::new(), first.clone()]);
+                told.extend(ranges.iter().map(|damage| format!("{}: {damage}", shortened(name))));
+                streams.push(json!({"stream": name, "ok": false, "wrong": first, "lost": lost, "ranges": ranges}));
             }
         }
     }
     if asked.form.json {
-        json_line(out, &json!({"ok": wrong == 0, "streams": streams}))?;
-    } else if names.is_empty() {
-        writeln!(out, "no streams in {}", data.folder.display())?;
+        json_line(out, &json!({"ok": !wrong, "streams": Value::from(streams)}))?;
     } else {
         write!(out, "{table}")?;
+        told.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
-    Ok(ExitCode::from(u8::from(wrong > 0)))
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+/// Reads one stream whole, or past all its damage; an error is one that is no damage.
+fn look(data: &Data, name: &str, seen: &mut dyn FnMut(u64, u64)) -> Result<Finding, Error> {
+    let first = match store::verify(&data.media, &data.stream(name), seen) {
+        Ok(verified) => return Ok(Finding::Whole(verified)),
+        Err(e @ Error::Io { .. }) => return Err(e),
+        Err(e) => e,
+    };
+    let mut found = (first.to_string(), Vec::new(), 0);
+    let Ok(mut reader) = data.reader_early(name) else {
+        let first = match first {
+            Error::Missing(path) => format!("{} is missing", path.display()),
+            other => other.to_string(),
+        };
+        return Ok(Finding::Damaged { first, ranges: Vec::new(), lost: 0 });
+    };
+    let end = reader.end();
+    loop {
+        let at = reader.position();
+        let damage = match reader.read(BATCH.min(end.saturating_sub(at)) as usize) {
+            Ok(batch) if batch.is_empty() => break,
+            Ok(_) => continue,
+            Err(Error::Gone { first }) => {
+                reader.seek(first);
+                continue;
+            }
+            Err(e) => match Damage::behind(&mut reader, &e, end) {
+                Some(damage) => damage,
+                None => break,
+            },
+        };
+        reader.seek(damage.last + 1);
+        found.2 += damage.last + 1 - damage.first;
+        if found.1.is_empty() {
+            found.0.clone_from(&damage.why);
+        }
+        if found.1.len() < RANGES_MAX {
+            found.1.push(damage);
+        }
+    }
+    Ok(Finding::Damaged { first: found.0, ranges: found.1, lost: found.2 })
+}
+
+/// Why a stream that verifies is not all that a sealed run has members in; none if it is.
+fn cut(data: &Data, range: &Range, name: &str, seen: &Verified) -> Option<String> {
+    if range.stream != name {
+        return None;
+    }
+    let header = store::Header::read(data.media.as_ref(), &data.stream(name)).ok()?;
+    if header.uuid != range.uuid {
+        return Some(format!(
+            "another stream than the one that holds messages {} to {} of a run",
+            range.first,
+            range.next.saturating_sub(1)
+        ));
+    }
+    (seen.count < range.next)
+        .then(|| format!("it ends at {}, and a run has members up to {}", seen.count, range.next.saturating_sub(1)))
 }
 
 /// A bar on stderr, on a terminal only.

@@ -1,0 +1,79 @@
+//! What of a stream cannot be read: the messages behind an error of the store.
+//!
+//! A byte that does not verify costs its message, a segment that is missing costs all messages in it. Neither ends a verb:
+//! the range is named, and the rest is read.
+
+use serde::Serialize;
+use std::fmt;
+use store::{Error, Reader};
+
+/// Messages that are lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Damage {
+    /// First sequence.
+    pub first: u64,
+    /// Last sequence.
+    pub last: u64,
+    /// Which file is damaged, and how.
+    pub why: String,
+}
+
+impl Damage {
+    /// What an error of reading costs, at or behind the reader's place and below `end`; none if it is no damage. The reader
+    /// stands anywhere then.
+    pub(crate) fn behind(reader: &mut Reader, error: &Error, end: u64) -> Option<Self> {
+        match error {
+            Error::Corrupt { path, sequence, .. } => {
+                let mut last = *sequence;
+                loop {
+                    reader.seek(last + 1);
+                    match reader.read(1) {
+                        // Of a file that was cut off, one range is enough.
+                        Err(Error::Corrupt { path: same, .. }) if same == *path && last + 1 < end => last += 1,
+                        _ => break,
+                    }
+                }
+                Some(Self { first: *sequence, last, why: error.to_string() })
+            }
+            Error::Missing(path) => {
+                let first = reader.position();
+                let last = after_segment(reader, first, end).saturating_sub(1).max(first);
+                Some(Self { first, last, why: format!("{} is missing", path.display()) })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last - self.first {
+            0 => write!(f, "message {} is lost: {}", self.first, self.why),
+            _ => write!(f, "messages {} to {} are lost: {}", self.first, self.last, self.why),
+        }
+    }
+}
+
+/// One past the last message of the segment in which a message lies: of payloads, or of the index if that is missing.
+fn after_segment(reader: &mut Reader, at: u64, end: u64) -> u64 {
+    let (mut next, mut segment) = (at, None);
+    while next < end {
+        match reader.entries(next, usize::try_from(end - next).unwrap_or(usize::MAX)) {
+            Ok([]) => break,
+            Ok(entries) => {
+                let lost = *segment.get_or_insert(entries[0].segment);
+                let count = entries.iter().take_while(|entry| entry.segment == lost).count();
+                next += count as u64;
+                if count < entries.len() {
+                    break;
+                }
+            }
+            Err(_) if segment.is_none() => {
+                let per = reader.header().index_entries;
+                return ((at / per + 1) * per).min(end);
+            }
+            Err(_) => break,
+        }
+    }
+    next
+}
