@@ -1,9 +1,9 @@
 //! The command line: verbs, flags and their help. What was typed becomes what it means here, once.
 //!
-//! Data go to stdout and all else to stderr. Exit status: 0 done, 1 asked and the answer is no (loss, a
-//! failed check), 2 an error. `docs/reference/cli.md` is made from these definitions; a test compares it.
+//! Data go to stdout and all else to stderr; the exit status is that of [`EXIT`]. `docs/reference/cli.md` is made from
+//! these definitions; a test compares it.
 
-use crate::file::Speed;
+use crate::file::{Speed, nearest};
 use crate::units::{self, When};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use flow::Fault;
@@ -13,7 +13,9 @@ use std::time::Duration;
 
 const ABOUT: &str =
     "Moves data from scientific instruments to people, programs and NeXus files: live, complete, replayable.";
-const EXIT: &str = "Exit status: 0 done, 1 asked and the answer is no (loss, a failed check), 2 an error.\nEnvironment: BEAMPORT_DATA the data folder, NO_COLOR no colours.";
+const EXIT: &str = "Exit status: 0 done; 1 done, and the answer is no (loss, damage); 2 an error (also a wrong file).\nEnvironment: BEAMPORT_DATA the data folder, NO_COLOR no colours.";
+/// Largest whole number of a TOML file, into which the seed is written.
+const TOML_MAX: u64 = i64::MAX as u64;
 
 /// What was typed.
 #[derive(Debug, Parser)]
@@ -43,7 +45,7 @@ pub enum Verb {
     /// End a run
     #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
     End(End),
-    /// Report every mistake of an instrument file
+    /// Report every mistake of an instrument file (status 2 if there is one)
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
     /// List streams and runs
@@ -68,7 +70,7 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  beamport bench\n  beamport bench store --quick")]
     Bench(Bench),
     /// Look at this machine and say what would go wrong
-    #[command(after_help = "Examples:\n  beamport doctor")]
+    #[command(after_help = "Examples:\n  beamport doctor\n  beamport doctor amor.toml")]
     Doctor(Doctor),
     /// Print the tables of the reference pages
     #[command(hide = true)]
@@ -130,16 +132,16 @@ pub struct Demo {
     #[arg(long, value_name = "NUMBER", value_parser = rate)]
     pub rate: Option<f64>,
     /// Length of the run
-    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = length)]
     pub duration: Duration,
     /// Start of the random numbers: the same seed gives the same events
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=TOML_MAX))]
     pub seed: u64,
     /// Draw the events from the histogram measured in this NeXus file
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub from: Option<PathBuf>,
     /// Instrument to simulate: amor, or an ESS one like loki, estia, cspec
-    #[arg(long, value_name = "NAME", default_value = "amor")]
+    #[arg(long, value_name = "NAME", default_value = "amor", value_parser = profile)]
     pub profile: String,
     /// Factor on the profile's event rate
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = factor)]
@@ -175,7 +177,7 @@ pub struct Begin {
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub start: When,
     /// Length of the run [default: until `beamport end`]
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = length)]
     pub duration: Option<Duration>,
     /// Data folder.
     #[command(flatten)]
@@ -344,6 +346,9 @@ pub struct Bench {
 /// `beamport doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Instrument file: whether this machine has what it asks for
+    #[arg(conflicts_with = "data")]
+    pub file: Option<PathBuf>,
     /// Data folder to look at as well
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -366,11 +371,28 @@ fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    number(text, 1.0, 1e10)
+    number(text, 1.0, sim::limits::RATE_MAX)
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    number(text, 1e-6, 1e3)
+    number(text, 1e-6, sim::limits::SCALE_MAX)
+}
+
+fn profile(text: &str) -> Result<String, String> {
+    let known = || std::iter::once("amor").chain(sim::ess::PROFILES.iter().map(|profile| profile.name));
+    if known().any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    let hint = nearest(text, known()).map_or_else(|| known().collect::<Vec<_>>().join(", "), str::to_owned);
+    Err(format!("no such profile; write {hint}"))
+}
+
+/// A duration of something that takes time.
+fn length(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(Duration::ZERO) => Err("write a length like `10 s`".to_owned()),
+        other => other.map_err(|refused| refused.to_string()),
+    }
 }
 
 fn run_name(text: &str) -> Result<String, String> {

@@ -7,13 +7,15 @@ pub mod file;
 pub mod limits;
 pub mod mover;
 pub mod report;
+pub mod room;
 pub mod units;
+pub mod up;
 pub mod verbs;
 
 use clap::Parser as _;
 use cli::{Cli, Verb};
 use flow::Fault;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 /// Runs the program: what was typed, to its exit status.
@@ -21,25 +23,24 @@ use std::process::ExitCode;
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(asked) => {
-            // Help and version come here too, for stdout and with status 0; that nobody reads them is no error.
-            let _ = asked.print();
-            return ExitCode::from(if asked.use_stderr() { 2 } else { 0 });
+        Err(wrong) if wrong.use_stderr() => {
+            let _ = wrong.print();
+            return ExitCode::from(2);
         }
+        // Help and version come here too.
+        Err(asked) => return printed(asked.print().map(|()| ExitCode::SUCCESS)),
     };
     log();
     // These work with threads that write to stderr too: no lock is held meanwhile.
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked)),
-        Verb::Up(asked) => return ended(demo::run_file(&asked.file, asked.form.json)),
+        Verb::Up(asked) => return ended(up::up(&asked.file, asked.form.json)),
         _ => {}
     }
-    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
-        Verb::Check(check) => {
-            file::check(&check.file, check.show, check.form.json, &demo::template_check, &mut out, &mut err)
-        }
+        Verb::Check(asked) => file::check(&asked, &up::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
@@ -56,25 +57,37 @@ pub fn run() -> ExitCode {
         // Answered above.
         Verb::Demo(_) | Verb::Up(_) => Ok(ExitCode::SUCCESS),
     };
-    result.unwrap_or_else(|error| match error.kind() {
-        // Whoever read the answer has seen enough (`beamport ls | head`).
-        std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        _ => ExitCode::from(2),
-    })
+    printed(result.and_then(|status| out.flush().map(|()| status)))
 }
 
 /// Text for people goes to stderr; `RUST_LOG` chooses how much.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    let _ = log.with_target(false).try_init();
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
+    // A log that cannot be written is no reason to stop.
+    let _ = log.with_target(false).log_internal_errors(false).try_init();
 }
 
 /// The exit status of a verb; a fault is printed.
 fn ended(answer: Result<ExitCode, Fault>) -> ExitCode {
     answer.unwrap_or_else(|fault| {
-        eprintln!("{fault}");
+        let _ = writeln!(io::stderr(), "{fault}");
         ExitCode::from(2)
     })
+}
+
+/// The exit status of a verb that printed its answer, or could not.
+fn printed(answer: io::Result<ExitCode>) -> ExitCode {
+    match answer {
+        Ok(status) => status,
+        // Whoever read the answer has seen enough (`beamport ls | head`).
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => ended(Err(unprinted(&error).hint("look at what stdout leads to"))),
+    }
+}
+
+/// An answer that cannot be printed.
+pub(crate) fn unprinted(error: &io::Error) -> Fault {
+    Fault::new("the answer cannot be printed", error)
 }

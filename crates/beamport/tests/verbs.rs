@@ -350,10 +350,163 @@ fn a_wrong_byte_is_named() {
     assert!(out.contains(&named), "{out}");
     assert_eq!(json(&data, &["verify", "devices", "--json"], 1)["ok"], false);
     assert_eq!(json(&data, &["verify", "runs", "--json"], 0)["ok"], true);
-    // What stands before it is printed; then it is named.
+    // All others are printed, and it is named.
     let (status, out, err) = told(&data, &["cat", "devices"]);
-    assert_eq!((status, out.lines().count()), (2, 250), "{err}");
-    assert!(err.contains("message 250") && err.contains("hint:"), "{err}");
+    assert_eq!((status, out.lines().count()), (1, 399), "{err}");
+    assert!(err.starts_with("message 250 is lost: wrong byte in") && err.lines().count() == 1, "{err}");
+    let times = ["cat", "devices", "--from", "2026-03-01T12:00:12Z", "--to", "2026-03-01T12:00:13Z"];
+    assert_eq!(told(&data, &times).1.lines().count(), 19);
+}
+
+#[test]
+fn a_missing_segment_is_a_range_that_is_lost() {
+    let place = Place::new("missing-segment");
+    let data = place.data("a");
+    fill(&data, "devices", 24_000, 0..0, &options(Level::Disk, Clock::Epoch));
+    let mut reader = data.reader_early("devices").unwrap();
+    let segment = |reader: &mut store::Reader, n| reader.get(n).unwrap().unwrap().0.segment;
+    assert!(segment(&mut reader, 23_999) >= 2, "the test needs three segments of payloads");
+    let first = (0..).find(|n| segment(&mut reader, *n) == 1).unwrap();
+    let last = (first..).find(|n| segment(&mut reader, *n + 1) == 2).unwrap();
+    drop(reader);
+    std::fs::remove_file(data.stream("devices").join("p-00000001")).unwrap();
+    let (status, out, err) = told(&data, &["cat", "devices"]);
+    assert_eq!((status, out.lines().count() as u64), (1, 24_000 - (last + 1 - first)), "{err}");
+    assert!(
+        err.starts_with(&format!("messages {first} to {last} are lost: ")) && err.ends_with("p-00000001 is missing\n")
+    );
+    let found = &json(&data, &["verify", "--json"], 1)["streams"][0];
+    assert_eq!((&found["ok"], &found["lost"]), (&false.into(), &(last + 1 - first).into()), "{found}");
+    assert_eq!((&found["ranges"][0]["first"], &found["ranges"][0]["last"]), (&first.into(), &last.into()));
+    // A missing index costs all messages in it, and what is left of the payloads is not guessed.
+    let per = store::Header::read(data.media.as_ref(), &data.stream("devices")).unwrap().index_entries;
+    std::fs::remove_file(data.stream("devices").join("i-00000000")).unwrap();
+    let (status, out, _) = told(&data, &["verify", "devices"]);
+    assert_eq!(status, 1);
+    assert!(out.contains(&format!("devices: messages 0 to {} are lost: ", per - 1)), "{out}");
+    let rest = format!("devices: messages {} to {last} are lost: ", per.max(first));
+    assert!(per > last || out.contains(&rest), "{out}");
+}
+
+#[test]
+fn a_stream_that_a_run_names_is_missed() {
+    let place = Place::new("missing-stream");
+    let data = measured(&place, "a");
+    let header = store::Header::read(data.media.as_ref(), &data.stream("devices")).unwrap();
+    std::fs::remove_dir_all(data.stream("devices")).unwrap();
+    let _ = std::fs::remove_dir_all(header.live);
+    let (status, out, err) = told(&data, &["verify"]);
+    assert_eq!((status, err.as_str()), (1, ""), "{out}");
+    assert!(out.contains("devices") && out.contains("is missing"), "{out}");
+    assert_eq!(json(&data, &["verify", "devices", "--json"], 1)["streams"][0]["ok"], false);
+    // Another stream in its place is not the one of the run.
+    fill(&data, "devices", 400, 0..0, &options(Level::Disk, Clock::Epoch));
+    let (status, out, _) = told(&data, &["verify"]);
+    assert!(status == 1 && out.contains("another stream than"), "{out}");
+}
+
+/// The command without the rights that root has over files of others.
+fn without_rights(command: &mut Command) -> &mut Command {
+    use std::os::unix::process::CommandExt as _;
+    // SAFETY: two system calls between fork and exec. Where they are refused, there are no such rights to lose.
+    unsafe {
+        command.pre_exec(|| {
+            // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+            libc::prctl(libc::PR_CAPBSET_DROP, 1, 0, 0, 0);
+            libc::prctl(libc::PR_CAPBSET_DROP, 2, 0, 0, 0);
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_an_error_with_a_hint_and_no_damage() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new("rights");
+    let data = measured(&place, "a");
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    for folder in [data.stream("devices"), data.folder.clone()] {
+        mode(&folder, 0);
+        for verb in ["verify", "ls", "cat"] {
+            let words: &[&str] = if verb == "cat" { &["cat", "devices"] } else { &[verb] };
+            let output = without_rights(&mut command(&data, words)).output().unwrap();
+            let err = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{verb}: {err}");
+            assert!(err.contains("ermission denied") && (verb == "ls" || err.contains("hint:")), "{verb}: {err}");
+        }
+        mode(&folder, 0o750);
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_printed_is_an_error() {
+    let place = Place::new("unprintable");
+    let data = measured(&place, "a");
+    let file = place.0.join("a").join("lab.toml");
+    let text = "instrument = \"lab\"\n[source.x]\nkind = \"sim\"\nmodel = \"amor-devices\"\nlive = \"1 MiB\"\n[run.r]\nduration = \"10 ms\"\nsettle = \"10 ms\"\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let into = place.0.join("b").display().to_string();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let verbs: &[&[&str]] = &[
+        &["--help"],
+        &["--version"],
+        &["cat", "--help"],
+        &["reference", "cli"],
+        &["check", file],
+        &["check", file, "--json"],
+        &["ls"],
+        &["ls", "--json"],
+        &["cat", "devices"],
+        &["cat", "devices", "--count", "1"],
+        &["top"],
+        &["verify"],
+        &["verify", "--json"],
+        &["doctor"],
+        &["replay", "7", "--into", &into, "--speed", "max"],
+        &["up", file],
+    ];
+    for words in verbs {
+        let output = command(&data, words).stdout(full()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {err}");
+        assert!(err.contains("error: the answer cannot be printed\ncause: No space left"), "{words:?}: {err}");
+    }
+    // A fault that cannot be printed is still one, whether there is no room or no reader.
+    for words in
+        [&["cat", "nothing"][..], &["check", "/nowhere.toml"], &["up", "/nowhere.toml"], &["begin", "x"], &["lss"]]
+    {
+        assert_eq!(command(&data, words).stderr(full()).status().unwrap().code(), Some(2), "{words:?}");
+        let mut child = command(&data, words).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(ended(&mut child), 2, "{words:?}");
+    }
+}
+
+#[test]
+fn a_demonstration_that_cannot_begin_leaves_nothing_and_speaks_of_its_flag() {
+    let place = Place::new("demo");
+    let data = place.data("a");
+    let folder = place.0.join("never");
+    let (status, out, err) = told(&data, &["demo", "--from", "/nowhere.nxs", "--data", folder.to_str().unwrap()]);
+    assert_eq!((status, out.as_str()), (2, ""), "{err}");
+    assert!(err.starts_with("error: `--from` cannot be taken\ncause: no file /nowhere.nxs\nhint:"), "{err}");
+    assert!(!folder.exists());
+}
+
+#[test]
+fn demonstrations_side_by_side_do_not_clear_each_other() {
+    let place = Place::new("demos");
+    let data = place.data("a");
+    let folder = place.0.join("demo");
+    std::fs::create_dir(&folder).unwrap();
+    // As the one that works there holds it.
+    let held = std::fs::File::open(&folder).unwrap();
+    held.try_lock().unwrap();
+    let (status, _, err) = told(&data, &["demo", "--data", folder.to_str().unwrap()]);
+    assert_eq!(status, 2);
+    assert!(err.contains("is in use\ncause: another `beamport demo` works there\nhint:"), "{err}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }
 
 /// Spoils the header of a stream; what only the header knew goes at the end.

@@ -149,7 +149,7 @@ impl Config {
                 );
             }
             "seed" => self.seed = whole(0, u64::MAX)?,
-            "scale" => self.scale = number(0.0, 100.0)?,
+            "scale" => self.scale = number(0.0, limits::SCALE_MAX)?,
             "message" => self.message = if choice()? == "size" { Building::Size } else { Building::Pulse },
             "events_max" => self.events_max = Some(whole(1, u64::from(limits::EVENTS_PER_MESSAGE_MAX))? as u32),
             "metadata" => self.metadata = number(0.0, 1.0)?,

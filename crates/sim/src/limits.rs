@@ -23,6 +23,8 @@ pub const OFFER_AGAIN_NS: i64 = 1_000_000;
 
 /// Events a second of any model: ten times the fastest ESS instrument. Above it a pulse no longer fits counters of 32 bits.
 pub const RATE_MAX: f64 = 5e9;
+/// Factor on the rate of a model: from 2 MW to a source that nobody has planned.
+pub const SCALE_MAX: f64 = 100.0;
 
 /// Sample angles in one program. Each has a table of 1 MiB that is computed at start in some 20 ms.
 pub const ANGLES_MAX: usize = 32;

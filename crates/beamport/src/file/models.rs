@@ -68,6 +68,11 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
             Err(refused) => section.refuse_named(key.name, &takes(key), refused),
         }
     }
+    let (rate, most) = (config.events_per_second(), sim::limits::RATE_MAX);
+    if rate > most {
+        let cause = format!("`rate` times `scale` is {rate:e} events a second, at most {most:e} can be made");
+        section.refuse_named("scale", "number", Refused::new(cause, "write a smaller one of the two"));
+    }
     Some(config)
 }
 

@@ -7,7 +7,7 @@
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,11 +54,17 @@ impl Control {
     /// Listens in the data folder. Only the holder of the stream `runs` may call it: a socket found there is stale.
     pub(super) fn listen(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join("control.sock");
-        let fault = |e: std::io::Error| Fault::new(format!("control socket `{}` cannot be made", path.display()), e);
-        let _ = std::fs::remove_file(&path);
-        let (_folder, short) = short_path(folder).map_err(fault)?;
+        let fault = |e: std::io::Error| Fault::io(format!("control socket `{}` cannot be made", path.display()), &e);
+        // Made where nobody else can come, then moved: at no moment can another user connect to it.
+        let private = folder.join("control.sock.new");
+        let _ = std::fs::remove_dir_all(&private);
+        std::fs::DirBuilder::new().mode(0o700).create(&private).map_err(fault)?;
+        let (_private, short) = short_path(&private).map_err(fault)?;
         let listener = UnixListener::bind(&short).map_err(fault)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(fault)?;
+        let made = private.join("control.sock");
+        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600)).map_err(fault)?;
+        std::fs::rename(&made, &path).map_err(fault)?;
+        std::fs::remove_dir(&private).map_err(fault)?;
         listener.set_nonblocking(true).map_err(fault)?;
         let (sender, commands) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -177,6 +183,10 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     let nobody = |e: std::io::Error| {
         Fault::new(format!("nobody runs the instrument of `{}`", folder.display()), e)
             .hint("start it with `beamport up FILE` in another terminal")
+    };
+    let nobody = |e: std::io::Error| match e.kind() {
+        ErrorKind::PermissionDenied => Fault::io(format!("the instrument of `{}` obeys others", folder.display()), &e),
+        _ => nobody(e),
     };
     let (_folder, short) = short_path(folder).map_err(nobody)?;
     let mut stream = UnixStream::connect(short).map_err(nobody)?;

@@ -6,13 +6,14 @@
 use super::figures::{bytes, thousands};
 use super::{Answer, ended, json_line, status};
 use crate::cli::{DataFolder, Doctor};
+use crate::file::{self, Instrument, Mistake};
 use crate::mover;
+use crate::room;
+use crate::up;
 use flow::Data;
 use serde::Serialize;
-use std::ffi::CString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use store::Level;
@@ -66,13 +67,22 @@ pub fn run(asked: &Doctor, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
 
 fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     // Without a data folder the machine is looked at all the same: streams would then be made here.
-    let named = DataFolder { data: asked.data.clone() }.resolve().ok();
+    let (instrument, mistakes) = match asked.file.as_deref().map(|path| file::read(path, &up::template_check)) {
+        Some(Ok(instrument)) => (Some(instrument), Vec::new()),
+        Some(Err(mistakes)) => (None, mistakes),
+        None => (None, Vec::new()),
+    };
+    let named = match &instrument {
+        Some(instrument) => Some(instrument.data.value.clone()),
+        None => DataFolder { data: asked.data.clone() }.resolve().ok(),
+    };
     let folder = named.clone().unwrap_or_else(|| PathBuf::from("."));
     let data = named.filter(|folder| folder.is_dir()).map(Data::on_disk);
     let place = existing(&folder);
     let mut findings =
         vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
-    findings.push(shared_memory(data.as_ref()));
+    findings.push(shared_memory(data.as_ref(), instrument.as_ref()));
+    findings.extend(mistakes.first().map(|first| instrument_file(first, mistakes.len())));
     findings.push(open_files());
     findings.push(file_size());
     findings.push(clock());
@@ -176,17 +186,9 @@ fn futex() -> Finding {
         .hint("a sandbox forbids the system call: allow `futex`")
 }
 
-fn statfs(place: &Path) -> Option<libc::statfs> {
-    let name = CString::new(place.as_os_str().as_bytes()).ok()?;
-    // SAFETY: zero is a valid value of this plain structure.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: name and structure outlive the call.
-    (unsafe { libc::statfs(name.as_ptr(), &mut stat) } == 0).then_some(stat)
-}
-
 fn file_system(folder: &Path, place: &Path) -> Finding {
     const NAME: &str = "file system";
-    let Some(stat) = statfs(place) else {
+    let Some(stat) = room::statfs(place) else {
         return Finding::new(NAME, Verdict::Wrong, format!("{}: {}", place.display(), io::Error::last_os_error()));
     };
     let (name, why) = file_system_of(stat.f_type);
@@ -242,7 +244,7 @@ fn direct(place: &Path) -> Finding {
 
 fn free_disk(place: &Path) -> Finding {
     const NAME: &str = "free disk";
-    let Some(stat) = statfs(place) else { return Finding::new(NAME, Verdict::Note, "not known") };
+    let Some(stat) = room::statfs(place) else { return Finding::new(NAME, Verdict::Note, "not known") };
     let free = stat.f_bavail * stat.f_bsize as u64;
     let found = format!("{} at {}", bytes(free), place.display());
     match free {
@@ -254,35 +256,39 @@ fn free_disk(place: &Path) -> Finding {
     }
 }
 
-fn shared_memory(data: Option<&Data>) -> Finding {
+/// What the instrument asks for, or what the streams that are there are known to: a segment is an eighth of a live end, up
+/// to the largest segment.
+fn shared_memory(data: Option<&Data>, instrument: Option<&Instrument>) -> Finding {
     const NAME: &str = "shared memory";
-    let Some(stat) = statfs(Path::new("/dev/shm")) else {
+    let Some((free, size)) = room::shared() else {
         return Finding::new(NAME, Verdict::Wrong, "there is no /dev/shm").hint("mount a tmpfs there");
     };
-    let (size, free) = (stat.f_blocks * stat.f_bsize as u64, stat.f_bavail * stat.f_bsize as u64);
-    let mut asked = 0;
-    let mut held = 0;
-    for name in data.and_then(|d| d.streams(true).ok()).unwrap_or_default() {
-        let Some(header) = data.and_then(|d| store::Header::read(d.media.as_ref(), &d.stream(&name)).ok()) else {
-            continue;
+    let there = format!("{} free of {} in /dev/shm", bytes(free), bytes(size));
+    if let Some(instrument) = instrument {
+        let found = format!("{there}; the live ends ask for {}", bytes(room::asked(instrument)));
+        return match room::lacking(instrument) {
+            Some(mistake) => {
+                let at = format!("{}:{}: {}", mistake.file, mistake.line, mistake.hint);
+                Finding::new(NAME, Verdict::Wrong, found).hint(at)
+            }
+            None => Finding::new(NAME, Verdict::Ok, found),
         };
-        // A segment is an eighth of the live end (up to the largest segment).
-        asked += header.segment_bytes * 8;
-        held += taken(&header.live);
     }
-    let found =
-        format!("{} free of {} in /dev/shm; the streams here ask for {}", bytes(free), bytes(size), bytes(asked));
-    if free + held < asked.max(SHARED_WRONG) {
+    let names = data.and_then(|d| d.streams(true).ok()).unwrap_or_default();
+    let headers =
+        names.iter().filter_map(|n| data.and_then(|d| store::Header::read(d.media.as_ref(), &d.stream(n)).ok()));
+    let asked: u64 = headers.map(|header| (header.segment_bytes * 8).max(room::taken(&header.live))).sum();
+    let found = format!("{there}; the streams here ask for {}", bytes(asked));
+    if free + data.map_or(0, room::held) < asked.max(SHARED_WRONG) {
         return Finding::new(NAME, Verdict::Wrong, found)
             .hint("lower `live` of the largest streams, or enlarge it: `mount -o remount,size=4G /dev/shm`");
     }
     Finding::new(NAME, Verdict::Ok, found)
 }
 
-/// Bytes that the files of a folder take.
-fn taken(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries.flatten().filter_map(|e| e.metadata().ok()).map(|m| m.blocks() * 512).sum()
+fn instrument_file(first: &Mistake, count: usize) -> Finding {
+    let found = if count == 1 { first.what.clone() } else { format!("{count} mistakes; the first: {}", first.what) };
+    Finding::new("instrument file", Verdict::Wrong, found).hint(format!("`beamport check {}`", first.file))
 }
 
 fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
@@ -378,7 +384,7 @@ fn left_over(data: Option<&Data>) -> Vec<Finding> {
     if idle.is_empty() {
         return vec![Finding::new(NAME, Verdict::Ok, format!("nothing in {}", root.display()))];
     }
-    let total: u64 = idle.iter().map(|p| taken(p)).sum();
+    let total: u64 = idle.iter().map(|p| room::taken(p)).sum();
     let of = if data.is_some() { "of no stream here" } else { "of streams" };
     let found =
         format!("{} live places {of} that no process uses, {}, in {}", idle.len(), bytes(total), root.display());

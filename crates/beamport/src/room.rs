@@ -1,0 +1,95 @@
+//! Shared memory: what an instrument asks for, and what is there.
+//!
+//! A live end that runs out of it makes its source wait, so what cannot fit is refused before anything starts. The sum is
+//! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
+
+use crate::file::{Instrument, Mistake};
+use crate::units::{Size, size_text};
+use crate::verbs::figures::bytes;
+use flow::{Data, Fault};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Where live ends are made.
+const PLACE: &str = "/dev/shm";
+/// Streams that beamport keeps for itself, beside one a source and one a sink: `runs` and `control`.
+const BOOKS: usize = 2;
+
+/// The file system of a path; none if it cannot be asked.
+pub fn statfs(place: &Path) -> Option<libc::statfs> {
+    let name = CString::new(place.as_os_str().as_bytes()).ok()?;
+    // SAFETY: zero is a valid value of this plain structure.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: name and structure outlive the call.
+    (unsafe { libc::statfs(name.as_ptr(), &mut stat) } == 0).then_some(stat)
+}
+
+/// Bytes of shared memory that are free, and that there are.
+#[must_use]
+pub fn shared() -> Option<(u64, u64)> {
+    statfs(Path::new(PLACE)).map(|s| (s.f_bavail * s.f_bsize as u64, s.f_blocks * s.f_bsize as u64))
+}
+
+/// Bytes of shared memory that are free.
+#[must_use]
+pub fn free() -> Option<u64> {
+    shared().map(|s| s.0)
+}
+
+/// Bytes that the files of a folder take.
+#[must_use]
+pub fn taken(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries.flatten().filter_map(|e| e.metadata().ok()).map(|m| m.blocks() * 512).sum()
+}
+
+/// Bytes that live ends of a data folder take already.
+#[must_use]
+pub fn held(data: &Data) -> u64 {
+    let names = data.streams(true).unwrap_or_default();
+    let headers = names.iter().filter_map(|name| store::Header::read(data.media.as_ref(), &data.stream(name)).ok());
+    headers.map(|header| taken(&header.live)).sum()
+}
+
+/// Bytes that an instrument asks for.
+#[must_use]
+pub fn asked(instrument: &Instrument) -> u64 {
+    let books = (BOOKS + instrument.sources.len() + instrument.sinks.len()) as u64 * Data::BOOK_LIVE_BYTES;
+    instrument.sources.iter().map(|source| source.live.0).fold(books, u64::saturating_add)
+}
+
+/// Why an instrument does not fit into shared memory, if it does not: at the line of its largest live end.
+#[must_use]
+pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
+    let asked = asked(instrument);
+    let found = match shared() {
+        Some((free, _)) if free + held(&Data::on_disk(&*instrument.data)) >= asked => return None,
+        Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
+        None => format!("there is no {PLACE}"),
+    };
+    let largest = instrument.sources.iter().max_by_key(|source| source.live.0)?;
+    Some(Mistake {
+        file: instrument.file.display().to_string(),
+        line: largest.live.line_or(largest.line),
+        what: format!("the live ends ask for {} of shared memory", bytes(asked)),
+        cause: found,
+        hint: format!(
+            "lower `live` of `{}`, which is {}, or enlarge it: `mount -o remount,size={} {PLACE}`",
+            largest.name,
+            size_text(Size(largest.live.0)),
+            asked.saturating_mul(2)
+        ),
+    })
+}
+
+/// Refuses an instrument that does not fit.
+pub fn for_instrument(instrument: &Instrument) -> Result<(), Fault> {
+    match lacking(instrument) {
+        None => Ok(()),
+        Some(Mistake { file, line, what, cause, hint }) => {
+            Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint))
+        }
+    }
+}

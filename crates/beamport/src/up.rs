@@ -1,0 +1,256 @@
+//! `beamport up`: an instrument from its file to its report.
+
+use crate::file::{self, Instrument, SourceKind};
+use crate::mover::{Mover, Written, program};
+use crate::report::{Report, events_of, grouped};
+use crate::room;
+use flow::{Data, Fault};
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write as _, stderr};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use store::{Check, Kind, ReadOptions, Reader};
+
+/// `beamport up FILE`, to its report; mistakes in the file are printed here.
+pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let instrument = match file::read(path, &template_check) {
+        Ok(instrument) => instrument,
+        Err(mistakes) => {
+            let mut err = stderr().lock();
+            for mistake in mistakes {
+                let _ = writeln!(err, "{mistake}");
+            }
+            return Ok(ExitCode::from(2));
+        }
+    };
+    Started::new(instrument)?.to_report(json)
+}
+
+/// Asks the writer what it thinks of a template: it knows the modules.
+pub fn template_check(path: &Path) -> Vec<file::Mistake> {
+    let shown = path.display().to_string();
+    let mistake =
+        |what: String, cause: String, hint: String| file::Mistake { file: shown.clone(), line: 0, what, cause, hint };
+    let program = match program() {
+        Ok(program) => program,
+        Err(fault) => return vec![mistake(fault.what, fault.cause, fault.hint)],
+    };
+    let answer = Command::new(program)
+        .arg("check")
+        .arg(path)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output();
+    let list = answer
+        .map_err(|e| e.to_string())
+        .and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));
+    match list {
+        Ok(value) => {
+            let text = |v: &serde_json::Value, key: &str| v[key].as_str().unwrap_or_default().to_string();
+            let all = value.as_array().or_else(|| value["mistakes"].as_array()).cloned().unwrap_or_default();
+            all.iter()
+                .map(|v| {
+                    let pointer = text(v, "pointer");
+                    let what = if pointer.is_empty() {
+                        text(v, "what")
+                    } else {
+                        format!("{} (at {pointer})", text(v, "what"))
+                    };
+                    mistake(what, text(v, "cause"), text(v, "hint"))
+                })
+                .collect()
+        }
+        Err(e) => vec![mistake("the template cannot be checked".into(), e, String::new())],
+    }
+}
+
+/// An instrument whose sources run and whose declared runs are open.
+pub struct Started {
+    mover: Mover,
+    signals: Arc<AtomicUsize>,
+}
+
+impl Started {
+    /// Starts it, where this machine has the room.
+    pub fn new(mut instrument: Instrument) -> Result<Self, Fault> {
+        let signals = Arc::new(AtomicUsize::new(0));
+        listen_to_signals(&signals)?;
+        room::for_instrument(&instrument)?;
+        // Into the configuration itself: the source draws from it, and the run's metadata says what it was.
+        for section in &mut instrument.sources {
+            if let SourceKind::Sim(sim) = &mut section.kind
+                && let Some(from) = &sim.from
+            {
+                sim.config.histogram = Some(load_histogram(from)?);
+            }
+        }
+        Ok(Self { mover: Mover::start(instrument, &HashMap::new())?, signals })
+    }
+
+    /// Works until it is done and prints the report. Exit status 1 where something was lost.
+    pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
+        let Self { mut mover, signals } = self;
+        let mut line = LiveLine::new(json);
+        let written = mover.work(&signals, &mut |mover| line.look(mover))?;
+        line.end();
+        let (data, sinks) = (mover.data().clone(), mover.sinks());
+        let names: Vec<String> = mover.runs().iter().map(|r| r.name.clone()).collect();
+        drop(mover);
+        let mut lost = 0;
+        let mut reports = Vec::new();
+        for name in names {
+            let report = Report::of(&data, &name, &sinks, &fill_in(&data, &written, &sinks, &name)?)?;
+            lost += report.account.lost;
+            reports.push(report);
+        }
+        let text = match (json, reports.as_slice()) {
+            (true, [one]) => format!("{}\n", one.json()),
+            (true, many) => format!("{}\n", serde_json::Value::from(many.iter().map(Report::json).collect::<Vec<_>>())),
+            (false, all) => all.iter().map(Report::text).collect::<Vec<_>>().join("\n"),
+        };
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Whoever read the report has seen enough.
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::unprinted(&e)
+                .hint(format!("the runs are whole: `beamport ls --data {}`", data.folder.display()))),
+            _ => Ok(ExitCode::from(u8::from(lost > 0))),
+        }
+    }
+}
+
+/// Files of runs that were finished before this start: their last commits name them.
+fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Result<Vec<Written>, Fault> {
+    let mut all: Vec<Written> = written.iter().filter(|w| w.run == run && w.product.is_object()).cloned().collect();
+    for sink in sinks {
+        if !all.iter().any(|w| w.sink == *sink)
+            && let Some(commit) = flow::last_commit(data, sink, run)?.filter(|c| c.finished)
+        {
+            let product = serde_json::from_str(&commit.state).unwrap_or_default();
+            all.push(Written { sink: sink.clone(), run: run.into(), product });
+        }
+    }
+    Ok(all)
+}
+
+/// Counts SIGINT and SIGTERM.
+fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
+    let signals = signals.clone();
+    // A file that may not grow (`ulimit -f`, quota) is an error of the write, as a full disk is, and not the end of us.
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default())
+        .map_err(|e| Fault::new("signals cannot be caught", e))?;
+    let mut caught = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+        .map_err(|e| Fault::new("signals cannot be caught", e))?;
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in caught.forever() {
+            if signals.fetch_add(1, Ordering::Relaxed) == 0 && stderr().is_terminal() {
+                let _ = writeln!(stderr(), "\nending the open runs; once more stops at once");
+            }
+        }
+    });
+    thread.map(|_| ()).map_err(|e| Fault::new("signals cannot be caught", e))
+}
+
+/// The measured histogram of a NeXus file, read by the process that has libhdf5.
+fn load_histogram(path: &Path) -> Result<Vec<u8>, Fault> {
+    let fault = |cause: String| Fault::new(format!("no histogram in `{}`", path.display()), cause);
+    let answer = Command::new(program()?)
+        .arg("histogram")
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| fault(e.to_string()))?;
+    if !answer.status.success() {
+        let text = String::from_utf8_lossy(&answer.stderr);
+        let cause =
+            text.lines().find_map(|l| l.strip_prefix("cause: ")).or(text.lines().next()).unwrap_or("it cannot be read");
+        return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
+    }
+    Ok(answer.stdout)
+}
+
+/// The line that moves while an instrument works. On a terminal only.
+struct LiveLine {
+    shown: bool,
+    next: Instant,
+    streams: Vec<Followed>,
+    rates: Vec<(Instant, u64, u64)>,
+}
+
+struct Followed {
+    reader: Reader,
+    events: u64,
+    bytes: u64,
+}
+
+impl LiveLine {
+    fn new(json: bool) -> Self {
+        let shown = !json && stderr().is_terminal();
+        Self { shown, next: Instant::now(), streams: Vec::new(), rates: Vec::new() }
+    }
+
+    fn look(&mut self, mover: &Mover) {
+        if !self.shown || Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + Duration::from_millis(200);
+        if self.streams.is_empty() {
+            let options =
+                ReadOptions { early: true, check: Check::Nothing, kind: Kind::Anonymous, ..ReadOptions::default() };
+            for name in mover.data().streams(false).unwrap_or_default() {
+                if let Ok(mut reader) = mover.data().reader(&name, options.clone()) {
+                    reader.seek(reader.bounds().count);
+                    self.streams.push(Followed { reader, events: 0, bytes: 0 });
+                }
+            }
+        }
+        let (mut events, mut bytes, mut dropped, mut unsynced) = (0, 0, 0, 0);
+        for followed in &mut self.streams {
+            while let Ok(batch) = followed.reader.read(4096) {
+                if batch.is_empty() {
+                    break;
+                }
+                for message in batch.iter() {
+                    followed.bytes += message.payload.len() as u64;
+                    followed.events += events_of(message.payload);
+                }
+            }
+            let bounds = followed.reader.bounds();
+            // Behind by more than a ring: look at the newest again.
+            if followed.reader.position() < bounds.first {
+                followed.reader.seek(bounds.count);
+            }
+            events += followed.events;
+            bytes += followed.bytes;
+            dropped += bounds.dropped;
+            unsynced += bounds.count.saturating_sub(bounds.disk.max(if bounds.disk == 0 { bounds.count } else { 0 }));
+        }
+        let now = Instant::now();
+        self.rates.push((now, events, bytes));
+        if self.rates.len() > 10 {
+            self.rates.remove(0);
+        }
+        let (then, e0, b0) = self.rates[0];
+        let seconds = now.duration_since(then).as_secs_f64().max(0.1);
+        let runs: Vec<String> = mover.runs().iter().map(|r| format!("{} {}", r.name, r.state.name())).collect();
+        let trouble = mover.troubles().first().map_or(String::new(), |f| format!("  ! {}", f.what));
+        let _ = write!(
+            stderr(),
+            "\r\x1b[K{}  {:.2} Mevents/s  {:.1} MB/s  {} events  {unsynced} unsynced  {} lost{trouble}",
+            runs.join(", "),
+            (events - e0) as f64 / seconds / 1e6,
+            (bytes - b0) as f64 / seconds / 1e6,
+            grouped(events),
+            grouped(dropped),
+        );
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
