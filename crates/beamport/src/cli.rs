@@ -3,11 +3,15 @@
 //! Data go to stdout and all else to stderr; the exit status is that of [`EXIT`]. `docs/reference/cli.md` is made from
 //! these definitions; a test compares it.
 
-use crate::file::{Speed, nearest};
+mod reference;
+mod values;
+
+pub use reference::reference;
+
+use crate::file::Speed;
 use crate::units::{self, When};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use flow::Fault;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -129,10 +133,10 @@ fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Events per second [default: the profile's own, 1e6 for amor]
-    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(long, value_name = "NUMBER", value_parser = values::rate)]
     pub rate: Option<f64>,
     /// Length of the run
-    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = length)]
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = values::length)]
     pub duration: Duration,
     /// Start of the random numbers: the same seed gives the same events
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=TOML_MAX))]
@@ -141,10 +145,10 @@ pub struct Demo {
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub from: Option<PathBuf>,
     /// Instrument to simulate: amor, or an ESS one like loki, estia, cspec
-    #[arg(long, value_name = "NAME", default_value = "amor", value_parser = profile)]
+    #[arg(long, value_name = "NAME", default_value = "amor", value_parser = values::profile)]
     pub profile: String,
     /// Factor on the profile's event rate
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = factor)]
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = values::factor)]
     pub scale: f64,
     /// Folder for streams and file [default: ./beamport-data/demo]
     #[arg(long, value_name = "DIR")]
@@ -168,16 +172,16 @@ pub struct Up {
 #[derive(Debug, Args)]
 pub struct Begin {
     /// Name of the run [default: the next number]
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = values::run_name)]
     pub run: Option<String>,
     /// What the file should say about the run, as a JSON object
-    #[arg(long, value_name = "JSON", value_parser = json_object)]
+    #[arg(long, value_name = "JSON", value_parser = values::json_object)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Begin: `now`, a time, or `-10 s` for so long ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub start: When,
     /// Length of the run [default: until `beamport end`]
-    #[arg(long, value_name = "DURATION", value_parser = length)]
+    #[arg(long, value_name = "DURATION", value_parser = values::length)]
     pub duration: Option<Duration>,
     /// Data folder.
     #[command(flatten)]
@@ -191,7 +195,7 @@ pub struct Begin {
 #[derive(Debug, Args)]
 pub struct End {
     /// Name of the run [default: the only open one]
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = values::run_name)]
     pub run: Option<String>,
     /// End: `now`, a time, or `-10 s` for so long ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
@@ -271,7 +275,7 @@ pub struct Top {
 #[derive(Debug, Args)]
 pub struct Write {
     /// Name of the run
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = values::run_name)]
     pub run: String,
     /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
@@ -291,7 +295,7 @@ pub struct Write {
 #[derive(Debug, Args)]
 pub struct Replay {
     /// Name of the run
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = values::run_name)]
     pub run: String,
     /// Data folder to play into; it must not hold these streams
     #[arg(long, value_name = "DIR")]
@@ -365,108 +369,10 @@ pub struct Reference {
     pub page: String,
 }
 
-fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
-    let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
-    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    number(text, 1.0, sim::limits::RATE_MAX)
-}
-
-fn factor(text: &str) -> Result<f64, String> {
-    number(text, 1e-6, sim::limits::SCALE_MAX)
-}
-
-fn profile(text: &str) -> Result<String, String> {
-    let known = || std::iter::once("amor").chain(sim::ess::PROFILES.iter().map(|profile| profile.name));
-    if known().any(|name| name == text) {
-        return Ok(text.to_owned());
-    }
-    let hint = nearest(text, known()).map_or_else(|| known().collect::<Vec<_>>().join(", "), str::to_owned);
-    Err(format!("no such profile; write {hint}"))
-}
-
-/// A duration of something that takes time.
-fn length(text: &str) -> Result<Duration, String> {
-    match units::duration(text) {
-        Ok(Duration::ZERO) => Err("write a length like `10 s`".to_owned()),
-        other => other.map_err(|refused| refused.to_string()),
-    }
-}
-
-fn run_name(text: &str) -> Result<String, String> {
-    if crate::file::is_run_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("a run's name is up to 64 letters, digits, `_` and `-`".to_owned())
-    }
-}
-
-fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
-}
-
-/// The page `docs/reference/cli.md` below its introduction: every verb with its arguments, defaults and examples.
-#[must_use]
-pub fn reference() -> String {
-    let mut page = String::new();
-    let command = Cli::command();
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let name = verb.get_name();
-        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-        let usage = verb.clone().bin_name(format!("beamport {name}")).render_usage().to_string();
-        // Writing to a String cannot fail.
-        let _ = write!(page, "## {name}\n\n{about}.\n\n```\n{}\n```\n\n", usage.trim_start_matches("Usage: "));
-        let _ = writeln!(page, "| argument | default | meaning |\n|---|---|---|");
-        for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help") {
-            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            // A default that depends on something stands in the help as `[default: ...]`.
-            let (meaning, spoken) = help.split_once(" [default: ").unwrap_or((&help, ""));
-            let set = arg
-                .get_default_values()
-                .iter()
-                .map(|value| format!("`{}`", value.to_string_lossy()))
-                .collect::<Vec<_>>()
-                .join(" ");
-            let takes_value = arg.get_action().takes_values();
-            let default = match (spoken.trim_end_matches(']'), set.as_str()) {
-                ("", "") if arg.is_required_set() => "required",
-                ("", set) if takes_value && !set.is_empty() => set,
-                ("", _) => "-",
-                (spoken, _) => spoken,
-            };
-            let _ = writeln!(page, "| {} | {default} | {meaning} |", written(arg));
-        }
-        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
-        let _ = write!(page, "\n```sh\n{}\n```\n\n", lines.join("\n"));
-    }
-    page.trim_end().to_owned() + "\n"
-}
-
-/// An argument as it is written: `FILE`, `--json`, `-o`, `--output FILE`.
-fn written(arg: &clap::Arg) -> String {
-    let value = arg
-        .get_value_names()
-        .and_then(|names| names.first())
-        .map_or_else(|| arg.get_id().as_str().to_uppercase(), ToString::to_string);
-    match arg.get_long() {
-        None => format!("`{value}`"),
-        Some(long) => {
-            let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
-            if arg.get_action().takes_values() {
-                format!("{short}`--{long} {value}`")
-            } else {
-                format!("{short}`--{long}`")
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_definition_is_sound() {

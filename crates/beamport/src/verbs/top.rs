@@ -58,7 +58,7 @@ fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn 
         let (columns, rows) = terminal_size();
         let mut screen = String::from("\x1b[H");
         for line in text(&status).lines().take(rows.saturating_sub(1)) {
-            screen.extend(line.chars().take(columns));
+            screen += &cut(line, columns);
             screen.push_str("\x1b[K\n");
         }
         screen.push_str("\x1b[J");
@@ -68,6 +68,14 @@ fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn 
         status = watch.look(false)?;
     }
     Ok(())
+}
+
+/// A line as wide as the terminal; a `>` at its end says that there is more, so that half a number is not taken for one.
+fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    line.chars().take(columns.saturating_sub(1)).chain(['>']).collect()
 }
 
 fn pause(signals: &Asked) {
@@ -132,6 +140,14 @@ fn text(status: &Status) -> String {
 mod tests {
     use super::*;
     use crate::verbs::status::{ReaderStatus, StreamStatus};
+
+    #[test]
+    fn half_a_number_on_a_narrow_terminal_is_not_taken_for_one() {
+        assert_eq!(cut("detector  12,345", 20), "detector  12,345");
+        assert_eq!(cut("detector  12,345", 16), "detector  12,345");
+        assert_eq!(cut("detector  12,345", 13), "detector  12>");
+        assert_eq!(cut("detector", 1), ">");
+    }
 
     #[test]
     fn readers_stand_below_streams() {

@@ -1,0 +1,47 @@
+//! Values of flags: each from what was typed, or why not and what to type instead.
+
+use crate::file::{is_run_name, nearest};
+use crate::units;
+use std::time::Duration;
+
+fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
+    if (low..=high).contains(&number) { Ok(number) } else { Err(format!("write a number from {low:e} to {high:e}")) }
+}
+
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    number(text, 1.0, sim::limits::RATE_MAX)
+}
+
+pub(super) fn factor(text: &str) -> Result<f64, String> {
+    number(text, 1e-6, sim::limits::SCALE_MAX)
+}
+
+pub(super) fn profile(text: &str) -> Result<String, String> {
+    let known = || std::iter::once("amor").chain(sim::ess::PROFILES.iter().map(|profile| profile.name));
+    if known().any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    let hint = nearest(text, known()).map_or_else(|| known().collect::<Vec<_>>().join(", "), str::to_owned);
+    Err(format!("no such profile; write {hint}"))
+}
+
+/// A duration of something that takes time.
+pub(super) fn length(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(Duration::ZERO) => Err("write a length like `10 s`".to_owned()),
+        other => other.map_err(|refused| refused.to_string()),
+    }
+}
+
+pub(super) fn run_name(text: &str) -> Result<String, String> {
+    if is_run_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a run's name is up to 64 letters, digits, `_` and `-`".to_owned())
+    }
+}
+
+pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
+}
