@@ -1,7 +1,8 @@
 //! What stands at the end: per stream messages, events, bytes and lost; the ledger; the files. One function for the
 //! screen, `--json` and the tests.
 
-use crate::mover::Written;
+use crate::mover::{Failed, Written};
+use crate::verbs::figures::absent;
 use flow::ledger::Account;
 use flow::{Data, Fault, stream_fault};
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub struct Report {
     pub run: String,
     /// Files, with size and checksum.
     pub written: Vec<Written>,
+    /// Files that were given up.
+    pub failed: Vec<Failed>,
     /// Streams.
     pub streams: Vec<StreamLine>,
     /// The ledger.
@@ -40,7 +43,7 @@ pub struct Report {
 
 impl Report {
     /// Counts a sealed run.
-    pub fn of(data: &Data, run: &str, sinks: &[String], written: &[Written]) -> Result<Self, Fault> {
+    pub fn of(data: &Data, run: &str, sinks: &[String], written: &[Written], failed: &[Failed]) -> Result<Self, Fault> {
         let account = flow::ledger::account(data, run, sinks)?;
         let mut streams = Vec::new();
         let record = flow::runs::run(data, run)?;
@@ -57,7 +60,8 @@ impl Report {
             streams.push(line);
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();
-        Ok(Self { run: run.to_string(), written, streams, account })
+        let failed = failed.iter().filter(|f| f.run == run).cloned().collect();
+        Ok(Self { run: run.to_string(), written, failed, streams, account })
     }
 
     /// The form for programs.
@@ -73,6 +77,8 @@ impl Report {
             "streams": self.streams,
             "ledger": ledger_rows(&self.account),
             "gaps": self.account.gaps,
+            "failed": self.failed.iter().map(|f| json!({"sink": f.sink, "what": f.fault.what, "cause": f.fault.cause,
+                                                        "hint": f.fault.hint})).collect::<Vec<_>>(),
         })
     }
 
@@ -95,6 +101,12 @@ impl Report {
         let _ = writeln!(out, "\nledger ({})", if self.account.closed { "closed" } else { "NOT closed" });
         for line in ledger_lines(&self.account) {
             let _ = writeln!(out, "  {line}");
+        }
+        for gap in self.account.absences() {
+            let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
+        }
+        for f in &self.failed {
+            let _ = writeln!(out, "\n{}", f.fault);
         }
         for w in &self.written {
             let text = |key: &str| w.product[key].as_str().unwrap_or("-").to_string();

@@ -91,19 +91,20 @@ impl Started {
         Ok(Self { mover: Mover::start(instrument, &HashMap::new())?, signals })
     }
 
-    /// Works until it is done and prints the report. Exit status 1 where something was lost.
+    /// Works until it is done and prints the report. Exit status 1 where something was lost, 2 where a file was
+    /// given up.
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
         let Self { mut mover, signals } = self;
         let mut line = LiveLine::new(json);
         let written = mover.work(&signals, &mut |mover| line.look(mover))?;
         line.end();
-        let (data, sinks) = (mover.data().clone(), mover.sinks());
+        let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs().iter().map(|r| r.name.clone()).collect();
         drop(mover);
         let mut lost = 0;
         let mut reports = Vec::new();
         for name in names {
-            let report = Report::of(&data, &name, &sinks, &fill_in(&data, &written, &sinks, &name)?)?;
+            let report = Report::of(&data, &name, &sinks, &fill_in(&data, &written, &sinks, &name)?, &failed)?;
             lost += report.account.lost;
             reports.push(report);
         }
@@ -117,6 +118,8 @@ impl Started {
             // Whoever read the report has seen enough.
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::unprinted(&e)
                 .hint(format!("the runs are whole: `beamport ls --data {}`", data.folder.display()))),
+            // A file that was given up is an error, whatever else there is to say.
+            _ if !failed.is_empty() => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }

@@ -222,6 +222,14 @@ impl Feed {
                 account.epoch = header.epoch_of(sequence);
                 return Ok(0);
             }
+            Err(Error::Missing(_)) => {
+                let next = after_segment(reader, account.next, limit).max(account.next + 1);
+                add_gap(gaps, account, next - 1, "missing");
+                *account.counts.entry("lost.missing".into()).or_default() += next - account.next;
+                account.next = next;
+                account.epoch = header.epoch_of(next - 1);
+                return Ok(0);
+            }
             // Messages before the wrong one are read one by one.
             Err(Error::Corrupt { .. }) => match reader.read(1) {
                 Ok(batch) => batch,
@@ -356,6 +364,31 @@ fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
         return Ok(reader.bounds().first);
     }
     reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
+}
+
+/// One past the last message of the segment in which a message lies, that of its payload, or of its index entry where that
+/// one is missing. The reader stands anywhere then.
+pub fn after_segment(reader: &mut Reader, at: u64, end: u64) -> u64 {
+    let (mut next, mut segment) = (at, None);
+    while next < end {
+        match reader.entries(next, usize::try_from(end - next).unwrap_or(usize::MAX)) {
+            Ok([]) => break,
+            Ok(entries) => {
+                let lost = *segment.get_or_insert(entries[0].segment);
+                let count = entries.iter().take_while(|entry| entry.segment == lost).count();
+                next += count as u64;
+                if count < entries.len() {
+                    break;
+                }
+            }
+            Err(_) if segment.is_none() => {
+                let per = reader.header().index_entries;
+                return ((at / per + 1) * per).min(end);
+            }
+            Err(_) => break,
+        }
+    }
+    next
 }
 
 /// Gaps that a commit lists for one input.

@@ -4,13 +4,16 @@
 //! (origin, first, last, from, to), and gaps are committed to `NAME.commits` at the end of the step that made them:
 //! `sent by the origin = appended + lost`, from facts on disk alone.
 //!
+//! A source that starts where a stream has messages already was absent since the last sign of life of the one before:
+//! the last message, or the last commit. That is a gap of its own kind, in which nothing is counted.
+//!
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
 use crate::commits::commits_of;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
 use crate::ledger::origin_tails;
-use crate::records::{Commit, Gap};
+use crate::records::{ABSENT, Commit, Gap};
 use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
 use std::time::Duration;
 use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
@@ -35,6 +38,7 @@ pub struct Intake {
     commits: Option<(Writer, u64)>,
     frontier: i64,
     ended: bool,
+    no_room: Option<Fault>,
 }
 
 struct Outward<'a> {
@@ -43,6 +47,7 @@ struct Outward<'a> {
     name: &'a str,
     latest: i64,
     blocked: bool,
+    no_room: Option<Fault>,
 }
 
 impl Outlet for Outward<'_> {
@@ -64,6 +69,8 @@ impl Outlet for Outward<'_> {
             }
             Err(e) if e.is_full() => {
                 self.blocked = true;
+                // A full stream is the ordinary course; a device without room for what was promised is not.
+                self.no_room = matches!(e, Error::Io { .. }).then(|| stream_fault(self.name, e));
                 Ok(Pushed::Full)
             }
             Err(e) => Err(stream_fault(self.name, e)),
@@ -74,7 +81,7 @@ impl Outlet for Outward<'_> {
 /// Adds a dropped message to the gap that it continues, or begins one.
 fn drop_one(gaps: &mut Vec<Gap>, stream: &str, origin: String, meta: &Meta) {
     let time = meta.source_time;
-    match gaps.iter_mut().rev().find(|g| g.origin == origin) {
+    match gaps.iter_mut().rev().find(|g| g.origin == origin && !g.by_sequence) {
         Some(gap) if gap.last.checked_add(1) == Some(meta.origin_seq) => {
             gap.last = meta.origin_seq;
             (gap.from, gap.to) = (gap.from.min(time), gap.to.max(time));
@@ -113,21 +120,34 @@ impl Intake {
         }
         let resume = Resume { origins: origin_tails(data, name)? };
         source.start(now, &resume)?;
-        let (data, name) = (data.clone(), name.to_string());
-        let (gaps, ahead_max) = (Vec::new(), options.ahead_max);
-        Ok(Self { data, name, source, writer, ahead_max, gaps, commits, frontier: i64::MIN, ended: false })
+        let gaps = absence(data, name, now)?.into_iter().collect();
+        let (data, name, ahead_max) = (data.clone(), name.to_string(), options.ahead_max);
+        Ok(Self {
+            data,
+            name,
+            source,
+            writer,
+            ahead_max,
+            gaps,
+            commits,
+            frontier: i64::MIN,
+            ended: false,
+            no_room: None,
+        })
     }
 
     /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         let latest = now.saturating_add(self.ahead_max);
-        let mut out =
-            Outward { writer: &mut self.writer, gaps: &mut self.gaps, name: &self.name, latest, blocked: false };
+        let (writer, gaps, name) = (&mut self.writer, &mut self.gaps, &self.name);
+        let mut out = Outward { writer, gaps, name, latest, blocked: false, no_room: None };
         let step = self.source.step(now, &mut out)?;
         let blocked = out.blocked;
+        self.no_room = out.no_room;
         self.writer.publish();
-        if !self.gaps.is_empty() {
-            self.commit_gaps(now)?;
+        let ends = step == Step::Ended && !self.ended;
+        if !self.gaps.is_empty() || ends {
+            self.commit_gaps(now, ends)?;
         }
         self.ended = step == Step::Ended;
         if !blocked && step != Step::Again {
@@ -136,7 +156,8 @@ impl Intake {
         Ok(step)
     }
 
-    fn commit_gaps(&mut self, now: i64) -> Result<(), Fault> {
+    /// `finished`: nothing more will come, so that nobody is missed after a restart.
+    fn commit_gaps(&mut self, now: i64, finished: bool) -> Result<(), Fault> {
         let book = commits_of(&self.name);
         if self.commits.is_none() {
             let writer = self.data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
@@ -152,7 +173,7 @@ impl Intake {
             inputs: Vec::new(),
             gaps: std::mem::take(&mut self.gaps),
             state: String::new(),
-            finished: false,
+            finished,
         };
         let mut bytes = Vec::new();
         commit.write(&mut bytes)?;
@@ -190,6 +211,15 @@ impl Intake {
         self.ended
     }
 
+    /// Why the source waits or its messages are not marked, where that is no ordinary course: a device without room.
+    pub fn trouble(&self) -> Option<Fault> {
+        self.no_room.clone().or_else(|| {
+            let why = self.writer.trouble()?;
+            let fault = Fault::new(format!("stream `{}` is not being written to disk", self.name), why);
+            Some(fault.hint("free space on the device; messages wait in memory"))
+        })
+    }
+
     /// Waits for room or the time, whichever comes first.
     pub fn wait_room(&self, timeout: Duration) {
         self.writer.wait_room(timeout);
@@ -202,6 +232,30 @@ impl Intake {
             Level::Disk => self.writer.mark(Level::Disk) >= self.writer.next_sequence(),
         }
     }
+}
+
+/// The time in which nobody brought anything to a stream that has messages, up to `now`.
+fn absence(data: &Data, name: &str, now: i64) -> Result<Option<Gap>, Fault> {
+    let mut reader = data.reader_early(name)?;
+    let next = reader.bounds().count;
+    let newest = match next.checked_sub(1).filter(|newest| *newest >= reader.bounds().first) {
+        Some(newest) => reader.entries(newest, 1).map_err(|e| stream_fault(name, e))?.first().map(|e| e.arrival_time),
+        None => None,
+    };
+    let last = data.book_messages(&commits_of(name))?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
+    let sign = newest.max(last.as_ref().map(|commit| commit.time));
+    let Some(from) = sign.filter(|_| next > 0 && last.is_none_or(|commit| !commit.finished)) else { return Ok(None) };
+    Ok(Some(Gap {
+        stream: name.to_string(),
+        origin: String::new(),
+        first: next,
+        last: next - 1,
+        from,
+        // Clocks may have been set back since.
+        to: now.max(from),
+        reason: ABSENT.into(),
+        by_sequence: true,
+    }))
 }
 
 /// The index entry of a message of our own books.

@@ -8,7 +8,7 @@
 
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
-use crate::records::{Commit, Gap, Run};
+use crate::records::{ABSENT, Commit, Gap, Run};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -66,12 +66,19 @@ pub struct Account {
     pub entries: Vec<Entry>,
     /// Accounts of the stages.
     pub rows: Vec<Row>,
-    /// Lists of what is missing.
+    /// Lists of what is missing, and of times in which a source was absent.
     pub gaps: Vec<Gap>,
     /// Messages lost, of all reasons.
     pub lost: u64,
     /// Sealed, every account closes, and nothing is held.
     pub closed: bool,
+}
+
+impl Account {
+    /// The times of the run in which a stream had no source: unknown, neither lost nor closed by anything.
+    pub fn absences(&self) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter().filter(|g| g.reason == ABSENT)
+    }
 }
 
 /// Runs of numbers that an origin has not (yet) brought: first -> last.
@@ -162,18 +169,23 @@ fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<Str
         .collect())
 }
 
-/// Gaps that the source of a stream has committed.
-fn entry_gaps(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+/// Gaps that the source of a stream has committed: what it dropped, and when it was not there.
+fn source_gaps(data: &Data, stream: &str) -> Result<(Vec<Gap>, Vec<Gap>), Fault> {
     let mut gaps = Vec::new();
     for message in data.book_messages(&commits_of(stream))? {
-        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream && !g.by_sequence));
+        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
     }
-    Ok(gaps)
+    Ok(gaps.into_iter().filter(|g| !g.by_sequence || g.reason == ABSENT).partition(|g| !g.by_sequence))
+}
+
+/// The times in which a stream had no source, oldest first.
+pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+    source_gaps(data, stream).map(|gaps| gaps.1)
 }
 
 /// Where each origin of a stream stands: for a source that starts again.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
-    let gaps = entry_gaps(data, stream)?;
+    let (gaps, _) = source_gaps(data, stream)?;
     let all = numbers(data, stream, 0, u64::MAX)?;
     let mut tails: Vec<ResumeOrigin> =
         all.into_iter().map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name }).collect();
@@ -201,7 +213,7 @@ fn entries_of(
     to: u64,
     run: Option<&Run>,
 ) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
-    let mut gaps = entry_gaps(data, stream)?;
+    let (mut gaps, _) = source_gaps(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));
     let retired = data.reader_early(stream)?.bounds().first;
     let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
@@ -391,6 +403,7 @@ fn finish_account(
         let (entries, found) = entries_of(data, stream, from, to, Some(run))?;
         all.extend(entries);
         gaps.extend(found);
+        gaps.extend(absences(data, stream)?.into_iter().filter(|g| g.from < run.stop && g.to >= run.start));
     }
     let lost = rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())).sum();
     let closed = finished

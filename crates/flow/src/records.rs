@@ -137,7 +137,7 @@ impl Run {
     }
 }
 
-/// Messages known to be missing.
+/// Messages known to be missing, or a time of which nothing is known ([`ABSENT`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
     /// Stream.
@@ -158,10 +158,15 @@ pub struct Gap {
     pub by_sequence: bool,
 }
 
+/// Reason of a gap in which a source was not there: nobody can know whether anything is missing. It lies before message
+/// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last sign
+/// of life before, and the start after.
+pub const ABSENT: &str = "absent";
+
 impl Gap {
     /// How many messages are missing.
     pub fn count(&self) -> u64 {
-        self.last.saturating_sub(self.first).saturating_add(1)
+        self.last.saturating_add(1).saturating_sub(self.first)
     }
 }
 

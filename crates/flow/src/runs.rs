@@ -177,23 +177,39 @@ impl RunKeeper {
         Ok(run)
     }
 
-    /// Ends a run: its stop is known from now on.
-    pub fn end(&mut self, name: &str, stop: i64, reason: &str, now: i64) -> Result<Run, Fault> {
+    /// Ends a run: its stop is known from now on. None: now. Asked again with the same stop or none, the answer is the
+    /// run as it ended. One that has not begun yet and ends now is empty.
+    pub fn end(&mut self, name: &str, stop: impl Into<Option<i64>>, reason: &str, now: i64) -> Result<Run, Fault> {
+        let stop = stop.into();
         let Some(at) = self.runs.iter().position(|r| r.name == name) else {
             return Err(Fault::new(format!("run `{name}` cannot end"), "there is no run of that name")
                 .hint("`beamport ls` lists the runs"));
         };
-        let mut run = self.runs[at].clone();
+        let run = self.runs[at].clone();
+        let refuse = |why: &str, hint: &str| Err(Fault::new(format!("run `{name}` cannot end then"), why).hint(hint));
         if run.state != State::Open {
-            return Ok(run);
+            return match stop {
+                Some(stop) if stop != run.stop => refuse(
+                    "it has ended, at another time",
+                    "a stop that is known does not move: `beamport ls` shows it",
+                ),
+                _ => Ok(run),
+            };
         }
-        if stop <= run.start {
-            return Err(Fault::new(format!("run `{name}` cannot end then"), "its stop is not after its start")
-                .hint("leave the time away to end it now"));
+        match stop {
+            Some(stop) if stop <= run.start => {
+                return refuse("its stop is not after its start", "leave the time away to end it now");
+            }
+            Some(stop) if stop > run.stop => {
+                // What lies behind that, sinks have passed over already.
+                return refuse(
+                    "it was to end before that when it began",
+                    "leave it, or leave the time away to end it now",
+                );
+            }
+            _ => {}
         }
-        // Never later than was declared: what lies behind that, sinks have passed over already.
-        run.stop = stop.min(run.stop);
-        (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
+        let run = ending(&run, stop, reason, now);
         self.command(&run)?;
         Ok(run)
     }
@@ -201,9 +217,8 @@ impl RunKeeper {
     /// Ends all open runs, as far as they can be written down now. True once none is open.
     pub fn end_all(&mut self, reason: &str, now: i64) -> Result<bool, Fault> {
         while self.pending.is_none() {
-            let Some(mut run) = self.runs.iter().find(|r| r.state == State::Open).cloned() else { return Ok(true) };
-            run.stop = now.max(run.start.saturating_add(1)).min(run.stop);
-            (run.state, run.time, run.reason) = (State::Settling, now, reason.to_string());
+            let Some(run) = self.runs.iter().find(|r| r.state == State::Open) else { return Ok(true) };
+            let run = ending(run, None, reason, now);
             if !self.append(&run, STEP_PATIENCE)? {
                 return Ok(false);
             }
@@ -226,17 +241,19 @@ impl RunKeeper {
             let mut run = self.runs[at].clone();
             let all_ended = !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
             if run.state == State::Open && (now >= run.stop || all_ended) {
-                if all_ended && now < run.stop {
-                    run.stop = self.latest_member(&run, streams)?.saturating_add(1).max(run.start + 1).min(run.stop);
-                }
-                run.reason = if now >= run.stop { "its stop came".into() } else { "its sources ended".into() };
-                (run.state, run.time) = (State::Settling, now);
+                run = if now >= run.stop {
+                    ending(&run, Some(run.stop), "its stop came", now)
+                } else {
+                    let stop = self.latest_member(&run, streams)?.saturating_add(1).max(run.start + 1);
+                    ending(&run, Some(stop), "its sources ended", now)
+                };
                 if !self.append(&run, STEP_PATIENCE)? {
                     return Ok(changed);
                 }
                 changed.push(run.clone());
             }
-            let until = run.stop.saturating_add(run.settle);
+            // Nothing comes that would belong to an empty run, however far ahead it lies.
+            let until = if run.stop > run.start { run.stop.saturating_add(run.settle) } else { run.time };
             if run.state == State::Settling && streams.iter().all(|s| s.ended || s.frontier >= until) {
                 // The seal falls at this moment: what arrives later is late, however busy the stream is.
                 if !self.sealing.contains_key(&run.name) {
@@ -358,4 +375,10 @@ impl RunKeeper {
             None => self.runs.push(run.clone()),
         }
     }
+}
+
+/// A run whose stop is known from now on, never later than was declared. None: now, and empty if it has not begun.
+fn ending(run: &Run, stop: Option<i64>, reason: &str, now: i64) -> Run {
+    let stop = stop.unwrap_or_else(|| now.max(run.start)).min(run.stop);
+    Run { stop, state: State::Settling, time: now, reason: reason.to_string(), ..run.clone() }
 }

@@ -4,6 +4,7 @@
 //! are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
+mod belongings;
 mod child;
 mod control;
 mod replay;
@@ -14,6 +15,7 @@ pub use control::ask;
 pub use sources::build;
 
 use crate::file::{Instrument, Start};
+use belongings::Belongings;
 use child::{Children, Key};
 use control::Control;
 use flow::records::Run;
@@ -226,7 +228,9 @@ impl Mover {
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
         let mut ended = false;
         let mut left = self.left()?;
+        let mut belongings = Belongings::default();
         loop {
+            belongings.look(&self.data, &self.instrument)?;
             let now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
@@ -307,8 +311,7 @@ impl Mover {
                     }
                 };
                 let stop = number(request, "stop");
-                name.and_then(|name| self.keeper.end(&name, stop?.unwrap_or(now), "asked", now))
-                    .map(|run| as_value(&run))
+                name.and_then(|name| self.keeper.end(&name, stop?, "asked", now)).map(|run| as_value(&run))
             }
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();

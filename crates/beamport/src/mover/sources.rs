@@ -7,12 +7,14 @@ use flow::{Data, Fault, Intake, IntakeOptions, Source, Step, StreamView};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest pause between two looks at the stop flag.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest pause before a failed source is started again.
 const BACK_OFF_MAX: Duration = Duration::from_secs(10);
+/// Least time between two warnings of one source: a full device may come and go many times a second.
+const WARN_PAUSE: Duration = Duration::from_secs(10);
 
 /// The stream options of a section.
 pub(super) fn options(section: &SourceSection) -> IntakeOptions {
@@ -139,18 +141,17 @@ fn run(
     let source = build(section, histogram.map(<[u8]>::to_vec))?;
     let mut intake = Intake::start(data, &section.name, source, &options(section), data.media.now())?;
     set(view, Some(StreamView::from(&intake)));
-    let mut ended = false;
+    let (mut ended, mut warned) = (false, None);
     while !stop.load(Ordering::Relaxed) {
         let now = data.media.now();
         let step = if ended { Step::Ended } else { intake.step(now)? };
         set(view, Some(StreamView::from(&intake)));
-        set(
-            trouble,
-            intake.writer().trouble().map(|why| {
-                Fault::new(format!("stream `{}` is not being written to disk", section.name), why)
-                    .hint("free space on the device; messages wait in memory")
-            }),
-        );
+        let fault = intake.trouble();
+        if let Some(fault) = fault.as_ref().filter(|_| warned.is_none_or(|at: Instant| at.elapsed() > WARN_PAUSE)) {
+            tracing::warn!("{fault}");
+            warned = Some(Instant::now());
+        }
+        set(trouble, fault);
         match step {
             Step::Again => {}
             Step::At(when) => {

@@ -4,6 +4,7 @@ use super::figures::{instant, span};
 use super::{Answer, ended, json_line, nanoseconds, open};
 use crate::cli::{Begin, End};
 use crate::mover;
+use crate::units::When;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,7 +39,11 @@ pub fn end(asked: &End, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
 
 fn finished(asked: &End, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let mut request = json!({"command": "end", "stop": nanoseconds(asked.stop, data.media.now())});
+    let mut request = json!({"command": "end"});
+    // No time is not this time: asked again, the answer is the run as it ended.
+    if asked.stop != When::Now {
+        request["stop"] = nanoseconds(asked.stop, data.media.now()).into();
+    }
     if let Some(run) = &asked.run {
         request["run"] = run.as_str().into();
     }

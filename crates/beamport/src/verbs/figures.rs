@@ -76,6 +76,13 @@ pub fn moment(ns: i64) -> String {
     format!("{}Z", text.get(..text.len().saturating_sub(7)).unwrap_or_default())
 }
 
+/// A time in which a stream had no source.
+#[must_use]
+pub fn absent(gap: &flow::records::Gap) -> String {
+    let (from, to) = (moment(gap.from), moment(gap.to));
+    format!("the source of `{}` was absent from {from} to {to} ({})", gap.stream, span(gap.to.saturating_sub(gap.from)))
+}
+
 /// A count, or `-` where it is not known.
 #[must_use]
 pub fn known(value: Option<u64>) -> String {

@@ -1,6 +1,6 @@
 //! `beamport ls`: streams and runs as they stand.
 
-use super::figures::{bytes, known, moment, percent, span, thousands};
+use super::figures::{absent, bytes, known, moment, percent, span, thousands};
 use super::status::{Status, Watch};
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
@@ -62,6 +62,14 @@ fn text(status: &Status) -> String {
         text.push('\n');
         text.push_str(&runs(status).to_string());
     }
+    for run in &status.runs {
+        for a in &run.absent {
+            text.push_str(&format!("\nrun {}: {}", run.name, absent(a)));
+        }
+    }
+    if status.runs.iter().any(|r| !r.absent.is_empty()) {
+        text.push('\n');
+    }
     text
 }
 
@@ -70,10 +78,13 @@ pub(crate) fn runs(status: &Status) -> Table {
     let mut table =
         Table::new(&["run", "state", "start", ">length", ">messages", ">bytes", ">lost", ">late", "closed", "files"]);
     for r in &status.runs {
-        let length = match r.stop {
-            Some(stop) => span(stop.saturating_sub(r.start)),
-            None => span(status.time.saturating_sub(r.start)),
+        // How long it has been: what is still to come is no length yet.
+        let end = match r.stop {
+            Some(stop) if r.state == "open" => stop.min(status.time),
+            Some(stop) => stop,
+            None => status.time,
         };
+        let length = if end < r.start { "-".into() } else { span(end.saturating_sub(r.start)) };
         table.row([
             r.name.clone(),
             r.state.to_owned(),
@@ -98,6 +109,7 @@ pub(crate) fn runs(status: &Status) -> Table {
 mod tests {
     use super::*;
     use crate::verbs::status::{RunStatus, StreamStatus};
+    use flow::records::Gap;
 
     #[test]
     fn streams_and_runs_are_two_tables() {
@@ -133,6 +145,16 @@ mod tests {
             closed: Some(true),
             lost: Some(0),
             late: 1,
+            absent: vec![Gap {
+                stream: "detector".into(),
+                origin: String::new(),
+                first: 70,
+                last: 69,
+                from: 1_772_366_404_000_000_000,
+                to: 1_772_366_405_500_000_000,
+                reason: flow::records::ABSENT.into(),
+                by_sequence: true,
+            }],
             reason: "asked".into(),
             trouble: None,
         };
@@ -144,8 +166,21 @@ mod tests {
              detector  disk        140  80.1 MB  90.0 MB     0    3  25 %     1  4711\n\
              \n\
              run  state   start                     length  messages    bytes  lost  late  closed  files\n\
-             7    sealed  2026-03-01T12:00:00.000Z  10.0 s       140  80.1 MB     0     1  yes     amor_7.nxs\n"
+             7    sealed  2026-03-01T12:00:00.000Z  10.0 s       140  80.1 MB     0     1  yes     amor_7.nxs\n\
+             \n\
+             run 7: the source of `detector` was absent from 2026-03-01T12:00:04.000Z to 2026-03-01T12:00:05.500Z (1.5 s)\n"
         );
+        let length_at = |state, start: i64, stop, time| {
+            let mut run = RunStatus { state, start, stop, ..status.runs[0].clone() };
+            run.absent.clear();
+            let table = runs(&Status { time, runs: vec![run], ..status.clone() }).to_string();
+            table.lines().nth(1).unwrap().split_whitespace().nth(3).unwrap().to_owned()
+        };
+        // One that has not begun has no length, one that is open that of the time that has passed.
+        assert_eq!(length_at("open", 10_000_000_000, None, 0), "-");
+        assert_eq!(length_at("open", 10_000_000_000, Some(20_000_000_000), 0), "-");
+        assert_eq!(length_at("open", 0, Some(90_000_000_000), 125_000_000), "125");
+        assert_eq!(length_at("sealed", 0, Some(250_000_000), 0), "250");
         (status.streams, status.runs) = (Vec::new(), Vec::new());
         assert_eq!(text(&status), "no streams in d\n");
     }

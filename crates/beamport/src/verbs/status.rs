@@ -14,7 +14,7 @@
 
 use super::members;
 use flow::commits::{BySink, last_commits};
-use flow::records::Run;
+use flow::records::{Gap, Run};
 use flow::{Data, Fault, ledger, runs, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -117,6 +117,8 @@ pub struct RunStatus {
     pub lost: Option<u64>,
     /// Its messages that came after the seal.
     pub late: u64,
+    /// Times of it in which a stream had no source, once it is sealed.
+    pub absent: Vec<Gap>,
     /// Who or what ended it.
     pub reason: String,
     /// Why it has no account, where it should have one.
@@ -220,6 +222,7 @@ impl Watch {
             closed: None,
             lost: None,
             late,
+            absent: Vec::new(),
             reason: run.reason.clone(),
             trouble: None,
         };
@@ -247,6 +250,7 @@ impl Watch {
     fn account(&self, run: &Run, commits: &BySink, sinks: &[String], status: &mut RunStatus) -> Result<(), Fault> {
         let account = ledger::account_of_commits(&self.data, run, commits, sinks)?;
         (status.closed, status.lost) = (Some(account.closed), Some(account.lost));
+        status.absent = account.absences().cloned().collect();
         if run.state != State::Sealed {
             return Ok(());
         }

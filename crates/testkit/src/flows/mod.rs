@@ -29,6 +29,8 @@ type Checked<T = ()> = Result<T, String>;
 struct Mover {
     intakes: Vec<Intake>,
     keeper: RunKeeper,
+    /// Where each stream stood at the beginning; none once its first step is done.
+    begun: Vec<Option<u64>>,
 }
 
 /// The work of a process that writes a file.
@@ -45,6 +47,8 @@ struct Stream {
     marked: BTreeMap<u64, (u32, u64)>,
     /// Up to which sequence marks have been noted.
     noted: u64,
+    /// Where a mover began that was not the first, and could say so.
+    restarts: Vec<u64>,
 }
 
 /// A run, its file and the process that writes it.
@@ -74,6 +78,8 @@ pub struct Flow {
     witness: Arc<PretendMedia>,
     /// Power cuts are no part of a history in memory alone.
     disk: bool,
+    /// No room is missing, no file is about to fail.
+    has_room: bool,
     calm: bool,
     loud: bool,
     story: Vec<String>,
@@ -123,7 +129,7 @@ impl Flow {
             let options = Options { level, when_full, retain_bytes, ..Options::disk(1 << 20) };
             let outside = Outside::new(dice.word(), dice.clone().range(1, 3), dice.one_in(2));
             let outside = Arc::new(Mutex::new(outside));
-            streams.push(Stream { name, options, outside, marked: BTreeMap::new(), noted: 0 });
+            streams.push(Stream { name, options, outside, marked: BTreeMap::new(), noted: 0, restarts: Vec::new() });
         }
         let plans = (0..dice.range(1, 3))
             .map(|i| Plan {
@@ -165,6 +171,7 @@ impl Flow {
             to_file: true,
             witness,
             disk,
+            has_room: true,
             calm: false,
             loud,
             story,
@@ -232,6 +239,7 @@ impl Flow {
                 let changes = self.dice.below(40);
                 self.say(|| format!("stops after {changes} changes"));
                 self.machine.stop_after(Some(changes));
+                let had_room = std::mem::replace(&mut self.has_room, false);
                 for _ in 0..self.dice.range(1, 4) {
                     match self.dice.below(4) {
                         0 => self.sources()?,
@@ -250,14 +258,19 @@ impl Flow {
                     (0..self.plans.len()).for_each(|at| self.kill_feeder(at));
                 }
                 self.machine.stop_after(None);
+                self.has_room = had_room;
             }
             95 => {
                 let (disk, live) = self.machine.used();
                 let room = self.dice.below(200_000);
                 self.say(|| format!("room for {room} B"));
                 self.machine.room(disk + room, live + room);
+                self.has_room = false;
             }
-            96 => self.machine.room(u64::MAX, u64::MAX),
+            96 => {
+                self.machine.room(u64::MAX, u64::MAX);
+                self.has_room = true;
+            }
             97 if self.disk => {
                 let after = self.dice.below(8);
                 self.say(|| format!("a sync fails after {after}"));
@@ -307,7 +320,8 @@ impl Flow {
                 return Ok(false);
             }
         };
-        self.mover = Some(Mover { intakes, keeper });
+        let begun = intakes.iter_mut().map(|i| Some(i.writer().next_sequence()).filter(|next| *next > 0)).collect();
+        self.mover = Some(Mover { intakes, keeper, begun });
         self.to_file = true;
         self.say(|| "the mover is open".into());
         self.note_marks()?;
@@ -331,9 +345,12 @@ impl Flow {
         let now = self.machine.now();
         let Some(mover) = &mut self.mover else { return Ok(()) };
         let mut trouble = None;
-        for intake in &mut mover.intakes {
-            if let Err(e) = intake.step(now) {
-                trouble = Some(e);
+        for (intake, (begun, stream)) in mover.intakes.iter_mut().zip(mover.begun.iter_mut().zip(&mut self.streams)) {
+            match intake.step(now) {
+                // Without room it cannot be written down.
+                Ok(_) if self.has_room => stream.restarts.extend(begun.take()),
+                Ok(_) => *begun = None,
+                Err(e) => trouble = Some(e),
             }
         }
         if let Some(e) = trouble {
@@ -421,7 +438,7 @@ impl Flow {
         // Runs may overlap.
         let another = self.plans.iter().any(|p| !p.begun) && self.dice.one_in(3);
         let answer = if let Some(run) = open.filter(|_| !another) {
-            let stop = (now - self.dice.below(2 * SECOND as u64) as i64).max(run.start + 1);
+            let stop = (now - self.dice.below(2 * SECOND as u64) as i64).max(run.start + 1).min(run.stop);
             mover.keeper.end(&run.name, stop, "asked", now).map(|r| format!("{} ends at {}", r.name, r.stop))
         } else {
             let Some(plan) = self.plans.iter_mut().find(|p| !p.begun) else { return Ok(()) };
@@ -602,6 +619,8 @@ impl Flow {
         unsafe { self.machine.power_cut((self.mover.take(), feeders)) };
         (self.mover_process, self.witness) = (self.machine.start(), self.machine.start());
         self.plans.iter_mut().for_each(|p| p.process = self.machine.start());
+        // What was not marked yet may not be said any more.
+        self.streams.iter_mut().for_each(|s| s.restarts.clear());
         for plan in &self.plans {
             lock(&plan.paper).cut(&mut self.dice);
         }
@@ -613,6 +632,7 @@ impl Flow {
     fn come_to_the_end(&mut self) -> Checked {
         self.say(|| "calm".into());
         self.machine.room(u64::MAX, u64::MAX);
+        self.has_room = true;
         self.machine.fail_sync_after(None);
         self.machine.stop_after(None);
         for plan in &self.plans {
@@ -716,6 +736,13 @@ impl Flow {
         }
         if bounds.count < stream.noted {
             return Err(self.fail(format!("{name}: {} were marked, {} are there", stream.noted, bounds.count)));
+        }
+        // Each time that a mover was not there is written down.
+        let absences = ledger::absences(data, name).map_err(|e| self.fail(e.to_string()))?;
+        for next in &stream.restarts {
+            if !absences.iter().any(|g| g.first == *next && g.count() == 0 && g.from <= g.to) {
+                return Err(self.fail(format!("{name}: nobody says that a mover began at {next}: {absences:?}")));
+            }
         }
         // An entry account closes; a patient maker whose stream waits loses nothing at all.
         let (entries, _) = ledger::entries(data, name, 0, u64::MAX).map_err(|e| self.fail(e.to_string()))?;

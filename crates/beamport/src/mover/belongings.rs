@@ -1,0 +1,85 @@
+//! What the mover works with must stay where it is: streams of its sources, its books, and their live places.
+//!
+//! A file that somebody removes goes on in our maps, and nobody else sees it any more: readers wait for what is written
+//! to no name, and a book that is gone makes finished files unfinished. So the mover looks every second, and ends with
+//! the name of what is gone instead of going on alone.
+
+use crate::file::Instrument;
+use flow::{Data, Fault, RUNS, commits};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Time between two looks: a few system calls for each stream.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What was there when the mover looked last.
+#[derive(Default)]
+pub(super) struct Belongings {
+    /// Identity and live place of each stream, the latter where it was there.
+    known: BTreeMap<String, ([u8; 16], Option<PathBuf>)>,
+    looked: Option<Instant>,
+}
+
+impl Belongings {
+    /// Looks, if it is time to. An error names what is gone.
+    pub(super) fn look(&mut self, data: &Data, instrument: &Instrument) -> Result<(), Fault> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        let mut filed = Vec::new();
+        for (name, (uuid, live)) in &self.known {
+            match store::Header::read(data.media.as_ref(), &data.stream(name)) {
+                Ok(header) if header.uuid != *uuid => {
+                    return Err(gone(data, name, "another stream stands in its place"));
+                }
+                Ok(_) => {}
+                Err(store::Error::Missing(_)) if is_filed(data, name)? => {
+                    filed.push(name.clone());
+                    continue;
+                }
+                Err(store::Error::Missing(folder)) => {
+                    return Err(gone(data, name, format!("{} was removed", folder.display())));
+                }
+                Err(e) => return Err(flow::stream_fault(name, e)),
+            }
+            if let Some(live) = live.as_ref().filter(|live| !live.join("head").exists()) {
+                return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
+            }
+        }
+        self.known.retain(|name, _| !filed.contains(name));
+        for name in data.streams(true)? {
+            if !self.known.contains_key(&name)
+                && is_ours(instrument, &name)
+                && let Ok(header) = store::Header::read(data.media.as_ref(), &data.stream(&name))
+            {
+                let live = header.live.join("head").exists().then_some(header.live);
+                self.known.insert(name, (header.uuid, live));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for the streams that this instrument writes, and their books.
+fn is_ours(instrument: &Instrument, name: &str) -> bool {
+    let stage = name.split('.').next().unwrap_or_default();
+    name == RUNS
+        || name == "control"
+        || instrument.sources.iter().any(|s| s.name == stage)
+        || instrument.sinks.iter().any(|s| s.name == stage)
+}
+
+/// True for the book of a run that was removed because the run is in the file.
+fn is_filed(data: &Data, name: &str) -> Result<bool, Fault> {
+    match name.split('.').collect::<Vec<_>>().as_slice() {
+        [sink, run, "commits"] => Ok(commits::last_commit(data, sink, run)?.is_some_and(|c| c.finished)),
+        _ => Ok(false),
+    }
+}
+
+fn gone(data: &Data, name: &str, why: impl std::fmt::Display) -> Fault {
+    Fault::new(format!("stream `{name}` is gone while the instrument runs"), why)
+        .hint(format!("start `beamport up` again: it makes what is missing anew in {}", data.folder.display()))
+}
