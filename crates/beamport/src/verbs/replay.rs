@@ -165,8 +165,8 @@ fn play(
                 Step::At(when) => Duration::from_nanos(when.saturating_sub(now()).max(0) as u64),
                 Step::Ended => Duration::from_millis(1),
             });
-            if let Some(why) = intake.writer().trouble() {
-                return Err(Fault::new(format!("stream `{}` is not being written to disk", intake.name()), why));
+            if let Some(fault) = intake.trouble() {
+                return Err(fault);
             }
         }
         progress.draw(err, &run.name, intakes.iter_mut().map(|i| i.writer().next_sequence()).sum(), of);
