@@ -1,0 +1,124 @@
+"""Runs as a whole: runs that overlap, a mover that was not there, things that vanish, files that cannot be written."""
+
+import json
+import shutil
+import signal
+import time
+
+import pytest
+from conftest import HANG_S, lost_of, until
+
+SOURCE = """
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 1e4
+level = "{level}"
+live = "1 MiB"
+retain = "1 MiB"
+"""
+SINK = """
+[sink.file]
+kind = "nexus"
+template = "t.json"
+file = "{run}.nxs"
+flush = "50 ms"
+"""
+TEMPLATE = """{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": [
+  {"type": "group", "name": "events", "attributes": {"NX_class": "NXevent_data"}, "children": [
+    {"module": "ev44", "config": {"stream": "detector", "source": "amor_detector"}}]}]}]}"""
+
+
+def ls(lab) -> dict:
+    """What `ls` says of the runs, by name."""
+    told = lab.run("ls", "--data", lab.data, "--json", status=None).stdout
+    return {run["name"]: run for run in json.loads(told)["runs"]}
+
+
+def test_runs_that_overlap_are_written_side_by_side_and_none_stops_the_source(lab, nexus):
+    (lab.folder / "t.json").write_text(TEMPLATE)
+    # A stream of 1 MiB that waits for its readers holds about 5 s.
+    lab.write(SOURCE.format(level="memory").replace("1e4", "1e5") + 'when_full = "wait"\n' + SINK)
+    process, _ = lab.up_ready()
+    for name in ("long", "second", "third"):
+        lab.run("begin", name, "--data", lab.data)
+    stream = lab.stream("detector")
+    for name in ("long", "second", "third"):
+        until(lambda name=name: (lab.data / "files" / f"{name}.nxs").exists(), f"{name} is not written")
+    # More than twice what the stream can hold: every run reads.
+    until(lambda: stream.marks()[0] > 2 * 70, "the source stands still")
+    for name in ("second", "long", "third"):
+        lab.run("end", name, "--data", lab.data)
+    lab.interrupt(process)
+    reports = lab.report(process)
+    assert len(reports) == 3 and all(r["closed"] and lost_of(r) == 0 and r["failed"] == [] for r in reports)
+    # What is finished leaves one message in one book.
+    assert sorted(p.name for p in lab.data.iterdir() if ".commits" in p.name) == ["file.commits"]
+    assert all(run["closed"] for run in ls(lab).values())
+
+
+def test_a_mover_that_was_not_there_is_told_in_the_account(lab):
+    lab.write(SOURCE.format(level="disk") + '[run.first]\nsettle = "200 ms"\n')
+    process, _ = lab.up_ready()
+    stream = lab.stream("detector")
+    until(lambda: stream.marks()[2] > 5, "no messages")
+    lab.kill(process)
+    count = stream.marks()[2]
+    time.sleep(0.3)
+    process, _ = lab.up_ready()
+    until(lambda: stream.marks()[2] > count + 5, "no new messages")
+    lab.interrupt(process)
+    report = lab.report(process)
+    (gap,) = report["gaps"]
+    assert (gap["stream"], gap["reason"]) == ("detector", "absent") and gap["first"] == gap["last"] + 1
+    assert count <= gap["first"] <= count + 1 and gap["to"] - gap["from"] > 2e8
+    # It is no loss that anybody knows of.
+    assert report["closed"] and lost_of(report) == 0
+    assert ls(lab)["first"]["absent"] == [gap]
+    assert "the source of `detector` was absent from" in lab.run("ls", "--data", lab.data).stdout.decode()
+    print(f"mover killed: 1 injected, absent for {(gap['to'] - gap['from']) / 1e6:.0f} ms, 0 lost of {count} messages")
+
+
+@pytest.mark.parametrize("part", ["runs", "file.commits", "detector", "live", "all"])
+def test_a_part_of_the_data_folder_that_vanishes_ends_the_instrument_by_name(lab, nexus, part):
+    (lab.folder / "t.json").write_text(TEMPLATE)
+    lab.write(SOURCE.format(level="disk") + SINK)
+    process, _ = lab.up_ready()
+    lab.run("begin", "one", "--data", lab.data)
+    lab.run("end", "one", "--data", lab.data)
+    until(lambda: (lab.data / "file.commits" / "stream").exists(), "run one is not filed")
+    lab.run("begin", "two", "--data", lab.data)
+    until(lambda: (lab.data / "files" / "two.nxs").exists(), "run two is not written")
+    time.sleep(2)  # The mover has looked round.
+    gone = {"live": lab.stream("detector").live, "all": lab.data}.get(part, lab.data / part)
+    # Another name at once: what is removed piece by piece may be made anew in between.
+    taken = gone.rename(gone.with_name("taken"))
+    assert process.wait(HANG_S) == 2
+    shutil.rmtree(taken)
+    said = lab.said(process)[1]
+    assert "is gone while the instrument runs" in said and "hint:" in said, said
+    named = next(line for line in said.splitlines() if "is gone" in line)
+    print(f"part of the data folder removed: 1 injected ({part}), named: {named}")
+
+
+def test_a_file_that_cannot_be_written_is_given_up_and_can_be_written_later(lab, nexus):
+    template = lab.folder / "t.json"
+    template.write_text(TEMPLATE)
+    lab.write(SOURCE.format(level="disk").replace('retain = "1 MiB"', "") + 'when_full = "wait"\n' + SINK)
+    process, _ = lab.up_ready()
+    template.write_text("{")
+    lab.run("begin", "one", "--data", lab.data)
+    until(lambda: "cannot write run `one`" in lab.said(process)[1], "the file is not given up")
+    stream = lab.stream("detector")
+    count = stream.marks()[2]
+    until(lambda: stream.marks()[2] > count + 20, "nobody waits for a file that was given up")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANG_S) == 2
+    report = json.loads(lab.said(process)[0])
+    (failed,) = report["failed"]
+    assert failed["sink"] == "file" and "beamport write one" in failed["hint"] and failed["cause"]
+    assert not report["closed"] and report["file"] is None
+    assert ls(lab)["one"]["closed"] is False
+    template.write_text(TEMPLATE)
+    lab.run("write", "one", "--data", lab.data, "--template", template, "--output", lab.folder / "one.nxs")
+    assert (lab.folder / "one.nxs").stat().st_size > 0
