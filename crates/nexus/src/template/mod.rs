@@ -10,6 +10,7 @@ mod check;
 mod data;
 mod nearest;
 mod tree;
+mod values;
 mod words;
 
 pub use data::{Data, DataType, Values};

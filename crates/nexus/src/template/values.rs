@@ -1,0 +1,289 @@
+//! Values in a template: lists and rules, their types, shapes and limits.
+
+use super::check::{Check, Json, first_of, join, kind_of};
+use super::data::{self, Data, DataType, Values};
+use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX};
+use serde_json::Value;
+use wire::DType;
+
+impl Check {
+    /// Values of a type: one, or nested lists of one shape.
+    pub(super) fn data(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let mut shape = Vec::new();
+        let mut level = value;
+        while let Value::Array(list) = level {
+            shape.push(list.len() as u64);
+            if shape.len() > RANK_MAX {
+                self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "");
+                return None;
+            }
+            let Some(first) = list.first() else { break };
+            level = first;
+        }
+        let mut out = match dtype {
+            DataType::Text => Values::Texts(Vec::new()),
+            DataType::Number(_) => Values::Bytes(Vec::new()),
+        };
+        if let Err(cause) = flatten(value, &shape, dtype, &mut out) {
+            self.wrong(at, cause, "");
+            return None;
+        }
+        Some(Data { dtype, shape, values: out })
+    }
+
+    pub(super) fn dataset(&mut self, at: &str, config: &Json) -> Option<Data> {
+        let typed = first_of(config, ["dtype", "type"]).is_some();
+        let dtype = self.data_type(at, config, ["dtype", "type"]);
+        if typed && dtype.is_none() {
+            return None;
+        }
+        let ways: Vec<&str> =
+            ["values", "value", "range", "linspace"].into_iter().filter(|k| config.contains_key(*k)).collect();
+        let [way] = ways[..] else {
+            let cause =
+                if ways.is_empty() { "no values".to_owned() } else { format!("{} at once", ways.join(" and ")) };
+            self.wrong(at, cause, "a dataset has one of `values`, `range` and `linspace`");
+            return None;
+        };
+        let at = &join(at, way);
+        let value = &config[way];
+        let data = match way {
+            "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
+            "linspace" => self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
+            _ => {
+                let inferred = match infer(value) {
+                    DataType::Text => DataType::Text,
+                    DataType::Number(_) => DataType::Number(DType::Float64),
+                };
+                self.data(at, value, dtype.unwrap_or(inferred))?
+            }
+        };
+        self.fits(at, &data).then_some(data)
+    }
+
+    /// Adds a fixed dataset to what the file holds from the beginning.
+    pub(super) fn fits(&mut self, at: &str, data: &Data) -> bool {
+        let bytes = match (&data.values, data.dtype) {
+            (Values::Texts(texts), _) => texts.iter().map(|t| t.len() as u64 + 32).sum(),
+            (_, DataType::Number(dtype)) => data.count().saturating_mul(dtype.size() as u64),
+            (_, DataType::Text) => 0,
+        };
+        if bytes > DATASET_BYTES_MAX {
+            self.wrong(at, format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}"), "");
+            return false;
+        }
+        let before = self.fixed_bytes;
+        self.fixed_bytes += bytes;
+        if before <= FIXED_BYTES_MAX && self.fixed_bytes > FIXED_BYTES_MAX {
+            self.wrong(at, format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"), "");
+        }
+        self.fixed_bytes <= FIXED_BYTES_MAX
+    }
+
+    /// Lengths of dimensions with their product within the limit of a dataset.
+    pub(super) fn shape(&mut self, at: &str, value: Option<&Value>, least: u64, limit: u64) -> Option<Vec<u64>> {
+        let lengths: Option<Vec<u64>> =
+            value.and_then(Value::as_array).and_then(|l| l.iter().map(Value::as_u64).collect());
+        let Some(shape) = lengths.filter(|s| s.len() <= RANK_MAX) else {
+            self.wrong(at, "`shape` is a list of whole numbers", "\"shape\": [128, 256]");
+            return None;
+        };
+        let count = shape.iter().try_fold(1_u64, |n, l| n.checked_mul(*l));
+        match count {
+            Some(n) if (least..=limit).contains(&n) => Some(shape),
+            Some(n) if n < least => {
+                self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), "");
+                None
+            }
+            _ => {
+                self.wrong(at, format!("a shape of more than {limit} values"), "");
+                None
+            }
+        }
+    }
+
+    pub(super) fn range(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let map = self.object(at, value, "a `range`", &["first", "step", "shape"], &[])?;
+        let shape = self.shape(at, map.get("shape"), 1, DATASET_BYTES_MAX);
+        let mut whole = |key: &str, default: Option<i128>| match map.get(key) {
+            None if default.is_some() => default,
+            found => {
+                let number = found.and_then(|v| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from)));
+                if number.is_none() {
+                    self.wrong(&join(at, key), format!("`{key}` is a whole number"), "");
+                }
+                number
+            }
+        };
+        let (first, step) = (whole("first", None)?, whole("step", Some(1))?);
+        let shape = shape?;
+        let DataType::Number(number) = dtype else {
+            self.wrong(at, "a `range` of texts", "`dtype` is a number");
+            return None;
+        };
+        let data = Data { dtype, shape, values: Values::Range { first, step } };
+        // |first|, |step| < 2^64 and the count < 2^28: no overflow in 128 bits.
+        let last = first + step * i128::from(data.count() - 1);
+        let (least, most) = data::bounds(number).unwrap_or((-(1 << 53), 1 << 53));
+        if [first, last].iter().any(|v| !(least..=most).contains(v)) {
+            self.wrong(
+                at,
+                format!("it goes from {first} to {last}, and {} holds {least} to {most}", number.name()),
+                "choose a larger `dtype`",
+            );
+            return None;
+        }
+        Some(data)
+    }
+
+    pub(super) fn linspace(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
+        let map = self.object(at, value, "a `linspace`", &["first", "last", "shape"], &[])?;
+        let shape = self.shape(at, map.get("shape"), 2, DATASET_BYTES_MAX);
+        let mut real = |key: &str| {
+            let number = map.get(key).and_then(Value::as_f64).filter(|v| v.is_finite());
+            if number.is_none() {
+                self.wrong(&join(at, key), format!("`{key}` is a number"), "");
+            }
+            number
+        };
+        let (first, last) = (real("first"), real("last"));
+        if !matches!(dtype, DataType::Number(DType::Float32 | DType::Float64)) {
+            self.wrong(at, "`linspace` makes real numbers", "\"dtype\": \"double\", or use `range`");
+            return None;
+        }
+        Some(Data { dtype, shape: shape?, values: Values::Linspace { first: first?, last: last? } })
+    }
+
+    /// Values of a constant: a list, or ESS's `{"first", "last", "size"}`.
+    pub(super) fn constant(
+        &mut self,
+        at: &str,
+        value: &Value,
+        dtype: Option<DataType>,
+        shape: Option<&Vec<u64>>,
+    ) -> Option<Data> {
+        let dtype = dtype.unwrap_or(DataType::Number(DType::Float64));
+        let data = if value.is_object() {
+            let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
+            let size = map.get("size").and_then(Value::as_u64).filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
+            let ends = (map.get("first").and_then(Value::as_f64), map.get("last").and_then(Value::as_f64));
+            let (Some(size), (Some(first), Some(last))) = (size, ends) else {
+                self.wrong(at, "`data` is a list, or `first`, `last` and `size` (2 or more)", "");
+                return None;
+            };
+            let DataType::Number(number) = dtype else {
+                self.wrong(at, "evenly spaced texts", "`data_type` is a number");
+                return None;
+            };
+            let exact = Data {
+                dtype: DataType::Number(DType::Float64),
+                shape: vec![size],
+                values: Values::Linspace { first, last },
+            };
+            // Whole types are rounded here, where they are made once.
+            match data::bounds(number) {
+                None => Data { dtype, ..exact },
+                Some((least, most)) => {
+                    let mut bytes = Vec::new();
+                    for value in exact.bytes()?.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)) {
+                        let whole = value.round() as i128;
+                        if !(least..=most).contains(&whole) {
+                            self.wrong(at, format!("{value} does not fit {}", number.name()), "");
+                            return None;
+                        }
+                        data::put_whole(&mut bytes, number, whole);
+                    }
+                    Data::numbers(number, bytes)
+                }
+            }
+        } else {
+            self.data(at, value, dtype)?
+        };
+        if shape.is_some_and(|shape| *shape != data.shape) {
+            self.wrong(
+                at,
+                format!("its shape is {:?}, and `shape` says {:?}", data.shape, shape.map_or(&[][..], |s| s)),
+                "",
+            );
+            return None;
+        }
+        self.fits(at, &data).then_some(data)
+    }
+}
+
+/// Appends all values below `value`, which must have the shape.
+fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), String> {
+    match (value, shape) {
+        (Value::Array(list), [length, inner @ ..]) => {
+            if list.len() as u64 != *length {
+                return Err(format!("rows of {length} and of {} values", list.len()));
+            }
+            list.iter().try_for_each(|one| flatten(one, inner, dtype, out))
+        }
+        (Value::Array(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
+        (value, []) => match (dtype, out) {
+            (DataType::Text, Values::Texts(texts)) => match value {
+                Value::String(text) if text.contains('\0') => {
+                    Err("a text with a NUL byte, at which HDF5 would cut it".into())
+                }
+                Value::String(text) => {
+                    texts.push(text.clone());
+                    Ok(())
+                }
+                other => Err(format!("{} where a text is expected", kind_of(other))),
+            },
+            (DataType::Number(dtype), Values::Bytes(bytes)) => put(value, dtype, bytes),
+            _ => Err("a type that cannot be written".into()),
+        },
+    }
+}
+
+fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let Value::Number(number) = value else {
+        return Err(format!("{} where a number is expected", kind_of(value)));
+    };
+    let misfit = || Err(format!("{number} does not fit {}", dtype.name()));
+    let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+    match (data::bounds(dtype), whole, number.as_f64()) {
+        (Some((least, most)), Some(whole), _) => {
+            if !(least..=most).contains(&whole) {
+                return misfit();
+            }
+            data::put_whole(bytes, dtype, whole);
+        }
+        (Some((least, most)), None, Some(real)) => {
+            if real.fract() != 0.0 || !(least..=most).contains(&(real as i128)) {
+                return misfit();
+            }
+            data::put_whole(bytes, dtype, real as i128);
+        }
+        (None, _, Some(real)) if real.is_finite() && (dtype == DType::Float64 || (real as f32).is_finite()) => {
+            data::put_real(bytes, dtype, real);
+        }
+        _ => return misfit(),
+    }
+    Ok(())
+}
+
+/// The type that a value has by itself.
+pub(super) fn infer(value: &Value) -> DataType {
+    let mut level = value;
+    let mut numbers: Vec<&Value> = Vec::new();
+    while let Value::Array(list) = level {
+        numbers = list.iter().collect();
+        match list.first() {
+            Some(first) => level = first,
+            None => break,
+        }
+    }
+    numbers.push(level);
+    if level.is_string() {
+        DataType::Text
+    } else if numbers.iter().any(|v| v.is_f64()) {
+        DataType::Number(DType::Float64)
+    } else if numbers.iter().any(|v| v.is_u64() && !v.is_i64()) {
+        DataType::Number(DType::UInt64)
+    } else {
+        DataType::Number(DType::Int64)
+    }
+}
