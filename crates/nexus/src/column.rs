@@ -1,8 +1,8 @@
 //! A growing dataset: rows are gathered in memory and written by whole chunks.
 //!
-//! libhdf5 says where a chunk lies and keeps the tree of chunks; the bytes go past it (`Room::write`). The number of
-//! rows in the file never runs ahead of the bytes: it is set to whole chunks just before they are written and to the
-//! exact count at a flush, and libhdf5's metadata reach the disk at a flush only.
+//! libhdf5 says where a chunk lies and keeps the tree of chunks; the bytes go past it (`Room::give`). The number of
+//! rows in the file never runs ahead of the bytes: libhdf5 hears of whole chunks as they are written and of the exact count
+//! at a flush, and what it knows reaches the disk at a flush only, after the bytes (`metadata`).
 //!
 //! The size of the chunks is chosen when the first rows are written, from how many came until then: a log of a value a
 //! second costs a page, a detector gets chunks of 1 MiB. Until then the dataset is empty and can be made anew.
@@ -10,47 +10,12 @@
 //! Failure: a write that finds no room leaves the rows in memory; the same call again goes on where it was.
 
 use crate::h5::{Cell, File, Growing};
-use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GATHER_BYTES, METADATA_ROOM_BYTES};
+use crate::lanes::{Load, Span};
+use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GATHER_BYTES};
+use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
-
-const PAGE: usize = 4096;
-
-/// A page of memory on a page: what direct writes want.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
-/// Bytes that begin on a page; memory is kept and used again.
-#[derive(Default)]
-struct Pages {
-    pages: Vec<Page>,
-    len: usize,
-}
-
-impl Pages {
-    fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.pages)[..self.len]
-    }
-
-    fn extend(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        if end > self.pages.len() * PAGE {
-            let pages = end.div_ceil(PAGE).max(self.pages.len() * 2);
-            self.pages.resize(pages, Page([0; PAGE]));
-        }
-        bytemuck::cast_slice_mut::<Page, u8>(&mut self.pages)[self.len..end].copy_from_slice(bytes);
-        self.len = end;
-    }
-
-    /// Takes bytes off the front; what is left is less than a chunk.
-    fn drop_front(&mut self, bytes: usize) {
-        let len = self.len;
-        bytemuck::cast_slice_mut::<Page, u8>(&mut self.pages).copy_within(bytes..len, 0);
-        self.len -= bytes;
-    }
-}
 
 /// What a column is, before it holds anything.
 #[derive(Clone, Debug)]
@@ -79,27 +44,15 @@ pub(crate) struct Column {
     gathered: Pages,
     /// Bytes at the beginning of the memory that are in the file already.
     written: usize,
-    /// The dataset in the file is as the design says, with chunks that fit.
-    fitted: bool,
 }
 
 impl Column {
-    /// Makes the dataset, empty.
+    /// Makes the dataset, empty; its attributes come with [`Column::label`].
     pub(crate) fn make(file: &File, design: Design) -> Result<Self, Fault> {
         let row_bytes = row_bytes(&design);
         let chunk_rows = (design.least / row_bytes).max(1) as u64;
         let dataset = make_dataset(file, &design, chunk_rows)?;
-        Ok(Self {
-            dataset,
-            row_bytes,
-            chunk_rows,
-            rows: 0,
-            base: 0,
-            gathered: Pages::default(),
-            written: 0,
-            fitted: false,
-            design,
-        })
+        Ok(Self { dataset, row_bytes, chunk_rows, rows: 0, base: 0, gathered: Pages::default(), written: 0, design })
     }
 
     /// Takes up a dataset of an earlier process that has `rows` rows of the design or more; more are cut off later by
@@ -129,8 +82,8 @@ impl Column {
             let (place, _) = dataset.chunk(base)?;
             gathered.extend(&room.read(place, bytes)?);
         }
-        let written = gathered.len;
-        Ok(Self { dataset, row_bytes, chunk_rows, rows, base, gathered, written, fitted: rows > 0, design })
+        let written = gathered.len();
+        Ok(Self { dataset, row_bytes, chunk_rows, rows, base, gathered, written, design })
     }
 
     /// Sets the dataset in the file to the rows that count.
@@ -153,7 +106,7 @@ impl Column {
         self.design.cell = cell;
         self.design.row = row.to_vec();
         self.row_bytes = row_bytes(&self.design);
-        // Not what the file has: `fit` makes it anew.
+        // Not what the file has: it is made anew.
         self.chunk_rows = 0;
         true
     }
@@ -175,73 +128,92 @@ impl Column {
 
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
-        self.gathered.len >= GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes)
+        self.gathered.len() >= GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes)
     }
 
-    /// Chooses the chunks, once. True if the dataset was made anew and links to it must be set again.
-    pub(crate) fn fit(&mut self, file: &File) -> Result<bool, Fault> {
-        if self.fitted || self.rows == 0 {
-            return Ok(false);
-        }
-        let quarter = self.gathered.len / 4;
-        let bytes = 1_usize << quarter.max(1).ilog2();
+    /// Sets the attributes, once the headers of all datasets of the module have their places.
+    pub(crate) fn label(&self, file: &File) -> Result<(), Fault> {
+        let mut attributes = self.design.attributes.iter();
+        attributes.try_for_each(|(name, value)| file.set_attribute(&self.design.path, name, value))
+    }
+
+    /// Rows of a chunk that suit what came until now; blindly where nothing came yet.
+    pub(crate) fn suiting(&self) -> u64 {
+        let quarter = self.gathered.len() / 4;
+        let bytes = if self.rows == 0 { CHUNK_BYTES_BLIND } else { 1_usize << quarter.max(1).ilog2() };
         let bytes = bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
-        let rows = (bytes / self.row_bytes).max(1) as u64;
-        let anew = rows != self.chunk_rows;
-        if anew {
-            if file.exists(&self.design.path)? {
-                file.unlink(&self.design.path)?;
-            }
-            self.dataset = make_dataset(file, &self.design, rows)?;
-            self.chunk_rows = rows;
-        }
-        self.fitted = true;
-        Ok(anew)
+        (bytes / self.row_bytes).max(1) as u64
     }
 
-    /// Writes whole chunks, and at a flush (`all`) also the begun one.
-    pub(crate) fn write_out(&mut self, file: &File, room: &mut Room, all: bool) -> Result<(), Fault> {
-        debug_assert!(self.rows == 0 || self.fitted);
-        let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
-        if self.rows == 0 || (!all && self.gathered.len < chunk_bytes) {
-            return Ok(());
-        }
-        let whole = self.gathered.len / chunk_bytes;
-        let begun = all && !self.gathered.len.is_multiple_of(chunk_bytes);
-        if whole == 0 && self.written == self.gathered.len {
-            return Ok(());
-        }
-        // libhdf5 allots chunks and perhaps a node of its tree; it writes them at the next flush.
-        let chunks = whole + usize::from(begun);
-        room.reserve(file.end()? + (chunks * chunk_bytes) as u64 + METADATA_ROOM_BYTES)?;
-        let rows = if all { self.rows } else { self.base + whole as u64 * self.chunk_rows };
-        self.dataset.set_rows(rows, &self.design.row)?;
+    /// Rows of a chunk as the file has it; 0 where the dataset there is not as the design says.
+    pub(crate) fn chunk_rows(&self) -> u64 {
+        self.chunk_rows
+    }
 
-        // Chunks that lie side by side are one write.
-        let mut piece: Option<(u64, usize, usize)> = None;
-        for at in 0..chunks {
-            let (place, _) = self.dataset.chunk(self.base + at as u64 * self.chunk_rows)?;
-            let (from, to) = (at * chunk_bytes, ((at + 1) * chunk_bytes).min(self.gathered.len));
-            piece = match piece {
-                Some((begin, first, last)) if begin + (last - first) as u64 == place => Some((begin, first, to)),
-                before => {
-                    self.write_piece(room, before)?;
-                    Some((place, from, to))
-                }
-            };
+    /// Makes the dataset anew, empty.
+    pub(crate) fn remake(&mut self, file: &File, chunk_rows: u64) -> Result<(), Fault> {
+        if file.exists(&self.design.path)? {
+            file.unlink(&self.design.path)?;
         }
-        self.write_piece(room, piece)?;
-        self.gathered.drop_front(whole * chunk_bytes);
-        self.base += whole as u64 * self.chunk_rows;
-        self.written = if all { self.gathered.len } else { 0 };
+        self.dataset = make_dataset(file, &self.design, chunk_rows)?;
+        self.chunk_rows = chunk_rows;
         Ok(())
     }
 
-    /// Writes what lies from `first` to `last` in memory, less the whole pages that the file has already.
-    fn write_piece(&self, room: &mut Room, piece: Option<(u64, usize, usize)>) -> Result<(), Fault> {
-        let Some((place, first, last)) = piece else { return Ok(()) };
-        let known = (self.written / PAGE * PAGE).clamp(first, last);
-        room.write(place + (known - first) as u64, &self.gathered.bytes()[known..last])
+    /// Writes whole chunks, and at a flush (`all`) also the begun one.
+    pub(crate) fn write_out(&mut self, room: &mut Room, all: bool) -> Result<(), Fault> {
+        debug_assert!(self.rows == 0 || self.chunk_rows > 0);
+        let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
+        let length = self.gathered.len();
+        if self.rows == 0 || (!all && length < chunk_bytes) {
+            return Ok(());
+        }
+        let whole = length / chunk_bytes;
+        if whole == 0 && self.written == length {
+            return Ok(());
+        }
+        let rows = if all { self.rows } else { self.base + whole as u64 * self.chunk_rows };
+        self.dataset.set_rows(rows, &self.design.row)?;
+        let begun = whole * chunk_bytes;
+        let known = self.written / PAGE * PAGE;
+
+        // Chunks that lie side by side are one write.
+        let mut pieces: Vec<Span> = Vec::new();
+        for at in 0..whole {
+            let (place, _) = self.dataset.chunk(self.base + at as u64 * self.chunk_rows)?;
+            let (first, last) = (at * chunk_bytes, (at + 1) * chunk_bytes);
+            match pieces.last_mut() {
+                Some(piece) if piece.place + (piece.last - piece.first) as u64 == place => piece.last = last,
+                _ => pieces.push(Span { first, last, place }),
+            }
+        }
+        let place = if all && begun < length {
+            Some(self.dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.0)
+        } else {
+            None
+        };
+        let end =
+            pieces.iter().map(|p| p.place + (p.last - p.first) as u64).chain(place.map(|p| p + chunk_bytes as u64));
+        room.reserve(end.max().unwrap_or(0))?;
+        if let Some(place) = place {
+            // What is in the file already is not written again, but for its last page.
+            let from = known.max(begun);
+            room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
+        }
+        if whole > 0 {
+            if let Some(first) = pieces.first_mut() {
+                let known = known.min(first.last);
+                (first.first, first.place) = (known, first.place + known as u64);
+            }
+            let mut next = room.buffer();
+            next.extend(&self.gathered.bytes()[begun..]);
+            let pages = std::mem::replace(&mut self.gathered, next);
+            self.base += whole as u64 * self.chunk_rows;
+            self.written = if all { self.gathered.len() } else { 0 };
+            return room.give(Load { pages, pieces });
+        }
+        self.written = length;
+        Ok(())
     }
 }
 
@@ -250,9 +222,5 @@ fn row_bytes(design: &Design) -> usize {
 }
 
 fn make_dataset(file: &File, design: &Design, chunk_rows: u64) -> Result<Growing, Fault> {
-    let dataset = file.make_growing(&design.path, design.cell, &design.row, chunk_rows)?;
-    for (name, value) in &design.attributes {
-        file.set_attribute(&design.path, name, value)?;
-    }
-    Ok(dataset)
+    file.make_growing(&design.path, design.cell, &design.row, chunk_rows)
 }

@@ -6,6 +6,8 @@
 //! A file is closed only by [`File::close`]. Dropped, it is left open: after a failed write libhdf5's close handlers are
 //! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
 
+use crate::limits::HEADER_BYTES;
+use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
 use flow::Fault;
 use hdf5_metno_sys::{h5, h5a, h5d, h5e, h5f, h5g, h5i, h5l, h5p, h5s, h5t};
@@ -197,56 +199,69 @@ fn property_list(class: fn() -> Hid) -> Result<Id, Fault> {
 }
 
 /// An open file.
-#[derive(Debug)]
 pub(crate) struct File {
     id: Hid,
+    /// What libhdf5 wrote and the file has not; none where a file is only read.
+    held: Option<Held>,
 }
 
 impl File {
     /// Makes a new file; what stood there is gone.
     pub(crate) fn create(path: &Path) -> Result<Self, Fault> {
-        let (name, access) = (c_path(path)?, access_list()?);
+        let (name, access) = (c_path(path)?, access_list(true)?);
         let what = || format!("the file {} cannot be made", path.display());
-        // SAFETY: valid name and list.
-        let id =
-            call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, h5p::H5P_DEFAULT, access.0) })?;
-        Ok(Self { id })
+        // SAFETY: a class of the library.
+        let create = property_list(|| *h5p::H5P_CLS_FILE_CREATE)?;
+        let strategy = h5f::H5F_fspace_strategy_t::H5F_FSPACE_STRATEGY_NONE;
+        // What was given back is not used again: see `metadata`.
+        // SAFETY: our list.
+        call(what, || unsafe { h5p::H5Pset_file_space_strategy(create.0, strategy, 0, 1) })?;
+        // SAFETY: valid name and lists.
+        let id = call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, create.0, access.0) })?;
+        Ok(Self { id, held: Some(metadata::of_file(id)?) })
     }
 
     /// Opens a file to go on with.
     pub(crate) fn open(path: &Path, writable: bool) -> Result<Self, Fault> {
-        let (name, access) = (c_path(path)?, access_list()?);
+        let (name, access) = (c_path(path)?, access_list(writable)?);
         let flags = if writable { h5f::H5F_ACC_RDWR } else { h5f::H5F_ACC_RDONLY };
         let what = || format!("the file {} cannot be opened", path.display());
         // SAFETY: valid name and list.
         let id = call(what, || unsafe { h5f::H5Fopen(name.as_ptr(), flags, access.0) })?;
-        Ok(Self { id })
+        let held = if writable { Some(metadata::of_file(id)?) } else { None };
+        Ok(Self { id, held })
     }
 
     pub(crate) fn id(&self) -> Hid {
         self.id
     }
 
-    /// Gives everything that libhdf5 holds to the system.
+    /// Has libhdf5 write everything, which then is held ([`File::held`]).
     pub(crate) fn flush(&self) -> Result<(), Fault> {
         // SAFETY: an open file.
         call(|| "HDF5 cannot flush".into(), || unsafe { h5f::H5Fflush(self.id, h5f::H5F_scope_t::H5F_SCOPE_GLOBAL) })?;
         Ok(())
     }
 
-    /// Closes the file and everything in it.
+    /// Closes the file and everything in it. What libhdf5 still wrote is held: see [`File::held`], before.
     pub(crate) fn close(self) -> Result<(), Fault> {
         // SAFETY: an open file; closing is strong, so datasets go with it.
         call(|| "HDF5 cannot close the file".into(), || unsafe { h5f::H5Fclose(self.id) })?;
         Ok(())
     }
 
-    /// Where libhdf5 would put the next byte: everything it may write lies below.
-    pub(crate) fn end(&self) -> Result<u64, Fault> {
-        let mut size = 0;
-        // SAFETY: an open file and a place for a number.
-        call(|| "the size of the file is unknown".into(), || unsafe { h5f::H5Fget_filesize(self.id, &raw mut size) })?;
-        Ok(size)
+    /// What libhdf5 wrote and the file does not have yet; none where it is only read.
+    pub(crate) fn held(&self) -> Option<Held> {
+        self.held.clone()
+    }
+
+    /// The headers of the next growing datasets, so many, lie in one page.
+    pub(crate) fn headers_together(&self, datasets: usize) {
+        self.with_metadata(|metadata| metadata.together(datasets as u64 * HEADER_BYTES));
+    }
+
+    fn with_metadata<T>(&self, f: impl FnOnce(&mut Metadata) -> T) -> Option<T> {
+        self.held.as_ref().map(|held| f(&mut metadata::lock(held)))
     }
 
     pub(crate) fn make_group(&self, path: &str) -> Result<(), Fault> {
@@ -511,31 +526,20 @@ fn uncached() -> Result<Id, Fault> {
     Ok(list)
 }
 
-/// How files are opened.
-///
-/// * Allotments of a page and more begin on a page, so that chunks can be written without the page cache.
-/// * Metadata stay in memory until a flush: on disk they change only there, and between two flushes a killed writer
-///   leaves the file as the last one left it.
-/// * No lock: a file that is being written can be looked at; who writes is the mover's business.
-fn access_list() -> Result<Id, Fault> {
+/// How files are opened: to be written through our own driver (`metadata`), without locks, since a file that is being
+/// written can be looked at; who writes is the mover's business.
+fn access_list(writable: bool) -> Result<Id, Fault> {
     let what = || "an HDF5 property list".to_owned();
     let list = property_list(|| *h5p::H5P_CLS_FILE_ACCESS)?;
     // SAFETY: our list, here and below.
-    call(what, || unsafe { h5p::H5Pset_alignment(list.0, 4096, 4096) })?;
-    // SAFETY: as above.
     call(what, || unsafe { h5p::H5Pset_fclose_degree(list.0, h5f::H5F_close_degree_t::H5F_CLOSE_STRONG) })?;
     // SAFETY: as above.
     call(what, || unsafe { h5p::H5Pset_file_locking(list.0, 0, 1) })?;
-    // A config of the version that this library knows, with the modes that forbid evictions.
-    let mut config = hdf5_metno_sys::h5ac::H5AC_cache_config_t { version: 1, ..Default::default() };
-    // SAFETY: a place for a config of that version.
-    call(what, || unsafe { h5p::H5Pget_mdc_config(list.0, &raw mut config) })?;
-    config.evictions_enabled = 0;
-    config.incr_mode = hdf5_metno_sys::h5c::H5C_cache_incr_mode::H5C_incr__off;
-    config.flash_incr_mode = hdf5_metno_sys::h5c::H5C_cache_flash_incr_mode::H5C_flash_incr__off;
-    config.decr_mode = hdf5_metno_sys::h5c::H5C_cache_decr_mode::H5C_decr__off;
-    // SAFETY: a config that the library filled and we changed in four places.
-    call(what, || unsafe { h5p::H5Pset_mdc_config(list.0, &raw const config) })?;
+    if writable {
+        let driver = metadata::driver()?;
+        // SAFETY: as above, and a driver that needs no settings.
+        call(what, || unsafe { h5p::H5Pset_driver(list.0, driver, std::ptr::null()) })?;
+    }
     Ok(list)
 }
 

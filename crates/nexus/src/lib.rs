@@ -7,9 +7,14 @@ mod account;
 pub mod clock;
 mod column;
 mod h5;
+mod lanes;
+mod layout;
 pub mod limits;
+mod metadata;
 mod module;
 pub mod pace;
+mod pages;
+mod product;
 mod room;
 pub mod search;
 pub mod serve;
@@ -17,4 +22,9 @@ mod sink;
 pub mod template;
 
 pub use h5::version;
-pub use sink::{Job, Nexus, product};
+pub use sink::{Job, Nexus};
+
+#[cfg(test)]
+extern crate self as beamport_nexus;
+#[cfg(test)]
+mod whole;

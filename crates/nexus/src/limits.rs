@@ -44,11 +44,30 @@ pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Rows that wait in memory before they are written, bytes per dataset: from here on larger writes gain nothing.
 pub const GATHER_BYTES: usize = 4 << 20;
 
-/// Room kept free for HDF5's own metadata beside the data of one write, bytes.
-pub const METADATA_ROOM_BYTES: u64 = 512 << 10;
+/// Chunk of a dataset that is still empty when those beside it get their rows: events that come after a beam was off.
+pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
+
+/// Buffers that wait for the disk: two threads write, and as many buffers keep them from waiting for the next.
+pub const LANES_WAITING: usize = 2;
+
+/// A buffer larger than this is not kept: one long message must not hold memory for the rest of a run.
+pub const SPARE_BYTES_MAX: usize = 4 * GATHER_BYTES;
+
+/// Room that small metadata take at a time, bytes: few pages, so that a small file stays small.
+pub const METADATA_BLOCK_BYTES: u64 = 4 * 4096;
+
+/// Metadata and small datasets that wait in memory while a file is laid out, bytes.
+pub const HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// What the object header of a growing dataset takes, bytes, without attributes: 272, and some to spare. Those of a module
+/// lie in one page.
+pub const HEADER_BYTES: u64 = 320;
+
+/// Bytes read at a time for the hash of a finished file.
+pub const HASH_BYTES: usize = 4 << 20;
 
 /// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small.
-pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
+pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 
 /// Bytes of an alarm's text in the file; longer ones are cut at a letter. ESS has 200.
 pub const ALARM_TEXT_BYTES: usize = 256;

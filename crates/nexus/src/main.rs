@@ -8,8 +8,9 @@
 //! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
 //! ```
 //!
-//! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault. It dies with its parent
-//! and leaves Ctrl-C to it.
+//! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
+//! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`). It dies with its parent and leaves
+//! Ctrl-C to it.
 
 use beamport_nexus::serve::{self, Ended, Order};
 use beamport_nexus::{pace, search, template, version};
@@ -141,6 +142,12 @@ fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
             Ok(ExitCode::SUCCESS)
         }
         Err(Ended::Fault(fault)) => Err(fault),
+        Err(Ended::Permanent(fault)) => {
+            let Fault { what, cause, hint } = &fault;
+            println!("{}", serde_json::json!({"fault": {"what": what, "cause": cause, "hint": hint}}));
+            eprintln!("{fault}");
+            Ok(ExitCode::from(3))
+        }
         Err(Ended::Broken(fault)) => {
             eprintln!("{fault}");
             // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.

@@ -1,31 +1,27 @@
-//! Room on the disk, asked for before libhdf5 writes: a full disk is then an error value and never its crash.
+//! The file beside libhdf5: room on the disk, and everything that is written.
 //!
-//! libhdf5 cannot survive a write that fails (it ends with SIGSEGV when it closes the file). So every byte that it may
-//! write lies below a place that `fallocate` has already given to the file; where the file system cannot do that, the
-//! free space is asked for. What was asked for too much is given back when the file is finished.
+//! Room is asked for before anything is written (`fallocate`; where the file system cannot do that, by the free space), so
+//! a full disk is an error value and nothing is half written. What was asked for too much is given back at the end.
 //!
-//! Chunks of growing datasets are written here as well, past libhdf5, without the page cache where that pays.
+//! Chunks of growing datasets go through [`Lanes`]; the rest through the page cache.
 
+use crate::lanes::{Handles, Lanes, Load};
 use crate::limits::ROOM_STEP_BYTES;
+pub(crate) use crate::pages::PAGE;
+use crate::pages::Pages;
 use flow::Fault;
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-/// Writes shorter than this go through the page cache: a direct one waits for the device each time.
-const DIRECT_BYTES_MIN: usize = 256 << 10;
-/// Alignment of direct writes in file and memory.
-const PAGE: usize = 4096;
+use std::sync::Arc;
 
 /// The file beside libhdf5's own handle.
-#[derive(Debug)]
 pub(crate) struct Room {
     path: PathBuf,
-    file: File,
-    /// Opened past the page cache, where the file system can.
-    direct: Option<File>,
+    file: Arc<Handles>,
+    lanes: Lanes,
     /// Below here the file has its blocks.
     reserved: u64,
     step: u64,
@@ -35,16 +31,17 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
-        let file = OpenOptions::new()
+        let cached = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .map_err(|e| Fault::new(format!("{} cannot be opened", path.display()), e))?;
         let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok();
+        let file = Arc::new(Handles { cached, direct });
         Ok(Self {
             path: path.to_path_buf(),
+            lanes: Lanes::new(file.clone()),
             file,
-            direct,
             reserved: 0,
             step: ROOM_STEP_BYTES.0,
             short: Cell::new(false),
@@ -75,8 +72,9 @@ impl Room {
         let from = self.reserved;
         let (offset, length) = (from as libc::off_t, (end - from) as libc::off_t);
         loop {
+            // The length grows as well: direct writes behind the end of a file wait for each other.
             // SAFETY: our own open file; the call reads no memory.
-            let answer = unsafe { libc::fallocate(self.file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, offset, length) };
+            let answer = unsafe { libc::fallocate(self.file.cached.as_raw_fd(), 0, offset, length) };
             if answer == 0 {
                 self.reserved = end;
                 return Ok(());
@@ -95,7 +93,7 @@ impl Room {
         // SAFETY: a plain struct of numbers, filled by the call.
         let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
         // SAFETY: our own open file and a place for the answer.
-        if unsafe { libc::fstatvfs(self.file.as_raw_fd(), &raw mut stat) } != 0 {
+        if unsafe { libc::fstatvfs(self.file.cached.as_raw_fd(), &raw mut stat) } != 0 {
             return Err(self.no_room(&std::io::Error::last_os_error()));
         }
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -103,6 +101,8 @@ impl Room {
         if free < needed + needed / 2 {
             return Err(self.no_room(&std::io::Error::from_raw_os_error(libc::ENOSPC)));
         }
+        let length = self.file.cached.metadata().map(|m| m.len().max(end));
+        length.and_then(|length| self.file.cached.set_len(length)).map_err(|e| self.no_room(&e))?;
         self.reserved = end;
         Ok(())
     }
@@ -124,31 +124,36 @@ impl Room {
             .hint("make room; writing goes on by itself, and until then the streams keep the data")
     }
 
-    /// Writes a piece of a chunk. `bytes` is best on a page in memory.
-    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    /// Writes now.
+    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.reserve(at + bytes.len() as u64)?;
-        let mut rest = (at, bytes);
-        let aligned = at.is_multiple_of(PAGE as u64) && bytes.as_ptr().addr().is_multiple_of(PAGE);
-        if let (Some(direct), true, true) = (&self.direct, aligned, bytes.len() >= DIRECT_BYTES_MIN) {
-            let whole = bytes.len() - bytes.len() % PAGE;
-            match direct.write_all_at(&bytes[..whole], at) {
-                Ok(()) => rest = (at + whole as u64, &bytes[whole..]),
-                // Some file systems open so and write not.
-                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.direct = None,
-                Err(e) => return Err(self.no_room(&e)),
-            }
-        }
-        self.file.write_all_at(rest.1, rest.0).map_err(|e| self.no_room(&e))
+        self.file.cached.write_all_at(bytes, at).map_err(|e| self.no_room(&e))?;
+        #[cfg(test)]
+        crate::whole::look_between(&self.path);
+        Ok(())
     }
 
-    /// After libhdf5 has set the length of the file, what was allotted past it may be gone.
-    pub(crate) fn forget(&mut self, end: u64) {
-        self.reserved = self.reserved.min(end);
+    /// Writes soon; the load is taken in any case, an error is of an earlier one.
+    pub(crate) fn give(&mut self, load: Load) -> Result<(), Fault> {
+        self.lanes.give(load).map_err(|e| self.no_room(&e))
+    }
+
+    /// Waits for what was given.
+    pub(crate) fn settle(&self) -> Result<(), Fault> {
+        self.lanes.settle().map_err(|e| self.no_room(&e))
+    }
+
+    /// An empty buffer.
+    pub(crate) fn buffer(&self) -> Pages {
+        self.lanes.buffer()
     }
 
     /// Makes the file durable.
     pub(crate) fn sync(&self) -> Result<(), Fault> {
-        self.file.sync_all().map_err(|e| Fault::new(format!("{} cannot be made durable", self.path.display()), e))
+        self.file
+            .cached
+            .sync_data()
+            .map_err(|e| Fault::new(format!("{} cannot be made durable", self.path.display()), e))
     }
 
     /// Whether something was refused for want of room since this was asked last.
@@ -159,14 +164,14 @@ impl Room {
     /// Reads bytes back.
     pub(crate) fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Fault> {
         let mut out = vec![0; bytes];
-        let read = self.file.read_exact_at(&mut out, at);
+        let read = self.file.cached.read_exact_at(&mut out, at);
         read.map_err(|e| Fault::new(format!("{} cannot be read", self.path.display()), e))?;
         Ok(out)
     }
 
-    /// Gives back what was allotted past the end.
-    pub(crate) fn trim(&self) -> Result<(), Fault> {
-        let trimmed = self.file.metadata().and_then(|m| self.file.set_len(m.len()));
+    /// Ends the file there: what was allotted beyond is given back.
+    pub(crate) fn trim(&self, end: u64) -> Result<(), Fault> {
+        let trimmed = self.file.cached.set_len(end);
         trimmed.map_err(|e| Fault::new(format!("{} cannot be closed", self.path.display()), e))
     }
 }

@@ -1,8 +1,9 @@
 //! `beamport-nexus write`: the file of one run, from the streams, until the sealed run is in it.
 //!
 //! The process may be killed at any moment; the next one goes on from the last commit. Without room it waits and tries
-//! again, and says so once; the streams keep the data. A failure of libhdf5 ends the process at once ([`Ended::Broken`]):
-//! the next one resumes, or begins the file anew where it cannot be opened.
+//! again, and says so once; the streams keep the data. A file that is only made again (`detached`) ends without room. A
+//! failure of libhdf5 ends the process at once ([`Ended::Broken`]): the next one resumes, or begins the file anew where it
+//! cannot be opened.
 
 use crate::template::Template;
 use crate::{Job, Nexus, clock};
@@ -44,6 +45,8 @@ pub struct Order {
 pub enum Ended {
     /// Something was wrong from outside.
     Fault(Fault),
+    /// Something was wrong that trying again will not mend: the template, or what already has the file's name.
+    Permanent(Fault),
     /// libhdf5 failed: leave the process without destructors.
     Broken(Fault),
 }
@@ -54,12 +57,20 @@ impl From<Fault> for Ended {
     }
 }
 
+/// How a file of a run begins: what is refused here is refused the next time.
+fn begin(job: &Job, replace: bool) -> Result<Nexus, Ended> {
+    job.check(replace).map_err(Ended::Permanent)?;
+    Ok(Nexus::begin(job.clone(), replace)?)
+}
+
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     let template = Template::open(&order.template).map_err(|mistakes| {
         let first = mistakes.first().map(|m| format!("{}: {}", m.pointer, m.cause)).unwrap_or_default();
-        Fault::new(format!("the template {} has {} mistakes", order.template.display(), mistakes.len()), first)
-            .hint(format!("`beamport-nexus check {}` tells all", order.template.display()))
+        let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
+        let what = format!("the template {} has {count} mistake{s}", order.template.display());
+        let hint = format!("`beamport-nexus check {}` tells all", order.template.display());
+        Ended::Permanent(Fault::new(what, first).hint(hint))
     })?;
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;
@@ -78,14 +89,14 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
     let mut anew = false;
     let mut sink = match state {
-        None => Nexus::begin(job.clone(), false)?,
+        None => begin(&job, false)?,
         Some(state) => match Nexus::resume(job.clone(), &state) {
             Ok(sink) => sink,
             Err(why) => {
                 tracing::warn!("{}: {}; it is made again from the streams", why.what, why.cause);
                 feed.restart()?;
                 anew = true;
-                Nexus::begin(job.clone(), true)?
+                begin(&job, true)?
             }
         },
     };
@@ -99,11 +110,11 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
         }
         if anew {
             let done = feed.flush(&mut sink, clock::now());
-            anew = tell(done, &sink, &mut without_room)?.is_none();
+            anew = tell(done, &sink, order, &mut without_room)?.is_none();
             continue;
         }
         let step = feed.step(&mut sink);
-        let fed = match tell(step, &sink, &mut without_room)? {
+        let fed = match tell(step, &sink, order, &mut without_room)? {
             Some(fed) => fed,
             None => continue,
         };
@@ -117,14 +128,14 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
         unflushed |= fed.messages > 0;
         if fed.complete {
             let finished = finish(&data, order, &mut feed, &mut sink);
-            match tell(finished, &sink, &mut without_room)? {
+            match tell(finished, &sink, order, &mut without_room)? {
                 Some(answer) => return Ok(answer),
                 None => continue,
             }
         }
         if unflushed && flushed.elapsed() >= order.flush {
             let done = feed.flush(&mut sink, clock::now());
-            if tell(done, &sink, &mut without_room)?.is_some() {
+            if tell(done, &sink, order, &mut without_room)?.is_some() {
                 unflushed = false;
                 // Taking messages needs no room; only what is on disk says that there is some.
                 if std::mem::take(&mut without_room) {
@@ -140,10 +151,14 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
 }
 
 /// The value, or nothing where the same may work later, or the end.
-fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, without_room: &mut bool) -> Result<Option<T>, Ended> {
+fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, order: &Order, without_room: &mut bool) -> Result<Option<T>, Ended> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(fault) if sink.is_broken() => Err(Ended::Broken(fault)),
+        // Somebody waits for this file and for nothing else, and the streams do not run away.
+        Err(fault) if sink.lacks_room() && order.detached => {
+            Err(Ended::Broken(fault.hint("make room there, or write the file to another disk")))
+        }
         Err(fault) if sink.lacks_room() => {
             if !std::mem::replace(without_room, true) {
                 tracing::warn!("{}: {}; {}", fault.what, fault.cause, fault.hint);

@@ -6,22 +6,24 @@
 //! * [`Nexus::begin`] lays the file out. [`Nexus::resume`] goes on with one that an earlier process left: rows past the
 //!   last commit are cut off. What cannot be resumed is begun anew, so a small valid file takes its place at once.
 //! * `flush` writes what was gathered, then libhdf5's metadata, then syncs, and returns the rows of every dataset.
-//! * libhdf5 writes nothing between two flushes, so a killed writer leaves the file of the last one.
+//! * Rows appear at a flush, those of a module at once; a writer killed at any moment leaves the file of one flush or the
+//!   next, module by module (`metadata` has the order of the writes).
 //!
 //! Failure: no room is a [`Fault`]; nothing is lost by it, the same call works when there is room again. A failure of
-//! libhdf5 itself is final ([`Nexus::is_broken`]): every later call answers with it, and the file is never closed, since
-//! closing would crash. The process should then end without destructors; the next one resumes.
+//! libhdf5 itself is final ([`Nexus::is_broken`]): every later call answers with it. The process should then end without
+//! destructors; the next one resumes.
 
 use crate::column::Column;
-use crate::h5::{self, File};
-use crate::limits::METADATA_ROOM_BYTES;
-use crate::module::{Filling, Fixed, Late, fixed_constants};
+use crate::h5::File;
+use crate::layout::{Layout, end_times, growing_links, write_fixed};
+use crate::metadata::{Apply, lock};
+use crate::module::{Filling, Fixed, Late};
+use crate::product::product;
 use crate::room::Room;
-use crate::template::{Data, Group, Kind, Node, Template};
+use crate::template::{Data, Kind, Template};
 use crate::{account, clock};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use store::Message;
@@ -48,6 +50,32 @@ pub struct Job {
     pub metadata: String,
 }
 
+impl Job {
+    /// What [`Nexus::begin`] refuses, now and later: a stream that is no input, a name that another file has.
+    pub fn check(&self, replace: bool) -> Result<(), Fault> {
+        self.check_inputs()?;
+        if !replace && self.file.exists() && !is_of_run(self) {
+            return Err(Fault::new(format!("{} exists", self.file.display()), "it is not a file of this run")
+                .hint("remove it, or choose another name"));
+        }
+        Ok(())
+    }
+
+    /// Every stream of the template must be an input.
+    fn check_inputs(&self) -> Result<(), Fault> {
+        for (_, module) in self.template.modules() {
+            if !self.inputs.contains(&module.stream) {
+                return Err(Fault::new(
+                    format!("the template wants the stream `{}`", module.stream),
+                    format!("the inputs are: {}", self.inputs.join(", ")),
+                )
+                .hint(format!("add it to `inputs` of the sink, or change `stream` at {}", module.pointer)));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A NeXus file that is being written.
 pub struct Nexus {
     job: Job,
@@ -60,6 +88,8 @@ pub struct Nexus {
     touched: Vec<usize>,
     /// Links to growing datasets: target, link.
     links: Vec<(String, String)>,
+    /// Something was made that is not on disk yet.
+    laid: bool,
     /// End of the run, ns since 1970 UTC, where it is known.
     stop: Option<i64>,
     broken: Option<Fault>,
@@ -77,23 +107,14 @@ struct Route {
 impl Nexus {
     /// Lays out a new file. A file of the same run that stands there is replaced, any other only with `replace`.
     pub fn begin(job: Job, replace: bool) -> Result<Self, Fault> {
-        check_inputs(&job)?;
-        if !replace && job.file.exists() && !is_of_run(&job) {
-            return Err(Fault::new(format!("{} exists", job.file.display()), "it is not a file of this run")
-                .hint("remove it, or choose another name"));
-        }
+        job.check(replace)?;
         let beside = beside(&job.file)?;
         let file = File::create(&beside)?;
         let mut room = Room::open(&beside)?;
-        // Up to here nothing was reserved: libhdf5 has written at most a superblock.
-        room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
         let mut layout = Layout { file: &file, room: &mut room, fillings: Vec::new(), links: Vec::new(), job: &job };
         layout.root()?;
         let (fillings, links) = (layout.fillings, layout.links);
-        room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
-        file.flush()?;
-        room.forget(file.end()?);
-        room.sync()?;
+        write_metadata(&file, &mut room, Apply::Grown)?;
         let moved = std::fs::rename(&beside, &job.file).and_then(|()| sync_folder(&job.file));
         moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
         room.renamed(&job.file);
@@ -103,7 +124,7 @@ impl Nexus {
     /// Goes on with a file as `state` (of the last commit) says. An error says why it cannot be resumed; then
     /// [`Nexus::begin`] with `replace` and from the first message on.
     pub fn resume(job: Job, state: &str) -> Result<Self, Fault> {
-        check_inputs(&job)?;
+        job.check_inputs()?;
         let other = |cause: &str| Fault::new(format!("{} cannot be gone on with", job.file.display()), cause);
         let state: Value = serde_json::from_str(state).map_err(|e| other(&e.to_string()))?;
         if state["version"] != STATE_VERSION {
@@ -115,11 +136,10 @@ impl Nexus {
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
         let mut room = Room::open(&job.file)?;
-        room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
         for filling in &take_up(&job, &file, &room, &state)? {
             filling.columns.iter().try_for_each(Column::cut)?;
         }
-        room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
+        write_metadata(&file, &mut room, Apply::Cut)?;
         file.close()?;
         let file = File::open(&job.file, true)?;
         let room = Room::open(&job.file)?;
@@ -153,6 +173,7 @@ impl Nexus {
             routes,
             touched: Vec::new(),
             links,
+            laid: false,
             stop: None,
             broken: None,
             lacks_room: false,
@@ -194,47 +215,47 @@ impl Nexus {
 
     /// Writes what is due; everything, where `all`.
     fn drain(&mut self, file: &File, all: bool) -> Result<(), Fault> {
-        for at in std::mem::take(&mut self.touched) {
-            let answer = self.drain_one(file, at, all);
-            // What is still in memory stays on the list.
-            if answer.is_err() || !all {
-                self.touched.push(at);
-            } else {
-                self.fillings[at].touched = false;
-            }
-            if let Err(fault) = answer {
-                self.touched = (0..self.fillings.len()).filter(|i| self.fillings[*i].touched).collect();
-                return Err(fault);
-            }
+        let due: Vec<usize> = self.touched.iter().copied().filter(|at| all || self.fillings[*at].is_due()).collect();
+        for &at in &due {
+            self.lay(file, at)?;
+        }
+        if self.laid {
+            // New datasets are on disk, empty, before any has rows.
+            write_metadata(file, &mut self.room, Apply::Laid)?;
+            self.laid = false;
+        }
+        for &at in &due {
+            let columns = &mut self.fillings[at].columns;
+            columns.iter_mut().filter(|c| all || c.is_due()).try_for_each(|c| c.write_out(&mut self.room, all))?;
+        }
+        if all {
+            self.touched.clear();
+            due.iter().for_each(|at| self.fillings[*at].touched = false);
         }
         Ok(())
     }
 
-    fn drain_one(&mut self, file: &File, at: usize, all: bool) -> Result<(), Fault> {
-        let Self { fillings, room, links, .. } = self;
-        let filling = &mut fillings[at];
+    /// Makes what only the first messages could tell.
+    fn lay(&mut self, file: &File, at: usize) -> Result<(), Fault> {
+        let filling = &mut self.fillings[at];
         while let Some(late) = filling.late.last() {
-            room.reserve(file.end()? + METADATA_ROOM_BYTES + late_bytes(late))?;
             match late {
                 Late::Attribute(object, name, value) => file.set_attribute(object, name, value)?,
                 Late::Dataset((path, value, attributes)) => write_fixed(file, path, value, attributes)?,
             }
+            self.laid = true;
             filling.late.pop();
         }
-        for column in &mut filling.columns {
-            if !all && !column.is_due() {
-                continue;
-            }
-            room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
-            if column.fit(file)? {
-                for (_, link) in links.iter().filter(|(target, _)| *target == column.design.path) {
+        if filling.fit(file)? {
+            self.laid = true;
+            for column in &filling.columns {
+                for (_, link) in self.links.iter().filter(|(target, _)| *target == column.design.path) {
                     if file.exists(link)? {
                         file.unlink(link)?;
                     }
                     file.link(&column.design.path, link)?;
                 }
             }
-            column.write_out(file, room, all)?;
         }
         Ok(())
     }
@@ -242,10 +263,8 @@ impl Nexus {
     /// Everything to the disk.
     fn settle(&mut self, file: &File) -> Result<(), Fault> {
         self.drain(file, true)?;
-        self.room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
-        file.flush()?;
-        self.room.forget(file.end()?);
-        self.room.sync()
+        self.room.settle()?;
+        write_metadata(file, &mut self.room, Apply::Grown)
     }
 
     fn state(&self) -> String {
@@ -302,7 +321,6 @@ impl Nexus {
         let entry = self.job.template.entry();
         let tables = account::tables(&format!("{entry}/beamport"), account);
         for (group, columns) in tables {
-            self.room.reserve(file.end()? + METADATA_ROOM_BYTES)?;
             if !file.exists(&group)? {
                 file.make_group(&group)?;
                 file.set_attribute(&group, "NX_class", &Data::text("NXcollection"))?;
@@ -310,7 +328,6 @@ impl Nexus {
             words.extend(columns.into_iter().map(|(name, value)| (format!("{group}/{name}"), value, Vec::new())));
         }
         for (path, value, attributes) in words {
-            self.room.reserve(file.end()? + METADATA_ROOM_BYTES + data_bytes(&value))?;
             write_fixed(file, &path, &value, &attributes)?;
         }
         Ok(())
@@ -324,6 +341,11 @@ impl Sink for Nexus {
         for message in messages {
             if let Err(reason) = self.take(input, message) {
                 aside.push(Aside { sequence: message.sequence, reason });
+            }
+            // Messages are long or many: what is due goes before memory is touched for more. Without room they are taken
+            // all the same; the next call says so.
+            if self.broken.is_none() && !self.lacks_room && self.touched.iter().any(|at| self.fillings[*at].is_due()) {
+                let _ = self.with_file(|me, file| me.drain(file, false));
             }
         }
         match self.with_file(|me, file| me.drain(file, false)) {
@@ -347,193 +369,29 @@ impl Sink for Nexus {
         if let Some(file) = self.file.take() {
             // All its dataset handles go before the file.
             self.fillings.clear();
+            let held = file.held();
             if let Err(fault) = file.close() {
                 self.broken = Some(fault.clone());
                 return Err(fault);
             }
+            if let Some(held) = held {
+                let mut held = lock(&held);
+                held.apply(&mut self.room, Apply::Grown)?;
+                self.room.trim(held.end())?;
+            }
         }
-        self.room.trim()?;
         self.room.sync()?;
         product(&self.job.file)
     }
 }
 
-/// Size and hash of a finished file.
-pub fn product(path: &Path) -> Result<Product, Fault> {
-    use std::io::Read;
-    let unreadable = |e: std::io::Error| Fault::new(format!("{} cannot be read again", path.display()), e);
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
-    let (mut hash, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
-    loop {
-        let bytes = file.read(&mut buffer).map_err(unreadable)?;
-        if bytes == 0 {
-            break;
-        }
-        hash.update(&buffer[..bytes]);
-        size += bytes as u64;
+/// Has libhdf5 write, and writes that.
+fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault> {
+    file.flush()?;
+    if let Some(held) = file.held() {
+        lock(&held).apply(room, what)?;
     }
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Product { file: path.display().to_string(), size, sha256 })
-}
-
-/// What is written once, from the template.
-struct Layout<'a> {
-    file: &'a File,
-    room: &'a mut Room,
-    fillings: Vec<Filling>,
-    links: Vec<(String, String)>,
-    job: &'a Job,
-}
-
-impl Layout<'_> {
-    fn root(&mut self) -> Result<(), Fault> {
-        let job = self.job;
-        let name = job.file.file_name().unwrap_or_default().to_string_lossy().replace('\0', "");
-        let entry = job.template.entry();
-        let mut attributes = vec![
-            ("NX_class", "NXroot".to_owned()),
-            ("file_name", name),
-            ("file_time", clock::iso8601(clock::now())),
-            ("creator", format!("beamport {}", env!("CARGO_PKG_VERSION"))),
-            ("HDF5_Version", h5::version()),
-            ("beamport_run", job.run_id.clone()),
-            ("beamport_template", job.template.digest.clone()),
-        ];
-        if let Some(entry) = entry.strip_prefix('/') {
-            attributes.push(("default", entry.to_owned()));
-        }
-        for (name, value) in attributes {
-            self.file.set_attribute("", name, &Data::text(value))?;
-        }
-        self.inside(&job.template.root, "")?;
-        let collection = format!("{entry}/beamport");
-        self.file.make_group(&collection)?;
-        self.file.set_attribute(&collection, "NX_class", &Data::text("NXcollection"))?;
-        let metadata = job.metadata.replace('\0', "");
-        for (name, value) in [("run", job.run.as_str()), ("run_id", &job.run_id), ("metadata", &metadata)] {
-            let value = Data::text(value.replace('\0', ""));
-            self.room.reserve(self.file.end()? + METADATA_ROOM_BYTES + data_bytes(&value))?;
-            self.file.write_dataset(&format!("{collection}/{name}"), &value)?;
-        }
-        // Links last: everything they name is there.
-        self.links(&job.template.root, "")?;
-        self.links = growing_links(&job.template, &self.fillings);
-        Ok(())
-    }
-
-    fn inside(&mut self, group: &Group, path: &str) -> Result<(), Fault> {
-        for attribute in &group.attributes {
-            self.file.set_attribute(path, &attribute.name, &attribute.value)?;
-        }
-        for node in &group.children {
-            self.room.reserve(self.file.end()? + METADATA_ROOM_BYTES)?;
-            match node {
-                Node::Group(inner) => {
-                    let inner_path = format!("{path}/{}", inner.name);
-                    self.file.make_group(&inner_path)?;
-                    self.inside(inner, &inner_path)?;
-                }
-                Node::Dataset { name, value, attributes } => {
-                    let path = format!("{path}/{name}");
-                    self.room.reserve(self.file.end()? + METADATA_ROOM_BYTES + data_bytes(value))?;
-                    self.file.write_dataset(&path, value)?;
-                    for attribute in attributes {
-                        self.file.set_attribute(&path, &attribute.name, &attribute.value)?;
-                    }
-                }
-                Node::Times { start: true, .. } => {
-                    let start = Data::text(clock::iso8601(self.job.start));
-                    self.file.write_dataset(&format!("{path}/start_time"), &start)?;
-                }
-                Node::Module(module) => {
-                    if let Kind::Da00 { constants, .. } = &module.kind {
-                        for (path, value, attributes) in fixed_constants(path, constants) {
-                            self.room.reserve(self.file.end()? + METADATA_ROOM_BYTES + data_bytes(&value))?;
-                            write_fixed(self.file, &path, &value, &attributes)?;
-                        }
-                    }
-                    self.fillings.push(Filling::make(self.file, path, module)?);
-                }
-                Node::Times { .. } | Node::Link { .. } => (),
-            }
-        }
-        Ok(())
-    }
-
-    fn links(&mut self, group: &Group, path: &str) -> Result<(), Fault> {
-        for node in &group.children {
-            match node {
-                Node::Group(inner) => self.links(inner, &format!("{path}/{}", inner.name))?,
-                Node::Link { name, target } => {
-                    let target: String = target.iter().map(|s| format!("/{s}")).collect();
-                    // What is written at the end only (`end_time`, `minimum_value`) cannot be named before.
-                    if self.file.exists(&target)? {
-                        self.file.link(&target, &format!("{path}/{name}"))?;
-                    }
-                }
-                _ => (),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_fixed(file: &File, path: &str, value: &Data, attributes: &[(&'static str, Data)]) -> Result<(), Fault> {
-    file.write_dataset(path, value)?;
-    attributes.iter().try_for_each(|(name, value)| file.set_attribute(path, name, value))
-}
-
-/// Bytes that a fixed dataset may need, generously.
-fn data_bytes(value: &Data) -> u64 {
-    use crate::template::Values;
-    match &value.values {
-        Values::Texts(texts) => texts.iter().map(|t| t.len() as u64 * 2 + 4096 + 64).sum(),
-        _ => value.count() * 8,
-    }
-}
-
-fn late_bytes(late: &Late) -> u64 {
-    match late {
-        Late::Attribute(..) => 0,
-        Late::Dataset((_, value, _)) => data_bytes(value),
-    }
-}
-
-/// Links whose target is a dataset that grows: it may be made anew once.
-fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(String, String)> {
-    fn walk(group: &Group, path: &str, out: &mut Vec<(String, String)>) {
-        for node in &group.children {
-            match node {
-                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
-                Node::Link { name, target } => {
-                    out.push((target.iter().map(|s| format!("/{s}")).collect(), format!("{path}/{name}")));
-                }
-                _ => (),
-            }
-        }
-    }
-    let mut out = Vec::new();
-    walk(&template.root, "", &mut out);
-    let growing: std::collections::HashSet<&str> =
-        fillings.iter().flat_map(|f| &f.columns).map(|c| c.design.path.as_str()).collect();
-    out.retain(|(target, _)| growing.contains(target.as_str()));
-    out
-}
-
-/// Paths of the `end_time`s.
-fn end_times(template: &Template) -> Vec<String> {
-    fn walk(group: &Group, path: &str, out: &mut Vec<String>) {
-        for node in &group.children {
-            match node {
-                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
-                Node::Times { end: true, .. } => out.push(format!("{path}/end_time")),
-                _ => (),
-            }
-        }
-    }
-    let mut out = Vec::new();
-    walk(&template.root, "", &mut out);
-    out
+    room.sync()
 }
 
 fn schema(kind: &Kind) -> [u8; 4] {
@@ -557,20 +415,6 @@ fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Fil
     }
     let one = |((path, module), state): ((String, _), _)| Filling::take_up(file, room, &path, module, state);
     modules.into_iter().zip(states).map(one).collect()
-}
-
-/// Every stream of the template must be an input.
-fn check_inputs(job: &Job) -> Result<(), Fault> {
-    for (_, module) in job.template.modules() {
-        if !job.inputs.contains(&module.stream) {
-            return Err(Fault::new(
-                format!("the template wants the stream `{}`", module.stream),
-                format!("the inputs are: {}", job.inputs.join(", ")),
-            )
-            .hint(format!("add it to `inputs` of the sink, or change `stream` at {}", module.pointer)));
-        }
-    }
-    Ok(())
 }
 
 /// Where a file is laid out before it has its name.

@@ -49,6 +49,8 @@ pub(crate) struct Filling {
     pub(crate) messages: u64,
     /// Has rows that are not in the file.
     pub(crate) touched: bool,
+    /// The chunks are chosen.
+    fitted: bool,
     pub(crate) late: Vec<Late>,
     memory: Memory,
 }
@@ -67,12 +69,17 @@ impl Filling {
         for (name, value) in group_attributes(path, module) {
             file.set_attribute(path, &name, &value)?;
         }
-        let columns = designs(path, &module.kind).into_iter().map(|design| Column::make(file, design));
+        let designs = designs(path, &module.kind);
+        file.headers_together(designs.len());
+        let columns = designs.into_iter().map(|design| Column::make(file, design));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        columns.iter().try_for_each(|column| column.label(file))?;
         Ok(Self {
             path: path.to_owned(),
-            columns: columns.collect::<Result<_, _>>()?,
+            columns,
             messages: 0,
             touched: false,
+            fitted: false,
             late: Vec::new(),
             memory: memory(&module.kind),
         })
@@ -106,7 +113,8 @@ impl Filling {
         };
         took.ok_or_else(other)?;
         let messages = state["messages"].as_u64().ok_or_else(other)?;
-        Ok(Self { path: path.to_owned(), columns, messages, touched: false, late: Vec::new(), memory })
+        let fitted = columns.iter().any(|column| column.rows() > 0);
+        Ok(Self { path: path.to_owned(), columns, messages, touched: false, fitted, late: Vec::new(), memory })
     }
 
     /// What [`Filling::take_up`] needs.
@@ -127,6 +135,30 @@ impl Filling {
             Memory::Arrays(arrays) => arrays.state(),
         };
         json!({"messages": self.messages, "rows": rows, "memory": memory})
+    }
+
+    /// Whether a column has enough to be written.
+    pub(crate) fn is_due(&self) -> bool {
+        self.columns.iter().any(Column::is_due)
+    }
+
+    /// Chooses the chunks of all columns when the first rows came. True if the datasets were made anew, all of them, so that
+    /// their headers stay in one page; links to them must then be set again.
+    pub(crate) fn fit(&mut self, file: &File) -> Result<bool, Fault> {
+        if self.fitted || self.columns.iter().all(|column| column.rows() == 0) {
+            return Ok(false);
+        }
+        let suiting: Vec<u64> = self.columns.iter().map(Column::suiting).collect();
+        let anew = self.columns.iter().zip(&suiting).any(|(column, rows)| column.chunk_rows() != *rows);
+        if anew {
+            file.headers_together(self.columns.len());
+            for (column, rows) in self.columns.iter_mut().zip(suiting) {
+                column.remake(file, rows)?;
+            }
+            self.columns.iter().try_for_each(|column| column.label(file))?;
+        }
+        self.fitted = true;
+        Ok(anew)
     }
 
     /// Adds the rows of a message, or says in a word why not.

@@ -1,0 +1,165 @@
+//! What a file holds before the first message, and at its end: groups, fixed datasets, links, empty columns.
+
+use crate::clock;
+use crate::h5::{self, File};
+use crate::limits::HELD_BYTES_MAX;
+use crate::metadata::{Apply, lock};
+use crate::module::{Filling, fixed_constants};
+use crate::room::Room;
+use crate::sink::Job;
+use crate::template::{Data, Group, Kind, Node, Template};
+use flow::Fault;
+
+/// What is written once, from the template.
+pub(crate) struct Layout<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) room: &'a mut Room,
+    pub(crate) fillings: Vec<Filling>,
+    pub(crate) links: Vec<(String, String)>,
+    pub(crate) job: &'a Job,
+}
+
+impl Layout<'_> {
+    pub(crate) fn root(&mut self) -> Result<(), Fault> {
+        let job = self.job;
+        let name = job.file.file_name().unwrap_or_default().to_string_lossy().replace('\0', "");
+        let entry = job.template.entry();
+        let mut attributes = vec![
+            ("NX_class", "NXroot".to_owned()),
+            ("file_name", name),
+            ("file_time", clock::iso8601(clock::now())),
+            ("creator", format!("beamport {}", env!("CARGO_PKG_VERSION"))),
+            ("HDF5_Version", h5::version()),
+            ("beamport_run", job.run_id.clone()),
+            ("beamport_template", job.template.digest.clone()),
+        ];
+        if let Some(entry) = entry.strip_prefix('/') {
+            attributes.push(("default", entry.to_owned()));
+        }
+        for (name, value) in attributes {
+            self.file.set_attribute("", name, &Data::text(value))?;
+        }
+        self.inside(&job.template.root, "")?;
+        let collection = format!("{entry}/beamport");
+        self.file.make_group(&collection)?;
+        self.file.set_attribute(&collection, "NX_class", &Data::text("NXcollection"))?;
+        let metadata = job.metadata.replace('\0', "");
+        for (name, value) in [("run", job.run.as_str()), ("run_id", &job.run_id), ("metadata", &metadata)] {
+            let value = Data::text(value.replace('\0', ""));
+            self.file.write_dataset(&format!("{collection}/{name}"), &value)?;
+        }
+        // Links last: everything they name is there.
+        self.links(&job.template.root, "")?;
+        self.links = growing_links(&job.template, &self.fillings);
+        Ok(())
+    }
+
+    fn inside(&mut self, group: &Group, path: &str) -> Result<(), Fault> {
+        for attribute in &group.attributes {
+            self.file.set_attribute(path, &attribute.name, &attribute.value)?;
+        }
+        for node in &group.children {
+            self.make_room()?;
+            match node {
+                Node::Group(inner) => {
+                    let inner_path = format!("{path}/{}", inner.name);
+                    self.file.make_group(&inner_path)?;
+                    self.inside(inner, &inner_path)?;
+                }
+                Node::Dataset { name, value, attributes } => {
+                    let path = format!("{path}/{name}");
+                    self.file.write_dataset(&path, value)?;
+                    for attribute in attributes {
+                        self.file.set_attribute(&path, &attribute.name, &attribute.value)?;
+                    }
+                }
+                Node::Times { start: true, .. } => {
+                    let start = Data::text(clock::iso8601(self.job.start));
+                    self.file.write_dataset(&format!("{path}/start_time"), &start)?;
+                }
+                Node::Module(module) => {
+                    if let Kind::Da00 { constants, .. } = &module.kind {
+                        for (path, value, attributes) in fixed_constants(path, constants) {
+                            write_fixed(self.file, &path, &value, &attributes)?;
+                        }
+                    }
+                    self.fillings.push(Filling::make(self.file, path, module)?);
+                }
+                Node::Times { .. } | Node::Link { .. } => (),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits in memory before it is much.
+    fn make_room(&mut self) -> Result<(), Fault> {
+        match self.file.held() {
+            Some(held) if lock(&held).held_bytes() > HELD_BYTES_MAX => lock(&held).apply(self.room, Apply::Grown),
+            _ => Ok(()),
+        }
+    }
+
+    fn links(&mut self, group: &Group, path: &str) -> Result<(), Fault> {
+        for node in &group.children {
+            match node {
+                Node::Group(inner) => self.links(inner, &format!("{path}/{}", inner.name))?,
+                Node::Link { name, target } => {
+                    let target: String = target.iter().map(|s| format!("/{s}")).collect();
+                    // What is written at the end only (`end_time`, `minimum_value`) cannot be named before.
+                    if self.file.exists(&target)? {
+                        self.file.link(&target, &format!("{path}/{name}"))?;
+                    }
+                }
+                _ => (),
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn write_fixed(
+    file: &File,
+    path: &str,
+    value: &Data,
+    attributes: &[(&'static str, Data)],
+) -> Result<(), Fault> {
+    file.write_dataset(path, value)?;
+    attributes.iter().try_for_each(|(name, value)| file.set_attribute(path, name, value))
+}
+
+/// Links whose target is a dataset that grows: it may be made anew once.
+pub(crate) fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(String, String)> {
+    fn walk(group: &Group, path: &str, out: &mut Vec<(String, String)>) {
+        for node in &group.children {
+            match node {
+                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
+                Node::Link { name, target } => {
+                    out.push((target.iter().map(|s| format!("/{s}")).collect(), format!("{path}/{name}")));
+                }
+                _ => (),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&template.root, "", &mut out);
+    let growing: std::collections::HashSet<&str> =
+        fillings.iter().flat_map(|f| &f.columns).map(|c| c.design.path.as_str()).collect();
+    out.retain(|(target, _)| growing.contains(target.as_str()));
+    out
+}
+
+/// Paths of the `end_time`s.
+pub(crate) fn end_times(template: &Template) -> Vec<String> {
+    fn walk(group: &Group, path: &str, out: &mut Vec<String>) {
+        for node in &group.children {
+            match node {
+                Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
+                Node::Times { end: true, .. } => out.push(format!("{path}/end_time")),
+                _ => (),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&template.root, "", &mut out);
+    out
+}

@@ -1,0 +1,482 @@
+//! What libhdf5 writes: held in memory until a flush, then written so that the file is whole after every single write.
+//!
+//! A file driver of our own stands between libhdf5 and the file. libhdf5 writes at a flush, in the order of addresses;
+//! a process killed in between would leave datasets longer than the index of their chunks (a reader then sees rows that
+//! nobody wrote), or columns of different lengths. So nothing of it reaches the file before [`Metadata::apply`]:
+//!
+//! 1. Blocks that nothing on disk names yet: new objects, new nodes, small data. Then a sync, with it the rows.
+//! 2. Blocks that are there already, those first that only add: the superblock (how long the file is), heaps, then trees
+//!    from the root down (a node that was split loses its half only when its parent knows the other).
+//! 3. Object headers: they say how many rows there are. All that lie in one page go in one write.
+//!
+//! * A write inside one page happens or does not: the kernel looks for a kill between pages only.
+//! * So [`Metadata::allot`] puts no small block across pages, object headers in pages of their own, and those of one module
+//!   together ([`Metadata::together`]): its columns are equally long at every moment.
+//! * What was given back is not used again (file space strategy `NONE`): an old block stays what old pointers to it say.
+//! * [`Apply::Laid`] leaves the headers of step 3 held back: new datasets appear, empty, and no row with them.
+//!   [`Apply::Cut`] turns the order round, since rows go before the chunks do.
+//!
+//! Not covered: a block larger than a page that changes in place (a heap of texts or of more than some 100 names of one
+//! group). Those change when something is made, not when rows come.
+//!
+//! Failure: libhdf5 never sees a write fail. No room is a [`Fault`] of `apply`, and the same call goes on when there is.
+//! Reads come from the file, with what is held laid over it.
+
+use crate::h5::{Hid, call};
+use crate::limits::METADATA_BLOCK_BYTES;
+use crate::room::{PAGE, Room};
+use flow::Fault;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const PAGE_BYTES: u64 = PAGE as u64;
+
+/// What a block is for; the numbers are libhdf5's (`H5FD_mem_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Super,
+    Tree,
+    Data,
+    GlobalHeap,
+    LocalHeap,
+    Header,
+}
+
+impl Kind {
+    fn of(number: c_int) -> Self {
+        match number {
+            2 => Kind::Tree,
+            3 => Kind::Data,
+            4 => Kind::GlobalHeap,
+            5 => Kind::LocalHeap,
+            6 => Kind::Header,
+            // 0 (`default`) is not used for blocks.
+            _ => Kind::Super,
+        }
+    }
+}
+
+struct Piece {
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// Place among the blocks that are there already.
+    fn rank(&self) -> u32 {
+        match self.kind {
+            Kind::Super => 0,
+            Kind::Data | Kind::LocalHeap | Kind::GlobalHeap => 1,
+            // `TREE`, type, level; leaves are level 0. The nodes of names (`SNOD`) hang below them.
+            Kind::Tree if self.bytes.starts_with(b"TREE") => 2 + 255 - u32::from(self.bytes[5]),
+            Kind::Tree => 300,
+            Kind::Header => 400,
+        }
+    }
+}
+
+/// What [`Metadata::apply`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Apply {
+    /// Datasets became longer, or something was added.
+    Grown,
+    /// Something was added; how many rows there are stays as it is on disk.
+    Laid,
+    /// Datasets became shorter.
+    Cut,
+}
+
+/// Where small blocks go: on from here, up to there.
+#[derive(Default)]
+struct Place {
+    at: u64,
+    end: u64,
+}
+
+/// The held writes of one open file.
+pub(crate) struct Metadata {
+    file: File,
+    /// Length of the file when it was opened.
+    length: u64,
+    /// Where libhdf5 would put the next byte.
+    end: u64,
+    pieces: BTreeMap<u64, Piece>,
+    /// Blocks that nothing on disk names: begin to end.
+    fresh: BTreeMap<u64, u64>,
+    headers: Place,
+    others: Place,
+}
+
+/// Shared by the driver and the sink.
+pub(crate) type Held = Arc<Mutex<Metadata>>;
+
+/// Nothing panics while it holds the lock, except out of memory, which ends the process.
+pub(crate) fn lock(held: &Held) -> MutexGuard<'_, Metadata> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Metadata {
+    fn new(file: File) -> std::io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self {
+            file,
+            length,
+            end: 0,
+            pieces: BTreeMap::new(),
+            fresh: BTreeMap::new(),
+            headers: Place::default(),
+            others: Place::default(),
+        })
+    }
+
+    /// Everything that libhdf5 knows of lies below.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes that wait in memory.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.pieces.values().map(|piece| piece.bytes.len() as u64).sum()
+    }
+
+    /// The object headers that come next, `bytes` of them, lie in one page.
+    pub(crate) fn together(&mut self, bytes: u64) {
+        if self.headers.at % PAGE_BYTES + bytes > PAGE_BYTES {
+            self.headers.at = self.headers.at.next_multiple_of(PAGE_BYTES);
+        }
+    }
+
+    /// A place for a block that libhdf5 wants.
+    fn allot(&mut self, kind: Kind, bytes: u64) -> u64 {
+        let at = if bytes > PAGE_BYTES || (kind == Kind::Data && bytes == PAGE_BYTES) {
+            // Chunks are written past the page cache, which wants pages.
+            let at = self.end.next_multiple_of(PAGE_BYTES);
+            self.end = at + bytes;
+            at
+        } else {
+            let place = if kind == Kind::Header { &mut self.headers } else { &mut self.others };
+            let mut at = place.at.next_multiple_of(8);
+            if at % PAGE_BYTES + bytes > PAGE_BYTES {
+                at = at.next_multiple_of(PAGE_BYTES);
+            }
+            // Never up to the very end: libhdf5 lengthens a block that ends where the file ends, and across pages.
+            if at + bytes >= place.end {
+                at = self.end.next_multiple_of(PAGE_BYTES);
+                self.end = at + METADATA_BLOCK_BYTES;
+                place.end = self.end;
+            }
+            place.at = at + bytes;
+            at
+        };
+        if kind != Kind::Data {
+            self.fresh.insert(at, at + bytes);
+        }
+        at
+    }
+
+    fn is_fresh(&self, at: u64) -> bool {
+        self.fresh.range(..=at).next_back().is_some_and(|(_, end)| at < *end)
+    }
+
+    fn hold(&mut self, kind: Kind, at: u64, bytes: &[u8]) {
+        let end = at + bytes.len() as u64;
+        let mut piece = Piece { kind, bytes: bytes.to_vec() };
+        let mut first = at;
+        // A block that is written in other parts than before: one piece of both.
+        for other in self.overlapping(at, end) {
+            let Some(old) = self.pieces.remove(&other) else { continue };
+            let (begin, finish) =
+                (other.min(first), (other + old.bytes.len() as u64).max(first + piece.bytes.len() as u64));
+            let mut whole = vec![0; (finish - begin) as usize];
+            for (at, part) in [(other, &old.bytes), (first, &piece.bytes)] {
+                whole[(at - begin) as usize..][..part.len()].copy_from_slice(part);
+            }
+            (first, piece.bytes) = (begin, whole);
+        }
+        self.pieces.insert(first, piece);
+    }
+
+    /// Begins of the pieces that have bytes between `at` and `end`.
+    fn overlapping(&self, at: u64, end: u64) -> Vec<u64> {
+        let before = self.pieces.range(..at).next_back().filter(|(first, p)| *first + p.bytes.len() as u64 > at);
+        before.into_iter().chain(self.pieces.range(at..end)).map(|(first, _)| *first).collect()
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            match self.file.read_at(&mut out[done..], at + done as u64) {
+                // Past the end of the file there is nothing yet.
+                Ok(0) => {
+                    out[done..].fill(0);
+                    break;
+                }
+                Ok(bytes) => done += bytes,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => (),
+                Err(e) => return Err(e),
+            }
+        }
+        let end = at + out.len() as u64;
+        for first in self.overlapping(at, end) {
+            let bytes = &self.pieces[&first].bytes;
+            let (from, to) = (first.max(at), (first + bytes.len() as u64).min(end));
+            out[(from - at) as usize..(to - at) as usize]
+                .copy_from_slice(&bytes[(from - first) as usize..(to - first) as usize]);
+        }
+        Ok(())
+    }
+
+    /// Writes what is held; what that is, libhdf5 says at its own flush, before.
+    pub(crate) fn apply(&mut self, room: &mut Room, what: Apply) -> Result<(), Fault> {
+        room.reserve(self.end)?;
+        let is_new = |at: &u64, piece: &Piece| what != Apply::Cut && (piece.kind == Kind::Data || self.is_fresh(*at));
+        let (new, mut placed): (Vec<_>, Vec<_>) = self.pieces.iter().partition(|(at, piece)| is_new(at, piece));
+        for (at, piece) in &new {
+            room.put(**at, &piece.bytes)?;
+        }
+        room.sync()?;
+        placed.retain(|(_, piece)| what != Apply::Laid || piece.kind != Kind::Header);
+        placed.sort_by_key(|(at, piece)| match (what, piece.kind) {
+            (Apply::Cut, Kind::Header) => (0, **at),
+            _ => (1 + piece.rank(), **at),
+        });
+        let mut rest = &placed[..];
+        while let [(at, piece), ..] = rest {
+            let page = **at / PAGE_BYTES;
+            let in_page = |(other, p): &&(&u64, &Piece)| {
+                p.kind == Kind::Header && (**other + p.bytes.len() as u64 - 1) / PAGE_BYTES == page
+            };
+            let count = rest.iter().take_while(in_page).count();
+            let last = &rest[count.max(1) - 1];
+            if count > 1 {
+                let mut whole = room.read(**at, (last.0 - **at) as usize + last.1.bytes.len())?;
+                for (other, part) in &rest[..count] {
+                    whole[(*other - **at) as usize..][..part.bytes.len()].copy_from_slice(&part.bytes);
+                }
+                room.put(**at, &whole)?;
+            } else {
+                room.put(**at, &piece.bytes)?;
+            }
+            rest = &rest[count.max(1)..];
+        }
+        let done: Vec<u64> = new.iter().chain(&placed).map(|(at, _)| **at).collect();
+        for at in done {
+            self.pieces.remove(&at);
+        }
+        self.fresh.clear();
+        Ok(())
+    }
+}
+
+/// `H5FD_class_t` of HDF5 2.2; the binding has that of 1.12, in which the fields lie elsewhere.
+#[repr(C)]
+struct Class {
+    version: c_uint,
+    value: c_int,
+    name: *const c_char,
+    address_max: u64,
+    close_degree: c_int,
+    unused_1: [Option<extern "C" fn()>; 4],
+    list_bytes: usize,
+    unused_2: [Option<extern "C" fn()>; 3],
+    transfer_bytes: usize,
+    unused_3: [Option<extern "C" fn()>; 2],
+    open: unsafe extern "C" fn(*const c_char, c_uint, Hid, u64) -> *mut Base,
+    close: unsafe extern "C" fn(*mut Base) -> c_int,
+    compare: Option<extern "C" fn()>,
+    query: unsafe extern "C" fn(*const Base, *mut c_ulong) -> c_int,
+    type_map: Option<extern "C" fn()>,
+    alloc: unsafe extern "C" fn(*mut Base, c_int, Hid, u64) -> u64,
+    free: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, u64) -> c_int,
+    get_end: unsafe extern "C" fn(*const Base, c_int) -> u64,
+    set_end: unsafe extern "C" fn(*mut Base, c_int, u64) -> c_int,
+    get_length: unsafe extern "C" fn(*const Base, c_int) -> u64,
+    get_handle: unsafe extern "C" fn(*mut Base, Hid, *mut *mut c_void) -> c_int,
+    read: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, usize, *mut c_void) -> c_int,
+    write: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, usize, *const c_void) -> c_int,
+    unused_4: [Option<extern "C" fn()>; 10],
+    free_lists: [c_int; 7],
+}
+
+/// `H5FD_t`: the part of an open file that is libhdf5's.
+#[repr(C)]
+struct Base {
+    driver: Hid,
+    class: *const Class,
+    number: c_ulong,
+    access: c_uint,
+    features: c_ulong,
+    address_max: u64,
+    address_base: u64,
+    threshold: u64,
+    alignment: u64,
+    paged: bool,
+}
+
+/// An open file: what libhdf5 has a pointer to.
+#[repr(C)]
+struct Handle {
+    base: Base,
+    held: Held,
+}
+
+// SAFETY: constants, and a pointer to a text that lives as long as the program.
+unsafe impl Sync for Class {}
+
+static CLASS: Class = Class {
+    version: 1,
+    // Numbers from 256 on are free for programs.
+    value: 511,
+    name: c"beamport".as_ptr(),
+    address_max: i64::MAX as u64,
+    // Weak, as that of the drivers of the library.
+    close_degree: 1,
+    unused_1: [None; 4],
+    list_bytes: 0,
+    unused_2: [None; 3],
+    transfer_bytes: 0,
+    unused_3: [None; 2],
+    open,
+    close,
+    compare: None,
+    query,
+    type_map: None,
+    alloc,
+    free,
+    get_end,
+    set_end,
+    get_length,
+    get_handle,
+    read,
+    write,
+    unused_4: [None; 10],
+    free_lists: [0; 7],
+};
+
+const DONE: c_int = 0;
+const FAILED: c_int = -1;
+
+/// The number under which libhdf5 knows the driver.
+pub(crate) fn driver() -> Result<Hid, Fault> {
+    static DRIVER: OnceLock<Hid> = OnceLock::new();
+    if let Some(id) = DRIVER.get() {
+        return Ok(*id);
+    }
+    let class = (&raw const CLASS).cast();
+    // SAFETY: the class has the layout that this version of libhdf5 (its version stands in it) asks for.
+    let id = call(
+        || "the file driver cannot be registered".into(),
+        || unsafe { hdf5_metno_sys::h5fd::H5FDregister(class) },
+    )?;
+    Ok(*DRIVER.get_or_init(|| id))
+}
+
+/// The held writes of a file that was opened with the driver.
+pub(crate) fn of_file(file: Hid) -> Result<Held, Fault> {
+    let mut handle = std::ptr::null_mut();
+    let list = hdf5_metno_sys::h5p::H5P_DEFAULT;
+    call(
+        || "the file has no driver".into(),
+        // SAFETY: an open file and a place for the answer.
+        || unsafe { hdf5_metno_sys::h5f::H5Fget_vfd_handle(file, list, &raw mut handle) },
+    )?;
+    // SAFETY: `get_handle` below gave the address of the handle's own share, which lives while the file is open.
+    Ok(unsafe { (*handle.cast::<Held>()).clone() })
+}
+
+unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: Hid, _: u64) -> *mut Base {
+    // SAFETY: libhdf5 gives a valid name.
+    let name = std::ffi::OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
+    let create = flags & hdf5_metno_sys::h5f::H5F_ACC_CREAT != 0;
+    let truncate = flags & hdf5_metno_sys::h5f::H5F_ACC_TRUNC != 0;
+    let file = OpenOptions::new().read(true).write(true).create(create).truncate(truncate).open(name);
+    let Ok(metadata) = file.and_then(Metadata::new) else { return std::ptr::null_mut() };
+    let base = Base {
+        driver: 0,
+        class: &raw const CLASS,
+        number: 0,
+        access: flags,
+        features: 0,
+        address_max: i64::MAX as u64,
+        address_base: 0,
+        threshold: 0,
+        alignment: 1,
+        paged: false,
+    };
+    Box::into_raw(Box::new(Handle { base, held: Arc::new(Mutex::new(metadata)) })).cast()
+}
+
+/// The handle of a file that libhdf5 has open.
+///
+/// # Safety
+/// `file` came from `open` and was not closed.
+unsafe fn held<'a>(file: *const Base) -> MutexGuard<'a, Metadata> {
+    // SAFETY: as above; libhdf5's part is the first field.
+    lock(unsafe { &(*file.cast::<Handle>()).held })
+}
+
+unsafe extern "C" fn close(file: *mut Base) -> c_int {
+    // SAFETY: the last that libhdf5 does with it.
+    drop(unsafe { Box::from_raw(file.cast::<Handle>()) });
+    DONE
+}
+
+unsafe extern "C" fn query(_: *const Base, flags: *mut c_ulong) -> c_int {
+    // No aggregation: every block asks for a place of its own.
+    if !flags.is_null() {
+        // SAFETY: a place for the answer.
+        unsafe { *flags = c_ulong::from(hdf5_metno_sys::h5fd::H5FD_FEAT_DEFAULT_VFD_COMPATIBLE) };
+    }
+    DONE
+}
+
+unsafe extern "C" fn alloc(file: *mut Base, kind: c_int, _: Hid, bytes: u64) -> u64 {
+    // SAFETY: an open file of ours, here and below.
+    unsafe { held(file) }.allot(Kind::of(kind), bytes)
+}
+
+unsafe extern "C" fn free(_: *mut Base, _: c_int, _: Hid, _: u64, _: u64) -> c_int {
+    // Not used again.
+    DONE
+}
+
+unsafe extern "C" fn get_end(file: *const Base, _: c_int) -> u64 {
+    // SAFETY: as above.
+    unsafe { held(file) }.end
+}
+
+unsafe extern "C" fn set_end(file: *mut Base, _: c_int, end: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe { held(file) }.end = end;
+    DONE
+}
+
+unsafe extern "C" fn get_length(file: *const Base, _: c_int) -> u64 {
+    // SAFETY: as above.
+    unsafe { held(file) }.length
+}
+
+unsafe extern "C" fn get_handle(file: *mut Base, _: Hid, out: *mut *mut c_void) -> c_int {
+    // SAFETY: as above, and a place for the answer.
+    unsafe { *out = (&raw mut (*file.cast::<Handle>()).held).cast() };
+    DONE
+}
+
+unsafe extern "C" fn read(file: *mut Base, _: c_int, _: Hid, at: u64, bytes: usize, out: *mut c_void) -> c_int {
+    // SAFETY: as above, and as many bytes of libhdf5's own.
+    let (held, out) = unsafe { (held(file), std::slice::from_raw_parts_mut(out.cast::<u8>(), bytes)) };
+    if held.read(at, out).is_ok() { DONE } else { FAILED }
+}
+
+unsafe extern "C" fn write(file: *mut Base, kind: c_int, _: Hid, at: u64, bytes: usize, from: *const c_void) -> c_int {
+    // SAFETY: as above.
+    let (mut held, from) = unsafe { (held(file), std::slice::from_raw_parts(from.cast::<u8>(), bytes)) };
+    if !from.is_empty() {
+        held.hold(Kind::of(kind), at, from);
+    }
+    DONE
+}

@@ -1,0 +1,139 @@
+//! A reader that comes between any two writes to the file, as after a kill there, finds it whole.
+
+#[path = "../tests/messages/mod.rs"]
+mod messages;
+
+use crate::{Job, Nexus};
+use flow::Sink;
+use messages::{START, events, give, job, second};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+type Look = Box<dyn FnMut(&Path)>;
+
+thread_local! {
+    static BETWEEN: RefCell<Option<Look>> = const { RefCell::new(None) };
+}
+
+/// Called after every write of metadata and begun chunks, with the file as a kill would leave it.
+pub(crate) fn look_between(path: &Path) {
+    BETWEEN.with_borrow_mut(|look| {
+        if let Some(look) = look {
+            look(path);
+        }
+    });
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("beamport-nexus-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Lengths of the columns of each module, after looking at every value.
+fn look(path: &Path) -> Vec<usize> {
+    let file = hdf5_metno::File::open(path).unwrap();
+    let numbers = |path: &str| file.dataset(path).unwrap().read_raw::<i64>().unwrap();
+    let at = |name: &str| numbers(&format!("entry/instrument/detector/events/{name}"));
+    let (id, offset, zero, index) = (at("event_id"), at("event_time_offset"), at("event_time_zero"), at("event_index"));
+    assert_eq!(id.len(), offset.len(), "events with and without a time");
+    assert_eq!(zero.len(), index.len(), "pulses with and without a place");
+    assert!(id.iter().all(|id| *id > 0) && offset.iter().all(|t| *t >= 1000), "rows that nobody wrote");
+    assert!(zero.iter().all(|t| *t >= START), "rows that nobody wrote");
+    assert!(
+        index.is_sorted() && index.last().is_none_or(|last| *last as usize <= id.len()),
+        "pulses beyond the events"
+    );
+    let mut out = vec![id.len(), zero.len()];
+    for (values, times) in [
+        ("entry/sample/temperature/value", "entry/sample/temperature/time"),
+        ("entry/sample/field/value", "entry/sample/field/time"),
+        ("entry/sample/temperature/alarm_severity", "entry/sample/temperature/alarm_time"),
+        ("entry/instrument/monitor/data/signal", "entry/instrument/monitor/data/time"),
+    ] {
+        let dataset = file.dataset(values).unwrap();
+        let rows = dataset.shape()[0];
+        let _ = dataset.read_raw::<f64>().or_else(|_| dataset.read_raw::<i64>().map(|_| Vec::new())).unwrap();
+        let times = numbers(times);
+        assert_eq!(rows, times.len(), "{values}");
+        assert!(times.iter().all(|t| *t >= START), "rows that nobody wrote");
+        out.push(rows);
+    }
+    assert_eq!(file.dataset("entry/values").unwrap().shape()[0], out[2], "the link names another dataset");
+    out
+}
+
+/// What is written into the file, and how often it is looked at.
+fn looked_at(job: &Job, mut write: impl FnMut(&mut Nexus)) -> usize {
+    let mut sink = Nexus::begin(job.clone(), true).unwrap();
+    let seen = Rc::new(RefCell::new((0, look(&job.file))));
+    let seen_by_hook = seen.clone();
+    BETWEEN.set(Some(Box::new(move |path| {
+        let rows = look(path);
+        let (looks, before) = &mut *seen_by_hook.borrow_mut();
+        assert!(rows.iter().zip(before.iter()).all(|(now, then)| now >= then), "rows went: {before:?}, {rows:?}");
+        (*looks, *before) = (*looks + 1, rows);
+    })));
+    write(&mut sink);
+    sink.set_stop(START);
+    sink.finish(r#"{"closed": true, "lost": 0, "gaps": [{"stream": "detector", "first": 1}]}"#).unwrap();
+    BETWEEN.set(None);
+    let (looks, rows) = &*seen.borrow();
+    assert_eq!(*rows, look(&job.file));
+    *looks
+}
+
+#[test]
+fn a_writer_killed_at_any_write_leaves_a_whole_file() {
+    let folder = folder("whole");
+    let mut injected = 0;
+    // Small chunks, so that their trees split and get roots above roots; and large ones.
+    for (few, many) in [(10, 5_000), (3_000, 3_000)] {
+        injected += looked_at(&job(&folder.join("whole.nxs")), |sink| {
+            for n in 0..20 {
+                second(sink, n, if n == 0 { few } else { many }).unwrap();
+                sink.flush().unwrap();
+            }
+        });
+    }
+    // A beam that is off at first.
+    injected += looked_at(&job(&folder.join("dark.nxs")), |sink| {
+        for n in 0..12 {
+            let pulses: Vec<_> = (0..14).map(|i| events(n * 14 + i, if n < 4 { 0 } else { 2_000 })).collect();
+            give(sink, 0, n * 14, &pulses).unwrap();
+            sink.flush().unwrap();
+        }
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+    println!("injected {injected} ends of the writer, one after each write to the file: 0 torn");
+}
+
+#[test]
+fn a_writer_killed_while_it_takes_up_a_file_leaves_a_whole_file() {
+    let folder = folder("cut");
+    let job = job(&folder.join("cut.nxs"));
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    (0..3).for_each(|n| second(&mut sink, n, 5_000).unwrap());
+    let state = sink.flush().unwrap();
+    (3..12).for_each(|n| second(&mut sink, n, 5_000).unwrap());
+    sink.flush().unwrap();
+    drop(sink);
+    let looks = Rc::new(RefCell::new(0));
+    let counted = looks.clone();
+    BETWEEN.set(Some(Box::new(move |path| {
+        look(path);
+        *counted.borrow_mut() += 1;
+    })));
+    let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+    assert_eq!(look(&job.file)[1], 3 * 14);
+    (3..12).for_each(|n| second(&mut sink, n, 5_000).unwrap());
+    sink.flush().unwrap();
+    assert_eq!(look(&job.file)[1], 12 * 14);
+    BETWEEN.set(None);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let looks = looks.borrow();
+    assert!(*looks > 3, "{looks}");
+    println!("injected {looks} ends of a writer that takes up a file: 0 torn");
+}
