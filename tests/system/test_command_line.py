@@ -46,7 +46,7 @@ def test_demonstrations_that_begin_at_once_do_not_clear_each_other(lab, nexus, t
         # One after the other may both succeed; what is never seen is one that broke another.
         assert 0 in ended and set(ended) <= {0, 2}, said
         for status, (out, err) in zip(ended, said, strict=True):
-            assert (json.loads(out)["closed"] if status == 0 else "is in use" in err), (race, out, err)
+            assert json.loads(out)["closed"] if status == 0 else "is in use" in err, (race, out, err)
     print(f"demonstrations at once: {races} x {count} injected, lost 0, broken 0")
 
 
