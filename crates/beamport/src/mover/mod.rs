@@ -60,7 +60,7 @@ impl Mover {
     /// Opens everything and starts the sources. Histograms for `from` must be in `histograms`, by source name.
     pub fn start(instrument: Instrument, histograms: &HashMap<String, Vec<u8>>) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
-        let fault = |e: std::io::Error| Fault::new(format!("data folder `{}` cannot be made", folder.display()), e);
+        let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
         std::fs::create_dir_all(&folder).map_err(fault)?;
         if !instrument.sinks.is_empty() {
             // A writer that cannot be found will not come back: that is said at once.
@@ -133,7 +133,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Begins a run: what it needs is held first, then it is written down.
+    /// Begins a run. It is written down first: places of a run that is not there would hold back its sources for ever,
+    /// and those that a kill leaves out are held at the next start.
     pub fn begin(
         &mut self,
         name: &str,
