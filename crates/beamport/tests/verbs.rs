@@ -388,6 +388,63 @@ fn a_missing_segment_is_a_range_that_is_lost() {
     assert!(per > last || out.contains(&rest), "{out}");
 }
 
+/// Takes everything.
+struct Taker(u64);
+
+impl flow::Sink for Taker {
+    fn write(
+        &mut self,
+        _: usize,
+        messages: &[store::Message<'_>],
+        _: &mut Vec<flow::Aside>,
+    ) -> Result<(), flow::Fault> {
+        self.0 += messages.len() as u64;
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<String, flow::Fault> {
+        Ok("{}".into())
+    }
+    fn finish(&mut self, _: &str) -> Result<flow::Product, flow::Fault> {
+        Ok(flow::Product { file: String::new(), size: 0, sha256: String::new() })
+    }
+}
+
+#[test]
+fn a_missing_segment_is_lost_to_a_file_and_does_not_end_it() {
+    let place = Place::new("missing-fed");
+    let data = place.data("a");
+    let view = fill(&data, "devices", 24_000, 0..0, &options(Level::Disk, Clock::Epoch));
+    seal_from(&data, "7", START, &[view]);
+    let members = flow::runs::run(&data, "7").unwrap().streams[0].next;
+    std::fs::remove_file(data.stream("devices").join("p-00000000")).unwrap();
+    let (mut feed, _) = flow::Feed::open(&data, "file", "7", &["devices".into()], false).unwrap();
+    let mut taker = Taker(0);
+    let end = std::time::Instant::now() + GUARD;
+    while !feed.step(&mut taker).unwrap().complete {
+        assert!(std::time::Instant::now() < end);
+    }
+    let account = feed.accounts().next().unwrap();
+    let lost = account.counts["lost.missing"];
+    println!("injected 1 missing segment: {lost} of {members} messages lost, and counted");
+    assert!(lost > 0 && account.next == members);
+    assert_eq!((feed.gaps()[0].reason.as_str(), feed.gaps()[0].first, feed.gaps()[0].last), ("missing", 0, lost - 1));
+    assert_eq!(taker.0 + lost + account.counts.get("skipped.outside").copied().unwrap_or(0), members);
+}
+
+#[test]
+fn write_of_a_run_whose_stream_is_not_there_does_not_blame_retention() {
+    let place = Place::new("missing-write");
+    let data = measured(&place, "a");
+    let header = store::Header::read(data.media.as_ref(), &data.stream("devices")).unwrap();
+    std::fs::remove_dir_all(data.stream("devices")).unwrap();
+    let _ = std::fs::remove_dir_all(header.live);
+    std::fs::write(data.folder.join("a.nexus.json"), "{}").unwrap();
+    let out = place.0.join("out.nxs").display().to_string();
+    let (status, _, err) = told(&data, &["write", "7", "--output", &out]);
+    assert_eq!(status, 2);
+    assert!(err.contains("its stream `devices` is not in") && !err.contains("retention"), "{err}");
+}
+
 #[test]
 fn a_stream_that_a_run_names_is_missed() {
     let place = Place::new("missing-stream");

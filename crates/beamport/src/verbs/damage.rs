@@ -3,6 +3,7 @@
 //! A byte that does not verify costs its message, a segment that is missing costs all messages in it. Neither ends a verb:
 //! the range is named, and the rest is read.
 
+use flow::after_segment;
 use serde::Serialize;
 use std::fmt;
 use store::{Error, Reader};
@@ -52,28 +53,4 @@ impl fmt::Display for Damage {
             _ => write!(f, "messages {} to {} are lost: {}", self.first, self.last, self.why),
         }
     }
-}
-
-/// One past the last message of the segment in which a message lies: of payloads, or of the index if that is missing.
-fn after_segment(reader: &mut Reader, at: u64, end: u64) -> u64 {
-    let (mut next, mut segment) = (at, None);
-    while next < end {
-        match reader.entries(next, usize::try_from(end - next).unwrap_or(usize::MAX)) {
-            Ok([]) => break,
-            Ok(entries) => {
-                let lost = *segment.get_or_insert(entries[0].segment);
-                let count = entries.iter().take_while(|entry| entry.segment == lost).count();
-                next += count as u64;
-                if count < entries.len() {
-                    break;
-                }
-            }
-            Err(_) if segment.is_none() => {
-                let per = reader.header().index_entries;
-                return ((at / per + 1) * per).min(end);
-            }
-            Err(_) => break,
-        }
-    }
-    next
 }

@@ -110,6 +110,16 @@ pub fn all(data: &Data, run: &Run) -> Result<Vec<Members>, Fault> {
         .collect()
 }
 
+/// Refuses a run of which a stream with messages is no longer in the data folder: nothing took them, somebody removed it.
+pub fn refuse_missing(data: &Data, run: &Run, verb: &str) -> Result<(), Fault> {
+    let there = data.streams(true)?;
+    let missing = run.streams.iter().find(|r| r.first < r.next && !there.contains(&r.stream));
+    let Some(range) = missing else { return Ok(()) };
+    let cause = format!("its stream `{}` is not in {}", range.stream, data.folder.display());
+    Err(Fault::new(format!("run `{}` cannot be {verb}", run.name), cause)
+        .hint("put its folder back, or name another with `--data DIR`"))
+}
+
 /// Refuses a run whose messages are gone, with their ranges.
 pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fault> {
     let gone: Vec<String> = members

@@ -54,6 +54,7 @@ fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let from = open(&asked.data)?;
     let run = members::sealed(&from, &asked.run, "replayed")?;
     let all = members::all(&from, &run)?;
+    members::refuse_missing(&from, &run, "replayed")?;
     members::refuse_gone(&run.name, "replayed", &all)?;
     let into = Data::on_disk(&asked.into);
     refuse_present(&into, &run)?;

@@ -29,11 +29,7 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let run = members::sealed(&data, &asked.run, "written")?;
-    if asked.output.exists() {
-        return Err(Fault::new(format!("`{}` is not written", asked.output.display()), "there is a file of that name")
-            .hint("choose another name, or move the file away")
-            .into());
-    }
+    check_output(&asked.output)?;
     let template = match &asked.template {
         Some(template) if template.is_file() => template.clone(),
         Some(template) => {
@@ -46,6 +42,7 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         },
     };
     let members = members::all(&data, &run)?;
+    members::refuse_missing(&data, &run, "written")?;
     members::refuse_gone(&run.name, "written", &members)?;
     let job = Job {
         data: data.folder.clone(),
@@ -74,6 +71,21 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     }
     // An account that is not there proves nothing.
     Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
+}
+
+/// Refuses a name that is taken, if only by a link that leads nowhere, and a folder that is not there: a folder is made by
+/// who knows where it belongs.
+fn check_output(file: &Path) -> Result<(), Fault> {
+    let refused = |cause: &str| Fault::new(format!("`{}` is not written", file.display()), cause);
+    if let Ok(there) = std::fs::symlink_metadata(file) {
+        let cause = if there.is_symlink() { "there is a link of that name" } else { "there is a file of that name" };
+        return Err(refused(cause).hint("choose another name, or move it away"));
+    }
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) if !folder.is_dir() => Err(refused(&format!("there is no folder `{}`", folder.display()))
+            .hint(format!("`mkdir -p {}`", folder.display()))),
+        _ => Ok(()),
+    }
 }
 
 /// The template of the run's first sink, as the run itself recorded it, if it is still there.
@@ -158,6 +170,10 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
 /// A file that is not the whole run is not left in its place. There was none of that name when we began.
 fn discard(file: &Path) {
     let _ = std::fs::remove_file(file);
+    // Where the writer lays a file out before it has its name.
+    if let Some(name) = file.file_name() {
+        let _ = std::fs::remove_file(file.with_file_name(format!(".{}.new", name.to_string_lossy())));
+    }
 }
 
 /// A file without a name.
@@ -171,6 +187,18 @@ fn nameless() -> io::Result<std::fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_leads_nowhere_and_a_folder_that_is_not_there_are_refused() {
+        let folder = std::env::temp_dir().join(format!("beamport-output-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(folder.join("nowhere.nxs"), folder.join("link.nxs")).unwrap();
+        assert!(check_output(&folder.join("link.nxs")).unwrap_err().cause.contains("a link"));
+        let fault = check_output(&folder.join("no/such/x.nxs")).unwrap_err();
+        assert!(fault.cause.contains("no folder") && fault.hint.contains("mkdir"), "{fault}");
+        assert!(check_output(&folder.join("x.nxs")).is_ok() && check_output(Path::new("x.nxs")).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_only_template_of_a_data_folder_is_taken() {
