@@ -403,7 +403,10 @@ fn finish_account(
         let (entries, found) = entries_of(data, stream, from, to, Some(run))?;
         all.extend(entries);
         gaps.extend(found);
-        gaps.extend(absences(data, stream)?.into_iter().filter(|g| g.from < run.stop && g.to >= run.start));
+        // What came after the seal is not of the run, however long before it the source said its last.
+        let until = if run.state == wire::bprn::State::Sealed { run.time } else { i64::MAX };
+        let inside = |g: &Gap| g.from < run.stop && g.to >= run.start && g.to <= until;
+        gaps.extend(absences(data, stream)?.into_iter().filter(inside));
     }
     let lost = rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())).sum();
     let closed = finished

@@ -1,10 +1,10 @@
 //! The life of runs, on the pretend machine.
 
 use beamport_testkit::{Machine, PretendMedia};
-use flow::{Data, RunKeeper, StreamView};
+use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Resume, RunKeeper, Source, Step, StreamView, ledger};
 use std::sync::Arc;
 use std::time::Duration;
-use store::Drain;
+use store::{Drain, Meta, Options, SchemaId};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -70,8 +70,8 @@ fn a_book_of_newest_messages_stays_small_and_keeps_the_last() {
         let data = Data { media: machine.start(), folder: folder.into(), drain: Drain::Caller };
         let mut book = data.book_of_newest("file.7.commits", 1 << 20).unwrap();
         for n in 0..4000_u64 {
-            let schema = store::SchemaId(*b"bpcm");
-            let meta = store::Meta { source_time: 0, origin: 0, origin_seq: n, schema, flags: 0 };
+            let schema = SchemaId(*b"bpcm");
+            let meta = Meta { source_time: 0, origin: 0, origin_seq: n, schema, flags: 0 };
             book.append(&meta, &[n as u8; 1000]).unwrap();
             assert!(book.wait(n + 1, book.header().level, Duration::ZERO).unwrap());
         }
@@ -79,4 +79,70 @@ fn a_book_of_newest_messages_stays_small_and_keeps_the_last() {
         assert!((500..1200).contains(&kept.len()), "{folder}: {}", kept.len());
         assert_eq!(kept.last().unwrap(), &vec![(3999 % 256) as u8; 1000]);
     }
+}
+
+/// Says something once in a while.
+#[derive(Default)]
+struct Seldom {
+    said: Option<i64>,
+    number: u64,
+}
+
+impl Source for Seldom {
+    fn start(&mut self, _now: i64, resume: &Resume) -> Result<(), Fault> {
+        self.number = resume.next_seq("it");
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        if self.said.is_none_or(|said| now >= said + 60 * SECOND) {
+            let (origin, origin_seq) = (out.origin("it")?, self.number);
+            let meta = Meta { source_time: now, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+            let _ = out.push(&meta, b"well")?;
+            (self.said, self.number) = (Some(now), self.number + 1);
+        }
+        Ok(Step::At(now + SECOND))
+    }
+}
+
+fn seldom(data: &Data, now: i64) -> Intake {
+    let options = IntakeOptions { stream: Options::disk(1 << 20), ahead_max: 600 * SECOND };
+    Intake::start(data, "seldom", Box::new(Seldom::default()), &options, now).unwrap()
+}
+
+/// A step of everything at this moment; what `ledger::account` then says of times without a source.
+fn absent(machine: &Machine, data: &Data, keeper: &mut RunKeeper, intake: &mut Intake) -> Vec<(i64, i64)> {
+    let now = machine.now();
+    intake.step(now).unwrap();
+    intake.writer().drain().unwrap();
+    keeper.step(now, &[StreamView::from(&*intake)]).unwrap();
+    ledger::account(data, "r", &[]).unwrap().absences().map(|g| (g.from, g.to)).collect()
+}
+
+#[test]
+fn an_absence_after_the_seal_is_not_of_the_run_though_the_source_said_little_in_it() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = keeper(&process);
+    let (start, stop) = (machine.now(), machine.now() + 20 * SECOND);
+    begun(&mut keeper, start, Some(stop), start);
+    let mut intake = seldom(&data, start);
+    absent(&machine, &data, &mut keeper, &mut intake);
+    // Away for 5 s of the run: the last sign of life is the message.
+    drop(intake);
+    machine.advance(5 * SECOND);
+    let mut intake = seldom(&data, machine.now());
+    absent(&machine, &data, &mut keeper, &mut intake);
+    machine.advance(25 * SECOND);
+    let away = absent(&machine, &data, &mut keeper, &mut intake);
+    assert_eq!(keeper.runs()[0].state.name(), "sealed");
+    assert_eq!(away.len(), 1);
+    assert!(away[0].1 - away[0].0 >= 5 * SECOND && away[0].1 < stop, "{away:?}");
+    // Away for a day after the seal; the last message lies in the run.
+    drop(intake);
+    machine.advance(86_400 * SECOND);
+    let mut intake = seldom(&data, machine.now());
+    assert_eq!(absent(&machine, &data, &mut keeper, &mut intake), away);
+    assert_eq!(ledger::absences(&data, "seldom").unwrap().len(), 2);
 }
