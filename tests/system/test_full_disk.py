@@ -259,6 +259,32 @@ def test_file_on_a_full_disk_heals_and_is_complete(lab, nexus, disk, times):
     assert ended == 0, "a writer died of a signal on a full disk"
 
 
+@pytest.mark.root
+def test_write_on_a_full_disk_ends_and_leaves_nothing(lab, nexus, disk, times):
+    small = disk("small", 16, "tmpfs")
+    shutil.copy2(ROOT / "examples/amor.nexus.json", lab.folder)
+    lab.write(FILE.format(folder=lab.folder / "files"))
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("detector").marks()[1] > 60, "nothing is marked")
+    lab.interrupt(process)
+    lab.report(process)
+    again = small.folder / "again.nxs"
+    words = ("write", "first", "-o", again, "--data", lab.data, "--template", lab.folder / "amor.nexus.json")
+    full = times(2, 20)
+    for turn in range(full):
+        small.fill()
+        # Room for the beginning of the file, and for nothing at all.
+        with small.ballast.open("ab") as ballast:
+            ballast.truncate(small.ballast.stat().st_size - (2 << 20) * (turn % 2))
+        refused = lab.run(*words, status=2)
+        assert b"no room" in refused.stderr and b"hint:" in refused.stderr, refused.stderr
+        assert [path.name for path in small.folder.iterdir()] == ["ballast"]
+        small.free()
+    lab.run(*words)
+    assert different(lab.folder / "files" / "first.nxs", again) == []
+    print(f"full disk, write: {full} injected, each refused, nothing left behind; 0 lost once there was room")
+
+
 def test_file_that_may_not_grow_heals_and_is_complete(lab, nexus, times):
     shutil.copy2(ROOT / "examples/amor.nexus.json", lab.folder)
     lab.write(FILE.format(folder=lab.folder / "files"))
