@@ -39,7 +39,11 @@ fn lint(parts: &mut Parts) {
         build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()
     });
     if build::has_deny() {
-        parts.run("licences", |_| build::cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run());
+        parts.run("licences", |_| {
+            // It looks at crates of all systems, also at those that are never compiled here.
+            build::cargo(["fetch", "--locked"]).run()?;
+            build::cargo(["deny", "--offline", "check", "licenses", "bans", "sources"]).run()
+        });
     } else {
         parts.leave_out("licences", "cargo-deny is not installed");
     }
