@@ -12,10 +12,11 @@ use crate::layout::{Commit, Head, STATE_FAILED, segment_name};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open};
 use crate::pins::Pins;
+use crate::protocol::{Bell, mark};
 use crate::segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -211,16 +212,11 @@ impl Drainer {
             self.release(keep);
         }
         let head = self.head();
-        head.disk.store(record.count, Ordering::Release);
-        head.disk_word.fetch_add(1, Ordering::Release);
-        fence(Ordering::SeqCst);
-        if self.pins.asleep(true).load(Ordering::Relaxed) != 0 {
+        mark(&head.disk, record.count);
+        if (Bell { word: &head.disk_word, asleep: self.pins.asleep(true) }).ring() {
             self.media.wake(&head.disk_word);
         }
-        if self.pins.writer_waits().load(Ordering::SeqCst) != 0 {
-            self.pins.moved();
-            self.media.wake(self.pins.credit());
-        }
+        self.pins.moved(self.media.as_ref());
         Ok(true)
     }
 

@@ -3,6 +3,10 @@
 //! A stream is a folder of payload segments and a dense index of 64-byte entries. One process writes it, any number
 //! read it without copying. Decisions 0001 and 0002 say what is promised; `docs/reference/stream-format.md` says the bytes.
 
+/// The atomics of the protocol: tests put those of loom in their place.
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
 mod crc;
 mod drain;
 mod entry;
@@ -14,6 +18,7 @@ pub mod limits;
 pub mod media;
 mod os;
 mod pins;
+mod protocol;
 mod reader;
 mod recover;
 mod segment;

@@ -14,11 +14,12 @@ use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WR
 use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
+use crate::protocol::{Bell, marked, stands};
 use crate::recover::live_head;
 use crate::{Message, drain::TIME_ROW_BYTES};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -485,24 +486,22 @@ impl Reader {
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.live_payload } else { &head.live_index };
-            if number >= low.load(Ordering::SeqCst) {
+            if stands(low, number) {
                 let path = self.header.live.join(name);
-                if let Some(map) = self.map_file(&path)? {
-                    fence(Ordering::SeqCst);
-                    if number >= low.load(Ordering::SeqCst) {
-                        return Ok((map, path));
-                    }
+                if let Some(map) = self.map_file(&path)?
+                    && stands(low, number)
+                {
+                    return Ok((map, path));
                 }
             }
         }
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
-        fence(Ordering::SeqCst);
         let bounds = self.bounds();
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.first_payload } else { &head.first_index };
-            if number < low.load(Ordering::SeqCst) {
+            if !stands(low, number) {
                 return Err(Error::Gone { first: bounds.first });
             }
         }
@@ -550,13 +549,10 @@ impl Reader {
             if let Control::Live(map) = &self.control {
                 let head = Head::of(map);
                 let word = if disk { &head.disk_word } else { &head.count_word };
-                let seen = word.load(Ordering::Acquire);
-                let asleep = self.pins.asleep(disk);
-                asleep.fetch_add(1, Ordering::SeqCst);
+                let seen = Bell { word, asleep: self.pins.asleep(disk) }.listen();
                 if self.end() <= self.next {
                     self.media.wait(word, seen, Some(left.min(Duration::from_millis(250))));
                 }
-                asleep.fetch_sub(1, Ordering::SeqCst);
             } else {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }
@@ -643,8 +639,8 @@ fn bounds_of(control: &Control) -> Bounds {
             let head = Head::of(map);
             Bounds {
                 first: head.first.load(Ordering::Acquire),
-                disk: head.disk.load(Ordering::Acquire),
-                count: head.count.load(Ordering::Acquire),
+                disk: marked(&head.disk),
+                count: marked(&head.count),
                 written: head.state.load(Ordering::Acquire) == STATE_WRITING,
                 dropped: head.dropped.load(Ordering::Relaxed),
             }

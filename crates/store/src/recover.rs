@@ -614,6 +614,7 @@ fn build(
         origins,
         next: count,
         published: count,
+        credit: 0,
         arrival,
         payload,
         payload_number,

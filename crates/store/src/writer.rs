@@ -2,7 +2,7 @@
 //!
 //! Constraints: one message costs a copy with its checksum and 64 bytes of index; no lock, no system call, no
 //! allocation. Everything pushed since the last `publish` becomes visible at once with one release store.
-//! The store order is: payload, entry, `count` (release), fence, look for sleepers. Rolling to the next segment is
+//! The store order is: payload, entry, mark, then look for sleepers (`protocol`). Rolling to the next segment is
 //! the only place that takes a lock or may find no room.
 //!
 //! Failure behaviour: no room is an `Error::Full` before anything was changed; what was pushed before stays and is
@@ -19,12 +19,13 @@ use crate::limits::{
 };
 use crate::media::{Map, Media, Open};
 use crate::pins::Pins;
+use crate::protocol::{Bell, give_up, mark};
 use crate::recover::{self, Recovery};
 use crate::segment::Segment;
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What happens to an append when there is no room.
@@ -107,6 +108,8 @@ pub struct Writer {
     /// Next sequence, pushed but unpublished ones counted.
     pub(crate) next: u64,
     pub(crate) published: u64,
+    /// The credit word before it was last looked for room.
+    pub(crate) credit: u32,
     pub(crate) arrival: i64,
     pub(crate) payload: Arc<Segment>,
     pub(crate) payload_number: u32,
@@ -260,11 +263,8 @@ impl Writer {
         if self.next != self.published {
             self.published = self.next;
             let head = self.head();
-            head.count.store(self.next, Ordering::Release);
-            head.count_word.store(self.next as u32, Ordering::Release);
-            // Pairs with the reader: it counts itself asleep, fences, then looks at `count` once more.
-            fence(Ordering::SeqCst);
-            if self.pins.asleep(false).load(Ordering::Relaxed) != 0 {
+            mark(&head.count, self.next);
+            if (Bell { word: &head.count_word, asleep: self.pins.asleep(false) }).ring() {
                 self.media.wake(&head.count_word);
             }
         }
@@ -374,6 +374,8 @@ impl Writer {
 
     /// Lets go of old segments until a payload segment of `bytes` fits.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
+        // Before the first look: what moves on from here on wakes `wait_room`.
+        self.credit = self.pins.credit().listen();
         if self.header.level == Level::Disk {
             self.retain(bytes)?;
         }
@@ -452,7 +454,7 @@ impl Writer {
             Level::Memory => self.head().first_payload.load(Ordering::Relaxed),
             Level::Disk => self.ring.drained_payload.load(Ordering::Acquire),
         };
-        self.head().live_payload.fetch_max(low, Ordering::SeqCst);
+        give_up(&self.head().live_payload, low);
         let mut ring = self.ring.lock();
         while ring.payload.front().is_some_and(|s| s.0 < low) {
             let Some((number, segment)) = ring.payload.pop_front() else { break };
@@ -472,7 +474,7 @@ impl Writer {
             Level::Memory => self.head().first_index.load(Ordering::Relaxed),
             Level::Disk => self.ring.drained_index.load(Ordering::Acquire),
         };
-        self.head().live_index.fetch_max(low, Ordering::SeqCst);
+        give_up(&self.head().live_index, low);
         let mut ring = self.ring.lock();
         while ring.index.front().is_some_and(|s| s.0 < low) {
             let Some((number, segment)) = ring.index.pop_front() else { break };
@@ -505,15 +507,12 @@ impl Writer {
         while self.mark(level) < sequence {
             self.check_failed()?;
             self.ring.hurry();
-            let asleep = self.pins.asleep(true);
-            let word = &self.head().disk_word;
-            let seen = word.load(Ordering::Acquire);
-            asleep.fetch_add(1, Ordering::SeqCst);
+            let bell = Bell { word: &self.head().disk_word, asleep: self.pins.asleep(true) };
+            let seen = bell.listen();
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if self.mark(level) < sequence && !left.is_zero() {
-                self.media.wait(word, seen, Some(left.min(Duration::from_millis(100))));
+                self.media.wait(bell.word, seen, Some(left.min(Duration::from_millis(100))));
             }
-            asleep.fetch_sub(1, Ordering::SeqCst);
             if left.is_zero() {
                 return Ok(self.mark(level) >= sequence);
             }
@@ -523,10 +522,7 @@ impl Writer {
 
     /// Sleeps until there may be room again: a counted reader or the disk moved on, or the time is over.
     pub fn wait_room(&self, timeout: Duration) {
-        let seen = self.pins.credit().load(Ordering::SeqCst);
-        self.pins.writer_waits().store(1, Ordering::SeqCst);
-        self.media.wait(self.pins.credit(), seen, Some(timeout));
-        self.pins.writer_waits().store(0, Ordering::SeqCst);
+        self.media.wait(self.pins.credit().word, self.credit, Some(timeout));
     }
 
     /// Why the mark `disk` does not move, if it does not.
