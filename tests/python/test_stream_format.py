@@ -69,6 +69,7 @@ class PlainReader:
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
         self.uuid = bytes.fromhex(self.header["uuid"])
         self.per = int(self.header["index_entries"])
+        self.table = -(-self.per // 8 // 4096) * 4096
         self.live = Path(self.header["live"])
         self.low = {"i": 2**32, "p": 2**32}
         self.first = self.disk = self.count = 0
@@ -135,7 +136,7 @@ class PlainReader:
     def message(self, sequence: int) -> tuple:
         """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
         number, slot = divmod(sequence, self.per)
-        entry = self.segment("i", number, 64 * slot, 64)
+        entry = self.segment("i", number, self.table + 64 * slot, 64)
         epoch = max(e for e, first in self.epochs if first <= sequence)
         salt = self.salt(epoch, sequence)
         if len(entry) < 64 or crc32c(entry[:60]) ^ salt != u32(entry, 60):
@@ -152,7 +153,7 @@ class PlainReader:
     def time_row(self, block: int) -> tuple[int, int] | None:
         """(smallest, largest) source time of a whole block; none if the row says nothing."""
         number, slot = divmod(256 * block, self.per)
-        row = self.segment("i", number, 64 * self.per + slot // 256 * 32, 32)
+        row = self.segment("i", number, slot // 256 * 32, 32)
         if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != u32(row, 20) or u32(row, 16) != 256:
             return None
         return struct.unpack("<qq", row[:16])
@@ -286,7 +287,7 @@ def test_a_flipped_bit_is_found(kind, disk):
         fill(writer, range(5))
     with (folder / f"{kind}-00000000").open("r+b") as file:
         # Message 4: the fifth entry, and 100 bytes at 24 of the segment (0, 1, 7 and 8 bytes come before it).
-        file.seek(4 * 64 + 3 if kind == "i" else 24 + 50)
+        file.seek(4096 + 4 * 64 + 3 if kind == "i" else 24 + 50)
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 16]))

@@ -8,7 +8,7 @@
 
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, STATE_FAILED, segment_name};
+use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, table_bytes};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open};
 use crate::pins::Pins;
@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
-pub(crate) const TIME_ROW_BYTES: u64 = 32;
 /// A block as O_DIRECT wants it.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
@@ -173,11 +171,10 @@ impl Drainer {
                 let base = number * self.index_entries;
                 let from = self.done.count.max(base) - base;
                 let to = count.min(base + self.index_entries) - base;
-                self.copy(&segment, 'i', number as u32, from * ENTRY_BYTES as u64, to * ENTRY_BYTES as u64)?;
-                let rows = self.index_entries * ENTRY_BYTES as u64;
+                let (table, bytes) = (table_bytes(self.index_entries), ENTRY_BYTES as u64);
+                self.copy(&segment, 'i', number as u32, table + from * bytes, table + to * bytes)?;
                 // Rows of the blocks that became full.
-                let (first, last) = (from / TIME_BLOCK, to / TIME_BLOCK);
-                let (first, last) = (rows + first * TIME_ROW_BYTES, rows + last * TIME_ROW_BYTES);
+                let (first, last) = (from / TIME_BLOCK * TIME_ROW_BYTES, to / TIME_BLOCK * TIME_ROW_BYTES);
                 self.copy(&segment, 'i', number as u32, first, last)?;
                 touched.push(('i', number as u32));
             }
@@ -252,7 +249,7 @@ impl Drainer {
     fn entry(&self, sequence: u64) -> Result<Entry> {
         let number = (sequence / self.index_entries) as u32;
         let segment = self.live('i', number).ok_or_else(|| Error::Failed(format!("index segment {number} is gone")))?;
-        let at = (sequence % self.index_entries) * ENTRY_BYTES as u64;
+        let at = table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64;
         // SAFETY: the entry is published; nobody writes it any more.
         Ok(bytemuck::pod_read_unaligned(unsafe { segment.slice(at, at + ENTRY_BYTES as u64) }))
     }
@@ -260,14 +257,13 @@ impl Drainer {
     /// Copies a range, widened to whole blocks.
     fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, end: u64) -> Result<()> {
         let (from, to) = (from & !4095, end.next_multiple_of(4096).min(segment.bytes()));
-        // What was never allocated holds nothing, and touching it may fault: a time table for which there was no room.
-        if from >= end || to > segment.occupied() {
+        if from >= end {
             return Ok(());
         }
         let path = self.folder.join(segment_name(kind, number));
         if !self.files.contains_key(&(kind, number)) {
             // Never over a file that holds something of a commit.
-            if from == 0
+            if from == if kind == 'i' { table_bytes(self.index_entries) } else { 0 }
                 && let Some(old) = self.reusable(kind)
             {
                 let _ = self.media.rename(&self.folder.join(segment_name(kind, old)), &path);

@@ -110,6 +110,8 @@ fn lay(bytes: &[u8], stream: &Path, live: &Path) -> Option<()> {
     }
     std::fs::write(stream.join("origins"), origins).ok()?;
     std::fs::write(stream.join("commit"), records).ok()?;
+    let table = known.as_ref().map_or(4096, |header| header.entry_at(0)) as usize;
+    entries.splice(0..0, std::iter::repeat_n(0, table));
     std::fs::write(stream.join("i-00000000"), entries).ok()?;
     std::fs::write(stream.join("p-00000000"), payload).ok()?;
     let _ = Origins::read(media.as_ref(), stream);

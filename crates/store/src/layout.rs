@@ -141,10 +141,14 @@ impl Header {
         Ok(())
     }
 
-    /// Bytes of an index segment: entries, then a row of the time table for each block of entries.
+    /// Bytes of an index segment: the time table, then entries.
     pub fn index_bytes(&self) -> u64 {
-        let blocks = (self.index_entries / TIME_BLOCK) * crate::drain::TIME_ROW_BYTES;
-        (self.index_entries * ENTRY_BYTES as u64 + blocks).next_multiple_of(4096)
+        table_bytes(self.index_entries) + self.index_entries * ENTRY_BYTES as u64
+    }
+
+    /// Byte of a message's entry in its index segment.
+    pub(crate) fn entry_at(&self, sequence: u64) -> u64 {
+        table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64
     }
 
     fn to_text(&self) -> String {
@@ -366,6 +370,15 @@ pub(crate) fn segment_name(kind: char, number: u32) -> String {
 pub(crate) fn segment_number(kind: char, name: &str) -> Option<u32> {
     let digits = name.strip_prefix(kind)?.strip_prefix('-')?;
     (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
+pub(crate) const TIME_ROW_BYTES: u64 = 32;
+
+/// Bytes of the time table of an index segment. It stands before the entries, so that a file that is allocated from its
+/// start costs no more than its entries do.
+pub(crate) fn table_bytes(index_entries: u64) -> u64 {
+    (index_entries / TIME_BLOCK * TIME_ROW_BYTES).next_multiple_of(4096)
 }
 
 /// Bytes of the control page.

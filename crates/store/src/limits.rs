@@ -33,7 +33,7 @@ pub const ORIGIN_NAME_MAX: usize = 1024;
 /// Bytes of the header file that we are ready to read.
 pub const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// Least step in which a segment file grows; it doubles from there.
-pub const GROW_BYTES_MIN: u64 = 32 << 10;
+pub const GROW_BYTES_MIN: u64 = 16 << 10;
 /// Largest step in which a segment file grows: bounds the stall of one append.
 pub const GROW_BYTES_MAX: u64 = 8 << 20;
 /// Smallest pause between two group commits while nobody waits for the mark, ns.

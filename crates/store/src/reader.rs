@@ -7,16 +7,16 @@
 //! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
 //! retention took are `Error::Gone` with the oldest that is left.
 
+use crate::Message;
 use crate::crc::crc32c_from_memory;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, segment_name};
+use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name};
 use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
 use crate::recover::live_head;
-use crate::{Message, drain::TIME_ROW_BYTES};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -353,7 +353,7 @@ impl Reader {
             self.index = Some(self.map_segment(false, number)?);
         }
         let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
-        Ok(Some((count, (from % per) * ENTRY_BYTES as u64)))
+        Ok(Some((count, self.header.entry_at(from))))
     }
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
@@ -612,7 +612,7 @@ impl Reader {
             return Ok(None);
         }
         let per = self.header.index_entries;
-        let place = per * ENTRY_BYTES as u64 + (at % per) / TIME_BLOCK * TIME_ROW_BYTES;
+        let place = at % per / TIME_BLOCK * TIME_ROW_BYTES;
         let seed = salt_seed(&self.header.uuid, 0);
         let Some(row) = self.index.as_ref().and_then(|i| i.bytes(place, TIME_ROW_BYTES)) else { return Ok(None) };
         let i64_at = |at: usize| i64::from_le_bytes(row[at..at + 8].try_into().unwrap_or_default());

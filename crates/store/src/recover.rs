@@ -3,12 +3,12 @@
 //! Order on a recovery from the medium: find the believable tail, sync the files it lies in, write a commit record
 //! (not clean), write the header with the new epoch and live place, and only then append.
 
-use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
+use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Origins, STATE_FAILED, STATE_WRITING,
-    segment_name, segment_number,
+    TIME_ROW_BYTES, segment_name, segment_number, table_bytes,
 };
 use crate::limits::{ALIGN_FROM, STREAM_NAME_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
@@ -281,7 +281,7 @@ impl<'a> Entries<'a> {
     /// The entry at a position, whatever it holds.
     fn raw(&mut self, sequence: u64) -> Result<Entry> {
         let number = (sequence / self.header.index_entries) as u32;
-        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        let at = self.header.entry_at(sequence);
         let mut bytes = [0; ENTRY_BYTES];
         let path = self.places[0].join(segment_name('i', number));
         let n = self.file('i', number)?.read_at(&mut bytes, at).map_err(Error::io("read", &path))?;
@@ -301,7 +301,7 @@ impl<'a> Entries<'a> {
             return Ok(entry);
         }
         let path = self.places[0].join(segment_name('i', (sequence / self.header.index_entries) as u32));
-        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        let at = self.header.entry_at(sequence);
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }
 
@@ -397,7 +397,7 @@ fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()
             range = (range.0.min(time), range.1.max(time));
         }
         let row = time_row(range, salt(seed, block * TIME_BLOCK));
-        let at = entries.header.index_entries * ENTRY_BYTES as u64 + (block % per_segment) * TIME_ROW_BYTES;
+        let at = block % per_segment * TIME_ROW_BYTES;
         let number = (block / per_segment) as u32;
         let path = entries.places[0].join(segment_name('i', number));
         entries.file('i', number)?.write_at(&row, at).map_err(Error::io("write", &path))?;
@@ -504,11 +504,7 @@ fn build(
         if full_before && number >= low_index {
             let segment = Segment::open(m, &path, header.index_bytes())?;
             let entries = (count - u64::from(number) * header.index_entries).min(header.index_entries);
-            segment.known(entries * ENTRY_BYTES as u64);
-            if entries >= TIME_BLOCK {
-                // The time table was made with the first full block; without room it is left out, which costs a scan.
-                let _ = segment.reserve(header.index_bytes());
-            }
+            segment.known(table_bytes(header.index_entries) + entries * ENTRY_BYTES as u64);
             ring.index.push_back((number, Arc::new(segment)));
         } else {
             m.unlink(&path).map_err(Error::io("remove", &path))?;
@@ -518,11 +514,12 @@ fn build(
         let path = live.join(segment_name('i', index_number));
         let segment = Segment::open(m, &path, header.index_bytes())?;
         if !count.is_multiple_of(header.index_entries) {
-            segment.reserve(header.index_bytes())?;
+            let used = header.entry_at(count);
+            segment.reserve(used)?;
             let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
-            let mut bytes = vec![0; header.index_bytes() as usize];
+            let mut bytes = vec![0; used as usize];
             let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-            // SAFETY: a new segment that nobody else knows, reserved to its end.
+            // SAFETY: a new segment that nobody else knows, reserved so far.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), segment.map.ptr(), n) };
         }
         ring.index.push_back((index_number, Arc::new(segment)));
@@ -622,6 +619,7 @@ fn build(
         payload_first,
         index,
         index_number,
+        table_bytes: table_bytes(header.index_entries),
         block,
         chain,
         recovery,

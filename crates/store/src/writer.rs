@@ -9,10 +9,10 @@
 //! published. Dropping the writer publishes and ends the drainer with a clean commit record.
 
 use crate::crc::{EntryWords, place};
-use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
+use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Meta, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Clock, Head, Header, Level, Origins, STATE_CLOSED, STATE_FAILED, segment_name};
+use crate::layout::{Clock, Head, Header, Level, Origins, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name};
 use crate::limits::{
     ALIGN_FROM, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX, PAYLOAD_BYTES_MAX,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
@@ -118,6 +118,8 @@ pub struct Writer {
     pub(crate) payload_first: u64,
     pub(crate) index: Arc<Segment>,
     pub(crate) index_number: u32,
+    /// Bytes before the entries of an index segment.
+    pub(crate) table_bytes: u64,
     /// (minimum, maximum) of source time in the block that is filled.
     pub(crate) block: (i64, i64),
     /// (payload segment, first sequence) of what is kept, oldest first; complete from its first row on.
@@ -225,7 +227,8 @@ impl Writer {
             self.roll_index()?;
         }
         self.payload.reserve(start + len as u64)?;
-        self.index.reserve((slot + 1) * ENTRY_BYTES as u64)?;
+        let entry_at = self.table_bytes + slot * ENTRY_BYTES as u64;
+        self.index.reserve(entry_at + ENTRY_BYTES as u64)?;
         if self.next == self.published {
             self.check_failed()?;
             self.arrival = self.arrival.max(self.media.now());
@@ -246,7 +249,7 @@ impl Writer {
         // slot is aligned to 64 bytes.
         unsafe {
             let to = self.payload.map.ptr().add(start as usize);
-            place(parts, to, &words, salt, self.index.map.ptr().cast::<EntryWords>().add(slot as usize));
+            place(parts, to, &words, salt, self.index.map.ptr().add(entry_at as usize).cast::<EntryWords>());
         }
         self.block = (self.block.0.min(meta.source_time), self.block.1.max(meta.source_time));
         if (slot + 1).is_multiple_of(TIME_BLOCK) {
@@ -275,14 +278,9 @@ impl Writer {
     fn seal_block(&mut self, block: u64) {
         let row = time_row(self.block, salt(salt_seed(&self.header.uuid, 0), self.next / TIME_BLOCK * TIME_BLOCK));
         self.block = (i64::MAX, i64::MIN);
-        let at = self.header.index_entries * ENTRY_BYTES as u64 + block * TIME_ROW_BYTES;
-        // The table was reserved with the segment; a failure here would only cost a scan.
-        if self.index.reserve(at + TIME_ROW_BYTES).is_ok() {
-            // SAFETY: inside the segment, past the entries; readers use a row only once its block is published.
-            unsafe {
-                std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at as usize), row.len());
-            }
-        }
+        let at = (block * TIME_ROW_BYTES) as usize;
+        // SAFETY: before the entries, which are allocated; readers use a row only once its block is published.
+        unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at), row.len()) };
     }
 
     /// Publishes what was pushed and says what `when_full` makes of a full stream.
