@@ -206,10 +206,25 @@ impl Feed {
                 return Ok(0);
             }
             Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
-                gaps.push(gap_of(account, sequence, "corrupt"));
-                *account.counts.entry("lost.corrupt".into()).or_default() += 1;
-                account.next = sequence + 1;
+                // Its entry may be whole and say that it is none of ours.
+                let member = match reader.entries(sequence, 1) {
+                    Ok(entries) => entries.iter().all(|e| run.holds(header.clock.time_of(e))),
+                    Err(_) => true,
+                };
+                lose(account, gaps, sequence + 1, u64::from(member));
                 account.epoch = header.epoch_of(sequence);
+                return Ok(0);
+            }
+            Err(Error::Lost { end, .. }) => {
+                let (next, end) = (account.next, end.min(limit));
+                // Where the payloads are missing, the index still tells.
+                let mut members = 0;
+                let mut see = |entries: &[store::Entry]| {
+                    members += entries.iter().filter(|e| run.holds(header.clock.time_of(e))).count() as u64;
+                };
+                let walked = reader.walk(next, end, &mut see).map_err(|e| stream_fault(&account.stream, e))?;
+                lose(account, gaps, end, members + walked.lost());
+                account.epoch = header.epoch_of(end - 1);
                 return Ok(0);
             }
             // Messages before the wrong one are read one by one.
@@ -351,6 +366,19 @@ fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
         return Ok(reader.bounds().first);
     }
     reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
+}
+
+/// Counts `account.next..end` as damaged: `members` of them are lost to the run.
+fn lose(account: &mut Input, gaps: &mut Vec<Gap>, end: u64, members: u64) {
+    let outside = end - account.next - members;
+    if members > 0 {
+        gaps.push(gap_of(account, end - 1, "corrupt"));
+        *account.counts.entry("lost.corrupt".into()).or_default() += members;
+    }
+    if outside > 0 {
+        *account.counts.entry("skipped.outside".into()).or_default() += outside;
+    }
+    account.next = end;
 }
 
 fn gap_of(account: &Input, last: u64, reason: &str) -> Gap {

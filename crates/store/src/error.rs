@@ -35,6 +35,15 @@ pub enum Error {
         /// Which check failed.
         what: &'static str,
     },
+    /// A file that the index speaks of is not there: the messages in it are lost.
+    Lost {
+        /// File.
+        path: PathBuf,
+        /// First message that is lost with it.
+        first: u64,
+        /// One past the last that is known to be.
+        end: u64,
+    },
     /// These messages are no longer there; the oldest one that is follows.
     Gone {
         /// Oldest sequence still there.
@@ -75,6 +84,9 @@ impl fmt::Display for Error {
             Self::Missing(path) => write!(f, "there is no stream in {}", path.display()),
             Self::Corrupt { path, at, sequence, what } => {
                 write!(f, "wrong byte in {} at {at}: {what} of message {sequence} does not verify", path.display())
+            }
+            Self::Lost { path, first, end } => {
+                write!(f, "{} is missing: with it messages {first} to {end} (exclusive) are lost", path.display())
             }
             Self::Gone { first } => write!(f, "no longer in the stream; the oldest message is {first}"),
             Self::Rewound { epoch, first, end } => {

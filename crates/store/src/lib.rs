@@ -32,7 +32,7 @@ pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use media::Media;
 pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
-pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader};
+pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::Recovery;
 pub use verify::{Verified, verify};
 pub use writer::{Drain, Options, WhenFull, Writer};

@@ -293,6 +293,8 @@ pub(crate) struct Held {
     named: bool,
     /// The place was not there before.
     pub(crate) new: bool,
+    /// The process that took it: a fork of it has the same memory, but not the place.
+    pid: u32,
     /// Where its pins are if the place is another's already.
     elsewhere: Option<Box<Held>>,
     /// (payload, number) of every mapped segment; a few.
@@ -301,14 +303,21 @@ pub(crate) struct Held {
 
 impl Held {
     fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
-        Self { pins, row, named, new, elsewhere: None, mapped: Mutex::new(Vec::new()) }
+        Self { pins, row, named, new, pid: std::process::id(), elsewhere: None, mapped: Mutex::new(Vec::new()) }
+    }
+
+    /// False in a fork of the process that took the place.
+    pub(crate) fn mine(&self) -> bool {
+        self.pid == std::process::id()
     }
 
     /// Pins a segment. The caller then checks that the segment is still there (decision 0002).
     pub(crate) fn pin(&self, payload: bool, number: u32) {
         let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
         mapped.push((payload, number));
-        claim(self.word(payload), range(&mapped, payload));
+        if self.mine() {
+            claim(self.word(payload), range(&mapped, payload));
+        }
     }
 
     /// Takes a pin back.
@@ -317,7 +326,9 @@ impl Held {
         if let Some(at) = mapped.iter().position(|&m| m == (payload, number)) {
             mapped.swap_remove(at);
         }
-        unclaim(self.word(payload), range(&mapped, payload));
+        if self.mine() {
+            unclaim(self.word(payload), range(&mapped, payload));
+        }
     }
 
     /// Where its pins of one kind stand.
@@ -352,7 +363,7 @@ fn range(mapped: &[(bool, u32)], payload: bool) -> u64 {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.elsewhere.is_some() {
+        if self.elsewhere.is_some() || !self.mine() {
             return;
         }
         let place = self.pins.place(self.row);

@@ -138,6 +138,30 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// What [`Reader::walk`] could not show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Range that retention has taken.
+    pub gone: Option<(u64, u64)>,
+    /// Ranges whose entries are damaged or whose file is missing.
+    pub lost: Vec<(u64, u64)>,
+}
+
+impl Walked {
+    /// Messages in the ranges that are lost.
+    pub fn lost(&self) -> u64 {
+        self.lost.iter().map(|(first, end)| end - first).sum()
+    }
+
+    fn lose(&mut self, first: u64, end: u64) -> u64 {
+        match self.lost.last_mut() {
+            Some(last) if last.1 == first => last.1 = end,
+            _ => self.lost.push((first, end)),
+        }
+        end
+    }
+}
+
 /// A map, and its file to see whether a name still leads to it.
 type KeptMap = (Arc<Map>, Arc<dyn File>);
 
@@ -314,9 +338,10 @@ impl Reader {
     }
 
     /// Shows all index entries of `from..to` that there are, in order, slice by slice. What retention has taken, or takes
-    /// meanwhile, is left out and returned as a range.
-    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Option<(u64, u64)>> {
-        let (mut at, mut gone) = (from, None);
+    /// meanwhile, and what is damaged or missing is left out and named.
+    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Walked> {
+        let mut walked = Walked::default();
+        let mut at = from;
         while at < to {
             let max = usize::try_from(to - at).unwrap_or(usize::MAX);
             match self.entries(at, max) {
@@ -326,14 +351,20 @@ impl Reader {
                     at += entries.len() as u64;
                 }
                 Err(Error::Gone { first }) => {
-                    let low = gone.map_or(at, |(low, _)| low);
+                    let low = walked.gone.map_or(at, |(low, _)| low);
                     at = first.min(to);
-                    gone = Some((low, at));
+                    walked.gone = Some((low, at));
                 }
+                Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                    see(self.entries(at, (sequence - at) as usize)?);
+                    at = sequence;
+                }
+                Err(Error::Corrupt { .. }) => at = walked.lose(at, at + 1),
+                Err(Error::Lost { end, .. }) => at = walked.lose(at, end.min(to)),
                 Err(e) => return Err(e),
             }
         }
-        Ok(gone)
+        Ok(walked)
     }
 
     /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
@@ -350,7 +381,10 @@ impl Reader {
         let number = (from / per) as u32;
         if self.index.as_ref().is_none_or(|i| i.number != number || self.outlived(i)) {
             self.index = None;
-            self.index = Some(self.map_segment(false, number)?);
+            self.index = Some(self.map_segment(false, number).map_err(|e| match e {
+                Error::Missing(path) => Error::Lost { path, first: from, end: end.min((from / per + 1) * per) },
+                e => e,
+            })?);
         }
         let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
         Ok(Some((count, self.header.entry_at(from))))
@@ -384,6 +418,11 @@ impl Reader {
                 Ok(mapped) => self.payload = Some(mapped),
                 // Messages without bytes need no file, and a segment of such alone has none on the medium.
                 Err(Error::Missing(_)) if entries[0].length == 0 => return self.empties(from, count, at),
+                Err(Error::Missing(path)) => {
+                    let lost = |(i, e): &(usize, &Entry)| e.segment == segment && e.holds(self.salt(from + *i as u64));
+                    let lost = entries.iter().enumerate().take_while(lost).count().max(1);
+                    return Err(Error::Lost { path, first: from, end: from + lost as u64 });
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -398,22 +437,18 @@ impl Reader {
                 count = i;
                 break;
             }
-            if self.options.check == Check::Nothing {
-                continue;
-            }
             let salt = self.salt(sequence);
-            if !entry.holds(salt) {
+            if self.options.check >= Check::Entries && !entry.holds(salt) {
                 let at = at + (i * ENTRY_BYTES) as u64;
                 return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
             }
-            if self.options.check == Check::All {
-                let good = payload
-                    .bytes(entry.offset(), u64::from(entry.length))
-                    .is_some_and(|bytes| crc32c_from_memory(bytes) ^ salt == entry.payload_crc);
-                if !good {
-                    let path = payload.path.clone();
-                    return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
-                }
+            // Whatever is checked, a payload is all there or it is none.
+            let good = payload.bytes(entry.offset(), u64::from(entry.length)).is_some_and(|bytes| {
+                self.options.check < Check::All || crc32c_from_memory(bytes) ^ salt == entry.payload_crc
+            });
+            if !good {
+                let path = payload.path.clone();
+                return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
             }
         }
         self.next = from + count as u64;
@@ -466,7 +501,11 @@ impl Reader {
         index.opened != self.opened()
     }
 
-    fn map_segment(&self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
+    fn map_segment(&mut self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
+        if !self.held.mine() {
+            let (at, epoch) = self.held.committed();
+            self.held = Arc::new(self.pins.take(self.media.as_ref(), "", Kind::Anonymous, at, epoch)?);
+        }
         let kind = if payload { 'p' } else { 'i' };
         let name = segment_name(kind, number);
         let opened = self.opened();
@@ -587,19 +626,33 @@ impl Reader {
         let bounds = self.bounds();
         let end = self.end();
         let mut range: Option<(u64, u64)> = None;
+        // What cannot be read and touches the range may belong to it.
+        let mut unread: Option<u64> = None;
         let mut at = bounds.first;
         while at < end {
             let block_end = ((at / TIME_BLOCK + 1) * TIME_BLOCK).min(end);
             let full = block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK;
-            let row = if full { self.time_row(at)? } else { None };
-            if row.is_none_or(|(min, max)| max >= start && min < stop) {
-                let entries = self.entries(at, (block_end - at) as usize)?;
-                let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
-                let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
-                let last = entries.iter().rposition(|e| inside(&e)).map(|i| at + i as u64);
-                if let (Some(first), Some(last)) = (first, last) {
-                    range = Some((range.map_or(first, |r| r.0), last + 1));
+            let row = if full { self.time_row(at) } else { Ok(None) };
+            let entries = match row {
+                Ok(Some((min, max))) if max < start || min >= stop => Ok(&[][..]),
+                Ok(_) => self.entries(at, (block_end - at) as usize),
+                Err(e) => Err(e),
+            };
+            match entries {
+                Ok(entries) => {
+                    let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
+                    let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
+                    let last = entries.iter().rposition(|e| inside(&e)).map(|i| at + i as u64);
+                    if let (Some(first), Some(last)) = (first, last) {
+                        range = Some((range.map_or(unread.unwrap_or(first), |r| r.0), last + 1));
+                    }
+                    unread = None;
                 }
+                Err(Error::Corrupt { .. } | Error::Lost { .. }) => {
+                    unread = unread.or(Some(at));
+                    range = range.map(|r| if r.1 == at { (r.0, block_end) } else { r });
+                }
+                Err(e) => return Err(e),
             }
             at = block_end;
         }

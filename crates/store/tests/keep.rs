@@ -58,3 +58,74 @@ fn an_idle_stream_took_megabytes_for_its_time_table() {
     let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
     assert_eq!(reader.time_range(5000, 7000).unwrap(), (5, 7));
 }
+
+/// A disk stream, closed, of `count` messages of 1000 bytes.
+fn closed(folder: &Path, count: u64) {
+    let media = Os::shared();
+    let mut writer = Writer::open(&media, folder, "s", &Options::disk(1 << 20)).unwrap();
+    for n in 0..count {
+        while let Err(e) = writer.append(&meta(n), &[n as u8; 1000]) {
+            assert!(e.is_full(), "{e}");
+            writer.wait_room(Duration::from_millis(10));
+        }
+    }
+    assert!(writer.wait(count, Level::Disk, Duration::from_secs(60)).unwrap());
+}
+
+#[test]
+fn a_missing_file_hid_what_stands_behind_it() {
+    let media = Os::shared();
+    let place = Place::new("missing");
+    let folder = place.stream("s");
+    closed(&folder, 5000);
+    let per = Header::read(media.as_ref(), &folder).unwrap().index_entries;
+    assert!(per < 2500, "three index segments");
+    let seen = |lost: &[(u64, u64)]| {
+        let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+        let mut numbers = Vec::new();
+        let mut see = |entries: &[Entry]| numbers.extend(entries.iter().map(|e| e.origin_seq));
+        assert_eq!(reader.walk(0, 5000, &mut see).unwrap().lost, lost);
+        numbers
+    };
+    // An entry that does not verify, alone, and then the whole file.
+    let path = folder.join(format!("i-{:08x}", 1));
+    let good = std::fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad[4096 + 5 * 64] ^= 1;
+    std::fs::write(&path, &bad).unwrap();
+    assert_eq!(seen(&[(per + 5, per + 6)]), (0..5000).filter(|n| *n != per + 5).collect::<Vec<_>>());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(seen(&[(per, 2 * per)]), (0..per).chain(2 * per..5000).collect::<Vec<_>>());
+    let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+    reader.seek(per);
+    assert!(matches!(reader.read(10), Err(Error::Lost { first, end, .. }) if (first, end) == (per, 2 * per)));
+    // What cannot be read and touches a range of time may belong to it, elsewhere it does not.
+    assert_eq!(reader.time_range(0, 5000).unwrap(), (0, 5));
+    assert_eq!(reader.time_range((per - 5) as i64 * 1000, per as i64 * 1000).unwrap(), (per - 5, 2 * per));
+    assert!(matches!(verify(&media, &folder, &mut |_, _| {}), Err(Error::Lost { first, .. }) if first == per));
+    std::fs::write(&path, &good).unwrap();
+    // Payloads: the index says how many are lost with them.
+    let segment = |reader: &mut Reader, n: u64| reader.entries(n, 1).unwrap()[0].segment;
+    let second = (0..5000).find(|n| segment(&mut reader, *n) == 1).unwrap();
+    let third = (0..5000).find(|n| segment(&mut reader, *n) == 2).unwrap();
+    std::fs::remove_file(folder.join("p-00000001")).unwrap();
+    reader.seek(second);
+    match reader.read(5000) {
+        Err(Error::Lost { first, end, .. }) => assert_eq!((first, end), (second, third)),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn a_payload_past_the_end_of_its_file_was_shown_as_none() {
+    let media = Os::shared();
+    let place = Place::new("short");
+    let folder = place.stream("s");
+    closed(&folder, 50);
+    std::fs::OpenOptions::new().write(true).open(folder.join("p-00000000")).unwrap().set_len(4096).unwrap();
+    for check in [Check::Nothing, Check::Entries, Check::All] {
+        let mut reader = Reader::open(&media, &folder, ReadOptions { check, ..ReadOptions::default() }).unwrap();
+        reader.seek(40);
+        assert!(matches!(reader.read(1), Err(Error::Corrupt { sequence: 40, .. })), "{check:?}");
+    }
+}
