@@ -97,6 +97,9 @@ class PlainReader:
         a, b = struct.unpack("<QQ", self.uuid)
         return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
 
+    def epoch(self, sequence: int) -> int:
+        return max(e for e, first in self.epochs if first <= sequence)
+
     def commit(self) -> dict | None:
         data = (self.folder / "commit").read_bytes()
         found = []
@@ -115,9 +118,9 @@ class PlainReader:
             file.seek(at)
             return file.read(length)
 
-    def origins(self) -> list[str]:
+    def rows(self, file: str) -> list[str]:
         names = []
-        for line in (self.folder / "origins").read_bytes().splitlines(keepends=True):
+        for line in (self.folder / file).read_bytes().splitlines(keepends=True):
             crc, _, text = line.decode().partition(" ")
             name, i = "", 0
             while i < len(text) - 1:
@@ -137,15 +140,19 @@ class PlainReader:
         """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
         number, slot = divmod(sequence, self.per)
         entry = self.segment("i", number, self.table + 64 * slot, 64)
-        epoch = max(e for e, first in self.epochs if first <= sequence)
-        salt = self.salt(epoch, sequence)
+        salt = self.salt(self.epoch(sequence), sequence)
         if len(entry) < 64 or crc32c(entry[:60]) ^ salt != u32(entry, 60):
             raise WrongError(f"the entry of {sequence}")
         fields = struct.unpack("<qqQQI4sIIIIHHI", entry)
-        source, arrival, origin_seq, _, origin, schema, segment, place, length, crc, flags, parent, _ = fields
+        source, arrival, origin_seq, above, origin, schema, segment, place, length, crc, flags, parent, _ = fields
         if parent != 0:
-            raise WrongError("a view entry")
-        payload = self.segment("p", segment, 8 * place, length)
+            uuid, epoch, name = self.rows("parents")[parent - 1].split(" ", 2)
+            other = PlainReader(self.folder.parent / name)
+            if other.uuid.hex() != uuid or other.epoch(above) != int(epoch) or above < other.first:
+                raise WrongError(f"the parent {name} of {sequence}")
+            payload, salt = other.message(above)[-1], other.salt(int(epoch), above)
+        else:
+            payload = self.segment("p", segment, 8 * place, length)
         if len(payload) != length or crc32c(payload) ^ salt != crc:
             raise WrongError(f"the payload of {sequence}")
         return source, arrival, origin_seq, origin, schema, flags, payload
@@ -183,7 +190,7 @@ def compare(folder: Path, expected: range | None = None) -> PlainReader:
     """Both readers see the same messages, each with all its fields."""
     plain = PlainReader(folder)
     stream = beamport.open(folder.parent)[folder.name]
-    names = plain.origins()
+    names = plain.rows("origins")
     assert names == stream.origins
     assert (plain.uuid.hex(), plain.epochs[-1][0]) == (stream.uuid, stream.epoch)
     assert (plain.header["level"], plain.header["clock"]) == (stream.level, stream.clock)

@@ -16,7 +16,7 @@ use crate::protocol::{Bell, mark};
 use crate::segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(crate) struct Ring {
     /// Segments below are on the medium, whole.
     pub(crate) drained_payload: AtomicU32,
     pub(crate) drained_index: AtomicU32,
+    /// Lowest sequence that the newest commit record keeps.
+    pub(crate) kept: AtomicU64,
 }
 
 #[derive(Default)]
@@ -155,7 +157,7 @@ impl Drainer {
         let mut touched = Vec::new();
         if count > self.done.count {
             let last = self.entry(count - 1)?;
-            let end = last.offset() + u64::from(last.length);
+            let end = last.end();
             for number in self.done.segment..=last.segment {
                 let Some(segment) = self.live('p', number) else { continue };
                 let from = if number == self.done.segment { self.done.used } else { 0 };
@@ -200,6 +202,7 @@ impl Drainer {
         }
         self.write_record(record)?;
         self.done = record;
+        self.ring.kept.store(record.first, Ordering::Release);
         self.ring.drained_payload.store(record.segment, Ordering::Release);
         self.ring.drained_index.store((record.count / self.index_entries) as u32, Ordering::Release);
         self.files.retain(|&(kind, number), _| {

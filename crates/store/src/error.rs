@@ -44,9 +44,9 @@ pub enum Error {
         /// One past the last that is known to be.
         end: u64,
     },
-    /// These messages are no longer there; the oldest one that is follows.
+    /// These messages are no longer there (of a view: no longer in a parent); the next one that is follows.
     Gone {
-        /// Oldest sequence still there.
+        /// Next sequence that is still there.
         first: u64,
     },
     /// An identity whose epoch ended before it: what it named was cut by a recovery.
@@ -57,6 +57,13 @@ pub enum Error {
         first: u64,
         /// One past its last.
         end: u64,
+    },
+    /// A stream that a view points into is not what the view takes it for.
+    Parent {
+        /// Its folder.
+        folder: PathBuf,
+        /// What is wrong: the end of a sentence that begins with the parent.
+        what: String,
     },
     /// A header or record of an unknown version or form.
     Format {
@@ -93,6 +100,7 @@ impl fmt::Display for Error {
                 write!(f, "rewound: epoch {epoch} holds messages {first} to {end} (exclusive) and no others")
             }
             Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
+            Self::Parent { folder, what } => write!(f, "the parent {} of a view {what}", folder.display()),
             Self::Limit(what) => f.write_str(what),
             Self::Failed(what) => write!(f, "the stream stopped: {what}"),
         }

@@ -8,7 +8,7 @@
 //! nobody but the owner of the folder could have made it. Commit records are sealed where their first byte is odd.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
-use crate::layout::{Commit, Origins};
+use crate::layout::{Commit, Names, ORIGINS};
 use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Writer, crc32c, verify};
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn lay(bytes: &[u8], stream: &Path, live: &Path) -> Option<()> {
     entries.splice(0..0, std::iter::repeat_n(0, table));
     std::fs::write(stream.join("i-00000000"), entries).ok()?;
     std::fs::write(stream.join("p-00000000"), payload).ok()?;
-    let _ = Origins::read(media.as_ref(), stream);
+    let _ = Names::read(media.as_ref(), stream, ORIGINS);
     Some(())
 }
 

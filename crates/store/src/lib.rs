@@ -21,8 +21,10 @@ mod pins;
 mod protocol;
 mod reader;
 mod recover;
+mod reserve;
 mod segment;
 mod verify;
+mod view;
 mod writer;
 
 pub use crc::crc32c;
@@ -34,7 +36,9 @@ pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::Recovery;
+pub use reserve::Reserved;
 pub use verify::{Verified, verify};
+pub use view::{Parent, ParentRow};
 pub use writer::{Drain, Options, WhenFull, Writer};
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.

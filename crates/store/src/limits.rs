@@ -40,3 +40,7 @@ pub const GROW_BYTES_MAX: u64 = 8 << 20;
 pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
 /// Maps that a reader keeps of files that will be written again: a ring of 64 MiB segments of 4 GiB.
 pub const READER_MAPS_MAX: usize = 96;
+/// Rows of a view's table of parents: an entry has 16 bits for them, and each row is a reader of another stream.
+pub const PARENTS_MAX: usize = 4096;
+/// Views of views that are followed: each costs a look into another index for each message.
+pub const VIEW_DEPTH_MAX: u32 = 4;

@@ -3,6 +3,7 @@
 //! ```text
 //!   0 u32 1 = somebody sleeps on mark memory    4 u32 on mark disk
 //!   8 u32 credit word: changes when a counted reader moves on and the writer waits    12 u32 1 = the writer waits
+//!  16 u64 how far the writer would let go but for counted readers: views then let go of what they keep
 //! 128 places of 128 B:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
@@ -51,6 +52,7 @@ struct Words {
     asleep_disk: AtomicU32,
     credit: AtomicU32,
     writer_waits: AtomicU32,
+    wanted: AtomicU64,
 }
 
 #[repr(C)]
@@ -135,6 +137,11 @@ impl Pins {
         if self.credit().ring() {
             media.wake(self.credit().word);
         }
+    }
+
+    /// Messages below would be let go of, but for counted readers.
+    pub(crate) fn wanted(&self) -> &AtomicU64 {
+        &self.words().wanted
     }
 
     /// True if a reader may have this segment mapped. Call after the lowest segment was advanced: see decision 0002.

@@ -2,7 +2,8 @@
 //!
 //! A reader pins the segments that it has mapped (decision 0002); what a batch shows stays as it is until the batch's
 //! owner lets it go, whatever the writer does. Maps of recycled files are kept by file identity and used again, so a
-//! reader in step with the writer maps each page once.
+//! reader in step with the writer maps each page once. Entries of a view are followed into its parents, each by a reader
+//! of its own (`view`).
 //!
 //! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
 //! retention took are `Error::Gone` with the oldest that is left.
@@ -11,12 +12,15 @@ use crate::Message;
 use crate::crc::crc32c_from_memory;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name};
+use crate::layout::{
+    Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
+};
 use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
 use crate::recover::live_head;
+use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -104,7 +108,9 @@ pub struct Batch<'a> {
     pub first: u64,
     /// Index entries, one a message.
     pub entries: &'a [Entry],
-    segment: Option<&'a Arc<Mapped>>,
+    segments: &'a [Arc<Mapped>],
+    /// Of a batch with view entries, one a message; else all lie in the one segment where their entries say.
+    places: &'a [Place],
 }
 
 impl<'a> Batch<'a> {
@@ -125,16 +131,35 @@ impl<'a> Batch<'a> {
 
     /// The messages.
     pub fn iter(&self) -> impl Iterator<Item = Message<'a>> + '_ {
-        let segment = self.segment;
-        self.entries.iter().zip(self.first..).map(move |(entry, sequence)| {
-            let payload = segment.and_then(|s| s.bytes(entry.offset(), u64::from(entry.length)));
+        let &Self { segments, places, .. } = self;
+        self.entries.iter().zip(self.first..).enumerate().map(move |(i, (entry, sequence))| {
+            let (segment, at) = match places.get(i) {
+                None => (segments.first(), entry.offset()),
+                Some(place) => (segments.get(place.segment as usize), place.at),
+            };
+            let payload = segment.and_then(|s| s.bytes(at, u64::from(entry.length)));
             Message { sequence, entry, payload: payload.unwrap_or_default() }
         })
     }
 
-    /// The segment that the payloads lie in: holding it keeps them as they are.
-    pub fn segment(&self) -> Option<Arc<Mapped>> {
-        self.segment.cloned()
+    /// The segments that the payloads lie in: holding one keeps what is in it as it is.
+    pub fn segments(&self) -> &'a [Arc<Mapped>] {
+        self.segments
+    }
+
+    /// Where the payload of a message of the batch lies: which of the segments (none where there are no bytes), and its
+    /// first byte there.
+    pub fn place(&self, at: usize) -> (usize, u64) {
+        match (self.places.get(at), self.entries.get(at)) {
+            (Some(place), _) => (place.segment as usize, place.at),
+            (None, Some(entry)) => (0, entry.offset()),
+            (None, None) => (usize::MAX, 0),
+        }
+    }
+
+    /// No messages.
+    fn none(first: u64) -> Self {
+        Self { first, entries: &[], segments: &[], places: &[] }
     }
 }
 
@@ -182,12 +207,22 @@ pub struct Reader {
     held: Arc<Held>,
     options: ReadOptions,
     next: u64,
-    seeds: Vec<(u64, u64)>,
+    /// (first sequence, epoch, salt seed), rising.
+    seeds: Vec<(u64, u32, u64)>,
     index: Option<Arc<Mapped>>,
     payload: Option<Arc<Mapped>>,
+    /// Entries below have been seen in `index`: it need not be looked at again for them.
+    seen: u64,
+    /// The streams that this one points into, and what the last batch showed of them.
+    parents: Parents,
+    shown: Shown,
+    /// How many views led here.
+    depth: u32,
+    /// In which batch of a view, and where in it, `payload` was shown last.
+    placed: (u64, u32),
     /// Maps by file identity, also of files that no batch needs now.
     maps: Mutex<HashMap<u64, KeptMap>>,
-    origins: Origins,
+    origins: Names,
     looked: Instant,
 }
 
@@ -221,8 +256,13 @@ impl Reader {
             next,
             index: None,
             payload: None,
+            seen: 0,
+            parents: Parents::default(),
+            shown: Shown::default(),
+            depth: 0,
+            placed: (0, 0),
             maps: Mutex::new(HashMap::new()),
-            origins: Origins::default(),
+            origins: Names::default(),
             looked: Instant::now(),
         };
         reader.learn_epochs();
@@ -230,7 +270,7 @@ impl Reader {
     }
 
     fn learn_epochs(&mut self) {
-        self.seeds = self.header.epochs.iter().map(|e| (e.1, salt_seed(&self.header.uuid, e.0))).collect();
+        self.seeds = self.header.epochs.iter().map(|e| (e.1, e.0, salt_seed(&self.header.uuid, e.0))).collect();
     }
 
     /// The header of the stream.
@@ -295,7 +335,7 @@ impl Reader {
     /// The name of an origin.
     pub fn origin(&mut self, row: u32) -> &str {
         if row as usize >= self.origins.names.len()
-            && let Ok(table) = Origins::read(self.media.as_ref(), &self.folder)
+            && let Ok(table) = Names::read(self.media.as_ref(), &self.folder, ORIGINS)
         {
             self.origins = table;
         }
@@ -304,13 +344,22 @@ impl Reader {
 
     /// Names of all origins.
     pub fn origins(&mut self) -> Result<&[String]> {
-        self.origins = Origins::read(self.media.as_ref(), &self.folder)?;
+        self.origins = Names::read(self.media.as_ref(), &self.folder, ORIGINS)?;
         Ok(&self.origins.names)
+    }
+
+    /// The streams that this one points into, in all their epochs; none for a stream that is no view.
+    pub fn parents(&self) -> Result<Vec<ParentRow>> {
+        rows_of(self.media.as_ref(), &self.folder)
+    }
+
+    pub(crate) fn set_depth(&mut self, depth: u32) {
+        self.depth = depth;
     }
 
     #[inline]
     fn salt(&self, sequence: u64) -> u32 {
-        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.1);
+        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.2);
         salt(seed, sequence)
     }
 
@@ -394,11 +443,9 @@ impl Reader {
     pub fn read(&mut self, max: usize) -> Result<Batch<'_>> {
         let from = self.next;
         let Some((mut count, at)) = self.entry_range(from, max)? else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
+            return Ok(Batch::none(from));
         };
-        let Some(index) = self.index.clone() else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
-        };
+        let Some(index) = self.index.clone() else { return Ok(Batch::none(from)) };
         let short = || Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the end of the index" };
         let bytes = index.bytes(at, (count * ENTRY_BYTES) as u64).ok_or_else(short)?;
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
@@ -407,10 +454,7 @@ impl Reader {
             return Err(Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the entry" });
         }
         if entries[0].parent != 0 {
-            return Err(Error::Format {
-                path: index.path.clone(),
-                what: "a view entry, which this version cannot follow".into(),
-            });
+            return self.read_view(from, entries, at);
         }
         if self.payload.as_ref().is_none_or(|p| p.number != segment) {
             self.payload = None;
@@ -426,14 +470,12 @@ impl Reader {
                 Err(e) => return Err(e),
             }
         }
-        let Some(payload) = &self.payload else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
-        };
+        let Some(payload) = &self.payload else { return Ok(Batch::none(from)) };
         let mut total = 0;
         for (i, entry) in entries.iter().enumerate() {
             let sequence = from + i as u64;
             total += u64::from(entry.length);
-            if entry.segment != segment || (i > 0 && total > self.options.batch_bytes) {
+            if entry.segment != segment || entry.parent != 0 || (i > 0 && total > self.options.batch_bytes) {
                 count = i;
                 break;
             }
@@ -456,7 +498,7 @@ impl Reader {
             Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
             None => &[],
         };
-        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segment: self.payload.as_ref() })
+        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments: self.payload.as_slice(), places: &[] })
     }
 
     /// A batch of messages without bytes.
@@ -468,7 +510,7 @@ impl Reader {
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
         let good = |(i, e): &(usize, &Entry)| {
             let salt = self.salt(from + *i as u64);
-            e.length == 0 && e.holds(salt) && e.payload_holds(&[], salt)
+            e.length == 0 && e.parent == 0 && e.holds(salt) && e.payload_holds(&[], salt)
         };
         let count = entries.iter().enumerate().take_while(good).count();
         if count == 0 {
@@ -476,7 +518,141 @@ impl Reader {
             return Err(Error::Corrupt { path, at, sequence: from, what: "the entry" });
         }
         self.next = from + count as u64;
-        Ok(Batch { first: from, entries: &entries[..count], segment: None })
+        Ok(Batch { first: from, entries: &entries[..count], segments: &[], places: &[] })
+    }
+
+    /// A batch that begins with a view entry: what it shows lies in several segments, of this stream and of others.
+    fn read_view(&mut self, from: u64, entries: &[Entry], at: u64) -> Result<Batch<'_>> {
+        let mut shown = std::mem::take(&mut self.shown);
+        shown.begin();
+        let (mut total, mut trouble) = (0, None);
+        for (entry, sequence) in entries.iter().zip(from..) {
+            total += u64::from(entry.length);
+            if sequence > from && total > self.options.batch_bytes {
+                break;
+            }
+            match self.show(entry, sequence, &mut shown) {
+                Ok(place) => shown.places.push(place),
+                Err(e) => {
+                    trouble = Some(e);
+                    break;
+                }
+            }
+        }
+        let count = shown.places.len();
+        self.shown = shown;
+        // Messages before the wrong one are good; it is named when it is the first.
+        if let (0, Some(error)) = (count, trouble) {
+            return Err(match error {
+                Error::Gone { first } => Error::Gone { first: from + self.parents.gone(entries, first).max(1) as u64 },
+                // What a caller can go on behind is a message of this stream.
+                Error::Corrupt { path, at, what, .. } => Error::Corrupt { path, at, sequence: from, what },
+                Error::Lost { path, .. } => Error::Lost { path, first: from, end: from + 1 },
+                other => other,
+            });
+        }
+        self.next = from + count as u64;
+        let bytes = match &self.index {
+            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
+            None => &[],
+        };
+        let Shown { segments, places, .. } = &self.shown;
+        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments, places })
+    }
+
+    /// Finds and verifies one message of a batch with view entries.
+    #[inline]
+    fn show(&mut self, entry: &Entry, sequence: u64, shown: &mut Shown) -> Result<Place> {
+        let found = self.found(entry, sequence, shown)?;
+        if self.options.check == Check::All {
+            let segment = shown.segments.get(found.place.segment as usize);
+            let length = u64::from(found.length);
+            let bytes = if length == 0 { Some(&[][..]) } else { segment.and_then(|s| s.bytes(found.place.at, length)) };
+            if !bytes.is_some_and(|bytes| crc32c_from_memory(bytes) ^ found.salt == found.crc) {
+                let path = segment.map_or_else(|| self.folder.clone(), |s| s.path.clone());
+                return Err(Error::Corrupt { path, at: found.place.at, sequence, what: "the payload" });
+            }
+        }
+        Ok(found.place)
+    }
+
+    /// Where the payload of an entry lies, in this stream or in one that it points into.
+    #[inline]
+    fn found(&mut self, entry: &Entry, sequence: u64, shown: &mut Shown) -> Result<Found> {
+        let salt = self.salt(sequence);
+        if self.options.check >= Check::Entries && !entry.holds(salt) {
+            let at = self.header.entry_at(sequence);
+            let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
+            return Err(Error::Corrupt { path, at, sequence, what: "the entry" });
+        }
+        if entry.parent != 0 {
+            let how = (self.options.check, self.depth);
+            return self.parents.follow(&self.media, &self.folder, how, entry, shown);
+        }
+        let segment = if entry.length == 0 { u32::MAX } else { self.placed_in(entry.segment, shown)? };
+        let place = Place { segment, at: entry.offset() };
+        Ok(Found { place, salt, length: entry.length, crc: entry.payload_crc })
+    }
+
+    /// Where a payload segment of this stream is among those of a batch; put there if it is not.
+    #[inline]
+    fn placed_in(&mut self, number: u32, shown: &mut Shown) -> Result<u32> {
+        if self.placed.0 == shown.round && self.payload.as_ref().is_some_and(|p| p.number == number) {
+            return Ok(self.placed.1);
+        }
+        if self.payload.as_ref().is_none_or(|p| p.number != number) {
+            self.payload = None;
+            self.payload = Some(self.map_segment(true, number).map_err(|e| match e {
+                Error::Missing(path) => Error::Lost { path, first: 0, end: 0 },
+                other => other,
+            })?);
+        }
+        shown.segments.extend(self.payload.clone());
+        self.placed = (shown.round, shown.segments.len() as u32 - 1);
+        Ok(self.placed.1)
+    }
+
+    /// The payload of a message of this stream, for a view that points to it.
+    #[inline]
+    pub(crate) fn locate(&mut self, epoch: u32, sequence: u64, shown: &mut Shown) -> Result<Found> {
+        let per = self.header.index_entries;
+        let number = (sequence >> per.trailing_zeros()) as u32;
+        if sequence >= self.seen || self.index.as_ref().is_none_or(|i| i.number != number) {
+            self.reach(sequence).map_err(|e| not_there(&self.folder, e))?;
+        }
+        let of = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.1);
+        if of != epoch {
+            let what =
+                format!("was rewound: its message {sequence} is of epoch {of}, the view points to epoch {epoch}");
+            return Err(Error::Parent { folder: self.folder.clone(), what });
+        }
+        let at = self.header.entry_at(sequence);
+        let bytes = self.index.as_ref().and_then(|i| i.bytes(at, ENTRY_BYTES as u64));
+        let Some(&[entry]) = bytes.map(bytemuck::cast_slice::<u8, Entry>) else {
+            let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
+            return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
+        };
+        // What a parent that is a view itself has lost is one message here: its own numbers say nothing above.
+        self.found(&entry, sequence, shown).map_err(|e| match e {
+            Error::Gone { .. } if entry.parent != 0 => Error::Gone { first: sequence + 1 },
+            other => other,
+        })
+    }
+
+    /// Maps the index segment of a message that a view points to.
+    #[cold]
+    fn reach(&mut self, sequence: u64) -> Result<()> {
+        if sequence >= self.bounds().count {
+            self.look_again()?;
+        }
+        let count = self.bounds().count;
+        if sequence >= count {
+            let what = format!("was rewound: it ends at {count}, the view points to message {sequence}");
+            return Err(Error::Parent { folder: self.folder.clone(), what });
+        }
+        self.entry_range(sequence, 1)?;
+        self.seen = count;
+        Ok(())
     }
 
     /// One message by sequence (does not move the position).
@@ -604,6 +780,11 @@ impl Reader {
         if self.end() > self.next || self.looked.elapsed() < Duration::from_millis(200) {
             return Ok(());
         }
+        self.look_again()
+    }
+
+    /// Looks for a writer that started anew.
+    pub(crate) fn look_again(&mut self) -> Result<()> {
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
         if header.uuid != self.header.uuid {
@@ -615,7 +796,7 @@ impl Reader {
             let (header, control) = attach(self.media.as_ref(), &self.folder)?;
             (self.header, self.control) = (header, control);
             self.learn_epochs();
-            (self.index, self.payload) = (None, None);
+            (self.index, self.payload, self.seen) = (None, None, 0);
         }
         Ok(())
     }
