@@ -69,6 +69,7 @@ class PlainReader:
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
         self.uuid = bytes.fromhex(self.header["uuid"])
         self.per = int(self.header["index_entries"])
+        self.table = -(-self.per // 8 // 4096) * 4096
         self.live = Path(self.header["live"])
         self.low = {"i": 2**32, "p": 2**32}
         self.first = self.disk = self.count = 0
@@ -96,6 +97,9 @@ class PlainReader:
         a, b = struct.unpack("<QQ", self.uuid)
         return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
 
+    def epoch(self, sequence: int) -> int:
+        return max(e for e, first in self.epochs if first <= sequence)
+
     def commit(self) -> dict | None:
         data = (self.folder / "commit").read_bytes()
         found = []
@@ -114,9 +118,9 @@ class PlainReader:
             file.seek(at)
             return file.read(length)
 
-    def origins(self) -> list[str]:
+    def rows(self, file: str) -> list[str]:
         names = []
-        for line in (self.folder / "origins").read_bytes().splitlines(keepends=True):
+        for line in (self.folder / file).read_bytes().splitlines(keepends=True):
             crc, _, text = line.decode().partition(" ")
             name, i = "", 0
             while i < len(text) - 1:
@@ -135,16 +139,20 @@ class PlainReader:
     def message(self, sequence: int) -> tuple:
         """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
         number, slot = divmod(sequence, self.per)
-        entry = self.segment("i", number, 64 * slot, 64)
-        epoch = max(e for e, first in self.epochs if first <= sequence)
-        salt = self.salt(epoch, sequence)
+        entry = self.segment("i", number, self.table + 64 * slot, 64)
+        salt = self.salt(self.epoch(sequence), sequence)
         if len(entry) < 64 or crc32c(entry[:60]) ^ salt != u32(entry, 60):
             raise WrongError(f"the entry of {sequence}")
         fields = struct.unpack("<qqQQI4sIIIIHHI", entry)
-        source, arrival, origin_seq, _, origin, schema, segment, place, length, crc, flags, parent, _ = fields
+        source, arrival, origin_seq, above, origin, schema, segment, place, length, crc, flags, parent, _ = fields
         if parent != 0:
-            raise WrongError("a view entry")
-        payload = self.segment("p", segment, 8 * place, length)
+            uuid, epoch, name = self.rows("parents")[parent - 1].split(" ", 2)
+            other = PlainReader(self.folder.parent / name)
+            if other.uuid.hex() != uuid or other.epoch(above) != int(epoch) or above < other.first:
+                raise WrongError(f"the parent {name} of {sequence}")
+            payload, salt = other.message(above)[-1], other.salt(int(epoch), above)
+        else:
+            payload = self.segment("p", segment, 8 * place, length)
         if len(payload) != length or crc32c(payload) ^ salt != crc:
             raise WrongError(f"the payload of {sequence}")
         return source, arrival, origin_seq, origin, schema, flags, payload
@@ -152,7 +160,7 @@ class PlainReader:
     def time_row(self, block: int) -> tuple[int, int] | None:
         """(smallest, largest) source time of a whole block; none if the row says nothing."""
         number, slot = divmod(256 * block, self.per)
-        row = self.segment("i", number, 64 * self.per + slot // 256 * 32, 32)
+        row = self.segment("i", number, slot // 256 * 32, 32)
         if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != u32(row, 20) or u32(row, 16) != 256:
             return None
         return struct.unpack("<qq", row[:16])
@@ -182,7 +190,7 @@ def compare(folder: Path, expected: range | None = None) -> PlainReader:
     """Both readers see the same messages, each with all its fields."""
     plain = PlainReader(folder)
     stream = beamport.open(folder.parent)[folder.name]
-    names = plain.origins()
+    names = plain.rows("origins")
     assert names == stream.origins
     assert (plain.uuid.hex(), plain.epochs[-1][0]) == (stream.uuid, stream.epoch)
     assert (plain.header["level"], plain.header["clock"]) == (stream.level, stream.clock)
@@ -286,7 +294,7 @@ def test_a_flipped_bit_is_found(kind, disk):
         fill(writer, range(5))
     with (folder / f"{kind}-00000000").open("r+b") as file:
         # Message 4: the fifth entry, and 100 bytes at 24 of the segment (0, 1, 7 and 8 bytes come before it).
-        file.seek(4 * 64 + 3 if kind == "i" else 24 + 50)
+        file.seek(4096 + 4 * 64 + 3 if kind == "i" else 24 + 50)
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte ^ 16]))

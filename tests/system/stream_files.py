@@ -69,21 +69,22 @@ class Stream:
             "pid": half(page, 260)[0],
         }
 
-    def committed(self) -> int:
-        """The count of the newer commit record (its checksum is for `beamport verify`)."""
+    def committed(self) -> tuple[int, int]:
+        """(first, count) of the newer commit record (its checksum is for `beamport verify`)."""
         try:
             bytes_ = (self.folder / "commit").read_bytes()
         except FileNotFoundError:
-            return 0
-        records = [struct.unpack_from("<QQ", bytes_, at) for at in (0, 4096) if len(bytes_) >= at + 64]
-        return max(records, default=(0, 0))[1]
+            return 0, 0
+        records = [struct.unpack_from("<QQQ", bytes_, at) for at in (0, 4096) if len(bytes_) >= at + 64]
+        _, count, first = max(records, default=(0, 0, 0))
+        return first, count
 
     def marks(self) -> tuple[int, int, int]:
         """(first, disk, memory): of the control page, else what the medium says."""
         head = self.head()
         if head is None:
-            count = self.committed()
-            return 0, count, count
+            first, count = self.committed()
+            return first, count, count
         return head["first"], head["disk"], head["memory"]
 
     def entries(self, first: int, end: int) -> np.ndarray:
@@ -106,7 +107,8 @@ class Stream:
         for path in places:
             try:
                 with path.open("rb") as file:
-                    file.seek(slot * ENTRY.itemsize)
+                    table = -(-self.index_entries // 8 // 4096) * 4096
+                    file.seek(table + slot * ENTRY.itemsize)
                     found = file.read(count * ENTRY.itemsize)
             except FileNotFoundError:
                 continue

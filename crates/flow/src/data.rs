@@ -152,7 +152,7 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
     let hint = match &error {
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
-        E::Corrupt { .. } => "`beamport verify` reads everything and names each wrong byte",
+        E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",
         E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
         E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",
         E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",

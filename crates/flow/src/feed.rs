@@ -216,18 +216,25 @@ impl Feed {
                 return Ok(0);
             }
             Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
-                add_gap(gaps, account, sequence, "corrupt");
-                *account.counts.entry("lost.corrupt".into()).or_default() += 1;
-                account.next = sequence + 1;
+                // Its entry may be whole and say that it is none of ours.
+                let member = match reader.entries(sequence, 1) {
+                    Ok(entries) => entries.iter().all(|e| run.holds(header.clock.time_of(e))),
+                    Err(_) => true,
+                };
+                lose(account, gaps, sequence + 1, u64::from(member), "corrupt");
                 account.epoch = header.epoch_of(sequence);
                 return Ok(0);
             }
-            Err(Error::Missing(_)) => {
-                let next = after_segment(reader, account.next, limit).max(account.next + 1);
-                add_gap(gaps, account, next - 1, "missing");
-                *account.counts.entry("lost.missing".into()).or_default() += next - account.next;
-                account.next = next;
-                account.epoch = header.epoch_of(next - 1);
+            Err(Error::Lost { end, .. }) => {
+                let (next, end) = (account.next, end.min(limit));
+                // Where the payloads are missing, the index still tells.
+                let mut members = 0;
+                let mut see = |entries: &[store::Entry]| {
+                    members += entries.iter().filter(|e| run.holds(header.clock.time_of(e))).count() as u64;
+                };
+                let walked = reader.walk(next, end, &mut see).map_err(|e| stream_fault(&account.stream, e))?;
+                lose(account, gaps, end, members + walked.lost(), "missing");
+                account.epoch = header.epoch_of(end - 1);
                 return Ok(0);
             }
             // Messages before the wrong one are read one by one.
@@ -366,29 +373,17 @@ fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
     reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
 }
 
-/// One past the last message of the segment in which a message lies, that of its payload, or of its index entry where that
-/// one is missing. The reader stands anywhere then.
-pub fn after_segment(reader: &mut Reader, at: u64, end: u64) -> u64 {
-    let (mut next, mut segment) = (at, None);
-    while next < end {
-        match reader.entries(next, usize::try_from(end - next).unwrap_or(usize::MAX)) {
-            Ok([]) => break,
-            Ok(entries) => {
-                let lost = *segment.get_or_insert(entries[0].segment);
-                let count = entries.iter().take_while(|entry| entry.segment == lost).count();
-                next += count as u64;
-                if count < entries.len() {
-                    break;
-                }
-            }
-            Err(_) if segment.is_none() => {
-                let per = reader.header().index_entries;
-                return ((at / per + 1) * per).min(end);
-            }
-            Err(_) => break,
-        }
+/// Counts `account.next..end` as damaged: `members` of them are lost to the run.
+fn lose(account: &mut Input, gaps: &mut Vec<Gap>, end: u64, members: u64, reason: &str) {
+    let outside = end - account.next - members;
+    if members > 0 {
+        add_gap(gaps, account, end - 1, reason);
+        *account.counts.entry(format!("lost.{reason}")).or_default() += members;
     }
-    next
+    if outside > 0 {
+        *account.counts.entry("skipped.outside".into()).or_default() += outside;
+    }
+    account.next = end;
 }
 
 /// Gaps that a commit lists for one input.

@@ -336,8 +336,9 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
     let mut see = |entries: &[store::Entry]| {
         count += entries.iter().filter(|e| run.holds(clock.time_of(e))).count();
     };
-    reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
-    Ok((count as u64, from))
+    let walked = reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
+    // A message whose entry does not verify may be a member: it counts as one that is lost.
+    Ok((count as u64 + walked.lost(), from))
 }
 
 /// The account of a run over the given sinks.
@@ -434,7 +435,8 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
     let held = if finished { 0 } else { members(data, run, &input.stream, input.next)?.0 };
     // What retention took after it was dealt with can no longer be counted: the commit stands for it.
     let seen = if from > input.first { known + held } else { counted };
-    let read = seen + sum(&lost);
+    // What is damaged stands in the index, or should; what was taken does not.
+    let read = seen + sum(&lost) - if from > input.first { 0 } else { lost.get("corrupt").copied().unwrap_or(0) };
     let closed = read == known + sum(&lost) + held;
     Ok(Row {
         stage: stage.into(),

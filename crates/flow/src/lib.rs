@@ -15,7 +15,7 @@ mod source;
 pub use commits::{commits_of, last_commit};
 pub use data::{BOOK_HISTORY_BYTES, Data, RUNS, stream_fault};
 pub use fault::Fault;
-pub use feed::{Fed, Feed, after_segment, hold, reader_name};
+pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};

@@ -1,7 +1,7 @@
 //! Some messages in a row, and their columns.
 
 use crate::fault;
-use crate::memory::{Pinned, View, bytes_of, unpicklable};
+use crate::memory::{Ours, Pinned, View, bytes_of, unpicklable};
 use crate::message::{Message, no_field, unreadable};
 use crate::numpy;
 use flow::Fault;
@@ -12,11 +12,13 @@ use std::sync::Arc;
 use store::Entry;
 use wire::{DType, Field};
 
-/// Messages of one payload segment: a copy of their entries (64 bytes each), and the segment with their payloads.
+/// Some messages: a copy of their entries (64 bytes each), and the segments with their payloads.
 pub(crate) struct Block {
     pub(crate) entries: Vec<Entry>,
     pub(crate) sequences: Vec<u64>,
-    pub(crate) pinned: Pinned,
+    /// Where each payload lies: which of the segments, and its first byte there.
+    pub(crate) places: Vec<(usize, u64)>,
+    pub(crate) segments: Vec<Pinned>,
     pub(crate) origins: Arc<[Arc<str>]>,
 }
 
@@ -24,7 +26,10 @@ impl Block {
     pub(crate) fn message(&self, at: usize) -> Option<Message> {
         let (entry, sequence) = (self.entries.get(at)?, self.sequences.get(at)?);
         let origin = self.origins.get(entry.origin as usize).cloned().unwrap_or_else(|| "".into());
-        Some(Message::new(*sequence, *entry, self.pinned.clone(), origin))
+        let &(segment, place) = self.places.get(at)?;
+        // Messages without bytes lie nowhere.
+        let pinned = self.segments.get(segment).cloned().unwrap_or_else(|| Arc::new(Ours::new(None)));
+        Some(Message::new(*sequence, *entry, (pinned, place), origin))
     }
 }
 
@@ -81,14 +86,15 @@ fn single(field: &Field<'_>) -> Option<(DType, [u8; 8])> {
 }
 
 impl Block {
-    fn payload(&self, entry: &Entry) -> &[u8] {
-        bytes_of(&self.pinned, entry.offset(), u64::from(entry.length))
+    fn payload(&self, at: usize) -> &[u8] {
+        let (segment, place) = self.places[at];
+        self.segments.get(segment).map_or(&[], |s| bytes_of(s, place, self.entries[at].length.into()))
     }
 
     fn column(&self, name: &str) -> Result<Option<Column<'_>>, Unfit> {
         let mut column: Option<Column<'_>> = None;
-        for (at, entry) in self.entries.iter().enumerate() {
-            let fields = wire::fields(self.payload(entry)).map_err(|e| Unfit::Unreadable(at, e))?;
+        for at in 0..self.entries.len() {
+            let fields = wire::fields(self.payload(at)).map_err(|e| Unfit::Unreadable(at, e))?;
             let Some((_, field)) = fields.iter().find(|f| f.0 == name) else { return Err(Unfit::NoField(at)) };
             let described = |d: DType, one: bool| format!("{} {}", if one { "one" } else { "an array of" }, d.name());
             let one = single(field);
@@ -121,7 +127,7 @@ impl Block {
             Unfit::Unreadable(at, e) => return unreadable(py, self.sequences[*at], &self.entries[*at], e),
             Unfit::NoField(at) => {
                 let entry = &self.entries[*at];
-                return no_field(py, entry, name, &wire::fields(self.payload(entry)).unwrap_or_default());
+                return no_field(py, entry, name, &wire::fields(self.payload(*at)).unwrap_or_default());
             }
             Unfit::NoNumbers(at) => (
                 at,
@@ -168,7 +174,9 @@ impl Batch {
     /// float64). Raises `Error` where a message has no such field, no numbers in it, or another type than those
     /// before. To look without copying: `m["pixel_id"]` of each message.
     fn concat<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.block.pinned.check(py, "a batch")?;
+        for segment in &self.block.segments {
+            segment.check(py, "a batch")?;
+        }
         let column = py.detach(|| self.block.column(name)).map_err(|unfit| self.block.unfit(py, name, &unfit))?;
         let (dtype, memory) = match &column {
             Some(Column::Numbers(dtype, parts)) => (*dtype, gathered(py, parts)?),

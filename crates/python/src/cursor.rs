@@ -214,7 +214,9 @@ impl Cursor {
         if batch.is_empty() {
             return Ok(None);
         }
-        let (first, entries, segment) = (batch.first, batch.entries.to_vec(), batch.segment());
+        let (first, entries) = (batch.first, batch.entries.to_vec());
+        let places: Vec<(usize, u64)> = (0..entries.len()).map(|at| batch.place(at)).collect();
+        let segments = batch.segments().iter().map(|s| Arc::new(Ours::new(Some(s.clone())))).collect();
         self.next = batch.next();
         self.identity.1 = reader.header().epoch_of(self.next - 1);
         let newest = entries.iter().map(|e| e.origin).max().unwrap_or(0) as usize;
@@ -236,13 +238,12 @@ impl Cursor {
                 && row.is_none_or(|row| entry.origin == row)
                 && self.wanted.schema.is_none_or(|schema| entry.schema.0 == schema)
         };
-        let (sequences, entries): (Vec<u64>, Vec<Entry>) =
-            (first..).zip(entries).filter(|(_, entry)| wanted(entry)).unzip();
+        let rows = (first..).zip(places).zip(entries).filter(|(_, entry)| wanted(entry));
+        let ((sequences, places), entries): ((Vec<u64>, Vec<_>), Vec<Entry>) = rows.unzip();
         if entries.is_empty() {
             return Ok(None);
         }
-        let pinned = Arc::new(Ours::new(segment));
-        Ok(Some(Arc::new(Block { entries, sequences, pinned, origins: self.origins.clone() })))
+        Ok(Some(Arc::new(Block { entries, sequences, places, segments, origins: self.origins.clone() })))
     }
 }
 

@@ -27,16 +27,18 @@ pub(crate) struct Message {
     sequence: u64,
     entry: Entry,
     pinned: Pinned,
+    /// First byte of the payload in the segment.
+    place: u64,
     origin: Arc<str>,
 }
 
 impl Message {
-    pub(crate) fn new(sequence: u64, entry: Entry, pinned: Pinned, origin: Arc<str>) -> Self {
-        Self { sequence, entry, pinned, origin }
+    pub(crate) fn new(sequence: u64, entry: Entry, (pinned, place): (Pinned, u64), origin: Arc<str>) -> Self {
+        Self { sequence, entry, pinned, place, origin }
     }
 
     fn bytes(&self) -> &[u8] {
-        bytes_of(&self.pinned, self.entry.offset(), u64::from(self.entry.length))
+        bytes_of(&self.pinned, self.place, u64::from(self.entry.length))
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
@@ -60,7 +62,7 @@ impl Message {
             Field::Array { dtype, bytes, shape } => {
                 // An empty array need not lie anywhere.
                 let range = wire::range_in(self.bytes(), bytes).unwrap_or(0..0);
-                let view = View::of_segment(&self.pinned, self.entry.offset() + range.start as u64, range.len() as u64);
+                let view = View::of_segment(&self.pinned, self.place + range.start as u64, range.len() as u64);
                 numpy::array(py, view, shape, numpy::dtype(py, *dtype)?)?
             }
             Field::Texts(texts) => PyList::new(py, texts)?.into_any(),
@@ -140,7 +142,7 @@ impl Message {
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.check(py)?;
         let len = self.entry.length;
-        let view = View::of_segment(&self.pinned, self.entry.offset(), len.into());
+        let view = View::of_segment(&self.pinned, self.place, len.into());
         numpy::array(py, view, &[len as usize], numpy::dtype(py, wire::DType::UInt8)?)
     }
 

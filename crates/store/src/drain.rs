@@ -8,19 +8,18 @@
 
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, STATE_FAILED, segment_name};
+use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, table_bytes};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open};
 use crate::pins::Pins;
+use crate::protocol::{Bell, mark};
 use crate::segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
-pub(crate) const TIME_ROW_BYTES: u64 = 32;
 /// A block as O_DIRECT wants it.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
@@ -41,6 +40,8 @@ pub(crate) struct Ring {
     /// Segments below are on the medium, whole.
     pub(crate) drained_payload: AtomicU32,
     pub(crate) drained_index: AtomicU32,
+    /// Lowest sequence that the newest commit record keeps.
+    pub(crate) kept: AtomicU64,
 }
 
 #[derive(Default)]
@@ -156,7 +157,7 @@ impl Drainer {
         let mut touched = Vec::new();
         if count > self.done.count {
             let last = self.entry(count - 1)?;
-            let end = last.offset() + u64::from(last.length);
+            let end = last.end();
             for number in self.done.segment..=last.segment {
                 let Some(segment) = self.live('p', number) else { continue };
                 let from = if number == self.done.segment { self.done.used } else { 0 };
@@ -172,11 +173,10 @@ impl Drainer {
                 let base = number * self.index_entries;
                 let from = self.done.count.max(base) - base;
                 let to = count.min(base + self.index_entries) - base;
-                self.copy(&segment, 'i', number as u32, from * ENTRY_BYTES as u64, to * ENTRY_BYTES as u64)?;
-                let rows = self.index_entries * ENTRY_BYTES as u64;
+                let (table, bytes) = (table_bytes(self.index_entries), ENTRY_BYTES as u64);
+                self.copy(&segment, 'i', number as u32, table + from * bytes, table + to * bytes)?;
                 // Rows of the blocks that became full.
-                let (first, last) = (from / TIME_BLOCK, to / TIME_BLOCK);
-                let (first, last) = (rows + first * TIME_ROW_BYTES, rows + last * TIME_ROW_BYTES);
+                let (first, last) = (from / TIME_BLOCK * TIME_ROW_BYTES, to / TIME_BLOCK * TIME_ROW_BYTES);
                 self.copy(&segment, 'i', number as u32, first, last)?;
                 touched.push(('i', number as u32));
             }
@@ -202,6 +202,7 @@ impl Drainer {
         }
         self.write_record(record)?;
         self.done = record;
+        self.ring.kept.store(record.first, Ordering::Release);
         self.ring.drained_payload.store(record.segment, Ordering::Release);
         self.ring.drained_index.store((record.count / self.index_entries) as u32, Ordering::Release);
         self.files.retain(|&(kind, number), _| {
@@ -211,16 +212,11 @@ impl Drainer {
             self.release(keep);
         }
         let head = self.head();
-        head.disk.store(record.count, Ordering::Release);
-        head.disk_word.fetch_add(1, Ordering::Release);
-        fence(Ordering::SeqCst);
-        if self.pins.asleep(true).load(Ordering::Relaxed) != 0 {
+        mark(&head.disk, record.count);
+        if (Bell { word: &head.disk_word, asleep: self.pins.asleep(true) }).ring() {
             self.media.wake(&head.disk_word);
         }
-        if self.pins.writer_waits().load(Ordering::SeqCst) != 0 {
-            self.pins.moved();
-            self.media.wake(self.pins.credit());
-        }
+        self.pins.moved(self.media.as_ref());
         Ok(true)
     }
 
@@ -256,7 +252,7 @@ impl Drainer {
     fn entry(&self, sequence: u64) -> Result<Entry> {
         let number = (sequence / self.index_entries) as u32;
         let segment = self.live('i', number).ok_or_else(|| Error::Failed(format!("index segment {number} is gone")))?;
-        let at = (sequence % self.index_entries) * ENTRY_BYTES as u64;
+        let at = table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64;
         // SAFETY: the entry is published; nobody writes it any more.
         Ok(bytemuck::pod_read_unaligned(unsafe { segment.slice(at, at + ENTRY_BYTES as u64) }))
     }
@@ -264,14 +260,13 @@ impl Drainer {
     /// Copies a range, widened to whole blocks.
     fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, end: u64) -> Result<()> {
         let (from, to) = (from & !4095, end.next_multiple_of(4096).min(segment.bytes()));
-        // What was never allocated holds nothing, and touching it may fault: a time table for which there was no room.
-        if from >= end || to > segment.occupied() {
+        if from >= end {
             return Ok(());
         }
         let path = self.folder.join(segment_name(kind, number));
         if !self.files.contains_key(&(kind, number)) {
             // Never over a file that holds something of a commit.
-            if from == 0
+            if from == if kind == 'i' { table_bytes(self.index_entries) } else { 0 }
                 && let Some(old) = self.reusable(kind)
             {
                 let _ = self.media.rename(&self.folder.join(segment_name(kind, old)), &path);

@@ -4,15 +4,15 @@
 //!  0  i64 source time, ns since 1970 UTC (or ticks, as the stream declares)
 //!  8  i64 arrival time, ns since 1970 UTC, monotone within the stream
 //! 16  u64 origin sequence: the number its maker gave it
-//! 24  u64 parent sequence (view entries; else 0)
+//! 24  u64 parent sequence (view entries; else 0): see `view`
 //! 32  u32 origin: row of the stream's origin table
 //! 36  [u8;4] schema id
-//! 40  u32 payload segment
+//! 40  u32 payload segment            (view entries: where the next payload of this stream's own would begin)
 //! 44  u32 payload offset in units of 8 bytes
-//! 48  u32 payload length in bytes
+//! 48  u32 payload length in bytes    (view entries: of the parent's payload, as the checksum)
 //! 52  u32 CRC-32C of the payload, xor salt(uuid, epoch, sequence)
 //! 56  u16 quality flags
-//! 58  u16 parent: row of the stream's parent table (0: the payload is here)
+//! 58  u16 parent: row of the stream's table of parents, counted from 1 (0: the payload is here)
 //! 60  u32 CRC-32C of bytes 0..60, xor salt(uuid, epoch, sequence)
 //! ```
 //!
@@ -71,6 +71,14 @@ pub struct Meta {
     pub flags: u16,
 }
 
+impl Meta {
+    /// What an entry says of its message, for a copy of it in another stream where its maker has this row.
+    pub fn of(entry: &Entry, origin: u32) -> Self {
+        let &Entry { source_time, origin_seq, schema, flags, .. } = entry;
+        Self { source_time, origin, origin_seq, schema, flags }
+    }
+}
+
 /// One index entry; the module says the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -97,7 +105,7 @@ pub struct Entry {
     pub payload_crc: u32,
     /// Quality, see [`flags`].
     pub flags: u16,
-    /// Row of the parent table; 0 where the payload is in this stream.
+    /// Row of the table of parents, counted from 1; 0 where the payload is in this stream.
     pub parent: u16,
     /// Salted CRC-32C of the 60 bytes before.
     pub crc: u32,
@@ -133,6 +141,12 @@ impl Entry {
     #[inline]
     pub fn offset(&self) -> u64 {
         u64::from(self.offset8) * 8
+    }
+
+    /// Where the payload ends and the next may begin. A view entry has no bytes of its own here: they are its parent's.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.offset() + if self.parent == 0 { u64::from(self.length) } else { 0 }
     }
 
     /// Sets the entry's own checksum for a position.

@@ -35,9 +35,18 @@ pub enum Error {
         /// Which check failed.
         what: &'static str,
     },
-    /// These messages are no longer there; the oldest one that is follows.
+    /// A file that the index speaks of is not there: the messages in it are lost.
+    Lost {
+        /// File.
+        path: PathBuf,
+        /// First message that is lost with it.
+        first: u64,
+        /// One past the last that is known to be.
+        end: u64,
+    },
+    /// These messages are no longer there (of a view: no longer in a parent); the next one that is follows.
     Gone {
-        /// Oldest sequence still there.
+        /// Next sequence that is still there.
         first: u64,
     },
     /// An identity whose epoch ended before it: what it named was cut by a recovery.
@@ -48,6 +57,13 @@ pub enum Error {
         first: u64,
         /// One past its last.
         end: u64,
+    },
+    /// A stream that a view points into is not what the view takes it for.
+    Parent {
+        /// Its folder.
+        folder: PathBuf,
+        /// What is wrong: the end of a sentence that begins with the parent.
+        what: String,
     },
     /// A header or record of an unknown version or form.
     Format {
@@ -76,11 +92,15 @@ impl fmt::Display for Error {
             Self::Corrupt { path, at, sequence, what } => {
                 write!(f, "wrong byte in {} at {at}: {what} of message {sequence} does not verify", path.display())
             }
+            Self::Lost { path, first, end } => {
+                write!(f, "{} is missing: with it messages {first} to {end} (exclusive) are lost", path.display())
+            }
             Self::Gone { first } => write!(f, "no longer in the stream; the oldest message is {first}"),
             Self::Rewound { epoch, first, end } => {
                 write!(f, "rewound: epoch {epoch} holds messages {first} to {end} (exclusive) and no others")
             }
             Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
+            Self::Parent { folder, what } => write!(f, "the parent {} of a view {what}", folder.display()),
             Self::Limit(what) => f.write_str(what),
             Self::Failed(what) => write!(f, "the stream stopped: {what}"),
         }

@@ -4,6 +4,7 @@
 //! ```text
 //! STREAM/   stream   header: text, one `key value` a line, last line `crc32c HEX` over all before it
 //!           origins  origin table: a line a row, `HEX name` (CRC-32C of the name), row = line number
+//!           parents  the same for the streams that a view points into: `UUID EPOCH NAME`, row = line number from 1
 //!           pins     readers: 128 B of words, then places of 128 B (mapped by readers for writing)
 //!           lock     held by the one writer
 //!           commit   two commit records of 64 B at 0 and 4096 (disk streams)
@@ -105,7 +106,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex16(text: &str) -> Option<[u8; 16]> {
+pub(crate) fn unhex16(text: &str) -> Option<[u8; 16]> {
     let mut out = [0; 16];
     if text.len() != 32 || !text.is_ascii() {
         return None;
@@ -141,10 +142,14 @@ impl Header {
         Ok(())
     }
 
-    /// Bytes of an index segment: entries, then a row of the time table for each block of entries.
+    /// Bytes of an index segment: the time table, then entries.
     pub fn index_bytes(&self) -> u64 {
-        let blocks = (self.index_entries / TIME_BLOCK) * crate::drain::TIME_ROW_BYTES;
-        (self.index_entries * ENTRY_BYTES as u64 + blocks).next_multiple_of(4096)
+        table_bytes(self.index_entries) + self.index_entries * ENTRY_BYTES as u64
+    }
+
+    /// Byte of a message's entry in its index segment.
+    pub(crate) fn entry_at(&self, sequence: u64) -> u64 {
+        table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64
     }
 
     fn to_text(&self) -> String {
@@ -368,6 +373,15 @@ pub(crate) fn segment_number(kind: char, name: &str) -> Option<u32> {
     (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
+/// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
+pub(crate) const TIME_ROW_BYTES: u64 = 32;
+
+/// Bytes of the time table of an index segment. It stands before the entries, so that a file that is allocated from its
+/// start costs no more than its entries do.
+pub(crate) fn table_bytes(index_entries: u64) -> u64 {
+    (index_entries / TIME_BLOCK * TIME_ROW_BYTES).next_multiple_of(4096)
+}
+
 /// Bytes of the control page.
 pub(crate) const HEAD_BYTES: usize = 4096;
 /// First eight bytes of a control page.
@@ -438,24 +452,29 @@ impl Head {
     }
 }
 
-/// The origin table: names of who made messages. Rows are only added.
+/// File of the table of origins: who made messages.
+pub(crate) const ORIGINS: &str = "origins";
+/// File of the table of parents: which streams a view points into.
+pub(crate) const PARENTS: &str = "parents";
+
+/// A table of texts, one a row. Rows are only added.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Origins {
-    /// Names, by row.
+pub(crate) struct Names {
+    /// Texts, by row.
     pub names: Vec<String>,
     /// Bytes of the file that hold.
     pub bytes: u64,
 }
 
-impl Origins {
+impl Names {
     /// One line of the table.
-    pub(crate) fn line(name: &str) -> String {
+    fn line(name: &str) -> String {
         format!("{:08x} {}\n", crc32c(name.as_bytes()), name.escape_default())
     }
 
-    /// Reads what holds of the table; a torn last line ends it.
-    pub(crate) fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
-        let path = folder.join("origins");
+    /// Reads what holds of a table; a torn last line ends it.
+    pub(crate) fn read(media: &dyn Media, folder: &Path, table: &str) -> Result<Self> {
+        let path = folder.join(table);
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -464,7 +483,7 @@ impl Origins {
         let len = file.len().map_err(Error::io("read", &path))?;
         let limit = (crate::limits::ORIGINS_MAX * 64) as u64;
         if len > limit {
-            return Err(Error::Format { path, what: format!("{len} bytes are too many for an origin table") });
+            return Err(Error::Format { path, what: format!("{len} bytes are too many for a table") });
         }
         let mut bytes = vec![0; len as usize];
         let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
@@ -477,9 +496,20 @@ impl Origins {
         Ok(table)
     }
 
+    /// Adds a row behind those that hold.
+    pub(crate) fn add(&mut self, media: &dyn Media, folder: &Path, table: &str, name: &str) -> Result<()> {
+        let path = folder.join(table);
+        let file = media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
+        let line = Self::line(name);
+        file.write_at(line.as_bytes(), self.bytes).map_err(Error::io("write", &path))?;
+        self.bytes += line.len() as u64;
+        self.names.push(name.to_string());
+        Ok(())
+    }
+
     /// Writes the rows that hold over themselves.
-    pub(crate) fn write_again(&self, media: &dyn Media, folder: &Path) -> Result<()> {
-        let path = folder.join("origins");
+    pub(crate) fn write_again(&self, media: &dyn Media, folder: &Path, table: &str) -> Result<()> {
+        let path = folder.join(table);
         let text: String = self.names.iter().map(|name| Self::line(name)).collect();
         let file = media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
         file.write_at(text.as_bytes(), 0).map_err(Error::io("write", &path))

@@ -3,6 +3,10 @@
 //! A stream is a folder of payload segments and a dense index of 64-byte entries. One process writes it, any number
 //! read it without copying. Decisions 0001 and 0002 say what is promised; `docs/reference/stream-format.md` says the bytes.
 
+/// The atomics of the protocol: tests put those of loom in their place.
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
 mod crc;
 mod drain;
 mod entry;
@@ -14,10 +18,13 @@ pub mod limits;
 pub mod media;
 mod os;
 mod pins;
+mod protocol;
 mod reader;
 mod recover;
+mod reserve;
 mod segment;
 mod verify;
+mod view;
 mod writer;
 
 pub use crc::crc32c;
@@ -27,9 +34,11 @@ pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use media::Media;
 pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
-pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader};
+pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::{Recovery, remove};
+pub use reserve::Reserved;
 pub use verify::{Verified, verify};
+pub use view::{Parent, ParentRow};
 pub use writer::{Drain, Options, WhenFull, Writer};
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.

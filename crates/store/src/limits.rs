@@ -33,10 +33,14 @@ pub const ORIGIN_NAME_MAX: usize = 1024;
 /// Bytes of the header file that we are ready to read.
 pub const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// Least step in which a segment file grows; it doubles from there.
-pub const GROW_BYTES_MIN: u64 = 32 << 10;
+pub const GROW_BYTES_MIN: u64 = 16 << 10;
 /// Largest step in which a segment file grows: bounds the stall of one append.
 pub const GROW_BYTES_MAX: u64 = 8 << 20;
 /// Smallest pause between two group commits while nobody waits for the mark, ns.
 pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
 /// Maps that a reader keeps of files that will be written again: a ring of 64 MiB segments of 4 GiB.
 pub const READER_MAPS_MAX: usize = 96;
+/// Rows of a view's table of parents: an entry has 16 bits for them, and each row is a reader of another stream.
+pub const PARENTS_MAX: usize = 4096;
+/// Views of views that are followed: each costs a look into another index for each message.
+pub const VIEW_DEPTH_MAX: u32 = 4;

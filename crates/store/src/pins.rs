@@ -1,8 +1,9 @@
 //! Readers of a stream: the `pins` file, its words and its places.
 //!
 //! ```text
-//!   0 u32 readers asleep on mark memory    4 u32 asleep on mark disk
-//!   8 u32 credit word: changes when a counted reader moves on    12 u32 1 = the writer waits for credit
+//!   0 u32 1 = somebody sleeps on mark memory    4 u32 on mark disk
+//!   8 u32 credit word: changes when a counted reader moves on and the writer waits    12 u32 1 = the writer waits
+//!  16 u64 how far the writer would let go but for counted readers: views then let go of what they keep
 //! 128 places of 128 B:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
@@ -18,8 +19,9 @@
 use crate::error::{Error, Result};
 use crate::limits::{READER_NAME_MAX, READERS_MAX};
 use crate::media::{File, Map, Media, Open, Process};
+use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// No segment pinned.
@@ -50,6 +52,7 @@ struct Words {
     asleep_disk: AtomicU32,
     credit: AtomicU32,
     writer_waits: AtomicU32,
+    wanted: AtomicU64,
 }
 
 #[repr(C)]
@@ -119,27 +122,33 @@ impl Pins {
         unsafe { &*self.map.ptr().add(128 + 128 * row).cast::<Place>() }
     }
 
-    /// The counter of readers asleep on a mark.
+    /// The flag of readers asleep on a mark.
     pub(crate) fn asleep(&self, disk: bool) -> &AtomicU32 {
         if disk { &self.words().asleep_disk } else { &self.words().asleep_memory }
     }
 
-    /// The word that changes when a counted reader moves on.
-    pub(crate) fn credit(&self) -> &AtomicU32 {
-        &self.words().credit
+    /// What rings when a counted reader moves on, or the disk did; the writer sleeps on it.
+    pub(crate) fn credit(&self) -> Bell<'_> {
+        Bell { word: &self.words().credit, asleep: &self.words().writer_waits }
     }
 
-    /// Set while the writer sleeps on the credit word.
-    pub(crate) fn writer_waits(&self) -> &AtomicU32 {
-        &self.words().writer_waits
+    /// Tells a waiting writer that there may be room.
+    pub(crate) fn moved(&self, media: &dyn Media) {
+        if self.credit().ring() {
+            media.wake(self.credit().word);
+        }
+    }
+
+    /// Messages below would be let go of, but for counted readers.
+    pub(crate) fn wanted(&self) -> &AtomicU64 {
+        &self.words().wanted
     }
 
     /// True if a reader may have this segment mapped. Call after the lowest segment was advanced: see decision 0002.
     pub fn pinned(&self, payload: bool, number: u32) -> bool {
-        fence(Ordering::SeqCst);
         (0..READERS_MAX).any(|row| {
             let place = self.place(row);
-            let range = if payload { &place.payload } else { &place.index }.load(Ordering::SeqCst);
+            let range = claimed(if payload { &place.payload } else { &place.index });
             range != NOTHING && place.kind.load(Ordering::Relaxed) != FREE && {
                 let (low, high) = (range as u32, (range >> 32) as u32);
                 low <= number && number <= high
@@ -198,17 +207,13 @@ impl Pins {
                 found = true;
             }
         }
-        self.moved();
+        // Without media nobody can be woken: a writer that sleeps sees it when its time is over.
+        self.words().credit.fetch_add(1, Ordering::Release);
         if found {
             // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
             let _ = self.file.sync();
         }
         found
-    }
-
-    /// Tells a waiting writer that there may be room.
-    pub(crate) fn moved(&self) {
-        self.credit().fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes a place: the one that a named reader had before, else a free one, else one whose anonymous owner is gone.
@@ -295,6 +300,8 @@ pub(crate) struct Held {
     named: bool,
     /// The place was not there before.
     pub(crate) new: bool,
+    /// The process that took it: a fork of it has the same memory, but not the place.
+    pid: u32,
     /// Where its pins are if the place is another's already.
     elsewhere: Option<Box<Held>>,
     /// (payload, number) of every mapped segment; a few.
@@ -303,14 +310,21 @@ pub(crate) struct Held {
 
 impl Held {
     fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
-        Self { pins, row, named, new, elsewhere: None, mapped: Mutex::new(Vec::new()) }
+        Self { pins, row, named, new, pid: std::process::id(), elsewhere: None, mapped: Mutex::new(Vec::new()) }
+    }
+
+    /// False in a fork of the process that took the place.
+    pub(crate) fn mine(&self) -> bool {
+        self.pid == std::process::id()
     }
 
     /// Pins a segment. The caller then checks that the segment is still there (decision 0002).
     pub(crate) fn pin(&self, payload: bool, number: u32) {
         let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
         mapped.push((payload, number));
-        self.publish(&mapped, payload);
+        if self.mine() {
+            claim(self.word(payload), range(&mapped, payload));
+        }
     }
 
     /// Takes a pin back.
@@ -319,18 +333,15 @@ impl Held {
         if let Some(at) = mapped.iter().position(|&m| m == (payload, number)) {
             mapped.swap_remove(at);
         }
-        self.publish(&mapped, payload);
+        if self.mine() {
+            unclaim(self.word(payload), range(&mapped, payload));
+        }
     }
 
-    fn publish(&self, mapped: &[(bool, u32)], payload: bool) {
-        let numbers = || mapped.iter().filter(|m| m.0 == payload).map(|m| m.1);
-        let range = match (numbers().min(), numbers().max()) {
-            (Some(low), Some(high)) => u64::from(low) | u64::from(high) << 32,
-            _ => NOTHING,
-        };
+    /// Where its pins of one kind stand.
+    fn word(&self, payload: bool) -> &AtomicU64 {
         let place = self.pins.place(self.elsewhere.as_ref().map_or(self.row, |held| held.row));
-        if payload { &place.payload } else { &place.index }.store(range, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        if payload { &place.payload } else { &place.index }
     }
 
     /// Next sequence that the reader committed, with its epoch.
@@ -344,21 +355,27 @@ impl Held {
         let place = self.pins.place(self.row);
         place.epoch.store(epoch, Ordering::Relaxed);
         place.committed.store(next, Ordering::Release);
-        self.pins.moved();
-        if self.pins.writer_waits().load(Ordering::SeqCst) != 0 {
-            media.wake(self.pins.credit());
-        }
+        self.pins.moved(media);
+    }
+}
+
+/// Lowest and highest number of the mapped segments of one kind.
+fn range(mapped: &[(bool, u32)], payload: bool) -> u64 {
+    let numbers = || mapped.iter().filter(|m| m.0 == payload).map(|m| m.1);
+    match (numbers().min(), numbers().max()) {
+        (Some(low), Some(high)) => u64::from(low) | u64::from(high) << 32,
+        _ => NOTHING,
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.elsewhere.is_some() {
+        if self.elsewhere.is_some() || !self.mine() {
             return;
         }
         let place = self.pins.place(self.row);
-        place.payload.store(NOTHING, Ordering::Release);
-        place.index.store(NOTHING, Ordering::Release);
+        unclaim(&place.payload, NOTHING);
+        unclaim(&place.index, NOTHING);
         place.pid.store(0, Ordering::Release);
         if !self.named {
             place.kind.store(FREE, Ordering::Release);

@@ -2,23 +2,28 @@
 //!
 //! A reader pins the segments that it has mapped (decision 0002); what a batch shows stays as it is until the batch's
 //! owner lets it go, whatever the writer does. Maps of recycled files are kept by file identity and used again, so a
-//! reader in step with the writer maps each page once.
+//! reader in step with the writer maps each page once. Entries of a view are followed into its parents, each by a reader
+//! of its own (`view`).
 //!
 //! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
 //! retention took are `Error::Gone` with the oldest that is left.
 
+use crate::Message;
 use crate::crc::crc32c_from_memory;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, Header, Level, Origins, STATE_CLOSED, STATE_WRITING, segment_name};
+use crate::layout::{
+    Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
+};
 use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
+use crate::protocol::{Bell, marked, stands};
 use crate::recover::live_head;
-use crate::{Message, drain::TIME_ROW_BYTES};
+use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -103,7 +108,9 @@ pub struct Batch<'a> {
     pub first: u64,
     /// Index entries, one a message.
     pub entries: &'a [Entry],
-    segment: Option<&'a Arc<Mapped>>,
+    segments: &'a [Arc<Mapped>],
+    /// Of a batch with view entries, one a message; else all lie in the one segment where their entries say.
+    places: &'a [Place],
 }
 
 impl<'a> Batch<'a> {
@@ -124,16 +131,59 @@ impl<'a> Batch<'a> {
 
     /// The messages.
     pub fn iter(&self) -> impl Iterator<Item = Message<'a>> + '_ {
-        let segment = self.segment;
-        self.entries.iter().zip(self.first..).map(move |(entry, sequence)| {
-            let payload = segment.and_then(|s| s.bytes(entry.offset(), u64::from(entry.length)));
+        let &Self { segments, places, .. } = self;
+        self.entries.iter().zip(self.first..).enumerate().map(move |(i, (entry, sequence))| {
+            let (segment, at) = match places.get(i) {
+                None => (segments.first(), entry.offset()),
+                Some(place) => (segments.get(place.segment as usize), place.at),
+            };
+            let payload = segment.and_then(|s| s.bytes(at, u64::from(entry.length)));
             Message { sequence, entry, payload: payload.unwrap_or_default() }
         })
     }
 
-    /// The segment that the payloads lie in: holding it keeps them as they are.
-    pub fn segment(&self) -> Option<Arc<Mapped>> {
-        self.segment.cloned()
+    /// The segments that the payloads lie in: holding one keeps what is in it as it is.
+    pub fn segments(&self) -> &'a [Arc<Mapped>] {
+        self.segments
+    }
+
+    /// Where the payload of a message of the batch lies: which of the segments (none where there are no bytes), and its
+    /// first byte there.
+    pub fn place(&self, at: usize) -> (usize, u64) {
+        match (self.places.get(at), self.entries.get(at)) {
+            (Some(place), _) => (place.segment as usize, place.at),
+            (None, Some(entry)) => (0, entry.offset()),
+            (None, None) => (usize::MAX, 0),
+        }
+    }
+
+    /// No messages.
+    fn none(first: u64) -> Self {
+        Self { first, entries: &[], segments: &[], places: &[] }
+    }
+}
+
+/// What [`Reader::walk`] could not show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Range that retention has taken.
+    pub gone: Option<(u64, u64)>,
+    /// Ranges whose entries are damaged or whose file is missing.
+    pub lost: Vec<(u64, u64)>,
+}
+
+impl Walked {
+    /// Messages in the ranges that are lost.
+    pub fn lost(&self) -> u64 {
+        self.lost.iter().map(|(first, end)| end - first).sum()
+    }
+
+    fn lose(&mut self, first: u64, end: u64) -> u64 {
+        match self.lost.last_mut() {
+            Some(last) if last.1 == first => last.1 = end,
+            _ => self.lost.push((first, end)),
+        }
+        end
     }
 }
 
@@ -157,12 +207,22 @@ pub struct Reader {
     held: Arc<Held>,
     options: ReadOptions,
     next: u64,
-    seeds: Vec<(u64, u64)>,
+    /// (first sequence, epoch, salt seed), rising.
+    seeds: Vec<(u64, u32, u64)>,
     index: Option<Arc<Mapped>>,
     payload: Option<Arc<Mapped>>,
+    /// Entries below have been seen in `index`: it need not be looked at again for them.
+    seen: u64,
+    /// The streams that this one points into, and what the last batch showed of them.
+    parents: Parents,
+    shown: Shown,
+    /// How many views led here.
+    depth: u32,
+    /// In which batch of a view, and where in it, `payload` was shown last.
+    placed: (u64, u32),
     /// Maps by file identity, also of files that no batch needs now.
     maps: Mutex<HashMap<u64, KeptMap>>,
-    origins: Origins,
+    origins: Names,
     looked: Instant,
 }
 
@@ -196,8 +256,13 @@ impl Reader {
             next,
             index: None,
             payload: None,
+            seen: 0,
+            parents: Parents::default(),
+            shown: Shown::default(),
+            depth: 0,
+            placed: (0, 0),
             maps: Mutex::new(HashMap::new()),
-            origins: Origins::default(),
+            origins: Names::default(),
             looked: Instant::now(),
         };
         reader.learn_epochs();
@@ -205,7 +270,7 @@ impl Reader {
     }
 
     fn learn_epochs(&mut self) {
-        self.seeds = self.header.epochs.iter().map(|e| (e.1, salt_seed(&self.header.uuid, e.0))).collect();
+        self.seeds = self.header.epochs.iter().map(|e| (e.1, e.0, salt_seed(&self.header.uuid, e.0))).collect();
     }
 
     /// The header of the stream.
@@ -270,7 +335,7 @@ impl Reader {
     /// The name of an origin.
     pub fn origin(&mut self, row: u32) -> &str {
         if row as usize >= self.origins.names.len()
-            && let Ok(table) = Origins::read(self.media.as_ref(), &self.folder)
+            && let Ok(table) = Names::read(self.media.as_ref(), &self.folder, ORIGINS)
         {
             self.origins = table;
         }
@@ -279,13 +344,22 @@ impl Reader {
 
     /// Names of all origins.
     pub fn origins(&mut self) -> Result<&[String]> {
-        self.origins = Origins::read(self.media.as_ref(), &self.folder)?;
+        self.origins = Names::read(self.media.as_ref(), &self.folder, ORIGINS)?;
         Ok(&self.origins.names)
+    }
+
+    /// The streams that this one points into, in all their epochs; none for a stream that is no view.
+    pub fn parents(&self) -> Result<Vec<ParentRow>> {
+        rows_of(self.media.as_ref(), &self.folder)
+    }
+
+    pub(crate) fn set_depth(&mut self, depth: u32) {
+        self.depth = depth;
     }
 
     #[inline]
     fn salt(&self, sequence: u64) -> u32 {
-        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.1);
+        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.2);
         salt(seed, sequence)
     }
 
@@ -313,9 +387,10 @@ impl Reader {
     }
 
     /// Shows all index entries of `from..to` that there are, in order, slice by slice. What retention has taken, or takes
-    /// meanwhile, is left out and returned as a range.
-    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Option<(u64, u64)>> {
-        let (mut at, mut gone) = (from, None);
+    /// meanwhile, and what is damaged or missing is left out and named.
+    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Walked> {
+        let mut walked = Walked::default();
+        let mut at = from;
         while at < to {
             let max = usize::try_from(to - at).unwrap_or(usize::MAX);
             match self.entries(at, max) {
@@ -325,14 +400,20 @@ impl Reader {
                     at += entries.len() as u64;
                 }
                 Err(Error::Gone { first }) => {
-                    let low = gone.map_or(at, |(low, _)| low);
+                    let low = walked.gone.map_or(at, |(low, _)| low);
                     at = first.min(to);
-                    gone = Some((low, at));
+                    walked.gone = Some((low, at));
                 }
+                Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                    see(self.entries(at, (sequence - at) as usize)?);
+                    at = sequence;
+                }
+                Err(Error::Corrupt { .. }) => at = walked.lose(at, at + 1),
+                Err(Error::Lost { end, .. }) => at = walked.lose(at, end.min(to)),
                 Err(e) => return Err(e),
             }
         }
-        Ok(gone)
+        Ok(walked)
     }
 
     /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
@@ -349,21 +430,22 @@ impl Reader {
         let number = (from / per) as u32;
         if self.index.as_ref().is_none_or(|i| i.number != number || self.outlived(i)) {
             self.index = None;
-            self.index = Some(self.map_segment(false, number)?);
+            self.index = Some(self.map_segment(false, number).map_err(|e| match e {
+                Error::Missing(path) => Error::Lost { path, first: from, end: end.min((from / per + 1) * per) },
+                e => e,
+            })?);
         }
         let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
-        Ok(Some((count, (from % per) * ENTRY_BYTES as u64)))
+        Ok(Some((count, self.header.entry_at(from))))
     }
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
     pub fn read(&mut self, max: usize) -> Result<Batch<'_>> {
         let from = self.next;
         let Some((mut count, at)) = self.entry_range(from, max)? else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
+            return Ok(Batch::none(from));
         };
-        let Some(index) = self.index.clone() else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
-        };
+        let Some(index) = self.index.clone() else { return Ok(Batch::none(from)) };
         let short = || Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the end of the index" };
         let bytes = index.bytes(at, (count * ENTRY_BYTES) as u64).ok_or_else(short)?;
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
@@ -372,10 +454,7 @@ impl Reader {
             return Err(Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the entry" });
         }
         if entries[0].parent != 0 {
-            return Err(Error::Format {
-                path: index.path.clone(),
-                what: "a view entry, which this version cannot follow".into(),
-            });
+            return self.read_view(from, entries, at);
         }
         if self.payload.as_ref().is_none_or(|p| p.number != segment) {
             self.payload = None;
@@ -383,36 +462,35 @@ impl Reader {
                 Ok(mapped) => self.payload = Some(mapped),
                 // Messages without bytes need no file, and a segment of such alone has none on the medium.
                 Err(Error::Missing(_)) if entries[0].length == 0 => return self.empties(from, count, at),
+                Err(Error::Missing(path)) => {
+                    let lost = |(i, e): &(usize, &Entry)| e.segment == segment && e.holds(self.salt(from + *i as u64));
+                    let lost = entries.iter().enumerate().take_while(lost).count().max(1);
+                    return Err(Error::Lost { path, first: from, end: from + lost as u64 });
+                }
                 Err(e) => return Err(e),
             }
         }
-        let Some(payload) = &self.payload else {
-            return Ok(Batch { first: from, entries: &[], segment: None });
-        };
+        let Some(payload) = &self.payload else { return Ok(Batch::none(from)) };
         let mut total = 0;
         for (i, entry) in entries.iter().enumerate() {
             let sequence = from + i as u64;
             total += u64::from(entry.length);
-            if entry.segment != segment || (i > 0 && total > self.options.batch_bytes) {
+            if entry.segment != segment || entry.parent != 0 || (i > 0 && total > self.options.batch_bytes) {
                 count = i;
                 break;
             }
-            if self.options.check == Check::Nothing {
-                continue;
-            }
             let salt = self.salt(sequence);
-            if !entry.holds(salt) {
+            if self.options.check >= Check::Entries && !entry.holds(salt) {
                 let at = at + (i * ENTRY_BYTES) as u64;
                 return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
             }
-            if self.options.check == Check::All {
-                let good = payload
-                    .bytes(entry.offset(), u64::from(entry.length))
-                    .is_some_and(|bytes| crc32c_from_memory(bytes) ^ salt == entry.payload_crc);
-                if !good {
-                    let path = payload.path.clone();
-                    return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
-                }
+            // Whatever is checked, a payload is all there or it is none.
+            let good = payload.bytes(entry.offset(), u64::from(entry.length)).is_some_and(|bytes| {
+                self.options.check < Check::All || crc32c_from_memory(bytes) ^ salt == entry.payload_crc
+            });
+            if !good {
+                let path = payload.path.clone();
+                return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
             }
         }
         self.next = from + count as u64;
@@ -420,7 +498,7 @@ impl Reader {
             Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
             None => &[],
         };
-        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segment: self.payload.as_ref() })
+        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments: self.payload.as_slice(), places: &[] })
     }
 
     /// A batch of messages without bytes.
@@ -432,7 +510,7 @@ impl Reader {
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
         let good = |(i, e): &(usize, &Entry)| {
             let salt = self.salt(from + *i as u64);
-            e.length == 0 && e.holds(salt) && e.payload_holds(&[], salt)
+            e.length == 0 && e.parent == 0 && e.holds(salt) && e.payload_holds(&[], salt)
         };
         let count = entries.iter().enumerate().take_while(good).count();
         if count == 0 {
@@ -440,7 +518,141 @@ impl Reader {
             return Err(Error::Corrupt { path, at, sequence: from, what: "the entry" });
         }
         self.next = from + count as u64;
-        Ok(Batch { first: from, entries: &entries[..count], segment: None })
+        Ok(Batch { first: from, entries: &entries[..count], segments: &[], places: &[] })
+    }
+
+    /// A batch that begins with a view entry: what it shows lies in several segments, of this stream and of others.
+    fn read_view(&mut self, from: u64, entries: &[Entry], at: u64) -> Result<Batch<'_>> {
+        let mut shown = std::mem::take(&mut self.shown);
+        shown.begin();
+        let (mut total, mut trouble) = (0, None);
+        for (entry, sequence) in entries.iter().zip(from..) {
+            total += u64::from(entry.length);
+            if sequence > from && total > self.options.batch_bytes {
+                break;
+            }
+            match self.show(entry, sequence, &mut shown) {
+                Ok(place) => shown.places.push(place),
+                Err(e) => {
+                    trouble = Some(e);
+                    break;
+                }
+            }
+        }
+        let count = shown.places.len();
+        self.shown = shown;
+        // Messages before the wrong one are good; it is named when it is the first.
+        if let (0, Some(error)) = (count, trouble) {
+            return Err(match error {
+                Error::Gone { first } => Error::Gone { first: from + self.parents.gone(entries, first).max(1) as u64 },
+                // What a caller can go on behind is a message of this stream.
+                Error::Corrupt { path, at, what, .. } => Error::Corrupt { path, at, sequence: from, what },
+                Error::Lost { path, .. } => Error::Lost { path, first: from, end: from + 1 },
+                other => other,
+            });
+        }
+        self.next = from + count as u64;
+        let bytes = match &self.index {
+            Some(index) => index.bytes(at, (count * ENTRY_BYTES) as u64).unwrap_or_default(),
+            None => &[],
+        };
+        let Shown { segments, places, .. } = &self.shown;
+        Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments, places })
+    }
+
+    /// Finds and verifies one message of a batch with view entries.
+    #[inline]
+    fn show(&mut self, entry: &Entry, sequence: u64, shown: &mut Shown) -> Result<Place> {
+        let found = self.found(entry, sequence, shown)?;
+        if self.options.check == Check::All {
+            let segment = shown.segments.get(found.place.segment as usize);
+            let length = u64::from(found.length);
+            let bytes = if length == 0 { Some(&[][..]) } else { segment.and_then(|s| s.bytes(found.place.at, length)) };
+            if !bytes.is_some_and(|bytes| crc32c_from_memory(bytes) ^ found.salt == found.crc) {
+                let path = segment.map_or_else(|| self.folder.clone(), |s| s.path.clone());
+                return Err(Error::Corrupt { path, at: found.place.at, sequence, what: "the payload" });
+            }
+        }
+        Ok(found.place)
+    }
+
+    /// Where the payload of an entry lies, in this stream or in one that it points into.
+    #[inline]
+    fn found(&mut self, entry: &Entry, sequence: u64, shown: &mut Shown) -> Result<Found> {
+        let salt = self.salt(sequence);
+        if self.options.check >= Check::Entries && !entry.holds(salt) {
+            let at = self.header.entry_at(sequence);
+            let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
+            return Err(Error::Corrupt { path, at, sequence, what: "the entry" });
+        }
+        if entry.parent != 0 {
+            let how = (self.options.check, self.depth);
+            return self.parents.follow(&self.media, &self.folder, how, entry, shown);
+        }
+        let segment = if entry.length == 0 { u32::MAX } else { self.placed_in(entry.segment, shown)? };
+        let place = Place { segment, at: entry.offset() };
+        Ok(Found { place, salt, length: entry.length, crc: entry.payload_crc })
+    }
+
+    /// Where a payload segment of this stream is among those of a batch; put there if it is not.
+    #[inline]
+    fn placed_in(&mut self, number: u32, shown: &mut Shown) -> Result<u32> {
+        if self.placed.0 == shown.round && self.payload.as_ref().is_some_and(|p| p.number == number) {
+            return Ok(self.placed.1);
+        }
+        if self.payload.as_ref().is_none_or(|p| p.number != number) {
+            self.payload = None;
+            self.payload = Some(self.map_segment(true, number).map_err(|e| match e {
+                Error::Missing(path) => Error::Lost { path, first: 0, end: 0 },
+                other => other,
+            })?);
+        }
+        shown.segments.extend(self.payload.clone());
+        self.placed = (shown.round, shown.segments.len() as u32 - 1);
+        Ok(self.placed.1)
+    }
+
+    /// The payload of a message of this stream, for a view that points to it.
+    #[inline]
+    pub(crate) fn locate(&mut self, epoch: u32, sequence: u64, shown: &mut Shown) -> Result<Found> {
+        let per = self.header.index_entries;
+        let number = (sequence >> per.trailing_zeros()) as u32;
+        if sequence >= self.seen || self.index.as_ref().is_none_or(|i| i.number != number) {
+            self.reach(sequence).map_err(|e| not_there(&self.folder, e))?;
+        }
+        let of = self.seeds.iter().rev().find(|s| s.0 <= sequence).map_or(0, |s| s.1);
+        if of != epoch {
+            let what =
+                format!("was rewound: its message {sequence} is of epoch {of}, the view points to epoch {epoch}");
+            return Err(Error::Parent { folder: self.folder.clone(), what });
+        }
+        let at = self.header.entry_at(sequence);
+        let bytes = self.index.as_ref().and_then(|i| i.bytes(at, ENTRY_BYTES as u64));
+        let Some(&[entry]) = bytes.map(bytemuck::cast_slice::<u8, Entry>) else {
+            let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
+            return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
+        };
+        // What a parent that is a view itself has lost is one message here: its own numbers say nothing above.
+        self.found(&entry, sequence, shown).map_err(|e| match e {
+            Error::Gone { .. } if entry.parent != 0 => Error::Gone { first: sequence + 1 },
+            other => other,
+        })
+    }
+
+    /// Maps the index segment of a message that a view points to.
+    #[cold]
+    fn reach(&mut self, sequence: u64) -> Result<()> {
+        if sequence >= self.bounds().count {
+            self.look_again()?;
+        }
+        let count = self.bounds().count;
+        if sequence >= count {
+            let what = format!("was rewound: it ends at {count}, the view points to message {sequence}");
+            return Err(Error::Parent { folder: self.folder.clone(), what });
+        }
+        self.entry_range(sequence, 1)?;
+        self.seen = count;
+        Ok(())
     }
 
     /// One message by sequence (does not move the position).
@@ -465,7 +677,11 @@ impl Reader {
         index.opened != self.opened()
     }
 
-    fn map_segment(&self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
+    fn map_segment(&mut self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
+        if !self.held.mine() {
+            let (at, epoch) = self.held.committed();
+            self.held = Arc::new(self.pins.take(self.media.as_ref(), "", Kind::Anonymous, at, epoch)?);
+        }
         let kind = if payload { 'p' } else { 'i' };
         let name = segment_name(kind, number);
         let opened = self.opened();
@@ -485,24 +701,22 @@ impl Reader {
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.live_payload } else { &head.live_index };
-            if number >= low.load(Ordering::SeqCst) {
+            if stands(low, number) {
                 let path = self.header.live.join(name);
-                if let Some(map) = self.map_file(&path)? {
-                    fence(Ordering::SeqCst);
-                    if number >= low.load(Ordering::SeqCst) {
-                        return Ok((map, path));
-                    }
+                if let Some(map) = self.map_file(&path)?
+                    && stands(low, number)
+                {
+                    return Ok((map, path));
                 }
             }
         }
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
-        fence(Ordering::SeqCst);
         let bounds = self.bounds();
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.first_payload } else { &head.first_index };
-            if number < low.load(Ordering::SeqCst) {
+            if !stands(low, number) {
                 return Err(Error::Gone { first: bounds.first });
             }
         }
@@ -550,13 +764,10 @@ impl Reader {
             if let Control::Live(map) = &self.control {
                 let head = Head::of(map);
                 let word = if disk { &head.disk_word } else { &head.count_word };
-                let seen = word.load(Ordering::Acquire);
-                let asleep = self.pins.asleep(disk);
-                asleep.fetch_add(1, Ordering::SeqCst);
+                let seen = Bell { word, asleep: self.pins.asleep(disk) }.listen();
                 if self.end() <= self.next {
                     self.media.wait(word, seen, Some(left.min(Duration::from_millis(250))));
                 }
-                asleep.fetch_sub(1, Ordering::SeqCst);
             } else {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }
@@ -569,6 +780,11 @@ impl Reader {
         if self.end() > self.next || self.looked.elapsed() < Duration::from_millis(200) {
             return Ok(());
         }
+        self.look_again()
+    }
+
+    /// Looks for a writer that started anew.
+    pub(crate) fn look_again(&mut self) -> Result<()> {
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
         if header.uuid != self.header.uuid {
@@ -580,7 +796,7 @@ impl Reader {
             let (header, control) = attach(self.media.as_ref(), &self.folder)?;
             (self.header, self.control) = (header, control);
             self.learn_epochs();
-            (self.index, self.payload) = (None, None);
+            (self.index, self.payload, self.seen) = (None, None, 0);
         }
         Ok(())
     }
@@ -591,19 +807,33 @@ impl Reader {
         let bounds = self.bounds();
         let end = self.end();
         let mut range: Option<(u64, u64)> = None;
+        // What cannot be read and touches the range may belong to it.
+        let mut unread: Option<u64> = None;
         let mut at = bounds.first;
         while at < end {
             let block_end = ((at / TIME_BLOCK + 1) * TIME_BLOCK).min(end);
             let full = block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK;
-            let row = if full { self.time_row(at)? } else { None };
-            if row.is_none_or(|(min, max)| max >= start && min < stop) {
-                let entries = self.entries(at, (block_end - at) as usize)?;
-                let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
-                let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
-                let last = entries.iter().rposition(|e| inside(&e)).map(|i| at + i as u64);
-                if let (Some(first), Some(last)) = (first, last) {
-                    range = Some((range.map_or(first, |r| r.0), last + 1));
+            let row = if full { self.time_row(at) } else { Ok(None) };
+            let entries = match row {
+                Ok(Some((min, max))) if max < start || min >= stop => Ok(&[][..]),
+                Ok(_) => self.entries(at, (block_end - at) as usize),
+                Err(e) => Err(e),
+            };
+            match entries {
+                Ok(entries) => {
+                    let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
+                    let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
+                    let last = entries.iter().rposition(|e| inside(&e)).map(|i| at + i as u64);
+                    if let (Some(first), Some(last)) = (first, last) {
+                        range = Some((range.map_or(unread.unwrap_or(first), |r| r.0), last + 1));
+                    }
+                    unread = None;
                 }
+                Err(Error::Corrupt { .. } | Error::Lost { .. }) => {
+                    unread = unread.or(Some(at));
+                    range = range.map(|r| if r.1 == at { (r.0, block_end) } else { r });
+                }
+                Err(e) => return Err(e),
             }
             at = block_end;
         }
@@ -616,7 +846,7 @@ impl Reader {
             return Ok(None);
         }
         let per = self.header.index_entries;
-        let place = per * ENTRY_BYTES as u64 + (at % per) / TIME_BLOCK * TIME_ROW_BYTES;
+        let place = at % per / TIME_BLOCK * TIME_ROW_BYTES;
         let seed = salt_seed(&self.header.uuid, 0);
         let Some(row) = self.index.as_ref().and_then(|i| i.bytes(place, TIME_ROW_BYTES)) else { return Ok(None) };
         let i64_at = |at: usize| i64::from_le_bytes(row[at..at + 8].try_into().unwrap_or_default());
@@ -643,8 +873,8 @@ fn bounds_of(control: &Control) -> Bounds {
             let head = Head::of(map);
             Bounds {
                 first: head.first.load(Ordering::Acquire),
-                disk: head.disk.load(Ordering::Acquire),
-                count: head.count.load(Ordering::Acquire),
+                disk: marked(&head.disk),
+                count: marked(&head.count),
                 written: head.state.load(Ordering::Acquire) == STATE_WRITING,
                 dropped: head.dropped.load(Ordering::Relaxed),
             }

@@ -3,17 +3,18 @@
 //! Order on a recovery from the medium: find the believable tail, sync the files it lies in, write a commit record
 //! (not clean), write the header with the new epoch and live place, and only then append.
 
-use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
+use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
-    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Origins, STATE_FAILED, STATE_WRITING,
-    segment_name, segment_number,
+    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
+    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, table_bytes,
 };
-use crate::limits::{ALIGN_FROM, STREAM_NAME_MAX, TIME_BLOCK};
+use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
 use crate::pins::Pins;
 use crate::segment::Segment;
+use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -149,7 +150,7 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
     let (segment_bytes, index_entries) = options.sizes();
     // What an interrupted first opening left behind would be taken for this stream's.
     for stale in m.list(folder).map_err(Error::io("list", folder))? {
-        if ["commit", "origins", "pins", "head"].contains(&stale.as_str())
+        if ["commit", ORIGINS, PARENTS, "pins", "head"].contains(&stale.as_str())
             || segment_number('p', &stale).is_some()
             || segment_number('i', &stale).is_some()
         {
@@ -243,7 +244,7 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
             return Ok(None);
         }
     }
-    let used = entry.offset() + u64::from(entry.length);
+    let used = entry.end();
     Ok(Some(Standing { count, first, first_segment, segment: entry.segment, used }))
 }
 
@@ -281,7 +282,7 @@ impl<'a> Entries<'a> {
     /// The entry at a position, whatever it holds.
     fn raw(&mut self, sequence: u64) -> Result<Entry> {
         let number = (sequence / self.header.index_entries) as u32;
-        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        let at = self.header.entry_at(sequence);
         let mut bytes = [0; ENTRY_BYTES];
         let path = self.places[0].join(segment_name('i', number));
         let n = self.file('i', number)?.read_at(&mut bytes, at).map_err(Error::io("read", &path))?;
@@ -301,13 +302,17 @@ impl<'a> Entries<'a> {
             return Ok(entry);
         }
         let path = self.places[0].join(segment_name('i', (sequence / self.header.index_entries) as u32));
-        let at = (sequence % self.header.index_entries) * ENTRY_BYTES as u64;
+        let at = self.header.entry_at(sequence);
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }
 
     fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
-        let mut bytes = vec![0; entry.length as usize];
         let salt = salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence);
+        // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
+        if entry.parent != 0 {
+            return true;
+        }
+        let mut bytes = vec![0; entry.length as usize];
         let Ok(file) = self.file('p', entry.segment) else { return entry.length == 0 };
         file.read_at(&mut bytes, entry.offset()).is_ok_and(|n| n == bytes.len()) && entry.payload_holds(&bytes, salt)
     }
@@ -330,17 +335,16 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         entries.believed(commit.count - 1)?;
     }
     let (mut count, mut segment, mut used) = (commit.count, commit.segment, commit.used);
-    let origins = Origins::read(m, folder)?.names.len();
+    let origins = Names::read(m, folder, ORIGINS)?.names.len();
     while let Ok(entry) = entries.raw(count) {
-        let align = if entry.length as usize >= ALIGN_FROM { 64 } else { 8 };
-        let follows = entry.segment == segment && entry.offset() == used.next_multiple_of(align);
-        let begins = entry.segment == segment + 1 && entry.offset() == 0;
+        // Room that was reserved and abandoned lies between messages, or is a segment of its own.
+        let follows = entry.segment > segment || (entry.segment == segment && entry.offset() >= used);
         // A row that is not on the medium will be given to another origin.
         let nameless = entry.origin as usize >= origins;
-        if nameless || !(follows || begins) || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
+        if nameless || !follows || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
             break;
         }
-        (segment, used) = (entry.segment, entry.offset() + u64::from(entry.length));
+        (segment, used) = (entry.segment, entry.end());
         count += 1;
     }
     // A count below where the epoch began is of another life of the stream.
@@ -397,7 +401,7 @@ fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()
             range = (range.0.min(time), range.1.max(time));
         }
         let row = time_row(range, salt(seed, block * TIME_BLOCK));
-        let at = entries.header.index_entries * ENTRY_BYTES as u64 + (block % per_segment) * TIME_ROW_BYTES;
+        let at = block % per_segment * TIME_ROW_BYTES;
         let number = (block / per_segment) as u32;
         let path = entries.places[0].join(segment_name('i', number));
         entries.file('i', number)?.write_at(&row, at).map_err(Error::io("write", &path))?;
@@ -475,7 +479,7 @@ fn build(
     if let Recovery::Cut { epoch, first } = recovery {
         pins.rewind(first, epoch);
     }
-    let origins = Origins::read(m, folder)?;
+    let origins = Names::read(m, folder, ORIGINS)?;
     let count = standing.count;
     let mut entries = Entries::new(m, folder, &header);
 
@@ -489,7 +493,7 @@ fn build(
     // The writer before us may have died between a new row and its sync, or of that sync: after a failed one the kernel
     // calls pages clean that are not on the medium, so the rows are written again before they are synced.
     if header.level == Level::Disk && !origins.names.is_empty() {
-        origins.write_again(m, folder)?;
+        origins.write_again(m, folder, ORIGINS)?;
         ring.origins_dirty = true;
     }
     let index_number = (count / header.index_entries) as u32;
@@ -513,7 +517,7 @@ fn build(
                 let end = entries.first_of(number + 1, standing.first, count)?;
                 let last = if end > standing.first { Some(entries.raw(end - 1)?) } else { None };
                 let last = last.filter(|e| e.segment == number);
-                let end = last.map_or(0, |e| e.offset() + u64::from(e.length));
+                let end = last.map_or(0, |e| e.end());
                 segment.closed_at.store(end, Ordering::Relaxed);
                 segment.known(end);
             } else {
@@ -540,11 +544,7 @@ fn build(
         if full_before && number >= low_index {
             let segment = Segment::open(m, &path, header.index_bytes())?;
             let entries = (count - u64::from(number) * header.index_entries).min(header.index_entries);
-            segment.known(entries * ENTRY_BYTES as u64);
-            if entries >= TIME_BLOCK {
-                // The time table was made with the first full block; without room it is left out, which costs a scan.
-                let _ = segment.reserve(header.index_bytes());
-            }
+            segment.known(table_bytes(header.index_entries) + entries * ENTRY_BYTES as u64);
             ring.index.push_back((number, Arc::new(segment)));
         } else {
             m.unlink(&path).map_err(Error::io("remove", &path))?;
@@ -554,11 +554,12 @@ fn build(
         let path = live.join(segment_name('i', index_number));
         let segment = Segment::open(m, &path, header.index_bytes())?;
         if !count.is_multiple_of(header.index_entries) {
-            segment.reserve(header.index_bytes())?;
+            let used = header.entry_at(count);
+            segment.reserve(used)?;
             let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
-            let mut bytes = vec![0; header.index_bytes() as usize];
+            let mut bytes = vec![0; used as usize];
             let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-            // SAFETY: a new segment that nobody else knows, reserved to its end.
+            // SAFETY: a new segment that nobody else knows, reserved so far.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), segment.map.ptr(), n) };
         }
         ring.index.push_back((index_number, Arc::new(segment)));
@@ -604,6 +605,7 @@ fn build(
     head.count.store(count, Ordering::Release);
 
     let shared = Arc::new(Ring::default());
+    shared.kept.store(commit.first, Ordering::Relaxed);
     shared.drained_payload.store(commit.segment, Ordering::Relaxed);
     shared.drained_index.store((commit.count / header.index_entries) as u32, Ordering::Relaxed);
     let (index, payload) = match (ring.index.back(), ring.payload.back()) {
@@ -650,6 +652,7 @@ fn build(
         origins,
         next: count,
         published: count,
+        credit: 0,
         arrival,
         payload,
         payload_number,
@@ -657,8 +660,10 @@ fn build(
         payload_first,
         index,
         index_number,
+        table_bytes: table_bytes(header.index_entries),
         block,
         chain,
+        view: View::new(count, standing.first),
         recovery,
         drainer,
         thread: None,

@@ -14,6 +14,8 @@ pub struct Verified {
     pub first: u64,
     /// One past the last.
     pub count: u64,
+    /// Messages of a view that a parent's retention has taken.
+    pub gone: u64,
     /// Bytes read: entries and payloads.
     pub bytes: u64,
     /// Schema ids in order of appearance, with the number of messages.
@@ -30,8 +32,9 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     while reader.position() < bounds.count {
         let batch = match reader.read((bounds.count - reader.position()).min(4096) as usize) {
             Ok(batch) => batch,
-            // Retention took the oldest while we read: go on with what is there.
+            // Retention took the oldest while we read, here or in a parent: go on with what is there.
             Err(Error::Gone { first }) => {
+                seen.gone += first.saturating_sub(reader.bounds().first.max(reader.position()));
                 reader.seek(first);
                 continue;
             }

@@ -2,29 +2,33 @@
 //!
 //! Constraints: one message costs a copy with its checksum and 64 bytes of index; no lock, no system call, no
 //! allocation. Everything pushed since the last `publish` becomes visible at once with one release store.
-//! The store order is: payload, entry, `count` (release), fence, look for sleepers. Rolling to the next segment is
+//! The store order is: payload, entry, mark, then look for sleepers (`protocol`). Rolling to the next segment is
 //! the only place that takes a lock or may find no room.
 //!
 //! Failure behaviour: no room is an `Error::Full` before anything was changed; what was pushed before stays and is
 //! published. Dropping the writer publishes and ends the drainer with a clean commit record.
 
 use crate::crc::{EntryWords, place};
-use crate::drain::{Drainer, Ring, TIME_ROW_BYTES};
-use crate::entry::{ENTRY_BYTES, Meta, salt, salt_seed};
+use crate::drain::{Drainer, Ring};
+use crate::entry::{ENTRY_BYTES, Entry, Meta, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Clock, Head, Header, Level, Origins, STATE_CLOSED, STATE_FAILED, segment_name};
+use crate::layout::{
+    Clock, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name,
+};
 use crate::limits::{
     ALIGN_FROM, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX, PAYLOAD_BYTES_MAX,
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
 };
-use crate::media::{Map, Media, Open};
+use crate::media::{Map, Media};
 use crate::pins::Pins;
+use crate::protocol::{Bell, give_up, mark};
 use crate::recover::{self, Recovery};
 use crate::segment::Segment;
+use crate::view::View;
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What happens to an append when there is no room.
@@ -101,12 +105,14 @@ pub struct Writer {
     pub(crate) head: Arc<Map>,
     pub(crate) pins: Pins,
     pub(crate) ring: Arc<Ring>,
-    pub(crate) origins: Origins,
+    pub(crate) origins: Names,
     /// Salt seed of the epoch that is written.
     pub(crate) seed: u64,
     /// Next sequence, pushed but unpublished ones counted.
     pub(crate) next: u64,
     pub(crate) published: u64,
+    /// The credit word before it was last looked for room.
+    pub(crate) credit: u32,
     pub(crate) arrival: i64,
     pub(crate) payload: Arc<Segment>,
     pub(crate) payload_number: u32,
@@ -115,10 +121,14 @@ pub struct Writer {
     pub(crate) payload_first: u64,
     pub(crate) index: Arc<Segment>,
     pub(crate) index_number: u32,
+    /// Bytes before the entries of an index segment.
+    pub(crate) table_bytes: u64,
     /// (minimum, maximum) of source time in the block that is filled.
     pub(crate) block: (i64, i64),
     /// (payload segment, first sequence) of what is kept, oldest first; complete from its first row on.
     pub(crate) chain: std::collections::VecDeque<(u32, u64)>,
+    /// The streams that this one points into, if it is a view.
+    pub(crate) view: View,
     pub(crate) recovery: Recovery,
     pub(crate) drainer: Option<Drainer>,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
@@ -156,7 +166,7 @@ impl Writer {
         &self.folder
     }
 
-    fn head(&self) -> &Head {
+    pub(crate) fn head(&self) -> &Head {
         Head::of(&self.head)
     }
 
@@ -181,12 +191,7 @@ impl Writer {
         if self.origins.names.len() >= ORIGINS_MAX {
             return Err(Error::Limit(format!("a stream has at most {ORIGINS_MAX} origins")));
         }
-        let path = self.folder.join("origins");
-        let file = self.media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
-        let line = Origins::line(name);
-        file.write_at(line.as_bytes(), self.origins.bytes).map_err(Error::io("write", &path))?;
-        self.origins.bytes += line.len() as u64;
-        self.origins.names.push(name.to_string());
+        self.origins.add(self.media.as_ref(), &self.folder, ORIGINS, name)?;
         self.ring.lock().origins_dirty = true;
         Ok(self.origins.names.len() as u32 - 1)
     }
@@ -208,25 +213,8 @@ impl Writer {
     #[inline]
     pub fn push(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<u64> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
-        let align = if len >= ALIGN_FROM { 64 } else { 8 };
-        // A power of two: the general rounding would divide.
-        let mut start = (self.used + (align - 1)) & !(align - 1);
-        let slot = self.next & (self.header.index_entries - 1);
-        if start + len as u64 > self.payload.bytes()
-            || (self.next - self.payload_first) * ENTRY_BYTES as u64 >= self.header.segment_bytes
-        {
-            self.roll_payload(len as u64)?;
-            start = 0;
-        }
-        if (self.next >> self.header.index_entries.trailing_zeros()) as u32 != self.index_number {
-            self.roll_index()?;
-        }
-        self.payload.reserve(start + len as u64)?;
-        self.index.reserve((slot + 1) * ENTRY_BYTES as u64)?;
-        if self.next == self.published {
-            self.check_failed()?;
-            self.arrival = self.arrival.max(self.media.now());
-        }
+        let start = self.place_for(len as u64, if len >= ALIGN_FROM { 64 } else { 8 })?;
+        let slot = self.slot()?;
         let salt = salt(self.seed, self.next);
         // The fields of `Entry`, two to a word: built in registers. The checksums come with the copy.
         let words: EntryWords = [
@@ -243,15 +231,68 @@ impl Writer {
         // slot is aligned to 64 bytes.
         unsafe {
             let to = self.payload.map.ptr().add(start as usize);
-            place(parts, to, &words, salt, self.index.map.ptr().cast::<EntryWords>().add(slot as usize));
+            place(parts, to, &words, salt, self.entry_place(slot).cast::<EntryWords>());
         }
-        self.block = (self.block.0.min(meta.source_time), self.block.1.max(meta.source_time));
+        Ok(self.count_in(slot, meta.source_time, start + len as u64))
+    }
+
+    /// Where the next `len` bytes of payload go: allocated, in this segment or a new one.
+    #[inline(always)]
+    pub(crate) fn place_for(&mut self, len: u64, align: u64) -> Result<u64> {
+        // A power of two: the general rounding would divide.
+        let mut start = (self.used + (align - 1)) & !(align - 1);
+        if start + len > self.payload.bytes()
+            || (self.next - self.payload_first) * ENTRY_BYTES as u64 >= self.header.segment_bytes
+        {
+            self.roll_payload(len)?;
+            start = 0;
+        }
+        self.payload.reserve(start + len)?;
+        Ok(start)
+    }
+
+    /// Which entry of the index segment is next: allocated, and `arrival` is right for it.
+    #[inline(always)]
+    pub(crate) fn slot(&mut self) -> Result<u64> {
+        let slot = self.next & (self.header.index_entries - 1);
+        if (self.next >> self.header.index_entries.trailing_zeros()) as u32 != self.index_number {
+            self.roll_index()?;
+        }
+        self.index.reserve(self.table_bytes + (slot + 1) * ENTRY_BYTES as u64)?;
+        if self.next == self.published {
+            self.check_failed()?;
+            self.arrival = self.arrival.max(self.media.now());
+        }
+        Ok(slot)
+    }
+
+    /// # Safety
+    /// The slot must be of the segment.
+    #[inline(always)]
+    unsafe fn entry_place(&self, slot: u64) -> *mut Entry {
+        // SAFETY: the caller vouches for it.
+        unsafe { self.index.map.ptr().add(self.table_bytes as usize).cast::<Entry>().add(slot as usize) }
+    }
+
+    /// Seals the entry of the next message, whose bytes are in place, and counts it in.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, slot: u64, mut entry: Entry) -> u64 {
+        entry.seal(salt(self.seed, self.next));
+        // SAFETY: the slot was reserved, is aligned to 64 bytes, lies past everything published, and nobody else writes
+        // this stream.
+        unsafe { self.entry_place(slot).write(entry) };
+        self.count_in(slot, entry.source_time, entry.end())
+    }
+
+    #[inline(always)]
+    fn count_in(&mut self, slot: u64, source_time: i64, end: u64) -> u64 {
+        self.block = (self.block.0.min(source_time), self.block.1.max(source_time));
         if (slot + 1).is_multiple_of(TIME_BLOCK) {
             self.seal_block(slot / TIME_BLOCK);
         }
-        self.used = start + len as u64;
+        self.used = end;
         self.next += 1;
-        Ok(self.next - 1)
+        self.next - 1
     }
 
     /// Makes everything pushed visible to readers; returns the mark `memory`.
@@ -260,11 +301,8 @@ impl Writer {
         if self.next != self.published {
             self.published = self.next;
             let head = self.head();
-            head.count.store(self.next, Ordering::Release);
-            head.count_word.store(self.next as u32, Ordering::Release);
-            // Pairs with the reader: it counts itself asleep, fences, then looks at `count` once more.
-            fence(Ordering::SeqCst);
-            if self.pins.asleep(false).load(Ordering::Relaxed) != 0 {
+            mark(&head.count, self.next);
+            if (Bell { word: &head.count_word, asleep: self.pins.asleep(false) }).ring() {
                 self.media.wake(&head.count_word);
             }
         }
@@ -275,14 +313,9 @@ impl Writer {
     fn seal_block(&mut self, block: u64) {
         let row = time_row(self.block, salt(salt_seed(&self.header.uuid, 0), self.next / TIME_BLOCK * TIME_BLOCK));
         self.block = (i64::MAX, i64::MIN);
-        let at = self.header.index_entries * ENTRY_BYTES as u64 + block * TIME_ROW_BYTES;
-        // The table was reserved with the segment; a failure here would only cost a scan.
-        if self.index.reserve(at + TIME_ROW_BYTES).is_ok() {
-            // SAFETY: inside the segment, past the entries; readers use a row only once its block is published.
-            unsafe {
-                std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at as usize), row.len());
-            }
-        }
+        let at = (block * TIME_ROW_BYTES) as usize;
+        // SAFETY: before the entries, which are allocated; readers use a row only once its block is published.
+        unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at), row.len()) };
     }
 
     /// Publishes what was pushed and says what `when_full` makes of a full stream.
@@ -326,6 +359,7 @@ impl Writer {
     fn roll_index(&mut self) -> Result<()> {
         self.check_failed()?;
         let number = (self.next / self.header.index_entries) as u32;
+        self.view.index_closed(self.index_number, self.next, self.header.index_entries);
         self.release_live_index();
         let segment = self.take_segment('i', number, self.header.index_bytes())?;
         self.ring.lock().index.push_back((number, segment.clone()));
@@ -374,6 +408,8 @@ impl Writer {
 
     /// Lets go of old segments until a payload segment of `bytes` fits.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
+        // Before the first look: what moves on from here on wakes `wait_room`.
+        self.credit = self.pins.credit().listen();
         if self.header.level == Level::Disk {
             self.retain(bytes)?;
         }
@@ -425,6 +461,8 @@ impl Writer {
         if self.options.when_full != WhenFull::DropOldest
             && self.pins.lowest_committed().is_some_and(|committed| committed < first)
         {
+            // A view that reads this stream may let go of what it keeps, when it knows how far.
+            self.pins.wanted().store(first, Ordering::Release);
             return Err(self.full("a reader has not moved on"));
         }
         if self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire) {
@@ -436,23 +474,30 @@ impl Writer {
             // Nobody may be told of an oldest message that is not there yet.
             self.publish();
         }
-        self.chain.pop_front();
+        self.let_go(first, number);
+        Ok(())
+    }
+
+    /// Nothing below `first`, which lies in payload segment `number`, is kept any more.
+    pub(crate) fn let_go(&mut self, first: u64, number: u32) {
+        while self.chain.len() > 1 && self.chain.front().is_some_and(|s| s.0 < number) {
+            self.chain.pop_front();
+        }
         let index = (first / self.header.index_entries) as u32;
         let head = self.head();
         head.first.store(first, Ordering::Release);
         head.first_payload.store(number, Ordering::Release);
         head.first_index.store(index, Ordering::Release);
         self.ring.lock().keep = (first, number, index);
-        Ok(())
     }
 
     /// Takes payload segments out of the live place that need not be there: read on (memory) or on the medium (disk).
-    fn release_live_payload(&mut self) {
+    pub(crate) fn release_live_payload(&mut self) {
         let low = match self.header.level {
             Level::Memory => self.head().first_payload.load(Ordering::Relaxed),
             Level::Disk => self.ring.drained_payload.load(Ordering::Acquire),
         };
-        self.head().live_payload.fetch_max(low, Ordering::SeqCst);
+        give_up(&self.head().live_payload, low);
         let mut ring = self.ring.lock();
         while ring.payload.front().is_some_and(|s| s.0 < low) {
             let Some((number, segment)) = ring.payload.pop_front() else { break };
@@ -467,12 +512,12 @@ impl Writer {
     }
 
     /// The same for index segments.
-    fn release_live_index(&mut self) {
+    pub(crate) fn release_live_index(&mut self) {
         let low = match self.header.level {
             Level::Memory => self.head().first_index.load(Ordering::Relaxed),
             Level::Disk => self.ring.drained_index.load(Ordering::Acquire),
         };
-        self.head().live_index.fetch_max(low, Ordering::SeqCst);
+        give_up(&self.head().live_index, low);
         let mut ring = self.ring.lock();
         while ring.index.front().is_some_and(|s| s.0 < low) {
             let Some((number, segment)) = ring.index.pop_front() else { break };
@@ -505,15 +550,12 @@ impl Writer {
         while self.mark(level) < sequence {
             self.check_failed()?;
             self.ring.hurry();
-            let asleep = self.pins.asleep(true);
-            let word = &self.head().disk_word;
-            let seen = word.load(Ordering::Acquire);
-            asleep.fetch_add(1, Ordering::SeqCst);
+            let bell = Bell { word: &self.head().disk_word, asleep: self.pins.asleep(true) };
+            let seen = bell.listen();
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if self.mark(level) < sequence && !left.is_zero() {
-                self.media.wait(word, seen, Some(left.min(Duration::from_millis(100))));
+                self.media.wait(bell.word, seen, Some(left.min(Duration::from_millis(100))));
             }
-            asleep.fetch_sub(1, Ordering::SeqCst);
             if left.is_zero() {
                 return Ok(self.mark(level) >= sequence);
             }
@@ -523,10 +565,7 @@ impl Writer {
 
     /// Sleeps until there may be room again: a counted reader or the disk moved on, or the time is over.
     pub fn wait_room(&self, timeout: Duration) {
-        let seen = self.pins.credit().load(Ordering::SeqCst);
-        self.pins.writer_waits().store(1, Ordering::SeqCst);
-        self.media.wait(self.pins.credit(), seen, Some(timeout));
-        self.pins.writer_waits().store(0, Ordering::SeqCst);
+        self.media.wait(self.pins.credit().word, self.credit, Some(timeout));
     }
 
     /// Why the mark `disk` does not move, if it does not.

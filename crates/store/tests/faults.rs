@@ -115,7 +115,7 @@ fn messages_not_yet_published_reached_the_medium() {
     let file: Arc<dyn File> =
         (process.clone() as Arc<dyn Media>).open(&Path::new(FOLDER).join("i-00000000"), Open::Read).unwrap();
     let mut entry = [0; ENTRY_BYTES];
-    file.read_at(&mut entry, 4 * ENTRY_BYTES as u64).unwrap();
+    file.read_at(&mut entry, 4096 + 4 * ENTRY_BYTES as u64).unwrap();
     assert_eq!(entry, [0; ENTRY_BYTES]);
 }
 

@@ -289,7 +289,7 @@ fn one_flipped_bit_is_named_and_never_served() {
     }
     assert!(writer.wait(50, Level::Disk, Duration::from_secs(60)).unwrap());
     drop(writer);
-    for (file, at, sequence) in [("p-00000000", 320 * 7 + 5, 7), ("i-00000000", 64 * 9 + 3, 9)] {
+    for (file, at, sequence) in [("p-00000000", 320 * 7 + 5, 7), ("i-00000000", 4096 + 64 * 9 + 3, 9)] {
         let path = place.0.join(file);
         let good = std::fs::read(&path).unwrap();
         let mut bad = good.clone();

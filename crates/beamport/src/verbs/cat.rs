@@ -55,7 +55,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
                 end = range.1;
             }
             // Then each message is looked at, and what is damaged is named.
-            Err(Error::Corrupt { .. } | Error::Missing(_)) => {}
+            Err(Error::Corrupt { .. } | Error::Lost { .. }) => {}
             Err(e) => return Err(fault(e).into()),
         }
     }

@@ -3,7 +3,6 @@
 //! A byte that does not verify costs its message, a segment that is missing costs all messages in it. Neither ends a verb:
 //! the range is named, and the rest is read.
 
-use flow::after_segment;
 use serde::Serialize;
 use std::fmt;
 use store::{Error, Reader};
@@ -36,10 +35,16 @@ impl Damage {
                 }
                 Some(Self { first: *sequence, last, why: error.to_string() })
             }
-            Error::Missing(path) => {
-                let first = reader.position();
-                let last = after_segment(reader, first, end).saturating_sub(1).max(first);
-                Some(Self { first, last, why: format!("{} is missing", path.display()) })
+            Error::Lost { path, first, end: known } => {
+                let mut next = *known;
+                while next < end {
+                    reader.seek(next);
+                    match reader.read(usize::try_from(end - next).unwrap_or(usize::MAX)) {
+                        Err(Error::Lost { path: same, end: known, .. }) if same == *path => next = known,
+                        _ => break,
+                    }
+                }
+                Some(Self { first: *first, last: next.min(end) - 1, why: format!("{} is missing", path.display()) })
             }
             _ => None,
         }

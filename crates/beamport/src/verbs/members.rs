@@ -86,8 +86,8 @@ pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
             }
         }
     };
-    let taken = reader.walk(at, next, &mut see).map_err(fault)?;
-    if let Some((first, end)) = taken {
+    let walked = reader.walk(at, next, &mut see).map_err(fault)?;
+    if let Some((first, end)) = walked.gone {
         members.gone = Some((members.gone.map_or(first, |g| g.0), end));
     }
     Ok(members)

@@ -1,0 +1,593 @@
+//! Views: streams whose entries point into other streams. Decision 0005 says why it is so.
+//!
+//! Constraints: an entry of a view is an entry without bytes of its own, so places, marks, recovery and retention are
+//! those of any stream. One push is the proof of the parent's entry and 64 bytes of index; no lock, no system call, no
+//! allocation, until a parent's mark is reached or a new origin or epoch comes.
+//!
+//! Bytes: `entry` (parent, parent sequence), and the table `parents`: a line a row like `origins`, row 1 first,
+//! `UUID EPOCH NAME` with the name of a folder beside the view's. A row is on the medium before an entry names it.
+//!
+//! Failure behaviour: what does not fit (level, mark, what was let go, an entry that is not that message) is refused
+//! with the parent's name before anything was changed. A parent that is missing, rewound or made anew is
+//! `Error::Parent` to a reader; what a parent's retention took is `Error::Gone`.
+
+use crate::entry::{Entry, salt, salt_seed};
+use crate::error::{Error, Result};
+use crate::layout::{Level, Names, PARENTS, hex, unhex16};
+use crate::limits::{PARENTS_MAX, READER_NAME_MAX, VIEW_DEPTH_MAX};
+use crate::media::Media;
+use crate::pins::Kind;
+use crate::reader::{Check, Mapped, ReadOptions, Reader};
+use crate::writer::{WhenFull, Writer};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// No row yet for an origin of a parent.
+const UNKNOWN: u32 = u32::MAX;
+
+/// One row of a view's table of parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentRow {
+    /// Identity of the stream.
+    pub uuid: [u8; 16],
+    /// Epoch of the messages that entries with this row point to.
+    pub epoch: u32,
+    /// Its folder, beside the view's.
+    pub name: String,
+}
+
+impl ParentRow {
+    fn to_text(&self) -> String {
+        format!("{} {} {}", hex(&self.uuid), self.epoch, self.name)
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let (uuid, rest) = text.split_once(' ')?;
+        let (epoch, name) = rest.split_once(' ')?;
+        let row = Self { uuid: unhex16(uuid)?, epoch: epoch.parse().ok()?, name: name.to_owned() };
+        is_beside(name).then_some(row)
+    }
+}
+
+/// True for a name that leads to a folder beside, and nowhere else.
+fn is_beside(name: &str) -> bool {
+    !name.is_empty() && ![".", ".."].contains(&name) && !name.contains(['/', '\n', '\0'])
+}
+
+fn beside(folder: &Path, name: &str) -> PathBuf {
+    folder.parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// The table of parents; empty for a stream that is no view.
+pub(crate) fn rows_of(media: &dyn Media, folder: &Path) -> Result<Vec<ParentRow>> {
+    let table = Names::read(media, folder, PARENTS)?;
+    let rows = table.names.iter().map(|text| ParentRow::from_text(text));
+    rows.collect::<Option<_>>().ok_or_else(|| Error::Format {
+        path: folder.join(PARENTS),
+        what: "a row is not `UUID EPOCH NAME` with the name of a folder beside".into(),
+    })
+}
+
+// ---- writing ---------------------------------------------------------------------------------------------------------
+
+/// A stream that a writer's view points into, from [`Writer::parent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent(usize);
+
+/// One parent, as the view's writer knows it.
+struct Source {
+    /// The counted reader by whose position the parent keeps what the view keeps.
+    reader: Reader,
+    /// Row of the table for messages in `may`, counted from 1.
+    row: u16,
+    /// Salt seed of their epoch.
+    seed: u64,
+    /// Sequences that may be pointed to without another look: of one epoch, safe, and not let go of.
+    may: Range<u64>,
+    /// Sequences below are not held in the parent.
+    floor: u64,
+    /// Sequences below will not be pointed to any more.
+    passed: u64,
+    /// The view's rows of the parent's origins.
+    origins: Vec<u32>,
+}
+
+/// What a writer knows of the streams that it points into. "Lowest" is always a parent sequence, by row of the table.
+#[derive(Default)]
+pub(crate) struct View {
+    sources: Vec<Source>,
+    table: Names,
+    rows: Vec<ParentRow>,
+    /// Lowest of the entries of the written index segment, from `low_from` on.
+    low: Vec<u64>,
+    low_from: u64,
+    /// Lowest of the index segments before, as (row from 0, lowest). One that is not here was written before this writer
+    /// opened, and is looked through when that is needed.
+    lows: BTreeMap<u32, Vec<(u16, u64)>>,
+    /// Lowest of all of `lows`; none where one of them is missing.
+    lowest: Option<Vec<u64>>,
+    /// Where the view began when `lows` were made.
+    first: u64,
+    /// Reads the view's own index.
+    own: Option<Reader>,
+}
+
+impl View {
+    pub(crate) fn new(count: u64, first: u64) -> Self {
+        Self { low_from: count, first, ..Self::default() }
+    }
+
+    /// An index segment is full.
+    pub(crate) fn index_closed(&mut self, number: u32, next: u64, index_entries: u64) {
+        if self.rows.is_empty() {
+            return;
+        }
+        if self.low_from <= self.first.max(u64::from(number) * index_entries) {
+            self.lows.insert(number, pairs(&self.low));
+            if let Some(lowest) = &mut self.lowest {
+                lowest.iter_mut().zip(&self.low).for_each(|(lowest, low)| *lowest = *low.min(lowest));
+            }
+        } else {
+            self.lowest = None;
+        }
+        self.low.fill(u64::MAX);
+        self.low_from = next;
+    }
+}
+
+fn pairs(low: &[u64]) -> Vec<(u16, u64)> {
+    low.iter().enumerate().filter(|l| *l.1 != u64::MAX).map(|(row, &low)| (row as u16, low)).collect()
+}
+
+impl Writer {
+    /// Makes this stream a view of the stream in the folder `name` beside its own: the parent keeps what the view keeps.
+    /// To be called anew after each opening, before the parent is pointed to.
+    pub fn parent(&mut self, name: &str) -> Result<Parent> {
+        let folder = beside(&self.folder, name);
+        let refused = |what: String| Error::Parent { folder: folder.clone(), what };
+        if !is_beside(name) {
+            return Err(refused("is no folder beside it".into()));
+        }
+        let reads_as = format!("view {}", self.header.name);
+        if reads_as.len() > READER_NAME_MAX {
+            let most = READER_NAME_MAX - "view ".len();
+            return Err(Error::Limit(format!("the name of a view has at most {most} bytes: `{}`", self.header.name)));
+        }
+        let m = self.media.as_ref();
+        check_depth(m, &folder, &self.header.uuid, VIEW_DEPTH_MAX - 1).map_err(refused)?;
+        if self.view.rows.is_empty() {
+            self.view.table = Names::read(m, &self.folder, PARENTS)?;
+            self.view.rows = rows_of(m, &self.folder)?;
+            self.view.low = vec![u64::MAX; self.view.rows.len()];
+        }
+        // The level decides which mark the reader ends at: that is as far as the view may point.
+        let early = self.header.level == Level::Memory;
+        let options = ReadOptions { name: reads_as, kind: Kind::Counted, early, ..ReadOptions::default() };
+        let reader = Reader::open(&self.media, &folder, options).map_err(|e| not_there(&folder, e))?;
+        if self.header.level == Level::Disk && reader.header().level == Level::Memory {
+            // A place of a reader that will never be.
+            reader.pins().remove(&format!("view {}", self.header.name));
+            return Err(refused("has level memory: a view that survives a power cut cannot point into it".into()));
+        }
+        if let Some(at) = self.view.sources.iter().position(|s| s.reader.header().uuid == reader.header().uuid) {
+            return Ok(Parent(at));
+        }
+        let floor = reader.committed();
+        let source = Source { reader, row: 0, seed: 0, may: 0..0, floor, passed: floor, origins: Vec::new() };
+        self.view.sources.push(source);
+        Ok(Parent(self.view.sources.len() - 1))
+    }
+
+    /// Appends an entry that points to message `sequence` of a parent without publishing it; returns its sequence here.
+    /// `entry` is that message's, as a reader of the parent shows it. Its origin is known here by the same name.
+    #[inline]
+    pub fn push_view(&mut self, parent: Parent, sequence: u64, entry: &Entry) -> Result<u64> {
+        let (row, origin) = match self.admitted(parent, sequence, entry) {
+            Some(known) => known,
+            None => self.admit(parent, sequence, entry)?,
+        };
+        let start = self.place_for(0, 8)?;
+        let slot = self.slot()?;
+        let low = &mut self.view.low[usize::from(row) - 1];
+        *low = sequence.min(*low);
+        let entry = Entry {
+            arrival_time: self.arrival,
+            parent_sequence: sequence,
+            origin,
+            segment: self.payload_number,
+            offset8: (start / 8) as u32,
+            parent: row,
+            ..*entry
+        };
+        Ok(self.put(slot, entry))
+    }
+
+    #[inline]
+    fn admitted(&self, parent: Parent, sequence: u64, entry: &Entry) -> Option<(u16, u32)> {
+        let source = self.view.sources.get(parent.0)?;
+        let origin = *source.origins.get(entry.origin as usize)?;
+        let known = source.may.contains(&sequence) && origin != UNKNOWN && entry.holds(salt(source.seed, sequence));
+        known.then_some((source.row, origin))
+    }
+
+    /// Looks at the parent again: its mark, its epoch, its origins.
+    #[cold]
+    fn admit(&mut self, parent: Parent, sequence: u64, entry: &Entry) -> Result<(u16, u32)> {
+        let Some(source) = self.view.sources.get_mut(parent.0) else {
+            return Err(Error::Limit("a parent of another writer".into()));
+        };
+        let mut looked = false;
+        let row = loop {
+            let folder = source.reader.folder().to_path_buf();
+            let refused = |what: String| Error::Parent { folder: folder.clone(), what };
+            let (header, end) = (source.reader.header(), source.reader.end());
+            let epoch = header.epoch_of(sequence);
+            let seed = salt_seed(&header.uuid, epoch);
+            if sequence >= end || !entry.holds(salt(seed, sequence)) {
+                if !looked {
+                    // A writer that started anew has another live place, and perhaps another epoch.
+                    source.reader.look_again().map_err(|e| not_there(&folder, e))?;
+                    looked = true;
+                    continue;
+                }
+                let level = if self.header.level == Level::Disk { "disk" } else { "memory" };
+                return Err(refused(if sequence >= end {
+                    format!("cannot be pointed to at message {sequence}: its mark `{level}` is {end}")
+                } else {
+                    format!("has another message {sequence} than the entry that was given")
+                }));
+            }
+            if sequence < source.floor {
+                let floor = source.floor;
+                return Err(refused(format!("is not held below message {floor}: {sequence} cannot be pointed to")));
+            }
+            let began = header.epochs.iter().rev().find(|e| e.1 <= sequence).map_or(0, |e| e.1);
+            let ended = header.epochs.iter().find(|e| e.1 > sequence).map_or(u64::MAX, |e| e.1);
+            (source.seed, source.may) = (seed, began.max(source.floor)..ended.min(end));
+            break ParentRow {
+                uuid: header.uuid,
+                epoch,
+                name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            };
+        };
+        let name = source.reader.origin(entry.origin).to_owned();
+        let number = match self.view.rows.iter().position(|known| *known == row) {
+            Some(at) => at + 1,
+            None => self.add_row(&row)?,
+        };
+        let origin = self.origin(&name)?;
+        let source = &mut self.view.sources[parent.0];
+        let at = entry.origin as usize;
+        if source.origins.len() <= at {
+            source.origins.resize(at + 1, UNKNOWN);
+        }
+        (source.row, source.origins[at]) = (number as u16, origin);
+        Ok((source.row, origin))
+    }
+
+    /// A new row of the table, on the medium before any entry names it.
+    fn add_row(&mut self, row: &ParentRow) -> Result<usize> {
+        let view = &mut self.view;
+        if view.rows.len() >= PARENTS_MAX {
+            return Err(Error::Limit(format!("a view has at most {PARENTS_MAX} parents and epochs of theirs")));
+        }
+        let (m, path) = (self.media.as_ref(), self.folder.join(PARENTS));
+        let mut table = view.table.clone();
+        table.add(m, &self.folder, PARENTS, &row.to_text())?;
+        if self.header.level == Level::Disk {
+            // The rows before too: after a sync that failed the kernel calls pages clean that are not on the medium.
+            table.write_again(m, &self.folder, PARENTS)?;
+            let file = m.open(&path, crate::media::Open::Write).map_err(Error::io("open", &path))?;
+            file.sync().map_err(Error::io("sync", &path))?;
+            m.sync_dir(&self.folder).map_err(Error::io("sync", &self.folder))?;
+        }
+        view.table = table;
+        view.rows.push(row.clone());
+        view.low.push(u64::MAX);
+        view.lowest.iter_mut().for_each(|lowest| lowest.push(u64::MAX));
+        Ok(view.rows.len())
+    }
+
+    /// Says that no message of a parent below `sequence` will be pointed to any more: the parent keeps what the view
+    /// keeps, and what lies between is free to go. To be called when the commit that says so is safe.
+    pub fn passed(&mut self, parent: Parent, sequence: u64) -> Result<()> {
+        match self.view.sources.get_mut(parent.0) {
+            Some(source) if sequence > source.passed => source.passed = sequence,
+            _ => return Ok(()),
+        }
+        self.move_positions().map(drop)
+    }
+
+    /// Lets go of the view's oldest entries where a parent that waits for room needs it and the view's own counted
+    /// readers have moved on, and moves the positions in the parents. For a runner to call at each step.
+    pub fn relieve(&mut self) -> Result<()> {
+        let pressed = |source: &Source| source.reader.pins().wanted().load(Ordering::Acquire) > source.floor;
+        if !self.move_positions()? || !self.view.sources.iter().any(pressed) {
+            return Ok(());
+        }
+        let mut end = self.publish();
+        if self.header.level == Level::Disk {
+            end = end.min(self.mark(Level::Disk));
+        }
+        if self.options.when_full != WhenFull::DropOldest {
+            end = end.min(self.pins.lowest_committed().unwrap_or(u64::MAX));
+        }
+        let free = self.free_end(end)?;
+        if free > self.first_sequence() {
+            let in_segment = self.chain.iter().rev().find(|s| s.1 <= free).map(|s| s.0);
+            let number = in_segment.unwrap_or_else(|| self.head().first_payload.load(Ordering::Relaxed));
+            self.let_go(free, number);
+            self.release_live_payload();
+            self.release_live_index();
+            self.ring.hurry();
+            self.move_positions()?;
+        }
+        Ok(())
+    }
+
+    /// One past the last entry before `end` that points to what a parent would let go of.
+    fn free_end(&mut self, end: u64) -> Result<u64> {
+        let per = self.header.index_entries;
+        let wanted = |row: &ParentRow| {
+            let source = self.view.sources.iter().find(|s| s.reader.header().uuid == row.uuid);
+            source.map_or(0, |s| s.reader.pins().wanted().load(Ordering::Acquire))
+        };
+        let wanted: Vec<u64> = self.view.rows.iter().map(wanted).collect();
+        let mut at = self.first_sequence();
+        let mut free = at;
+        while at < end {
+            let to = ((at / per + 1) * per).min(end);
+            let lows = self.view.lows.get(&((at / per) as u32));
+            if lows.is_none_or(|lows| lows.iter().any(|&(row, low)| low < wanted[usize::from(row)])) {
+                self.look_through(at, to, |entries| {
+                    for entry in entries {
+                        at += 1;
+                        let wanted = wanted.get(usize::from(entry.parent).wrapping_sub(1));
+                        if wanted.is_some_and(|wanted| entry.parent_sequence < *wanted) {
+                            free = at;
+                        }
+                    }
+                })?;
+            }
+            at = to;
+        }
+        Ok(free)
+    }
+
+    /// Moves the positions in the parents to the lower of what the view keeps and what it may still point to. False as
+    /// long as that is not known: index segments from before this writer opened are looked through one a call.
+    fn move_positions(&mut self) -> Result<bool> {
+        let first = self.first_sequence();
+        if self.header.level == Level::Disk && self.ring.kept.load(Ordering::Acquire) != first {
+            // What was let go of comes back in a power cut until a record says that it is gone.
+            return Ok(false);
+        }
+        if self.view.lowest.is_none() || first != self.view.first {
+            if !self.look_on(first)? {
+                return Ok(false);
+            }
+            let mut lowest = vec![u64::MAX; self.view.rows.len()];
+            for &(row, low) in self.view.lows.values().flatten() {
+                lowest[usize::from(row)] = low.min(lowest[usize::from(row)]);
+            }
+            self.view.lowest = Some(lowest);
+        }
+        let View { sources, rows, low, lowest, .. } = &mut self.view;
+        let lowest = lowest.as_deref().unwrap_or_default();
+        for source in sources {
+            let uuid = source.reader.header().uuid;
+            let kept = rows.iter().zip(lowest.iter().zip(&*low)).filter(|(row, _)| row.uuid == uuid);
+            let kept = kept.map(|(_, (a, b))| *a.min(b)).min().unwrap_or(u64::MAX);
+            let floor = kept.min(source.passed);
+            if floor > source.floor {
+                source.floor = floor;
+                source.may.start = source.may.start.max(floor);
+                source.reader.commit(floor);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Learns what the entries from `first` on point to at least, a segment at a time. True when all is known.
+    fn look_on(&mut self, first: u64) -> Result<bool> {
+        let per = self.header.index_entries;
+        if first != self.view.first {
+            // The segment in which the view begins now has lost some.
+            self.view.lows = self.view.lows.split_off(&((first / per) as u32));
+            if !first.is_multiple_of(per) {
+                self.view.lows.remove(&((first / per) as u32));
+            }
+            (self.view.first, self.view.lowest) = (first, None);
+        }
+        let written = first.max(u64::from(self.index_number) * per);
+        if self.view.low_from != written {
+            self.publish();
+            let low = self.lowest_of(written, self.next)?;
+            (self.view.low, self.view.low_from) = (low, written);
+        }
+        let unknown = ((first / per) as u32..self.index_number).find(|number| !self.view.lows.contains_key(number));
+        let Some(number) = unknown else { return Ok(true) };
+        let from = first.max(u64::from(number) * per);
+        let low = self.lowest_of(from, (u64::from(number) + 1) * per)?;
+        self.view.lows.insert(number, pairs(&low));
+        Ok((number + 1..self.index_number).all(|number| self.view.lows.contains_key(&number)))
+    }
+
+    /// What the entries of a range point to at least.
+    fn lowest_of(&mut self, from: u64, to: u64) -> Result<Vec<u64>> {
+        let mut low = vec![u64::MAX; self.view.rows.len()];
+        self.look_through(from, to, |entries| {
+            for entry in entries {
+                if let Some(low) = low.get_mut(usize::from(entry.parent).wrapping_sub(1)) {
+                    *low = entry.parent_sequence.min(*low);
+                }
+            }
+        })?;
+        Ok(low)
+    }
+
+    /// Shows the view's own entries of `from..to`, which are published.
+    fn look_through(&mut self, from: u64, to: u64, mut see: impl FnMut(&[Entry])) -> Result<()> {
+        if self.view.own.is_none() {
+            let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+            self.view.own = Some(Reader::open(&self.media, &self.folder, options)?);
+        }
+        if let Some(own) = &mut self.view.own {
+            own.walk(from, to, &mut see)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what is too deep to be followed, or leads back to the view itself.
+fn check_depth(m: &dyn Media, folder: &Path, view: &[u8; 16], left: u32) -> std::result::Result<(), String> {
+    let header = crate::Header::read(m, folder).map_err(|e| format!("cannot be read: {e}"))?;
+    if header.uuid == *view {
+        return Err("is the view itself, or a view of it".into());
+    }
+    let rows = rows_of(m, folder).map_err(|e| format!("cannot be read: {e}"))?;
+    if left == 0 && !rows.is_empty() {
+        return Err(format!("is a view: views of views are followed {VIEW_DEPTH_MAX} deep and no further"));
+    }
+    let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let above = beside(folder, name);
+        if m.open(&above.join("stream"), crate::media::Open::Read).is_ok() {
+            check_depth(m, &above, view, left.saturating_sub(1))?;
+        }
+    }
+    Ok(())
+}
+
+// ---- reading ---------------------------------------------------------------------------------------------------------
+
+/// Where the payload of one message of a batch lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Which of the batch's segments; none of them where there are no bytes.
+    pub(crate) segment: u32,
+    /// Its first byte there.
+    pub(crate) at: u64,
+}
+
+/// A payload that was found: where, and what proves it.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) salt: u32,
+    pub(crate) length: u32,
+    pub(crate) crc: u32,
+}
+
+/// The segments and places of one batch. Kept between batches, so that a batch allocates nothing.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) segments: Vec<Arc<Mapped>>,
+    pub(crate) places: Vec<Place>,
+    /// Which batch: a parent's reader remembers where it put its segment.
+    pub(crate) round: u64,
+}
+
+impl Shown {
+    pub(crate) fn begin(&mut self) {
+        self.segments.clear();
+        self.places.clear();
+        self.round += 1;
+    }
+}
+
+/// The streams that a view points into, as its reader follows them.
+#[derive(Default)]
+pub(crate) struct Parents {
+    /// By row of the table: the row, and which of `readers`.
+    rows: Vec<(ParentRow, Option<usize>)>,
+    readers: Vec<Reader>,
+}
+
+impl Parents {
+    /// Finds the payload that an entry of the view in `folder` points to. `depth`: how many views were followed before.
+    #[inline]
+    pub(crate) fn follow(
+        &mut self,
+        media: &Arc<dyn Media>,
+        folder: &Path,
+        (check, depth): (Check, u32),
+        entry: &Entry,
+        shown: &mut Shown,
+    ) -> Result<Found> {
+        let row = usize::from(entry.parent).wrapping_sub(1);
+        let (at, epoch) = match self.rows.get(row) {
+            Some(&(ref known, Some(at))) => (at, known.epoch),
+            _ => self.learn(media, folder, (check, depth), row)?,
+        };
+        let found = self.readers[at].locate(epoch, entry.parent_sequence, shown)?;
+        if found.length != entry.length || found.crc != entry.payload_crc {
+            let what = format!("has another message {} than the view points to", entry.parent_sequence);
+            return Err(Error::Parent { folder: self.readers[at].folder().to_path_buf(), what });
+        }
+        Ok(found)
+    }
+
+    /// Reads the table and opens the parent of a row.
+    #[cold]
+    fn learn(
+        &mut self,
+        media: &Arc<dyn Media>,
+        folder: &Path,
+        (check, depth): (Check, u32),
+        row: usize,
+    ) -> Result<(usize, u32)> {
+        if row >= self.rows.len() {
+            let known = self.rows.len();
+            self.rows.extend(rows_of(media.as_ref(), folder)?.into_iter().skip(known).map(|row| (row, None)));
+        }
+        let Some((known, reader)) = self.rows.get_mut(row) else {
+            let what = format!("no row {} for an entry of the view", row.wrapping_add(1));
+            return Err(Error::Format { path: folder.join(PARENTS), what });
+        };
+        let above = beside(folder, &known.name);
+        if depth >= VIEW_DEPTH_MAX {
+            let what = format!("is too far away: views of views are followed {VIEW_DEPTH_MAX} deep");
+            return Err(Error::Parent { folder: above, what });
+        }
+        let at = match self.readers.iter().position(|r| r.header().uuid == known.uuid && r.folder() == above) {
+            Some(at) => at,
+            None => {
+                let options = ReadOptions { early: true, check, ..ReadOptions::default() };
+                let mut parent = Reader::open(media, &above, options).map_err(|e| not_there(&above, e))?;
+                if parent.header().uuid != known.uuid {
+                    return Err(Error::Parent { folder: above, what: "was made anew: its messages are gone".into() });
+                }
+                parent.set_depth(depth + 1);
+                self.readers.push(parent);
+                self.readers.len() - 1
+            }
+        };
+        *reader = Some(at);
+        Ok((at, known.epoch))
+    }
+
+    /// How many of the entries from the first on point to what that parent no longer has: its oldest message is `left`.
+    pub(crate) fn gone(&self, entries: &[Entry], left: u64) -> usize {
+        let reader = |entry: &Entry| self.rows.get(usize::from(entry.parent).wrapping_sub(1)).and_then(|row| row.1);
+        let Some(first) = entries.first() else { return 0 };
+        let lost = |entry: &&Entry| reader(entry) == reader(first) && entry.parent_sequence < left;
+        entries.iter().take_while(lost).count()
+    }
+}
+
+/// Names the parent where its folder holds no stream.
+pub(crate) fn not_there(folder: &Path, error: Error) -> Error {
+    match error {
+        Error::Missing(_) => Error::Parent { folder: folder.to_path_buf(), what: "is not there".into() },
+        Error::Format { what, .. } => {
+            Error::Parent { folder: folder.to_path_buf(), what: format!("is another: {what}") }
+        }
+        other => other,
+    }
+}

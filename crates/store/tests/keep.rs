@@ -1,0 +1,131 @@
+//! What a stream costs and what it leaves behind, on the real file system.
+
+use beamport_store::*;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A folder of one test, removed with the live places of the streams in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("keep-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn stream(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for stream in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if let Ok(header) = Header::read(Os::shared().as_ref(), &stream.path()) {
+                let _ = std::fs::remove_dir_all(header.live);
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn meta(n: u64) -> Meta {
+    Meta { source_time: n as i64 * 1000, origin: 0, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 }
+}
+
+/// Bytes that the files in a folder occupy.
+fn occupied(folder: &Path) -> u64 {
+    std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().metadata().unwrap().blocks() * 512).sum()
+}
+
+#[test]
+fn an_idle_stream_took_megabytes_for_its_time_table() {
+    let media = Os::shared();
+    let place = Place::new("idle");
+    let folder = place.stream("s");
+    let mut writer = Writer::open(&media, &folder, "s", &Options::disk(1 << 30)).unwrap();
+    for n in 0..300 {
+        writer.append(&meta(n), &n.to_le_bytes()).unwrap();
+    }
+    assert!(writer.wait(300, Level::Disk, Duration::from_secs(60)).unwrap());
+    let live = occupied(&writer.header().live);
+    assert!(live <= 64 << 10, "{live} B of shared memory");
+    let index = std::fs::metadata(folder.join("i-00000000")).unwrap().blocks() * 512;
+    assert!(index <= 64 << 10, "{index} B on the disk");
+    // The table is there and finds what it is for.
+    let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+    assert_eq!(reader.time_range(5000, 7000).unwrap(), (5, 7));
+}
+
+/// A disk stream, closed, of `count` messages of 1000 bytes.
+fn closed(folder: &Path, count: u64) {
+    let media = Os::shared();
+    let mut writer = Writer::open(&media, folder, "s", &Options::disk(1 << 20)).unwrap();
+    for n in 0..count {
+        while let Err(e) = writer.append(&meta(n), &[n as u8; 1000]) {
+            assert!(e.is_full(), "{e}");
+            writer.wait_room(Duration::from_millis(10));
+        }
+    }
+    assert!(writer.wait(count, Level::Disk, Duration::from_secs(60)).unwrap());
+}
+
+#[test]
+fn a_missing_file_hid_what_stands_behind_it() {
+    let media = Os::shared();
+    let place = Place::new("missing");
+    let folder = place.stream("s");
+    closed(&folder, 5000);
+    let per = Header::read(media.as_ref(), &folder).unwrap().index_entries;
+    assert!(per < 2500, "three index segments");
+    let seen = |lost: &[(u64, u64)]| {
+        let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+        let mut numbers = Vec::new();
+        let mut see = |entries: &[Entry]| numbers.extend(entries.iter().map(|e| e.origin_seq));
+        assert_eq!(reader.walk(0, 5000, &mut see).unwrap().lost, lost);
+        numbers
+    };
+    // An entry that does not verify, alone, and then the whole file.
+    let path = folder.join(format!("i-{:08x}", 1));
+    let good = std::fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad[4096 + 5 * 64] ^= 1;
+    std::fs::write(&path, &bad).unwrap();
+    assert_eq!(seen(&[(per + 5, per + 6)]), (0..5000).filter(|n| *n != per + 5).collect::<Vec<_>>());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(seen(&[(per, 2 * per)]), (0..per).chain(2 * per..5000).collect::<Vec<_>>());
+    let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+    reader.seek(per);
+    assert!(matches!(reader.read(10), Err(Error::Lost { first, end, .. }) if (first, end) == (per, 2 * per)));
+    // What cannot be read and touches a range of time may belong to it, elsewhere it does not.
+    assert_eq!(reader.time_range(0, 5000).unwrap(), (0, 5));
+    assert_eq!(reader.time_range((per - 5) as i64 * 1000, per as i64 * 1000).unwrap(), (per - 5, 2 * per));
+    assert!(matches!(verify(&media, &folder, &mut |_, _| {}), Err(Error::Lost { first, .. }) if first == per));
+    std::fs::write(&path, &good).unwrap();
+    // Payloads: the index says how many are lost with them.
+    let segment = |reader: &mut Reader, n: u64| reader.entries(n, 1).unwrap()[0].segment;
+    let second = (0..5000).find(|n| segment(&mut reader, *n) == 1).unwrap();
+    let third = (0..5000).find(|n| segment(&mut reader, *n) == 2).unwrap();
+    std::fs::remove_file(folder.join("p-00000001")).unwrap();
+    reader.seek(second);
+    match reader.read(5000) {
+        Err(Error::Lost { first, end, .. }) => assert_eq!((first, end), (second, third)),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn a_payload_past_the_end_of_its_file_was_shown_as_none() {
+    let media = Os::shared();
+    let place = Place::new("short");
+    let folder = place.stream("s");
+    closed(&folder, 50);
+    std::fs::OpenOptions::new().write(true).open(folder.join("p-00000000")).unwrap().set_len(4096).unwrap();
+    for check in [Check::Nothing, Check::Entries, Check::All] {
+        let mut reader = Reader::open(&media, &folder, ReadOptions { check, ..ReadOptions::default() }).unwrap();
+        reader.seek(40);
+        assert!(matches!(reader.read(1), Err(Error::Corrupt { sequence: 40, .. })), "{check:?}");
+    }
+}
