@@ -285,26 +285,26 @@ struct Class {
     unused_2: [Option<extern "C" fn()>; 3],
     transfer_bytes: usize,
     unused_3: [Option<extern "C" fn()>; 2],
-    open: unsafe extern "C" fn(*const c_char, c_uint, Hid, u64) -> *mut Base,
-    close: unsafe extern "C" fn(*mut Base) -> c_int,
+    open: unsafe extern "C" fn(*const c_char, c_uint, Hid, u64) -> *mut OpenFile,
+    close: unsafe extern "C" fn(*mut OpenFile) -> c_int,
     compare: Option<extern "C" fn()>,
-    query: unsafe extern "C" fn(*const Base, *mut c_ulong) -> c_int,
+    query: unsafe extern "C" fn(*const OpenFile, *mut c_ulong) -> c_int,
     type_map: Option<extern "C" fn()>,
-    alloc: unsafe extern "C" fn(*mut Base, c_int, Hid, u64) -> u64,
-    free: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, u64) -> c_int,
-    get_end: unsafe extern "C" fn(*const Base, c_int) -> u64,
-    set_end: unsafe extern "C" fn(*mut Base, c_int, u64) -> c_int,
-    get_length: unsafe extern "C" fn(*const Base, c_int) -> u64,
-    get_handle: unsafe extern "C" fn(*mut Base, Hid, *mut *mut c_void) -> c_int,
-    read: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, usize, *mut c_void) -> c_int,
-    write: unsafe extern "C" fn(*mut Base, c_int, Hid, u64, usize, *const c_void) -> c_int,
+    alloc: unsafe extern "C" fn(*mut OpenFile, c_int, Hid, u64) -> u64,
+    free: unsafe extern "C" fn(*mut OpenFile, c_int, Hid, u64, u64) -> c_int,
+    get_end: unsafe extern "C" fn(*const OpenFile, c_int) -> u64,
+    set_end: unsafe extern "C" fn(*mut OpenFile, c_int, u64) -> c_int,
+    get_length: unsafe extern "C" fn(*const OpenFile, c_int) -> u64,
+    get_handle: unsafe extern "C" fn(*mut OpenFile, Hid, *mut *mut c_void) -> c_int,
+    read: unsafe extern "C" fn(*mut OpenFile, c_int, Hid, u64, usize, *mut c_void) -> c_int,
+    write: unsafe extern "C" fn(*mut OpenFile, c_int, Hid, u64, usize, *const c_void) -> c_int,
     unused_4: [Option<extern "C" fn()>; 10],
     free_lists: [c_int; 7],
 }
 
 /// `H5FD_t`: the part of an open file that is libhdf5's.
 #[repr(C)]
-struct Base {
+struct OpenFile {
     driver: Hid,
     class: *const Class,
     number: c_ulong,
@@ -320,7 +320,7 @@ struct Base {
 /// An open file: what libhdf5 has a pointer to.
 #[repr(C)]
 struct Handle {
-    base: Base,
+    theirs: OpenFile,
     held: Held,
 }
 
@@ -388,14 +388,14 @@ pub(crate) fn of_file(file: Hid) -> Result<Held, Fault> {
     Ok(unsafe { (*handle.cast::<Held>()).clone() })
 }
 
-unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: Hid, _: u64) -> *mut Base {
+unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: Hid, _: u64) -> *mut OpenFile {
     // SAFETY: libhdf5 gives a valid name.
     let name = std::ffi::OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
     let create = flags & hdf5_metno_sys::h5f::H5F_ACC_CREAT != 0;
     let truncate = flags & hdf5_metno_sys::h5f::H5F_ACC_TRUNC != 0;
     let file = OpenOptions::new().read(true).write(true).create(create).truncate(truncate).open(name);
     let Ok(metadata) = file.and_then(Metadata::new) else { return std::ptr::null_mut() };
-    let base = Base {
+    let theirs = OpenFile {
         driver: 0,
         class: &raw const CLASS,
         number: 0,
@@ -407,25 +407,25 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: Hid, _: u64) ->
         alignment: 1,
         paged: false,
     };
-    Box::into_raw(Box::new(Handle { base, held: Arc::new(Mutex::new(metadata)) })).cast()
+    Box::into_raw(Box::new(Handle { theirs, held: Arc::new(Mutex::new(metadata)) })).cast()
 }
 
 /// The handle of a file that libhdf5 has open.
 ///
 /// # Safety
 /// `file` came from `open` and was not closed.
-unsafe fn held<'a>(file: *const Base) -> MutexGuard<'a, Metadata> {
+unsafe fn held<'a>(file: *const OpenFile) -> MutexGuard<'a, Metadata> {
     // SAFETY: as above; libhdf5's part is the first field.
     lock(unsafe { &(*file.cast::<Handle>()).held })
 }
 
-unsafe extern "C" fn close(file: *mut Base) -> c_int {
+unsafe extern "C" fn close(file: *mut OpenFile) -> c_int {
     // SAFETY: the last that libhdf5 does with it.
     drop(unsafe { Box::from_raw(file.cast::<Handle>()) });
     DONE
 }
 
-unsafe extern "C" fn query(_: *const Base, flags: *mut c_ulong) -> c_int {
+unsafe extern "C" fn query(_: *const OpenFile, flags: *mut c_ulong) -> c_int {
     // No aggregation: every block asks for a place of its own.
     if !flags.is_null() {
         // SAFETY: a place for the answer.
@@ -434,45 +434,52 @@ unsafe extern "C" fn query(_: *const Base, flags: *mut c_ulong) -> c_int {
     DONE
 }
 
-unsafe extern "C" fn alloc(file: *mut Base, kind: c_int, _: Hid, bytes: u64) -> u64 {
+unsafe extern "C" fn alloc(file: *mut OpenFile, kind: c_int, _: Hid, bytes: u64) -> u64 {
     // SAFETY: an open file of ours, here and below.
     unsafe { held(file) }.allot(Kind::of(kind), bytes)
 }
 
-unsafe extern "C" fn free(_: *mut Base, _: c_int, _: Hid, _: u64, _: u64) -> c_int {
+unsafe extern "C" fn free(_: *mut OpenFile, _: c_int, _: Hid, _: u64, _: u64) -> c_int {
     // Not used again.
     DONE
 }
 
-unsafe extern "C" fn get_end(file: *const Base, _: c_int) -> u64 {
+unsafe extern "C" fn get_end(file: *const OpenFile, _: c_int) -> u64 {
     // SAFETY: as above.
     unsafe { held(file) }.end
 }
 
-unsafe extern "C" fn set_end(file: *mut Base, _: c_int, end: u64) -> c_int {
+unsafe extern "C" fn set_end(file: *mut OpenFile, _: c_int, end: u64) -> c_int {
     // SAFETY: as above.
     unsafe { held(file) }.end = end;
     DONE
 }
 
-unsafe extern "C" fn get_length(file: *const Base, _: c_int) -> u64 {
+unsafe extern "C" fn get_length(file: *const OpenFile, _: c_int) -> u64 {
     // SAFETY: as above.
     unsafe { held(file) }.length
 }
 
-unsafe extern "C" fn get_handle(file: *mut Base, _: Hid, out: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn get_handle(file: *mut OpenFile, _: Hid, out: *mut *mut c_void) -> c_int {
     // SAFETY: as above, and a place for the answer.
     unsafe { *out = (&raw mut (*file.cast::<Handle>()).held).cast() };
     DONE
 }
 
-unsafe extern "C" fn read(file: *mut Base, _: c_int, _: Hid, at: u64, bytes: usize, out: *mut c_void) -> c_int {
+unsafe extern "C" fn read(file: *mut OpenFile, _: c_int, _: Hid, at: u64, bytes: usize, out: *mut c_void) -> c_int {
     // SAFETY: as above, and as many bytes of libhdf5's own.
     let (held, out) = unsafe { (held(file), std::slice::from_raw_parts_mut(out.cast::<u8>(), bytes)) };
     if held.read(at, out).is_ok() { DONE } else { FAILED }
 }
 
-unsafe extern "C" fn write(file: *mut Base, kind: c_int, _: Hid, at: u64, bytes: usize, from: *const c_void) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut OpenFile,
+    kind: c_int,
+    _: Hid,
+    at: u64,
+    bytes: usize,
+    from: *const c_void,
+) -> c_int {
     // SAFETY: as above.
     let (mut held, from) = unsafe { (held(file), std::slice::from_raw_parts(from.cast::<u8>(), bytes)) };
     if !from.is_empty() {
