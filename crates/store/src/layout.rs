@@ -18,9 +18,11 @@ use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
 use crate::limits::{HEADER_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The version of this format. A reader takes this and the one before.
 pub const FORMAT: u32 = 1;
@@ -432,7 +434,15 @@ pub(crate) struct Head {
     pub dropped: AtomicU64,
     /// Identity of the stream's `lock` file: a copied folder must not take the live place of its original for its own.
     pub home: AtomicU64,
+    /// Processes with this number (`Media::mounts`) find the stream under `folder`.
+    pub mounts: AtomicU64,
+    _pad4: [u64; 26],
+    /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then nobody's to sweep.
+    pub folder: [AtomicU64; FOLDER_WORDS],
 }
+
+/// Words of `Head::folder`.
+const FOLDER_WORDS: usize = 448;
 
 /// `Head::state`: nobody writes.
 pub(crate) const STATE_CLOSED: u32 = 0;
@@ -441,7 +451,7 @@ pub(crate) const STATE_WRITING: u32 = 1;
 /// `Head::state`: an fdatasync failed.
 pub(crate) const STATE_FAILED: u32 = 2;
 
-const _: () = assert!(std::mem::size_of::<Head>() <= HEAD_BYTES);
+const _: () = assert!(std::mem::size_of::<Head>() == HEAD_BYTES);
 
 impl Head {
     /// The control page that a map holds.
@@ -449,6 +459,24 @@ impl Head {
         assert!(map.len() >= HEAD_BYTES);
         // SAFETY: the map is page-aligned and large enough, and the type is all atomics and padding.
         unsafe { &*map.ptr().cast::<Self>() }
+    }
+
+    /// The path in `folder`; none where it was too long.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let words = self.folder.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        let bytes: Vec<u8> = words.take_while(|&b| b != 0).collect();
+        (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(&bytes)))
+    }
+
+    /// Sets `folder`.
+    pub(crate) fn set_folder(&self, path: &Path) {
+        let mut bytes = [0; FOLDER_WORDS * 8];
+        if let Some(to) = bytes.get_mut(..path.as_os_str().len()) {
+            to.copy_from_slice(path.as_os_str().as_bytes());
+        }
+        for (word, chunk) in self.folder.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
     }
 }
 

@@ -106,6 +106,8 @@ pub trait Media: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name.
     fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Names in a folder; empty if there is none.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Makes a folder and its parents, mode 0750.
@@ -128,6 +130,8 @@ pub trait Media: Send + Sync {
     fn boot(&self) -> [u8; 16];
     /// Sixteen random bytes.
     fn random(&self) -> [u8; 16];
+    /// Processes with the same number see the same files under the same paths.
+    fn mounts(&self) -> u64;
     /// Where live places of disk streams are made: a folder in shared memory.
     fn live_root(&self) -> std::path::PathBuf;
     /// True if the folder lies in memory already, so that it can be its own live place.

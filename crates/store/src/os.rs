@@ -139,6 +139,10 @@ impl Media for Os {
         fs::remove_file(path)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match fs::read_dir(dir) {
             Ok(entries) => {
@@ -238,6 +242,10 @@ impl Media for Os {
         // SAFETY: sixteen bytes that we own; up to 256 are always given whole once the pool is ready.
         unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         bytes
+    }
+
+    fn mounts(&self) -> u64 {
+        fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino())
     }
 
     fn live_root(&self) -> PathBuf {

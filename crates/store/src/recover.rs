@@ -90,7 +90,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
         other => {
             if let Some(old) = other.filter(|old| !is_foreign(m, old, folder)) {
-                remove_live(m, &old.live);
+                remove_live(m, &old.live, folder);
             }
             let header = fresh_header(m, folder, name, options)?;
             let standing = Standing { count: 0, first: 0, first_segment: 0, segment: 0, used: 0 };
@@ -131,11 +131,13 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         },
         clean: false,
     };
-    let fresh = (recovery == Recovery::Fresh).then(|| header.live.clone());
+    let made = (recovery != Recovery::Live).then(|| header.live.clone());
     let writer = build(media, folder, header, options, recovery, standing, commit, lock);
-    if let (Err(_), Some(live)) = (&writer, fresh) {
-        // The next attempt makes a live place of another name.
-        remove_live(m, &live);
+    if let (Err(e), Some(live)) = (&writer, made)
+        && !matches!(e, Error::Locked(_))
+    {
+        // All that the stream has is on the medium, or it has nothing.
+        remove_live(m, &live, folder);
     }
     writer
 }
@@ -178,7 +180,7 @@ pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Option
 }
 
 /// What tells a folder from its copies: its lock file.
-fn home_of(m: &dyn Media, folder: &Path) -> u64 {
+pub(crate) fn home_of(m: &dyn Media, folder: &Path) -> u64 {
     m.open(&folder.join("lock"), Open::Read).map_or(0, |file| file.identity())
 }
 
@@ -409,14 +411,15 @@ fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()
     Ok(())
 }
 
-fn remove_live(m: &dyn Media, live: &Path) {
+/// Removes what a stream has in its live place, and the place where that is not its folder. What stays costs memory only.
+pub(crate) fn remove_live(m: &dyn Media, live: &Path, folder: &Path) {
     for name in m.list(live).unwrap_or_default() {
-        if ["head", "home"].contains(&name.as_str())
-            || segment_number('p', &name).is_some()
-            || segment_number('i', &name).is_some()
-        {
+        if name == "head" || segment_number('p', &name).is_some() || segment_number('i', &name).is_some() {
             let _ = m.unlink(&live.join(name));
         }
+    }
+    if live != folder {
+        let _ = m.remove_dir(live);
     }
 }
 
@@ -435,10 +438,10 @@ fn build(
     let m = media.as_ref();
     header.boot = m.boot();
     let live = header.live.clone();
-    m.create_dir(&live).map_err(Error::io("make", &live))?;
     if recovery != Recovery::Live && live != folder {
-        remove_live(m, &live);
+        remove_live(m, &live, folder);
     }
+    m.create_dir(&live).map_err(Error::io("make", &live))?;
     let pins = Pins::open(m, folder)?;
     if let Recovery::Cut { epoch, first } = recovery {
         pins.rewind(first, epoch);
@@ -451,6 +454,11 @@ fn build(
     let head_file = m.open(&head_path, Open::Create).map_err(Error::io("create", &head_path))?;
     head_file.allocate(0, HEAD_BYTES as u64).map_err(Error::io("allocate", &head_path))?;
     let head_map = Arc::new(head_file.map(HEAD_BYTES, true).map_err(Error::io("map", &head_path))?);
+    // Who sweeps live places that are nobody's looks for this lock: a process id says nothing in another namespace.
+    let head_lock = m.lock(&head_path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked(folder.to_path_buf()),
+        _ => Error::io("lock", &head_path)(e),
+    })?;
 
     let mut ring = crate::drain::RingState { keep: (standing.first, standing.first_segment, 0), ..Default::default() };
     ring.keep.2 = (standing.first / header.index_entries) as u32;
@@ -602,6 +610,8 @@ fn build(
     // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
     // that never was cut: numbers would be given twice.
     head.home.store(home_of(m, folder), Ordering::Relaxed);
+    head.mounts.store(m.mounts(), Ordering::Relaxed);
+    head.set_folder(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()));
     head.magic.store(HEAD_MAGIC, Ordering::Release);
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {
@@ -632,6 +642,6 @@ fn build(
         drainer,
         thread: None,
         header,
-        _lock: lock,
+        _locks: [lock, head_lock],
     })
 }

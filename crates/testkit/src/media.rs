@@ -275,6 +275,10 @@ impl Media for PretendMedia {
         world.unlink(path)
     }
 
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let world = lock(&self.shared);
         let inside = world.names.keys().filter(|p| p.parent() == Some(dir));
@@ -329,6 +333,10 @@ impl Media for PretendMedia {
         let mut world = lock(&self.shared);
         let (a, b) = (world.dice.word(), world.dice.word());
         (u128::from(a) << 64 | u128::from(b)).to_le_bytes()
+    }
+
+    fn mounts(&self) -> u64 {
+        0
     }
 
     fn live_root(&self) -> PathBuf {
