@@ -8,6 +8,7 @@
 //! nobody but the owner of the folder could have made it. Commit records are sealed where their first byte is odd.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::error::Error;
 use crate::layout::{Commit, Names, ORIGINS};
 use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Writer, crc32c, verify};
 use std::path::Path;
@@ -137,9 +138,9 @@ fn look(media: &Arc<dyn Media>, stream: &Path) {
             match reader.read(64) {
                 Ok(batch) if batch.is_empty() => break,
                 Ok(batch) => assert!(batch.iter().all(|m| m.payload.len() == m.entry.length as usize)),
-                Err(_) => {
+                Err(e) => {
                     let next = reader.position().saturating_add(1);
-                    reader.seek(next);
+                    reader.seek(if let Error::Lost { end, .. } = e { next.max(end) } else { next });
                 }
             }
         }

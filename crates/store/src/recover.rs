@@ -131,13 +131,14 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         },
         clean: false,
     };
-    let made = (recovery != Recovery::Live).then(|| header.live.clone());
+    let made = (recovery != Recovery::Live).then(|| header.clone());
     let writer = build(media, folder, header, options, recovery, standing, commit, lock);
-    if let (Err(e), Some(live)) = (&writer, made)
+    if let (Err(e), Some(header)) = (&writer, made)
         && !matches!(e, Error::Locked(_))
+        && any_head(m, &header).is_none()
     {
-        // All that the stream has is on the medium, or it has nothing.
-        remove_live(m, &live, folder);
+        // It never came to speak for the stream.
+        remove_live(m, &header.live, folder);
     }
     writer
 }
@@ -598,21 +599,28 @@ fn build(
         released: VecDeque::new(),
         names_dirty: false,
     });
-    if let Some(drainer) = &drainer {
-        // "Not clean" stands on the medium before the first append: see decision 0001.
-        drainer.write_record(commit)?;
-    }
-    // The header comes last: only now does the new epoch, or the stream itself, exist.
-    // Nothing new to say needs no room: a writer comes back on a full disk.
-    if !Header::read(m, folder).is_ok_and(|known| known == header) {
-        header.write(m, folder)?;
-    }
-    // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
-    // that never was cut: numbers would be given twice.
     head.home.store(home_of(m, folder), Ordering::Relaxed);
     head.mounts.store(m.mounts(), Ordering::Relaxed);
     head.set_folder(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()));
-    head.magic.store(HEAD_MAGIC, Ordering::Release);
+    // "Not clean" stands on the medium before the first append: see decision 0001.
+    let begin = || drainer.as_ref().map_or(Ok(()), |drainer| drainer.write_record(commit));
+    // With the header the new epoch, or the stream itself, exists.
+    // Nothing new to say needs no room: a writer comes back on a full disk.
+    let exist =
+        || if Header::read(m, folder).is_ok_and(|known| known == header) { Ok(()) } else { header.write(m, folder) };
+    if recovery == Recovery::Clean {
+        // The live place speaks for the stream before the record is not clean: whenever this process is killed, one of
+        // them proves the tail.
+        exist()?;
+        head.magic.store(HEAD_MAGIC, Ordering::Release);
+        begin()?;
+    } else {
+        // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live
+        // place that never was cut: numbers would be given twice.
+        begin()?;
+        exist()?;
+        head.magic.store(HEAD_MAGIC, Ordering::Release);
+    }
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {
         media: media.clone(),
