@@ -141,7 +141,7 @@ fn live_places_of_closed_streams_stayed_until_the_machine_started_anew() {
     let live = writer.header().live.clone();
     assert!(live.join("head").exists());
     let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
-    let segment = reader.read(1).unwrap().segment().unwrap();
+    let segment = reader.read(1).unwrap().segments()[0].clone();
     drop(writer);
     assert!(!live.exists());
     // Who was there keeps what is mapped and goes on reading; who comes reads from the disk.
