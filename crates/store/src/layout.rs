@@ -149,6 +149,14 @@ impl Header {
         table_bytes(self.index_entries) + self.index_entries * ENTRY_BYTES as u64
     }
 
+    /// Number of the index segment of a message; a stream ends where these do (2^40 messages and more).
+    pub(crate) fn index_number(&self, sequence: u64) -> Result<u32> {
+        let number = u32::try_from(sequence / self.index_entries);
+        number.map_err(|_| {
+            Error::Limit(format!("a stream of this index has at most {} messages", self.index_entries << 32))
+        })
+    }
+
     /// Byte of a message's entry in its index segment.
     pub(crate) fn entry_at(&self, sequence: u64) -> u64 {
         table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64
@@ -249,6 +257,28 @@ impl Header {
         let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         let text = std::str::from_utf8(&bytes[..n]).map_err(|_| "not text".to_string());
         text.and_then(Self::from_text).map_err(|what| Error::Format { path, what })
+    }
+
+    /// The header that was written where one or two bits of it are wrong.
+    pub(crate) fn mended(bytes: &[u8]) -> Option<Self> {
+        const LAST: usize = "crc32c 01234567\n".len();
+        let (body, last) = bytes.split_at_checked(bytes.len().checked_sub(LAST)?)?;
+        let with = |body: &[u8], last: &[u8]| Self::from_text(std::str::from_utf8(&[body, last].concat()).ok()?).ok();
+        // Damage of the last line: the body says what it was, and few bits may differ from that.
+        let right = format!("crc32c {:08x}\n", crc32c(body));
+        let differ: u32 = right.bytes().zip(last).map(|(a, b)| (a ^ b).count_ones()).sum();
+        if differ <= 2 {
+            return with(body, right.as_bytes());
+        }
+        let stored = u32::from_str_radix(std::str::from_utf8(&last[7..15]).ok()?, 16).ok()?;
+        let (body, crc) = crate::mend::mended(body, stored)?;
+        if crc == stored { with(&body, last) } else { None }
+    }
+
+    /// Writes the header over one that is damaged, which stays beside.
+    pub(crate) fn write_aside(&self, media: &dyn Media, folder: &Path) -> Result<PathBuf> {
+        let aside = crate::recover::set_aside(media, folder, "stream")?;
+        self.write(media, folder).map(|()| aside)
     }
 
     /// Writes the header: a new file beside, synced, then renamed over the old.

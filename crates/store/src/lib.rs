@@ -9,6 +9,7 @@ mod atomic {
 }
 mod crc;
 mod drain;
+mod entries;
 mod entry;
 mod error;
 #[doc(hidden)]
@@ -16,11 +17,13 @@ pub mod fuzz;
 mod layout;
 pub mod limits;
 pub mod media;
+mod mend;
 mod os;
 mod pins;
 mod protocol;
 mod reader;
 mod recover;
+mod repair;
 mod reserve;
 mod segment;
 mod sweep;
@@ -37,9 +40,10 @@ pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::Recovery;
+pub use repair::{Repaired, repair};
 pub use reserve::Reserved;
 pub use sweep::{abandoned, sweep};
-pub use verify::{Verified, verify};
+pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};
 pub use writer::{Drain, Options, WhenFull, Writer};
 

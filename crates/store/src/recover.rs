@@ -4,7 +4,8 @@
 //! (not clean), write the header with the new epoch and live place, and only then append.
 
 use crate::drain::{Drainer, Ring};
-use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::entries::Entries;
+use crate::entry::{ENTRY_BYTES, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
@@ -13,6 +14,7 @@ use crate::layout::{
 use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
 use crate::pins::Pins;
+use crate::protocol::marked;
 use crate::segment::Segment;
 use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
@@ -36,7 +38,32 @@ pub enum Recovery {
         epoch: u32,
         /// Where it ends: first sequence of the new epoch.
         first: u64,
+        /// One past the last message of which there is a trace. `first` if there is none: what was in memory alone
+        /// leaves none.
+        end: u64,
     },
+}
+
+impl std::fmt::Display for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fresh => f.write_str("new"),
+            Self::Live => f.write_str("gone on with, nothing is missing"),
+            Self::Clean => f.write_str("taken up from the medium, nothing is missing"),
+            Self::Cut { epoch, first, end } if first == end => {
+                write!(
+                    f,
+                    "epoch {epoch} ended at message {first}; what was in memory alone is gone, of nothing else is there a trace"
+                )
+            }
+            Self::Cut { epoch, first, end } => {
+                write!(
+                    f,
+                    "messages {first} to {end} (exclusive) of epoch {epoch} were cut; the next epoch begins at {first}"
+                )
+            }
+        }
+    }
 }
 
 /// Where a stream stands: everything that a writer needs to go on.
@@ -77,9 +104,12 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
             if let Some(standing) = live {
                 (header, Recovery::Live, standing, Some(commit))
             } else {
-                let (standing, proven) = from_disk(m, folder, &header, commit)?;
-                let epoch = header.epoch();
-                let recovery = if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
+                // What is left of the live place still says how far it went.
+                let head = if header.boot == boot { live_head(m, &header, folder) } else { None };
+                let published = head.map_or(0, |map| marked(&Head::of(&map).count));
+                let (standing, end) = from_disk(m, folder, &header, commit, header.boot == boot)?;
+                let cut = |end: u64| Recovery::Cut { epoch: header.epoch(), first: standing.count, end };
+                let recovery = end.map_or(Recovery::Clean, |end| cut(end.max(published)));
                 (header, recovery, standing, Some(commit))
             }
         }
@@ -110,7 +140,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         // The folder is a copy: the live place is that of its original.
         header.live = m.live_root().join(crate::layout::hex(&m.random()));
     }
-    if let Recovery::Cut { epoch, first } = recovery {
+    if let Recovery::Cut { epoch, first, .. } = recovery {
         let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
         header.epochs.retain(|e| e.1 <= first);
@@ -251,93 +281,18 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
     Ok(Some(Standing { count, first, first_segment, segment: entry.segment, used }))
 }
 
-/// Entries and payloads by position, from the live place or the folder.
-struct Entries<'a> {
-    m: &'a dyn Media,
-    places: Vec<PathBuf>,
-    header: &'a Header,
-    files: BTreeMap<(char, u32), Arc<dyn crate::media::File>>,
-}
-
-impl<'a> Entries<'a> {
-    fn new(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
-        let mut places = vec![header.live.clone()];
-        if header.live != folder {
-            places.push(folder.to_path_buf());
-        }
-        Self { m, places, header, files: BTreeMap::new() }
-    }
-
-    fn on_disk(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
-        Self { m, places: vec![folder.to_path_buf()], header, files: BTreeMap::new() }
-    }
-
-    fn file(&mut self, kind: char, number: u32) -> Result<&Arc<dyn crate::media::File>> {
-        if !self.files.contains_key(&(kind, number)) {
-            let name = segment_name(kind, number);
-            let found = self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok());
-            let file = found.ok_or_else(|| Error::Missing(self.places[0].join(&name)))?;
-            self.files.insert((kind, number), file);
-        }
-        Ok(&self.files[&(kind, number)])
-    }
-
-    /// The entry at a position, whatever it holds.
-    fn raw(&mut self, sequence: u64) -> Result<Entry> {
-        let number = (sequence / self.header.index_entries) as u32;
-        let at = self.header.entry_at(sequence);
-        let mut bytes = [0; ENTRY_BYTES];
-        let path = self.places[0].join(segment_name('i', number));
-        let n = self.file('i', number)?.read_at(&mut bytes, at).map_err(Error::io("read", &path))?;
-        if n < ENTRY_BYTES {
-            return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
-        }
-        Ok(bytemuck::pod_read_unaligned(&bytes))
-    }
-
-    fn holds(&self, entry: &Entry, sequence: u64) -> bool {
-        entry.holds(salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence))
-    }
-
-    fn believed(&mut self, sequence: u64) -> Result<Entry> {
-        let entry = self.raw(sequence)?;
-        if self.holds(&entry, sequence) {
-            return Ok(entry);
-        }
-        let path = self.places[0].join(segment_name('i', (sequence / self.header.index_entries) as u32));
-        let at = self.header.entry_at(sequence);
-        Err(Error::Corrupt { path, at, sequence, what: "the entry" })
-    }
-
-    fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
-        let salt = salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence);
-        // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
-        if entry.parent != 0 {
-            return true;
-        }
-        let mut bytes = vec![0; entry.length as usize];
-        let Ok(file) = self.file('p', entry.segment) else { return entry.length == 0 };
-        file.read_at(&mut bytes, entry.offset()).is_ok_and(|n| n == bytes.len()) && entry.payload_holds(&bytes, salt)
-    }
-
-    /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.
-    fn first_of(&mut self, segment: u32, mut low: u64, mut high: u64) -> Result<u64> {
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.raw(middle)?.segment < segment { low = middle + 1 } else { high = middle }
-        }
-        Ok(low)
-    }
-}
-
 /// From the medium alone: what the commit record says, and past it what proves itself.
-/// Also true if nothing can have come after.
-fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> Result<(Standing, bool)> {
-    let mut entries = Entries::on_disk(m, folder, header);
-    if commit.count > commit.first {
-        entries.believed(commit.count - 1)?;
-    }
-    let (mut count, mut segment, mut used) = (commit.count, commit.segment, commit.used);
+/// Also one past the last message of which there is a trace, or none if nothing can have come after.
+fn from_disk(
+    m: &dyn Media,
+    folder: &Path,
+    header: &Header,
+    commit: Commit,
+    same_boot: bool,
+) -> Result<(Standing, Option<u64>)> {
+    let mut entries = Entries::only_in(m, folder, header);
+    let promised = promised(&mut entries, commit)?;
+    let Standing { mut count, mut segment, mut used, .. } = promised;
     let origins = Names::read(m, folder, ORIGINS)?.names.len();
     while let Ok(entry) = entries.raw(count) {
         // Room that was reserved and abandoned lies between messages, or is a segment of its own.
@@ -350,33 +305,90 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         (segment, used) = (entry.segment, entry.end());
         count += 1;
     }
+    let (mut end, mut at) = (count.max(commit.count), count);
+    while let Ok(entry) = entries.raw(at) {
+        at += 1;
+        end = if entries.holds(&entry, at - 1) { at } else { end };
+    }
     // A count below where the epoch began is of another life of the stream.
     let began = header.epochs.last().map_or(0, |e| e.1);
     let proven = commit.clean && commit.count == count && count >= began;
     if count > commit.count {
         rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
-        // The tail was only in the page cache, perhaps: it counts from now on, so it goes to the medium first.
-        for ((kind, number), file) in &entries.files {
-            let path = folder.join(segment_name(*kind, *number));
-            let from = if (*kind, *number) == ('p', commit.segment) { commit.used } else { 0 };
-            write_again(file.as_ref(), from).map_err(Error::io("write", &path))?;
+        // What this start of the machine wrote is perhaps in the page cache alone; after a power cut it came from the
+        // medium. It counts from now on, so it goes to the medium first.
+        for (&(kind, number), file) in &entries.files {
+            let Some(file) = file else { continue };
+            let path = folder.join(segment_name(kind, number));
+            let from = if (kind, number) == ('p', commit.segment) { commit.used } else { 0 };
+            if same_boot {
+                write_again(file.as_ref(), from).map_err(Error::io("write", &path))?;
+            }
             file.sync().map_err(Error::io("sync", &path))?;
         }
         let path = folder.join("origins");
         m.open(&path, Open::Write).and_then(|file| file.sync()).map_err(Error::io("sync", &path))?;
         m.sync_dir(folder).map_err(Error::io("sync", folder))?;
     }
-    // What lies beyond belongs to the epoch that ended.
+    // What lies beyond belongs to the epoch that ended. What was promised and is damaged stays beside, to be looked at.
+    let last_index = (count / header.index_entries) as u32;
     for name in m.list(folder).map_err(Error::io("list", folder))? {
         let beyond = segment_number('p', &name).is_some_and(|n| n > segment)
-            || segment_number('i', &name).is_some_and(|n| u64::from(n) > count / header.index_entries);
+            || segment_number('i', &name).is_some_and(|n| n > last_index);
+        let path = folder.join(&name);
+        if count < commit.count && (beyond || segment_number('i', &name) == Some(last_index)) {
+            set_aside(m, folder, &name)?;
+        }
         if beyond {
-            let path = folder.join(name);
             m.unlink(&path).map_err(Error::io("remove", &path))?;
         }
     }
-    let standing = Standing { count, first: commit.first, first_segment: commit.first_segment, segment, used };
-    Ok((standing, proven))
+    let standing = Standing { count, first: commit.first.min(count), segment, used, ..promised };
+    Ok((standing, (!proven).then_some(end)))
+}
+
+/// What the commit record promises, as far as the index still says it: where its end was cut off or written over, the
+/// last entry before that is the end.
+fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
+    let Commit { first, first_segment, segment, used, .. } = commit;
+    let mut count = commit.count;
+    while count > first {
+        match entries.believed(count - 1) {
+            Ok(_) if count == commit.count => break,
+            Ok(entry) => {
+                let (segment, used) = (entry.segment, entry.end());
+                return Ok(Standing { count, first, first_segment, segment, used });
+            }
+            Err(Error::Corrupt { .. }) => count -= 1,
+            // A file is missing: nothing of it is left.
+            Err(Error::Missing(_)) => {
+                count = first.max((count - 1) / entries.header.index_entries * entries.header.index_entries)
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Standing { count, first, first_segment, segment, used })
+}
+
+/// Copies a damaged file beside itself before anything is changed in it: `NAME.damaged-K`, which nobody reads.
+pub(crate) fn set_aside(m: &dyn Media, folder: &Path, name: &str) -> Result<PathBuf> {
+    let names = m.list(folder).map_err(Error::io("list", folder))?;
+    let free = (1..).map(|k: u32| format!("{name}.damaged-{k}")).find(|n| !names.contains(n)).unwrap_or_default();
+    let (from, to) = (folder.join(name), folder.join(free));
+    let source = m.open(&from, Open::Read).map_err(Error::io("open", &from))?;
+    let copy = m.open(&to, Open::Create).map_err(Error::io("create", &to))?;
+    let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
+    loop {
+        let n = source.read_at(&mut bytes, at).map_err(Error::io("read", &from))?;
+        if n == 0 {
+            break;
+        }
+        copy.write_at(&bytes[..n], at).map_err(Error::io("write", &to))?;
+        at += n as u64;
+    }
+    copy.sync().map_err(Error::io("sync", &to))?;
+    m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+    Ok(to)
 }
 
 /// Writes a file over itself from a byte on: after a failed sync the kernel calls pages clean that are not on the medium.
@@ -394,7 +406,7 @@ fn write_again(file: &dyn crate::media::File, from: u64) -> std::io::Result<()> 
 }
 
 /// Rows of the time table for full blocks in `from..to`, written anew from the entries.
-fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
+pub(crate) fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
     let per_segment = entries.header.index_entries / TIME_BLOCK;
     let seed = salt_seed(&entries.header.uuid, 0);
     for block in from..to {
@@ -444,7 +456,7 @@ fn build(
     }
     m.create_dir(&live).map_err(Error::io("make", &live))?;
     let pins = Pins::open(m, folder)?;
-    if let Recovery::Cut { epoch, first } = recovery {
+    if let Recovery::Cut { epoch, first, .. } = recovery {
         pins.rewind(first, epoch);
     }
     let origins = Names::read(m, folder, ORIGINS)?;
@@ -503,7 +515,7 @@ fn build(
     }
     let go_on = ring.payload.back().is_some_and(|s| s.0 == standing.segment);
     let (payload_number, used) = match (count, go_on) {
-        (0, _) => (standing.segment, 0),
+        (0, _) if standing.segment == 0 => (0, 0),
         (_, true) => (standing.segment, standing.used),
         (_, false) => (standing.segment + 1, 0),
     };
@@ -529,7 +541,7 @@ fn build(
         if !count.is_multiple_of(header.index_entries) {
             let used = header.entry_at(count);
             segment.reserve(used)?;
-            let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
+            let file = Entries::only_in(m, folder, &header).file('i', index_number)?.clone();
             let mut bytes = vec![0; used as usize];
             let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
             // SAFETY: a new segment that nobody else knows, reserved so far.

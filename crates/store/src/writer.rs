@@ -358,7 +358,7 @@ impl Writer {
     #[cold]
     fn roll_index(&mut self) -> Result<()> {
         self.check_failed()?;
-        let number = (self.next / self.header.index_entries) as u32;
+        let number = self.header.index_number(self.next)?;
         self.view.index_closed(self.index_number, self.next, self.header.index_entries);
         self.release_live_index();
         let segment = self.take_segment('i', number, self.header.index_bytes())?;

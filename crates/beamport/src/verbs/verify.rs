@@ -1,4 +1,4 @@
-//! `beamport verify`: reads every byte of streams and names the first wrong one.
+//! `beamport verify`: reads every byte of streams, names what is wrong, and with `--repair` makes good what can be proven.
 
 use super::figures::{bytes, thousands};
 use super::table::Table;
@@ -39,20 +39,41 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let mut table = Table::new(&["stream", ">messages", ">bytes read", "schemas", "result"]);
     let (mut streams, mut wrong) = (Vec::new(), 0);
     for name in &names {
-        let seen = store::verify(&data.media, &data.stream(name), &mut |done, of| progress.draw(err, name, done, of));
+        let folder = data.stream(name);
+        let mut draw = |done, of| progress.draw(err, name, done, of);
+        let mut seen = store::verify(&data.media, &folder, &mut draw);
+        let mut repaired = None;
+        if asked.repair && seen.as_ref().map_or(true, |seen| seen.wrong > 0) {
+            match store::repair(&data.media, &folder, &mut draw) {
+                Ok(done) => {
+                    seen = Ok(done.left.clone());
+                    repaired = Some(done);
+                }
+                // What cannot be read at all says more than what could not be repaired of it.
+                Err(why) => seen = seen.and(Err(why)),
+            }
+        }
         progress.clear(err);
+        let made_good = repaired.as_ref().map(made_good);
         match seen {
             Ok(seen) => {
-                let messages = seen.schemas.iter().map(|s| s.1).sum();
+                wrong += usize::from(seen.wrong > 0);
+                let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
                 let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
-                table.row([name.clone(), thousands(messages), bytes(seen.bytes), schemas.join(" "), "ok".into()]);
-                streams.push(json!({"stream": name, "ok": true, "first": seen.first, "messages": messages,
-                    "bytes": seen.bytes, "schemas": schemas}));
+                let result: Vec<String> = made_good.iter().cloned().chain([result(&seen)]).collect();
+                let line = [name.clone(), thousands(messages), bytes(seen.bytes), schemas.join(" "), result.join("; ")];
+                table.row(line);
+                let damage: Vec<_> =
+                    seen.damage.iter().map(|d| json!({"first": d.first, "end": d.end, "why": d.why})).collect();
+                let aside: Vec<_> = repaired.iter().flat_map(|r| &r.aside).map(|p| p.display().to_string()).collect();
+                streams.push(json!({"stream": name, "ok": seen.wrong == 0, "first": seen.first, "messages": messages,
+                    "bytes": seen.bytes, "schemas": schemas, "wrong": seen.wrong, "damage": damage,
+                    "repaired": made_good, "aside": aside}));
             }
             Err(why) => {
                 wrong += 1;
                 table.row([shortened(name), "-".into(), "-".into(), String::new(), why.to_string()]);
-                streams.push(json!({"stream": name, "ok": false, "wrong": why.to_string()}));
+                streams.push(json!({"stream": name, "ok": false, "why": why.to_string()}));
             }
         }
     }
@@ -64,6 +85,39 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         write!(out, "{table}")?;
     }
     Ok(ExitCode::from(u8::from(wrong > 0)))
+}
+
+/// What stands there, in words.
+fn result(seen: &store::Verified) -> String {
+    match seen.damage.as_slice() {
+        [] => "ok".into(),
+        [one] => format!("{} cannot be read: {}", messages(seen.wrong), one.why),
+        [first, ..] => format!("{} cannot be read; the first: {}", messages(seen.wrong), first.why),
+    }
+}
+
+/// What a repair did, in words.
+fn made_good(done: &store::Repaired) -> String {
+    let mut parts = Vec::new();
+    if done.header {
+        parts.push("the header".to_string());
+    }
+    if done.commit {
+        parts.push("the commit records".to_string());
+    }
+    for (count, what) in [(done.entries, "index entries"), (done.payloads, "payloads")] {
+        if count > 0 {
+            parts.push(format!("{} {what}", thousands(count)));
+        }
+    }
+    if parts.is_empty() {
+        return "nothing could be made good".into();
+    }
+    format!("made good: {}; as it was: *.damaged-*", parts.join(", "))
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".into() } else { format!("{} messages", thousands(count)) }
 }
 
 /// A bar on stderr, on a terminal only.
