@@ -19,7 +19,7 @@ const PAYLOAD_WINDOW: usize = 1 << 20;
 
 /// Entries and payloads by position, from the live place or the folder.
 pub(crate) struct Entries<'a> {
-    m: &'a dyn Media,
+    pub(crate) m: &'a dyn Media,
     pub(crate) places: Vec<PathBuf>,
     pub(crate) header: &'a Header,
     /// Those that were looked at; none where there is no file.

@@ -18,7 +18,7 @@ use crate::protocol::marked;
 use crate::segment::Segment;
 use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -351,6 +351,8 @@ fn from_disk(
 /// last entry before that is the end.
 fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
     let Commit { first, first_segment, segment, used, .. } = commit;
+    let names = entries.m.list(&entries.places[0]).map_err(Error::io("list", &entries.places[0]))?;
+    let there: BTreeSet<u64> = names.iter().filter_map(|n| segment_number('i', n)).map(u64::from).collect();
     let mut count = commit.count;
     while count > first {
         match entries.believed(count - 1) {
@@ -360,9 +362,11 @@ fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
                 return Ok(Standing { count, first, first_segment, segment, used });
             }
             Err(Error::Corrupt { .. }) => count -= 1,
-            // A file is missing: nothing of it is left.
+            // Nothing of it is left: on with the file before, so that a wrong count costs no more than the files.
             Err(Error::Missing(_)) => {
-                count = first.max((count - 1) / entries.header.index_entries * entries.header.index_entries)
+                let per = entries.header.index_entries;
+                let before = there.range(..(count - 1) / per).next_back();
+                count = before.map_or(first, |n| ((n + 1) * per).max(first));
             }
             Err(e) => return Err(e),
         }

@@ -107,15 +107,15 @@ impl Work<'_> {
             });
         };
         let per = header.index_entries;
-        let (mut first, mut last): (Option<(u64, Entry)>, Option<(u64, Entry)>) = (None, None);
+        let mut ends: Option<((u64, Entry), (u64, Entry))> = None;
         for sequence in low * per..(high + 1) * per {
             let Ok(entry) = entries.raw(sequence) else { continue };
             if entries.holds(&entry, sequence) && entries.payload_holds(&entry, sequence) {
-                first = first.or(Some((sequence, entry)));
-                last = Some((sequence, entry));
+                let first = ends.map_or((sequence, entry), |ends| ends.0);
+                ends = Some((first, (sequence, entry)));
             }
         }
-        let (Some((first, low)), Some((last, high))) = (first, last) else {
+        let Some(((first, low), (last, high))) = ends else {
             return Err(Error::Format {
                 path: self.folder.join("commit"),
                 what: "no record and no entry holds".into(),
