@@ -67,8 +67,10 @@ pub enum Verb {
     /// Play the streams of a run into another data folder
     #[command(after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max")]
     Replay(Replay),
-    /// Read every byte of streams and name the first wrong one
-    #[command(after_help = "Examples:\n  beamport verify\n  beamport verify detector --json")]
+    /// Read every byte of streams and name what is wrong
+    #[command(
+        after_help = "Examples:\n  beamport verify\n  beamport verify detector --json\n  beamport verify detector --repair"
+    )]
     Verify(Verify),
     /// Measure this machine against its own limits
     #[command(after_help = "Examples:\n  beamport bench\n  beamport bench store --quick")]
@@ -316,6 +318,9 @@ pub struct Replay {
 pub struct Verify {
     /// Name of the stream [default: all]
     pub stream: Option<String>,
+    /// Make good what can be proven; damaged files are copied beside first
+    #[arg(long)]
+    pub repair: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

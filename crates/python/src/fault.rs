@@ -35,7 +35,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
             format!("ask the owner of {parent} to let you into its group; streams are readable for the group")
         }
         store::Error::Missing(_) => format!("see what is there with `beamport ls --data {parent}`"),
-        store::Error::Corrupt { .. } => format!("see all of the damage with `beamport verify {name} --data {parent}`"),
+        store::Error::Corrupt { .. } | store::Error::Lost { .. } => {
+            format!("see all of the damage with `beamport verify {name} --data {parent}`")
+        }
         store::Error::Gone { first } => {
             format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
         }

@@ -8,6 +8,7 @@
 //! nobody but the owner of the folder could have made it. Commit records are sealed where their first byte is odd.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::error::Error;
 use crate::layout::{Commit, Names, ORIGINS};
 use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Writer, crc32c, verify};
 use std::path::Path;
@@ -20,7 +21,7 @@ const MESSAGES_MAX: u64 = 10_000;
 const HEADER: &str = "beamport-stream 1\nuuid 000102030405060708090a0b0c0d0e0f\nname hostile\nlevel disk\nclock epoch\n\
     index_entries 1024\nsegment_bytes 65536\ncreated 1\nboot 00000000000000000000000000000000\nepoch 1 0\nepoch 2 3\n";
 
-/// Makes a stream of `bytes` in `folder` (which is emptied) and reads, verifies and recovers it.
+/// Makes a stream of `bytes` in `folder` (which is emptied) and reads, verifies, repairs and recovers it.
 ///
 /// # Panics
 ///
@@ -34,7 +35,11 @@ pub fn fuzz(bytes: &[u8], folder: &Path) {
     }
     let _ = Header::read(media.as_ref(), &stream);
     look(&media, &stream);
-    let _ = verify(&media, &stream, &mut |_, _| ());
+    let before = verify(&media, &stream, &mut |_, _| ());
+    let after = crate::repair(&media, &stream, &mut |_, _| ());
+    if let (Ok(before), Ok(after)) = (before, after) {
+        assert!(after.left.wrong <= before.wrong, "a repair does no harm");
+    }
     for level in [Level::Disk, Level::Memory] {
         let options = Options { level, drain: Drain::Caller, ..Options::memory(1 << 20) };
         if let Ok(mut writer) = Writer::open(&media, &stream, "hostile", &options) {
@@ -137,9 +142,9 @@ fn look(media: &Arc<dyn Media>, stream: &Path) {
             match reader.read(64) {
                 Ok(batch) if batch.is_empty() => break,
                 Ok(batch) => assert!(batch.iter().all(|m| m.payload.len() == m.entry.length as usize)),
-                Err(_) => {
+                Err(e) => {
                     let next = reader.position().saturating_add(1);
-                    reader.seek(next);
+                    reader.seek(if let Error::Lost { end, .. } = e { next.max(end) } else { next });
                 }
             }
         }

@@ -18,9 +18,11 @@ use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
 use crate::limits::{HEADER_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The version of this format. A reader takes this and the one before.
 pub const FORMAT: u32 = 1;
@@ -147,6 +149,14 @@ impl Header {
         table_bytes(self.index_entries) + self.index_entries * ENTRY_BYTES as u64
     }
 
+    /// Number of the index segment of a message; a stream ends where these do (2^40 messages and more).
+    pub(crate) fn index_number(&self, sequence: u64) -> Result<u32> {
+        let number = u32::try_from(sequence / self.index_entries);
+        number.map_err(|_| {
+            Error::Limit(format!("a stream of this index has at most {} messages", self.index_entries << 32))
+        })
+    }
+
     /// Byte of a message's entry in its index segment.
     pub(crate) fn entry_at(&self, sequence: u64) -> u64 {
         table_bytes(self.index_entries) + sequence % self.index_entries * ENTRY_BYTES as u64
@@ -247,6 +257,28 @@ impl Header {
         let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         let text = std::str::from_utf8(&bytes[..n]).map_err(|_| "not text".to_string());
         text.and_then(Self::from_text).map_err(|what| Error::Format { path, what })
+    }
+
+    /// The header that was written where one or two bits of it are wrong.
+    pub(crate) fn mended(bytes: &[u8]) -> Option<Self> {
+        const LAST: usize = "crc32c 01234567\n".len();
+        let (body, last) = bytes.split_at_checked(bytes.len().checked_sub(LAST)?)?;
+        let with = |body: &[u8], last: &[u8]| Self::from_text(std::str::from_utf8(&[body, last].concat()).ok()?).ok();
+        // Damage of the last line: the body says what it was, and few bits may differ from that.
+        let right = format!("crc32c {:08x}\n", crc32c(body));
+        let differ: u32 = right.bytes().zip(last).map(|(a, b)| (a ^ b).count_ones()).sum();
+        if differ <= 2 {
+            return with(body, right.as_bytes());
+        }
+        let stored = u32::from_str_radix(std::str::from_utf8(&last[7..15]).ok()?, 16).ok()?;
+        let (body, crc) = crate::mend::mended(body, stored)?;
+        if crc == stored { with(&body, last) } else { None }
+    }
+
+    /// Writes the header over one that is damaged, which stays beside.
+    pub(crate) fn write_aside(&self, media: &dyn Media, folder: &Path) -> Result<PathBuf> {
+        let aside = crate::recover::set_aside(media, folder, "stream")?;
+        self.write(media, folder).map(|()| aside)
     }
 
     /// Writes the header: a new file beside, synced, then renamed over the old.
@@ -432,7 +464,15 @@ pub(crate) struct Head {
     pub dropped: AtomicU64,
     /// Identity of the stream's `lock` file: a copied folder must not take the live place of its original for its own.
     pub home: AtomicU64,
+    /// Processes with this number (`Media::mounts`) find the stream under `folder`.
+    pub mounts: AtomicU64,
+    _pad4: [u64; 26],
+    /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then nobody's to sweep.
+    pub folder: [AtomicU64; FOLDER_WORDS],
 }
+
+/// Words of `Head::folder`.
+const FOLDER_WORDS: usize = 448;
 
 /// `Head::state`: nobody writes.
 pub(crate) const STATE_CLOSED: u32 = 0;
@@ -441,7 +481,7 @@ pub(crate) const STATE_WRITING: u32 = 1;
 /// `Head::state`: an fdatasync failed.
 pub(crate) const STATE_FAILED: u32 = 2;
 
-const _: () = assert!(std::mem::size_of::<Head>() <= HEAD_BYTES);
+const _: () = assert!(std::mem::size_of::<Head>() == HEAD_BYTES);
 
 impl Head {
     /// The control page that a map holds.
@@ -449,6 +489,24 @@ impl Head {
         assert!(map.len() >= HEAD_BYTES);
         // SAFETY: the map is page-aligned and large enough, and the type is all atomics and padding.
         unsafe { &*map.ptr().cast::<Self>() }
+    }
+
+    /// The path in `folder`; none where it was too long.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let words = self.folder.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        let bytes: Vec<u8> = words.take_while(|&b| b != 0).collect();
+        (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(&bytes)))
+    }
+
+    /// Sets `folder`.
+    pub(crate) fn set_folder(&self, path: &Path) {
+        let mut bytes = [0; FOLDER_WORDS * 8];
+        if let Some(to) = bytes.get_mut(..path.as_os_str().len()) {
+            to.copy_from_slice(path.as_os_str().as_bytes());
+        }
+        for (word, chunk) in self.folder.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod atomic {
 }
 mod crc;
 mod drain;
+mod entries;
 mod entry;
 mod error;
 #[doc(hidden)]
@@ -16,13 +17,16 @@ pub mod fuzz;
 mod layout;
 pub mod limits;
 pub mod media;
+mod mend;
 mod os;
 mod pins;
 mod protocol;
 mod reader;
 mod recover;
+mod repair;
 mod reserve;
 mod segment;
+mod sweep;
 mod verify;
 mod view;
 mod writer;
@@ -36,8 +40,10 @@ pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::{Recovery, remove};
+pub use repair::{Repaired, repair};
 pub use reserve::Reserved;
-pub use verify::{Verified, verify};
+pub use sweep::{abandoned, sweep};
+pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};
 pub use writer::{Drain, Options, WhenFull, Writer};
 

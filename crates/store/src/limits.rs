@@ -44,3 +44,5 @@ pub const READER_MAPS_MAX: usize = 96;
 pub const PARENTS_MAX: usize = 4096;
 /// Views of views that are followed: each costs a look into another index for each message.
 pub const VIEW_DEPTH_MAX: u32 = 4;
+/// Places of damage that `verify` names: more are counted, nobody reads them.
+pub const DAMAGE_NAMED_MAX: usize = 100;

@@ -130,6 +130,8 @@ pub trait Media: Send + Sync {
     fn boot(&self) -> [u8; 16];
     /// Sixteen random bytes.
     fn random(&self) -> [u8; 16];
+    /// Processes with the same number see the same files under the same paths.
+    fn mounts(&self) -> u64;
     /// Where live places of disk streams are made: a folder in shared memory.
     fn live_root(&self) -> std::path::PathBuf;
     /// True if the folder lies in memory already, so that it can be its own live place.

@@ -244,6 +244,10 @@ impl Media for Os {
         bytes
     }
 
+    fn mounts(&self) -> u64 {
+        fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino())
+    }
+
     fn live_root(&self) -> PathBuf {
         // SAFETY: cannot fail.
         let user = unsafe { libc::geteuid() };

@@ -14,6 +14,7 @@ use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
+    segment_number,
 };
 use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
@@ -418,6 +419,9 @@ impl Reader {
 
     /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
     fn entry_range(&mut self, from: u64, max: usize) -> Result<Option<(usize, u64)>> {
+        if from >= self.end() && self.is_unwritten() {
+            self.refresh()?;
+        }
         let bounds = self.bounds();
         let end = self.end();
         if from < bounds.first {
@@ -427,16 +431,28 @@ impl Reader {
             return Ok(None);
         }
         let per = self.header.index_entries;
-        let number = (from / per) as u32;
+        let Ok(number) = u32::try_from(from / per) else {
+            return Err(Error::Lost { path: self.folder.clone(), first: from, end });
+        };
         if self.index.as_ref().is_none_or(|i| i.number != number || self.outlived(i)) {
             self.index = None;
             self.index = Some(self.map_segment(false, number).map_err(|e| match e {
-                Error::Missing(path) => Error::Lost { path, first: from, end: end.min((from / per + 1) * per) },
+                Error::Missing(path) => {
+                    let next = self.next_index(number).map_or(u64::MAX, |next| u64::from(next) * per);
+                    Error::Lost { path, first: from, end: end.min(next) }
+                }
                 e => e,
             })?);
         }
         let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
         Ok(Some((count, self.header.entry_at(from))))
+    }
+
+    /// The first index segment behind a missing one: what the files say, so that damage costs no more time than they do.
+    fn next_index(&self, missing: u32) -> Option<u32> {
+        let places = [Some(self.folder.as_path()), self.live_place()];
+        let names = places.into_iter().flatten().flat_map(|place| self.media.list(place).unwrap_or_default());
+        names.filter_map(|name| segment_number('i', &name)).filter(|n| *n > missing).min()
     }
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
@@ -672,6 +688,14 @@ impl Reader {
         }
     }
 
+    /// True if nobody writes what this reader sees: a writer that comes has another control page.
+    fn is_unwritten(&self) -> bool {
+        match &self.control {
+            Control::Live(map) => Head::of(map).state.load(Ordering::Acquire) == STATE_CLOSED,
+            Control::Cold(_) => true,
+        }
+    }
+
     /// True for an index segment mapped before a writer took the stream up again: its new entries are in another file.
     fn outlived(&self, index: &Mapped) -> bool {
         index.opened != self.opened()
@@ -712,12 +736,16 @@ impl Reader {
         }
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
-        let bounds = self.bounds();
-        if let Control::Live(head) = &self.control {
-            let head = Head::of(head);
+        // A writer that came meanwhile says in its own control page what it has taken.
+        let came = if self.is_unwritten() { live_head(self.media.as_ref(), &self.header, &self.folder) } else { None };
+        let head = match (&came, &self.control) {
+            (Some(head), _) | (None, Control::Live(head)) => Some(Head::of(head)),
+            (None, Control::Cold(_)) => None,
+        };
+        if let Some(head) = head {
             let low = if payload { &head.first_payload } else { &head.first_index };
             if !stands(low, number) {
-                return Err(Error::Gone { first: bounds.first });
+                return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
         }
         map.map(|map| (map, path.clone())).ok_or(Error::Missing(path))
@@ -792,7 +820,7 @@ impl Reader {
             return Err(Error::Format { path: self.folder.clone(), what });
         }
         let moved = header.live != self.header.live || header.boot != self.header.boot;
-        if moved || header.epochs != self.header.epochs || matches!(self.control, Control::Cold(_)) {
+        if moved || header.epochs != self.header.epochs || self.is_unwritten() {
             let (header, control) = attach(self.media.as_ref(), &self.folder)?;
             (self.header, self.control) = (header, control);
             self.learn_epochs();
@@ -829,9 +857,12 @@ impl Reader {
                     }
                     unread = None;
                 }
-                Err(Error::Corrupt { .. } | Error::Lost { .. }) => {
+                Err(e @ (Error::Corrupt { .. } | Error::Lost { .. })) => {
+                    let lost = if let Error::Lost { end, .. } = e { end } else { block_end };
                     unread = unread.or(Some(at));
-                    range = range.map(|r| if r.1 == at { (r.0, block_end) } else { r });
+                    range = range.map(|r| if r.1 == at { (r.0, lost) } else { r });
+                    at = lost;
+                    continue;
                 }
                 Err(e) => return Err(e),
             }

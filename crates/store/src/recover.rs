@@ -4,7 +4,8 @@
 //! (not clean), write the header with the new epoch and live place, and only then append.
 
 use crate::drain::{Drainer, Ring};
-use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::entries::Entries;
+use crate::entry::{ENTRY_BYTES, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
@@ -13,10 +14,11 @@ use crate::layout::{
 use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
 use crate::pins::Pins;
+use crate::protocol::marked;
 use crate::segment::Segment;
 use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +38,32 @@ pub enum Recovery {
         epoch: u32,
         /// Where it ends: first sequence of the new epoch.
         first: u64,
+        /// One past the last message of which there is a trace. `first` if there is none: what was in memory alone
+        /// leaves none.
+        end: u64,
     },
+}
+
+impl std::fmt::Display for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fresh => f.write_str("new"),
+            Self::Live => f.write_str("gone on with, nothing is missing"),
+            Self::Clean => f.write_str("taken up from the medium, nothing is missing"),
+            Self::Cut { epoch, first, end } if first == end => {
+                write!(
+                    f,
+                    "epoch {epoch} ended at message {first}; what was in memory alone is gone, of nothing else is there a trace"
+                )
+            }
+            Self::Cut { epoch, first, end } => {
+                write!(
+                    f,
+                    "messages {first} to {end} (exclusive) of epoch {epoch} were cut; the next epoch begins at {first}"
+                )
+            }
+        }
+    }
 }
 
 /// Where a stream stands: everything that a writer needs to go on.
@@ -77,9 +104,12 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
             if let Some(standing) = live {
                 (header, Recovery::Live, standing, Some(commit))
             } else {
-                let (standing, proven) = from_disk(m, folder, &header, commit)?;
-                let epoch = header.epoch();
-                let recovery = if proven { Recovery::Clean } else { Recovery::Cut { epoch, first: standing.count } };
+                // What is left of the live place still says how far it went.
+                let head = if header.boot == boot { live_head(m, &header, folder) } else { None };
+                let published = head.map_or(0, |map| marked(&Head::of(&map).count));
+                let (standing, end) = from_disk(m, folder, &header, commit, header.boot == boot)?;
+                let cut = |end: u64| Recovery::Cut { epoch: header.epoch(), first: standing.count, end };
+                let recovery = end.map_or(Recovery::Clean, |end| cut(end.max(published)));
                 (header, recovery, standing, Some(commit))
             }
         }
@@ -90,7 +120,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
         other => {
             if let Some(old) = other.filter(|old| !is_foreign(m, old, folder)) {
-                remove_live(m, &old.live);
+                remove_live(m, &old.live, folder);
             }
             let header = fresh_header(m, folder, name, options)?;
             let standing = Standing { count: 0, first: 0, first_segment: 0, segment: 0, used: 0 };
@@ -110,7 +140,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         // The folder is a copy: the live place is that of its original.
         header.live = m.live_root().join(crate::layout::hex(&m.random()));
     }
-    if let Recovery::Cut { epoch, first } = recovery {
+    if let Recovery::Cut { epoch, first, .. } = recovery {
         let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
         header.epochs.retain(|e| e.1 <= first);
@@ -131,11 +161,14 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         },
         clean: false,
     };
-    let fresh = (recovery == Recovery::Fresh).then(|| header.live.clone());
+    let made = (recovery != Recovery::Live).then(|| header.clone());
     let writer = build(media, folder, header, options, recovery, standing, commit, lock);
-    if let (Err(_), Some(live)) = (&writer, fresh) {
-        // The next attempt makes a live place of another name.
-        remove_live(m, &live);
+    if let (Err(e), Some(header)) = (&writer, made)
+        && !matches!(e, Error::Locked(_))
+        && any_head(m, &header).is_none()
+    {
+        // It never came to speak for the stream.
+        remove_live(m, &header.live, folder);
     }
     writer
 }
@@ -178,7 +211,7 @@ pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Option
 }
 
 /// What tells a folder from its copies: its lock file.
-fn home_of(m: &dyn Media, folder: &Path) -> u64 {
+pub(crate) fn home_of(m: &dyn Media, folder: &Path) -> u64 {
     m.open(&folder.join("lock"), Open::Read).map_or(0, |file| file.identity())
 }
 
@@ -248,93 +281,18 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
     Ok(Some(Standing { count, first, first_segment, segment: entry.segment, used }))
 }
 
-/// Entries and payloads by position, from the live place or the folder.
-struct Entries<'a> {
-    m: &'a dyn Media,
-    places: Vec<PathBuf>,
-    header: &'a Header,
-    files: BTreeMap<(char, u32), Arc<dyn crate::media::File>>,
-}
-
-impl<'a> Entries<'a> {
-    fn new(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
-        let mut places = vec![header.live.clone()];
-        if header.live != folder {
-            places.push(folder.to_path_buf());
-        }
-        Self { m, places, header, files: BTreeMap::new() }
-    }
-
-    fn on_disk(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
-        Self { m, places: vec![folder.to_path_buf()], header, files: BTreeMap::new() }
-    }
-
-    fn file(&mut self, kind: char, number: u32) -> Result<&Arc<dyn crate::media::File>> {
-        if !self.files.contains_key(&(kind, number)) {
-            let name = segment_name(kind, number);
-            let found = self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok());
-            let file = found.ok_or_else(|| Error::Missing(self.places[0].join(&name)))?;
-            self.files.insert((kind, number), file);
-        }
-        Ok(&self.files[&(kind, number)])
-    }
-
-    /// The entry at a position, whatever it holds.
-    fn raw(&mut self, sequence: u64) -> Result<Entry> {
-        let number = (sequence / self.header.index_entries) as u32;
-        let at = self.header.entry_at(sequence);
-        let mut bytes = [0; ENTRY_BYTES];
-        let path = self.places[0].join(segment_name('i', number));
-        let n = self.file('i', number)?.read_at(&mut bytes, at).map_err(Error::io("read", &path))?;
-        if n < ENTRY_BYTES {
-            return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
-        }
-        Ok(bytemuck::pod_read_unaligned(&bytes))
-    }
-
-    fn holds(&self, entry: &Entry, sequence: u64) -> bool {
-        entry.holds(salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence))
-    }
-
-    fn believed(&mut self, sequence: u64) -> Result<Entry> {
-        let entry = self.raw(sequence)?;
-        if self.holds(&entry, sequence) {
-            return Ok(entry);
-        }
-        let path = self.places[0].join(segment_name('i', (sequence / self.header.index_entries) as u32));
-        let at = self.header.entry_at(sequence);
-        Err(Error::Corrupt { path, at, sequence, what: "the entry" })
-    }
-
-    fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
-        let salt = salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence);
-        // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
-        if entry.parent != 0 {
-            return true;
-        }
-        let mut bytes = vec![0; entry.length as usize];
-        let Ok(file) = self.file('p', entry.segment) else { return entry.length == 0 };
-        file.read_at(&mut bytes, entry.offset()).is_ok_and(|n| n == bytes.len()) && entry.payload_holds(&bytes, salt)
-    }
-
-    /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.
-    fn first_of(&mut self, segment: u32, mut low: u64, mut high: u64) -> Result<u64> {
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.raw(middle)?.segment < segment { low = middle + 1 } else { high = middle }
-        }
-        Ok(low)
-    }
-}
-
 /// From the medium alone: what the commit record says, and past it what proves itself.
-/// Also true if nothing can have come after.
-fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> Result<(Standing, bool)> {
-    let mut entries = Entries::on_disk(m, folder, header);
-    if commit.count > commit.first {
-        entries.believed(commit.count - 1)?;
-    }
-    let (mut count, mut segment, mut used) = (commit.count, commit.segment, commit.used);
+/// Also one past the last message of which there is a trace, or none if nothing can have come after.
+fn from_disk(
+    m: &dyn Media,
+    folder: &Path,
+    header: &Header,
+    commit: Commit,
+    same_boot: bool,
+) -> Result<(Standing, Option<u64>)> {
+    let mut entries = Entries::only_in(m, folder, header);
+    let promised = promised(&mut entries, commit)?;
+    let Standing { mut count, mut segment, mut used, .. } = promised;
     let origins = Names::read(m, folder, ORIGINS)?.names.len();
     while let Ok(entry) = entries.raw(count) {
         // Room that was reserved and abandoned lies between messages, or is a segment of its own.
@@ -347,33 +305,94 @@ fn from_disk(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> R
         (segment, used) = (entry.segment, entry.end());
         count += 1;
     }
+    let (mut end, mut at) = (count.max(commit.count), count);
+    while let Ok(entry) = entries.raw(at) {
+        at += 1;
+        end = if entries.holds(&entry, at - 1) { at } else { end };
+    }
     // A count below where the epoch began is of another life of the stream.
     let began = header.epochs.last().map_or(0, |e| e.1);
     let proven = commit.clean && commit.count == count && count >= began;
     if count > commit.count {
         rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
-        // The tail was only in the page cache, perhaps: it counts from now on, so it goes to the medium first.
-        for ((kind, number), file) in &entries.files {
-            let path = folder.join(segment_name(*kind, *number));
-            let from = if (*kind, *number) == ('p', commit.segment) { commit.used } else { 0 };
-            write_again(file.as_ref(), from).map_err(Error::io("write", &path))?;
+        // What this start of the machine wrote is perhaps in the page cache alone; after a power cut it came from the
+        // medium. It counts from now on, so it goes to the medium first.
+        for (&(kind, number), file) in &entries.files {
+            let Some(file) = file else { continue };
+            let path = folder.join(segment_name(kind, number));
+            let from = if (kind, number) == ('p', commit.segment) { commit.used } else { 0 };
+            if same_boot {
+                write_again(file.as_ref(), from).map_err(Error::io("write", &path))?;
+            }
             file.sync().map_err(Error::io("sync", &path))?;
         }
         let path = folder.join("origins");
         m.open(&path, Open::Write).and_then(|file| file.sync()).map_err(Error::io("sync", &path))?;
         m.sync_dir(folder).map_err(Error::io("sync", folder))?;
     }
-    // What lies beyond belongs to the epoch that ended.
+    // What lies beyond belongs to the epoch that ended. What was promised and is damaged stays beside, to be looked at.
+    let last_index = (count / header.index_entries) as u32;
     for name in m.list(folder).map_err(Error::io("list", folder))? {
         let beyond = segment_number('p', &name).is_some_and(|n| n > segment)
-            || segment_number('i', &name).is_some_and(|n| u64::from(n) > count / header.index_entries);
+            || segment_number('i', &name).is_some_and(|n| n > last_index);
+        let path = folder.join(&name);
+        if count < commit.count && (beyond || segment_number('i', &name) == Some(last_index)) {
+            set_aside(m, folder, &name)?;
+        }
         if beyond {
-            let path = folder.join(name);
             m.unlink(&path).map_err(Error::io("remove", &path))?;
         }
     }
-    let standing = Standing { count, first: commit.first, first_segment: commit.first_segment, segment, used };
-    Ok((standing, proven))
+    let standing = Standing { count, first: commit.first.min(count), segment, used, ..promised };
+    Ok((standing, (!proven).then_some(end)))
+}
+
+/// What the commit record promises, as far as the index still says it: where its end was cut off or written over, the
+/// last entry before that is the end.
+fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
+    let Commit { first, first_segment, segment, used, .. } = commit;
+    let names = entries.m.list(&entries.places[0]).map_err(Error::io("list", &entries.places[0]))?;
+    let there: BTreeSet<u64> = names.iter().filter_map(|n| segment_number('i', n)).map(u64::from).collect();
+    let mut count = commit.count;
+    while count > first {
+        match entries.believed(count - 1) {
+            Ok(_) if count == commit.count => break,
+            Ok(entry) => {
+                let (segment, used) = (entry.segment, entry.end());
+                return Ok(Standing { count, first, first_segment, segment, used });
+            }
+            Err(Error::Corrupt { .. }) => count -= 1,
+            // Nothing of it is left: on with the file before, so that a wrong count costs no more than the files.
+            Err(Error::Missing(_)) => {
+                let per = entries.header.index_entries;
+                let before = there.range(..(count - 1) / per).next_back();
+                count = before.map_or(first, |n| ((n + 1) * per).max(first));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Standing { count, first, first_segment, segment, used })
+}
+
+/// Copies a damaged file beside itself before anything is changed in it: `NAME.damaged-K`, which nobody reads.
+pub(crate) fn set_aside(m: &dyn Media, folder: &Path, name: &str) -> Result<PathBuf> {
+    let names = m.list(folder).map_err(Error::io("list", folder))?;
+    let free = (1..).map(|k: u32| format!("{name}.damaged-{k}")).find(|n| !names.contains(n)).unwrap_or_default();
+    let (from, to) = (folder.join(name), folder.join(free));
+    let source = m.open(&from, Open::Read).map_err(Error::io("open", &from))?;
+    let copy = m.open(&to, Open::Create).map_err(Error::io("create", &to))?;
+    let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
+    loop {
+        let n = source.read_at(&mut bytes, at).map_err(Error::io("read", &from))?;
+        if n == 0 {
+            break;
+        }
+        copy.write_at(&bytes[..n], at).map_err(Error::io("write", &to))?;
+        at += n as u64;
+    }
+    copy.sync().map_err(Error::io("sync", &to))?;
+    m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+    Ok(to)
 }
 
 /// Writes a file over itself from a byte on: after a failed sync the kernel calls pages clean that are not on the medium.
@@ -391,7 +410,7 @@ fn write_again(file: &dyn crate::media::File, from: u64) -> std::io::Result<()> 
 }
 
 /// Rows of the time table for full blocks in `from..to`, written anew from the entries.
-fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
+pub(crate) fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
     let per_segment = entries.header.index_entries / TIME_BLOCK;
     let seed = salt_seed(&entries.header.uuid, 0);
     for block in from..to {
@@ -409,14 +428,15 @@ fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()
     Ok(())
 }
 
-fn remove_live(m: &dyn Media, live: &Path) {
+/// Removes what a stream has in its live place, and the place where that is not its folder. What stays costs memory only.
+pub(crate) fn remove_live(m: &dyn Media, live: &Path, folder: &Path) {
     for name in m.list(live).unwrap_or_default() {
-        if ["head", "home"].contains(&name.as_str())
-            || segment_number('p', &name).is_some()
-            || segment_number('i', &name).is_some()
-        {
+        if name == "head" || segment_number('p', &name).is_some() || segment_number('i', &name).is_some() {
             let _ = m.unlink(&live.join(name));
         }
+    }
+    if live != folder {
+        let _ = m.remove_dir(live);
     }
 }
 
@@ -437,8 +457,7 @@ pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
     match Header::read(m, folder) {
         Ok(header) => {
             if header.live != folder && !is_foreign(m, &header, folder) {
-                remove_live(m, &header.live);
-                let _ = m.remove_dir(&header.live);
+                remove_live(m, &header.live, folder);
             }
             m.unlink(&folder.join("stream")).map_err(Error::io("remove", folder))?;
             m.sync_dir(folder).map_err(Error::io("sync", folder))?;
@@ -471,12 +490,12 @@ fn build(
     let m = media.as_ref();
     header.boot = m.boot();
     let live = header.live.clone();
-    m.create_dir(&live).map_err(Error::io("make", &live))?;
     if recovery != Recovery::Live && live != folder {
-        remove_live(m, &live);
+        remove_live(m, &live, folder);
     }
+    m.create_dir(&live).map_err(Error::io("make", &live))?;
     let pins = Pins::open(m, folder)?;
-    if let Recovery::Cut { epoch, first } = recovery {
+    if let Recovery::Cut { epoch, first, .. } = recovery {
         pins.rewind(first, epoch);
     }
     let origins = Names::read(m, folder, ORIGINS)?;
@@ -487,6 +506,11 @@ fn build(
     let head_file = m.open(&head_path, Open::Create).map_err(Error::io("create", &head_path))?;
     head_file.allocate(0, HEAD_BYTES as u64).map_err(Error::io("allocate", &head_path))?;
     let head_map = Arc::new(head_file.map(HEAD_BYTES, true).map_err(Error::io("map", &head_path))?);
+    // Who sweeps live places that are nobody's looks for this lock: a process id says nothing in another namespace.
+    let head_lock = m.lock(&head_path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked(folder.to_path_buf()),
+        _ => Error::io("lock", &head_path)(e),
+    })?;
 
     let mut ring = crate::drain::RingState { keep: (standing.first, standing.first_segment, 0), ..Default::default() };
     ring.keep.2 = (standing.first / header.index_entries) as u32;
@@ -530,7 +554,7 @@ fn build(
     }
     let go_on = ring.payload.back().is_some_and(|s| s.0 == standing.segment);
     let (payload_number, used) = match (count, go_on) {
-        (0, _) => (standing.segment, 0),
+        (0, _) if standing.segment == 0 => (0, 0),
         (_, true) => (standing.segment, standing.used),
         (_, false) => (standing.segment + 1, 0),
     };
@@ -556,7 +580,7 @@ fn build(
         if !count.is_multiple_of(header.index_entries) {
             let used = header.entry_at(count);
             segment.reserve(used)?;
-            let file = Entries::on_disk(m, folder, &header).file('i', index_number)?.clone();
+            let file = Entries::only_in(m, folder, &header).file('i', index_number)?.clone();
             let mut bytes = vec![0; used as usize];
             let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
             // SAFETY: a new segment that nobody else knows, reserved so far.
@@ -626,19 +650,28 @@ fn build(
         released: VecDeque::new(),
         names_dirty: false,
     });
-    if let Some(drainer) = &drainer {
-        // "Not clean" stands on the medium before the first append: see decision 0001.
-        drainer.write_record(commit)?;
-    }
-    // The header comes last: only now does the new epoch, or the stream itself, exist.
-    // Nothing new to say needs no room: a writer comes back on a full disk.
-    if !Header::read(m, folder).is_ok_and(|known| known == header) {
-        header.write(m, folder)?;
-    }
-    // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live place
-    // that never was cut: numbers would be given twice.
     head.home.store(home_of(m, folder), Ordering::Relaxed);
-    head.magic.store(HEAD_MAGIC, Ordering::Release);
+    head.mounts.store(m.mounts(), Ordering::Relaxed);
+    head.set_folder(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()));
+    // "Not clean" stands on the medium before the first append: see decision 0001.
+    let begin = || drainer.as_ref().map_or(Ok(()), |drainer| drainer.write_record(commit));
+    // With the header the new epoch, or the stream itself, exists.
+    // Nothing new to say needs no room: a writer comes back on a full disk.
+    let exist =
+        || if Header::read(m, folder).is_ok_and(|known| known == header) { Ok(()) } else { header.write(m, folder) };
+    if recovery == Recovery::Clean {
+        // The live place speaks for the stream before the record is not clean: whenever this process is killed, one of
+        // them proves the tail.
+        exist()?;
+        head.magic.store(HEAD_MAGIC, Ordering::Release);
+        begin()?;
+    } else {
+        // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live
+        // place that never was cut: numbers would be given twice.
+        begin()?;
+        exist()?;
+        head.magic.store(HEAD_MAGIC, Ordering::Release);
+    }
     debug_assert!(COMMIT_BYTES < 4096 && head.state.load(Ordering::Relaxed) != STATE_FAILED);
     Ok(Writer {
         media: media.clone(),
@@ -668,6 +701,6 @@ fn build(
         drainer,
         thread: None,
         header,
-        _lock: lock,
+        _locks: [lock, head_lock],
     })
 }

@@ -1,11 +1,25 @@
-//! Reads everything and names the first wrong byte.
+//! Reads everything and names what is wrong.
 
 use crate::entry::{ENTRY_BYTES, SchemaId};
 use crate::error::{Error, Result};
+use crate::limits::DAMAGE_NAMED_MAX;
 use crate::media::Media;
 use crate::reader::{Check, ReadOptions, Reader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Messages in a row that cannot be read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// First.
+    pub first: u64,
+    /// One past the last.
+    pub end: u64,
+    /// The damaged file.
+    pub path: PathBuf,
+    /// File, place and check; of neighbours in one file those of the first.
+    pub why: String,
+}
 
 /// What `verify` saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +34,27 @@ pub struct Verified {
     pub bytes: u64,
     /// Schema ids in order of appearance, with the number of messages.
     pub schemas: Vec<(SchemaId, u64)>,
+    /// Messages that cannot be read.
+    pub wrong: u64,
+    /// Where they are: the first so many places.
+    pub damage: Vec<Damage>,
+}
+
+impl Verified {
+    fn lose(&mut self, first: u64, end: u64, why: &Error) {
+        self.wrong += end - first;
+        let (path, why) = match why {
+            Error::Lost { path, .. } => (path, format!("{} is missing", path.display())),
+            Error::Corrupt { path, .. } => (path, why.to_string()),
+            _ => return,
+        };
+        let named = self.damage.len();
+        match self.damage.last_mut() {
+            Some(last) if last.end == first && last.path == *path => last.end = end,
+            _ if named < DAMAGE_NAMED_MAX => self.damage.push(Damage { first, end, path: path.clone(), why }),
+            _ => {}
+        }
+    }
 }
 
 /// Reads all published messages of a stream and checks every byte that counts. `progress` gets (done, of) messages.
@@ -29,17 +64,36 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     let bounds = reader.bounds();
     let mut seen = Verified { first: bounds.first, count: bounds.count, ..Verified::default() };
     reader.seek(bounds.first);
+    let mut most = u64::MAX;
     while reader.position() < bounds.count {
-        let batch = match reader.read((bounds.count - reader.position()).min(4096) as usize) {
-            Ok(batch) => batch,
-            // Retention took the oldest while we read, here or in a parent: go on with what is there.
-            Err(Error::Gone { first }) => {
-                seen.gone += first.saturating_sub(reader.bounds().first.max(reader.position()));
-                reader.seek(first);
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
+        let at = reader.position();
+        let batch =
+            match reader.read((bounds.count - at).min(4096).min(std::mem::replace(&mut most, u64::MAX)) as usize) {
+                Ok(batch) => batch,
+                // Retention took the oldest while we read, here or in a parent: go on with what is there.
+                Err(Error::Gone { first }) => {
+                    seen.gone += first.saturating_sub(reader.bounds().first.max(at));
+                    reader.seek(first);
+                    continue;
+                }
+                // Those before the wrong one are read first.
+                Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                    most = sequence - at;
+                    continue;
+                }
+                Err(e @ Error::Corrupt { .. }) => {
+                    seen.lose(at, at + 1, &e);
+                    reader.seek(at + 1);
+                    continue;
+                }
+                Err(e @ Error::Lost { .. }) => {
+                    let end = if let Error::Lost { end, .. } = e { end.min(bounds.count).max(at + 1) } else { at + 1 };
+                    seen.lose(at, end, &e);
+                    reader.seek(end);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
         if batch.is_empty() {
             break;
         }

@@ -132,7 +132,7 @@ pub struct Writer {
     pub(crate) recovery: Recovery,
     pub(crate) drainer: Option<Drainer>,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
-    pub(crate) _lock: Box<dyn Any + Send + Sync>,
+    pub(crate) _locks: [Box<dyn Any + Send + Sync>; 2],
 }
 
 impl Writer {
@@ -358,7 +358,7 @@ impl Writer {
     #[cold]
     fn roll_index(&mut self) -> Result<()> {
         self.check_failed()?;
-        let number = (self.next / self.header.index_entries) as u32;
+        let number = self.header.index_number(self.next)?;
         self.view.index_closed(self.index_number, self.next, self.header.index_entries);
         self.release_live_index();
         let segment = self.take_segment('i', number, self.header.index_bytes())?;
@@ -619,15 +619,11 @@ impl Drop for Writer {
             && head.state.load(Ordering::Acquire) != STATE_FAILED
             && head.disk.load(Ordering::Acquire) == self.published
         {
-            // All is on the medium: the live place shrinks to its control page.
+            // All is on the medium: the live place goes. Who has the control page mapped sees that nothing is here.
             head.live_payload.store(u32::MAX, Ordering::SeqCst);
             head.live_index.store(u32::MAX, Ordering::SeqCst);
             head.state.store(STATE_CLOSED, Ordering::Release);
-            let ring = self.ring.lock();
-            let spares = ring.spare_payload.iter().chain(&ring.spare_index);
-            for segment in ring.payload.iter().chain(&ring.index).map(|s| &s.1).chain(spares) {
-                let _ = self.media.unlink(&segment.path);
-            }
+            recover::remove_live(self.media.as_ref(), &self.live, &self.folder);
         } else if head.state.load(Ordering::Acquire) != STATE_FAILED {
             head.state.store(STATE_CLOSED, Ordering::Release);
         }

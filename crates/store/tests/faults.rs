@@ -137,7 +137,7 @@ fn a_live_place_with_a_segment_missing_did_not_open() {
         process.unlink(name).unwrap();
     }
     let stream = writer(&process, &options()).unwrap();
-    assert_eq!(*stream.recovery(), Recovery::Cut { epoch: 1, first: 3 });
+    assert_eq!(*stream.recovery(), Recovery::Cut { epoch: 1, first: 3, end: 4 });
     drop(stream);
     assert_eq!(numbers(&process, false), [0, 1, 2]);
 }

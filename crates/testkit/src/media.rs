@@ -337,6 +337,10 @@ impl Media for PretendMedia {
         (u128::from(a) << 64 | u128::from(b)).to_le_bytes()
     }
 
+    fn mounts(&self) -> u64 {
+        0
+    }
+
     fn live_root(&self) -> PathBuf {
         lock(&self.shared).live_root.clone()
     }

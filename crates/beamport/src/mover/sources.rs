@@ -141,6 +141,10 @@ fn run(
     let source = build(section, histogram.map(<[u8]>::to_vec))?;
     let mut intake = Intake::start(data, &section.name, source, &options(section), data.media.now())?;
     set(view, Some(StreamView::from(&intake)));
+    let writer = intake.writer();
+    if let cut @ store::Recovery::Cut { .. } = writer.recovery() {
+        tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
+    }
     let (mut ended, mut warned) = (false, None);
     while !stop.load(Ordering::Relaxed) {
         let now = data.media.now();

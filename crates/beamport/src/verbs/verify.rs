@@ -1,10 +1,9 @@
-//! `beamport verify`: reads every byte of streams and names the first wrong one.
+//! `beamport verify`: reads every byte of streams, names what is wrong, and with `--repair` makes good what can be proven.
 //!
-//! Where one is found, the stream is read again past it, so that every range of messages that is lost is named too. A
-//! stream that a sealed run has members in and that is not there is damage as well. Exit status 1 with damage; 2 where
-//! a file cannot be read at all, or there is nothing to verify.
+//! Every range of messages that is lost is named. A stream that a sealed run has members in and that is not there, or not
+//! all there, is damage as well. Exit status 1 with damage; 2 where a file cannot be read at all, or there is nothing to
+//! verify.
 
-use super::damage::Damage;
 use super::figures::{bytes, thousands};
 use super::table::Table;
 use super::{Answer, ended, json_line, open, status};
@@ -16,26 +15,11 @@ use serde_json::{Value, json};
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use store::{Error, Verified};
+use store::{Damage, Error, Repaired, Verified};
 use wire::bprn::State;
 
 /// How often the progress is drawn.
 const DRAW: Duration = Duration::from_millis(100);
-/// Messages read at once.
-const BATCH: u64 = 4096;
-/// Ranges named of one stream; all are counted.
-const RANGES_MAX: usize = 100;
-
-/// What a stream turned out to be.
-enum Finding {
-    Whole(Verified),
-    /// Read to its end, and not all is there.
-    Damaged {
-        first: String,
-        ranges: Vec<Damage>,
-        lost: u64,
-    },
-}
 
 /// Runs the verb.
 pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -71,30 +55,52 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let mut table = Table::new(&["stream", ">messages", ">bytes read", "schemas", "result"]);
     let (mut streams, mut told, mut wrong) = (Vec::new(), Vec::new(), false);
     for name in &names {
-        let seen = look(&data, name, &mut |done, of| progress.draw(err, name, done, of));
-        progress.clear(err);
-        let seen = match seen.map_err(|e| stream_fault(name, e))? {
-            Finding::Whole(seen) => match members().find_map(|range| cut(&data, range, name, &seen)) {
-                Some(first) => Finding::Damaged { first, ranges: Vec::new(), lost: 0 },
-                None => Finding::Whole(seen),
-            },
-            damaged => damaged,
-        };
-        match seen {
-            Finding::Whole(seen) => {
-                let messages = seen.schemas.iter().map(|s| s.1).sum();
-                let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
-                table.row([name.clone(), thousands(messages), bytes(seen.bytes), schemas.join(" "), "ok".into()]);
-                streams.push(json!({"stream": name, "ok": true, "first": seen.first, "messages": messages,
-                    "bytes": seen.bytes, "schemas": schemas}));
-            }
-            Finding::Damaged { first, ranges, lost } => {
-                wrong = true;
-                table.row([shortened(name), "-".into(), "-".into(), String::new(), first.clone()]);
-                told.extend(ranges.iter().map(|damage| format!("{}: {damage}", shortened(name))));
-                streams.push(json!({"stream": name, "ok": false, "wrong": first, "lost": lost, "ranges": ranges}));
+        let folder = data.stream(name);
+        let mut draw = |done, of| progress.draw(err, name, done, of);
+        let mut seen = store::verify(&data.media, &folder, &mut draw);
+        let mut repaired = None;
+        if asked.repair && seen.as_ref().map_or(true, |seen| seen.wrong > 0) {
+            match store::repair(&data.media, &folder, &mut draw) {
+                Ok(done) => {
+                    seen = Ok(done.left.clone());
+                    repaired = Some(done);
+                }
+                // What cannot be read at all says more than what could not be repaired of it.
+                Err(why) => seen = seen.and(Err(why)),
             }
         }
+        progress.clear(err);
+        let made_good = repaired.as_ref().map(made_good);
+        let short = shortened(name);
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(e @ Error::Io { .. }) => return Err(stream_fault(name, e).into()),
+            Err(why) => {
+                wrong = true;
+                let why = if let Error::Missing(path) = &why {
+                    format!("{} is missing", path.display())
+                } else {
+                    why.to_string()
+                };
+                streams.push(json!({"stream": name, "ok": false, "wrong": why, "lost": 0, "ranges": []}));
+                table.row([short, "-".into(), "-".into(), String::new(), why]);
+                continue;
+            }
+        };
+        let first = seen.damage.first().map(|damage| damage.why.clone());
+        let first = first.or_else(|| members().find_map(|range| cut(&data, range, name, &seen)));
+        wrong |= first.is_some();
+        told.extend(seen.damage.iter().map(|damage| format!("{short}: {}", lost(damage))));
+        let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
+        let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
+        let result: Vec<String> = made_good.iter().cloned().chain([first.clone().unwrap_or("ok".into())]).collect();
+        table.row([short, thousands(messages), bytes(seen.bytes), schemas.join(" "), result.join("; ")]);
+        let ranges: Vec<_> =
+            seen.damage.iter().map(|d| json!({"first": d.first, "last": d.end - 1, "why": d.why})).collect();
+        let aside: Vec<_> = repaired.iter().flat_map(|r| &r.aside).map(|p| p.display().to_string()).collect();
+        streams.push(json!({"stream": name, "ok": first.is_none(), "first": seen.first, "messages": messages,
+            "bytes": seen.bytes, "schemas": schemas, "wrong": first, "lost": seen.wrong, "ranges": ranges,
+            "repaired": made_good, "aside": aside}));
     }
     if asked.form.json {
         json_line(out, &json!({"ok": !wrong, "streams": Value::from(streams)}))?;
@@ -103,48 +109,6 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         told.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(ExitCode::from(u8::from(wrong)))
-}
-
-/// Reads one stream whole, or past all its damage; an error is one that is no damage.
-fn look(data: &Data, name: &str, seen: &mut dyn FnMut(u64, u64)) -> Result<Finding, Error> {
-    let first = match store::verify(&data.media, &data.stream(name), seen) {
-        Ok(verified) => return Ok(Finding::Whole(verified)),
-        Err(e @ Error::Io { .. }) => return Err(e),
-        Err(e) => e,
-    };
-    let mut found = (first.to_string(), Vec::new(), 0);
-    let Ok(mut reader) = data.reader_early(name) else {
-        let first = match first {
-            Error::Missing(path) => format!("{} is missing", path.display()),
-            other => other.to_string(),
-        };
-        return Ok(Finding::Damaged { first, ranges: Vec::new(), lost: 0 });
-    };
-    let end = reader.end();
-    loop {
-        let at = reader.position();
-        let damage = match reader.read(BATCH.min(end.saturating_sub(at)) as usize) {
-            Ok(batch) if batch.is_empty() => break,
-            Ok(_) => continue,
-            Err(Error::Gone { first }) => {
-                reader.seek(first);
-                continue;
-            }
-            Err(e) => match Damage::behind(&mut reader, &e, end) {
-                Some(damage) => damage,
-                None => break,
-            },
-        };
-        reader.seek(damage.last + 1);
-        found.2 += damage.last + 1 - damage.first;
-        if found.1.is_empty() {
-            found.0.clone_from(&damage.why);
-        }
-        if found.1.len() < RANGES_MAX {
-            found.1.push(damage);
-        }
-    }
-    Ok(Finding::Damaged { first: found.0, ranges: found.1, lost: found.2 })
 }
 
 /// Why a stream that verifies is not all that a sealed run has members in; none if it is.
@@ -162,6 +126,34 @@ fn cut(data: &Data, range: &Range, name: &str, seen: &Verified) -> Option<String
     }
     (seen.count < range.next)
         .then(|| format!("it ends at {}, and a run has members up to {}", seen.count, range.next.saturating_sub(1)))
+}
+
+/// Messages that are lost, in words.
+fn lost(damage: &Damage) -> String {
+    match damage.end - damage.first {
+        1 => format!("message {} is lost: {}", damage.first, damage.why),
+        _ => format!("messages {} to {} are lost: {}", damage.first, damage.end - 1, damage.why),
+    }
+}
+
+/// What a repair did, in words.
+fn made_good(done: &Repaired) -> String {
+    let mut parts = Vec::new();
+    if done.header {
+        parts.push("the header".to_string());
+    }
+    if done.commit {
+        parts.push("the commit records".to_string());
+    }
+    for (count, what) in [(done.entries, "index entries"), (done.payloads, "payloads")] {
+        if count > 0 {
+            parts.push(format!("{} {what}", thousands(count)));
+        }
+    }
+    if parts.is_empty() {
+        return "nothing could be made good".into();
+    }
+    format!("made good: {}; as it was: *.damaged-*", parts.join(", "))
 }
 
 /// A bar on stderr, on a terminal only.

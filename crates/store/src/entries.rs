@@ -1,0 +1,145 @@
+//! Entries and payloads of a stream by position, read from its files for whom no map will do: recovery and repair.
+//!
+//! Constraints: no map, because a bad sector or a file that somebody cuts is an error value here and a signal there; in
+//! order, a message costs no system call (both kinds of segment are read in windows), so that a gigabyte of small
+//! messages is recovered in a second.
+
+use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
+use crate::error::{Error, Result};
+use crate::layout::{Header, segment_name};
+use crate::media::{File, Media, Open};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of an index that are read at once: a search by halves touches sixteen of them.
+const INDEX_WINDOW: usize = 64 << 10;
+/// Bytes of payload that are read at once.
+const PAYLOAD_WINDOW: usize = 1 << 20;
+
+/// Entries and payloads by position, from the live place or the folder.
+pub(crate) struct Entries<'a> {
+    pub(crate) m: &'a dyn Media,
+    pub(crate) places: Vec<PathBuf>,
+    pub(crate) header: &'a Header,
+    /// Those that were looked at; none where there is no file.
+    pub(crate) files: BTreeMap<(char, u32), Option<Arc<dyn File>>>,
+    index: Window,
+    payload: Window,
+}
+
+/// A piece of a file.
+#[derive(Default)]
+struct Window {
+    number: u32,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// `len` bytes of a file, read with those around them if need be; fewer at its end.
+    fn get(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<&[u8]> {
+        let inside = |w: &Self| w.number == number && w.at <= at && at + len as u64 <= w.at + w.bytes.len() as u64;
+        if !inside(self) {
+            let from = at - at % 4096;
+            self.bytes.resize(size.max((at - from) as usize + len), 0);
+            let n = file.read_at(&mut self.bytes, from)?;
+            self.bytes.truncate(n);
+            (self.number, self.at) = (number, from);
+        }
+        let start = ((at - self.at) as usize).min(self.bytes.len());
+        Ok(&self.bytes[start..(start + len).min(self.bytes.len())])
+    }
+}
+
+impl<'a> Entries<'a> {
+    pub(crate) fn new(m: &'a dyn Media, folder: &Path, header: &'a Header) -> Self {
+        let mut places = vec![header.live.clone()];
+        if header.live != folder {
+            places.push(folder.to_path_buf());
+        }
+        Self { m, places, header, files: BTreeMap::new(), index: Window::default(), payload: Window::default() }
+    }
+
+    /// In one place only.
+    pub(crate) fn only_in(m: &'a dyn Media, place: &Path, header: &'a Header) -> Self {
+        Self { places: vec![place.to_path_buf()], ..Self::new(m, place, header) }
+    }
+
+    pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
+        let name = segment_name(kind, number);
+        let open = || self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok());
+        let file = self.files.entry((kind, number)).or_insert_with(open);
+        file.clone().ok_or_else(|| Error::Missing(self.places[0].join(&name)))
+    }
+
+    /// Files may be others now: they are opened and read anew.
+    pub(crate) fn forget(&mut self) {
+        self.files.clear();
+        (self.index, self.payload) = (Window::default(), Window::default());
+    }
+
+    /// The number of the index segment of a sequence.
+    pub(crate) fn index_number(&self, sequence: u64) -> Result<u32> {
+        self.header.index_number(sequence)
+    }
+
+    /// The entry at a position, whatever it holds.
+    pub(crate) fn raw(&mut self, sequence: u64) -> Result<Entry> {
+        let number = self.index_number(sequence)?;
+        let at = self.header.entry_at(sequence);
+        let file = self.file('i', number)?;
+        let path = || self.places[0].join(segment_name('i', number));
+        let bytes = self.index.get(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW);
+        let bytes = bytes.map_err(|e| Error::io("read", &path())(e))?;
+        if bytes.len() < ENTRY_BYTES {
+            return Err(Error::Corrupt { path: path(), at, sequence, what: "the end of the index before the entry" });
+        }
+        Ok(bytemuck::pod_read_unaligned(bytes))
+    }
+
+    pub(crate) fn salt(&self, sequence: u64) -> u32 {
+        salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence)
+    }
+
+    pub(crate) fn holds(&self, entry: &Entry, sequence: u64) -> bool {
+        entry.holds(self.salt(sequence))
+    }
+
+    pub(crate) fn believed(&mut self, sequence: u64) -> Result<Entry> {
+        let entry = self.raw(sequence)?;
+        if self.holds(&entry, sequence) {
+            return Ok(entry);
+        }
+        let path = self.places[0].join(segment_name('i', self.index_number(sequence)?));
+        let at = self.header.entry_at(sequence);
+        Err(Error::Corrupt { path, at, sequence, what: "the entry" })
+    }
+
+    pub(crate) fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
+        let salt = self.salt(sequence);
+        // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
+        if entry.parent != 0 {
+            return true;
+        }
+        let Ok(file) = self.file('p', entry.segment) else {
+            return entry.length == 0 && entry.payload_holds(&[], salt);
+        };
+        let len = entry.length as usize;
+        // A hostile length would have that much memory filled with zeroes first.
+        if file.len().is_ok_and(|bytes| entry.offset() + len as u64 > bytes) {
+            return false;
+        }
+        let bytes = self.payload.get(file.as_ref(), entry.segment, entry.offset(), len, PAYLOAD_WINDOW);
+        bytes.is_ok_and(|bytes| bytes.len() == len && entry.payload_holds(bytes, salt))
+    }
+
+    /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.
+    pub(crate) fn first_of(&mut self, segment: u32, mut low: u64, mut high: u64) -> Result<u64> {
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.raw(middle)?.segment < segment { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+}

@@ -1,0 +1,369 @@
+//! Damage of what lies on the medium: bits turned, files cut, files gone. Each is named or harmless, no wrong byte is
+//! served, and what can be proven is made good again.
+
+use beamport_store::*;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use testkit::Dice;
+
+/// A stream at rest, and what it holds.
+struct Case {
+    folder: PathBuf,
+    messages: Vec<Vec<u8>>,
+}
+
+fn media() -> Arc<dyn Media> {
+    Os::shared()
+}
+
+fn options() -> Options {
+    Options { drain: Drain::Caller, ..Options::disk(1 << 20) }
+}
+
+fn meta(n: u64) -> Meta {
+    Meta { source_time: 1000 + n as i64, origin: (n % 3) as u32, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 }
+}
+
+fn bytes(n: u64, len: usize) -> Vec<u8> {
+    let word = Dice::new(n).word().to_le_bytes();
+    (0..len).map(|i| word[i % 8].wrapping_add((i / 8) as u8)).collect()
+}
+
+impl Case {
+    /// A closed disk stream of `count` messages in a folder of its own.
+    fn new(name: &str, count: u64) -> Self {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = PathBuf::from(format!("/dev/shm/beamport-{name}-{}-{number}", std::process::id())).join("s");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut case = Self { folder, messages: Vec::new() };
+        let mut writer = case.writer();
+        let mut dice = Dice::new(count);
+        for name in ["a", "b", "c"] {
+            writer.origin(name).unwrap();
+        }
+        for n in 0..count {
+            let len = if dice.one_in(20) { dice.below(9000) } else { dice.below(300) } as usize;
+            case.push(&mut writer, bytes(n, len));
+        }
+        case
+    }
+
+    fn writer(&self) -> Writer {
+        Writer::open(&media(), &self.folder, "s", &options()).unwrap()
+    }
+
+    fn push(&mut self, writer: &mut Writer, payload: Vec<u8>) {
+        let n = self.messages.len() as u64;
+        while let Err(e) = writer.append(&meta(n), &payload) {
+            assert!(e.is_full(), "{e}");
+            writer.drain().unwrap();
+        }
+        self.messages.push(payload);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn files(&self, kind: &str) -> Vec<PathBuf> {
+        let mut names: Vec<PathBuf> = std::fs::read_dir(&self.folder).unwrap().map(|e| e.unwrap().path()).collect();
+        names.retain(|p| p.file_name().unwrap().to_str().unwrap().starts_with(kind) && p.extension().is_none());
+        names.sort();
+        names
+    }
+
+    /// The machine's memory is gone.
+    fn forget(&self) {
+        if let Ok(header) = Header::read(&Os, &self.folder) {
+            let _ = std::fs::remove_dir_all(header.live);
+        }
+    }
+
+    /// What of `0..count` can be read; every message that is served is judged.
+    fn readable(&self) -> Vec<bool> {
+        let mut reader = Reader::open(&media(), &self.folder, ReadOptions::default()).unwrap();
+        let mut seen = vec![false; reader.bounds().count as usize];
+        let mut most = usize::MAX;
+        while reader.position() < seen.len() as u64 {
+            let at = reader.position();
+            match reader.read(std::mem::replace(&mut most, usize::MAX)) {
+                Ok(batch) => {
+                    assert!(!batch.is_empty());
+                    for m in batch.iter() {
+                        let n = m.sequence;
+                        let same = m.payload == self.messages[n as usize] && m.entry.origin_seq == n;
+                        assert!(same && m.entry.source_time == meta(n).source_time, "message {n} is wrong");
+                        seen[n as usize] = true;
+                    }
+                }
+                Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
+                Err(Error::Corrupt { .. }) => reader.seek(at + 1),
+                Err(Error::Lost { end, .. }) => reader.seek(end),
+                Err(e) => panic!("{e}"),
+            }
+        }
+        seen
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        self.forget();
+        let _ = std::fs::remove_dir_all(self.folder.parent().unwrap());
+    }
+}
+
+fn turn(path: &Path, bit: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, bit / 8).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << (bit % 8)], bit / 8).unwrap();
+}
+
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+/// Bits of payload segments: each is in one message, which is named, or between messages.
+fn payload_flips(count: u64) {
+    let case = Case::new("flips", 5000);
+    let files = case.files("p-");
+    assert!(files.len() > 3);
+    let whole: Vec<bool> = vec![true; 5000];
+    let (mut dice, mut named, mut between) = (Dice::new(count), 0, 0);
+    for _ in 0..count {
+        let file = dice.pick(&files.iter().collect::<Vec<_>>());
+        let bit = dice.below(length(file) * 8);
+        turn(file, bit);
+        let seen = case.readable();
+        match seen.iter().filter(|s| !**s).count() {
+            0 => between += 1,
+            1 => named += 1,
+            n => panic!("{n} messages for one bit"),
+        }
+        turn(file, bit);
+    }
+    assert_eq!(case.readable(), whole);
+    assert!(named > count / 2);
+    println!(
+        "single bits of sealed payload segments: {count} injected, {named} named, {between} between messages, \
+         0 wrong bytes served"
+    );
+}
+
+#[test]
+fn each_wrong_bit_of_a_payload_is_named() {
+    payload_flips(400);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_payload_bits() {
+    payload_flips(100_000);
+}
+
+/// Bits of index segments: named or harmless, and made good again byte for byte.
+fn index_flips(count: u64) {
+    let case = Case::new("index", 5000);
+    let files = case.files("i-");
+    let good: Vec<Vec<u8>> = files.iter().map(|f| std::fs::read(f).unwrap()).collect();
+    let (mut dice, mut named, mut harmless, mut mended) = (Dice::new(count), 0, 0, 0);
+    for _ in 0..count {
+        let which = dice.below(files.len() as u64) as usize;
+        let bits: Vec<u64> = (0..dice.range(1, 3)).map(|_| dice.below(length(&files[which]) * 8)).collect();
+        bits.iter().for_each(|&bit| turn(&files[which], bit));
+        let lost = case.readable().iter().filter(|s| !**s).count();
+        assert!(lost <= bits.len());
+        named += u64::from(lost > 0);
+        harmless += u64::from(lost == 0);
+        if lost > 0 {
+            let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+            assert_eq!((repaired.entries, repaired.left.wrong), (lost as u64, 0), "{bits:?}");
+            assert_eq!(repaired.aside.len(), 1);
+            assert!(case.readable().iter().all(|s| *s));
+            mended += 1;
+            std::fs::remove_file(&repaired.aside[0]).unwrap();
+        }
+        // Bits of the time table and behind the end are harmless; they are put back here.
+        std::fs::write(&files[which], &good[which]).unwrap();
+    }
+    println!(
+        "one or two bits of index segments: {count} injected, {named} named, {harmless} harmless, {mended} made good \
+         again, 0 wrong bytes served"
+    );
+}
+
+#[test]
+fn each_wrong_bit_of_an_index_is_named_and_made_good() {
+    index_flips(200);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_index_bits() {
+    index_flips(20_000);
+}
+
+/// Every length to which the files of the last three messages can be cut, with the messages behind the commit record
+/// (`promised` false) or below it.
+fn truncations(promised: bool) -> u64 {
+    let mut case = Case::new("cut", 40);
+    let mut writer = case.writer();
+    let before = std::fs::read(case.path("commit")).unwrap();
+    for len in [100, 300, 9] {
+        case.push(&mut writer, bytes(case.messages.len() as u64, len));
+    }
+    drop(writer);
+    case.forget();
+    if !promised {
+        // As if the power went before the last record.
+        std::fs::write(case.path("commit"), before).unwrap();
+    }
+    let kept = case.folder.with_file_name("kept");
+    copy(&case.folder, &kept);
+    let mut points = 0;
+    let payload = case.files("p-").last().unwrap().file_name().unwrap().to_str().unwrap().to_string();
+    let table = 4096;
+    let ranges = [(payload, 0, 600), ("i-00000000".to_string(), table + 40 * 64, table + 43 * 64)];
+    for (name, low, high) in ranges {
+        for end in low..=high {
+            let whole = length(&kept.join(&name));
+            if end > whole {
+                break;
+            }
+            std::fs::remove_dir_all(&case.folder).unwrap();
+            copy(&kept, &case.folder);
+            let file = std::fs::OpenOptions::new().write(true).open(case.path(&name)).unwrap();
+            file.set_len(end).unwrap();
+            drop(file);
+            let mut writer = Writer::open(&media(), &case.folder, "s", &options()).unwrap();
+            let count = writer.next_sequence();
+            let entries_left = if name.starts_with('i') { 40 + (end - low) / 64 } else { 43 };
+            assert!((40..=entries_left).contains(&count), "{count} of {entries_left} at {end} of {name}");
+            if promised && name.starts_with('p') {
+                assert_eq!(count, 43, "what was promised is not cut because its payload is damaged: it is named");
+            }
+            match writer.recovery() {
+                Recovery::Cut { first, end, .. } => assert!(*first == count && *end >= count),
+                _ => assert_eq!(count, 43),
+            }
+            // It goes on, and what comes is read beside what is left.
+            writer.append(&meta(count), b"after").unwrap();
+            drop(writer);
+            case.messages.insert(count as usize, b"after".to_vec());
+            let (cut, seen) = (case.messages.len(), case.readable());
+            case.messages.remove(count as usize);
+            assert!(seen.len() as u64 == count + 1 && seen.len() <= cut);
+            let lost = seen.iter().filter(|s| !**s).count();
+            assert!(seen[..40].iter().all(|s| *s) && seen[count as usize] && (lost == 0 || promised), "{seen:?}");
+            case.forget();
+            points += 1;
+        }
+    }
+    points
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn every_truncation_of_the_last_three_messages() {
+    let (behind, below) = (truncations(false), truncations(true));
+    println!(
+        "files cut at each byte of the last three messages: {behind} behind the commit record and {below} below it \
+         injected, opened by themselves each time, 0 wrong bytes served"
+    );
+}
+
+#[test]
+fn a_header_with_a_wrong_bit_is_made_good() {
+    let case = Case::new("header", 100);
+    case.forget();
+    let good = std::fs::read(case.path("stream")).unwrap();
+    let (mut refused, mut mended) = (0, 0);
+    for bit in 0..good.len() as u64 * 8 {
+        turn(&case.path("stream"), bit);
+        if Header::read(&Os, &case.folder).is_err() {
+            refused += 1;
+            let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+            assert!(repaired.header && repaired.left.wrong == 0);
+            mended += 1;
+            std::fs::remove_file(&repaired.aside[0]).unwrap();
+        }
+        assert_eq!(Header::read(&Os, &case.folder).unwrap().name, "s");
+        std::fs::write(case.path("stream"), &good).unwrap();
+    }
+    println!("single bits of a header: {refused} injected, {mended} made good again");
+    assert!(refused > 1000);
+}
+
+#[test]
+fn commit_records_that_are_gone_are_made_again() {
+    let case = Case::new("commit", 5000);
+    case.forget();
+    for length in [0, 4096 + 64] {
+        std::fs::write(case.path("commit"), vec![0; length]).unwrap();
+        assert!(Writer::open(&media(), &case.folder, "s", &options()).is_err());
+        let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+        assert!(repaired.commit);
+        assert_eq!((repaired.left.count, repaired.left.wrong), (5000, 0));
+    }
+    drop(Writer::open(&media(), &case.folder, "s", &options()).unwrap());
+    assert!(case.readable().iter().all(|s| *s));
+}
+
+#[test]
+fn a_page_that_is_gone_is_named_and_stays_so() {
+    let case = Case::new("page", 5000);
+    case.forget();
+    for kind in ["p-", "i-"] {
+        let file = &case.files(kind)[0];
+        let good = std::fs::read(file).unwrap();
+        let mut bad = good.clone();
+        bad[8192..12288].fill(0);
+        std::fs::write(file, &bad).unwrap();
+        let lost = case.readable().iter().filter(|s| !**s).count() as u64;
+        let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+        assert!(lost > 0 && repaired.left.wrong == lost && repaired.entries == 0);
+        assert!(repaired.left.damage.iter().all(|d| d.end > d.first && d.why.contains(file.to_str().unwrap())));
+        std::fs::write(file, &good).unwrap();
+    }
+}
+
+#[test]
+fn a_stream_that_is_written_is_not_repaired() {
+    let case = Case::new("written", 10);
+    let writer = case.writer();
+    assert!(matches!(repair(&media(), &case.folder, &mut |_, _| ()), Err(Error::Locked(_))));
+    drop(writer);
+}
+
+#[test]
+fn damage_on_the_medium_is_made_good_from_the_live_place() {
+    let mut case = Case::new("second", 10);
+    let mut writer = case.writer();
+    for len in [500, 40, 7000] {
+        case.push(&mut writer, bytes(case.messages.len() as u64, len));
+    }
+    writer.drain().unwrap();
+    // As a kill leaves it: the live place stands.
+    let (kept, live) = (case.folder.with_file_name("live"), writer.header().live.clone());
+    copy(&live, &kept);
+    drop(writer);
+    copy(&kept, &live);
+    let file = case.files("p-").pop().unwrap();
+    let mut bad = std::fs::read(&file).unwrap();
+    bad[0..400].fill(0);
+    std::fs::write(&file, bad).unwrap();
+    let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+    assert_eq!((repaired.payloads, repaired.left.wrong), (1, 0));
+    case.forget();
+    assert!(case.readable().iter().all(|s| *s));
+}
