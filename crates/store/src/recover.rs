@@ -520,7 +520,7 @@ fn build(
         origins.write_again(m, folder, ORIGINS)?;
         ring.origins_dirty = true;
     }
-    let index_number = (count / header.index_entries) as u32;
+    let index_number = header.index_number(count)?;
     let there = |kind: char| -> Vec<u32> {
         let names = m.list(&live).unwrap_or_default();
         names.iter().filter_map(|name| segment_number(kind, name)).collect()

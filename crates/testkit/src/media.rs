@@ -80,6 +80,11 @@ impl Machine {
         lock(&self.shared).sync_fails_after = good;
     }
 
+    /// One write fails with EIO after `good` more, with nothing written.
+    pub fn fail_write_after(&self, good: Option<u64>) {
+        lock(&self.shared).write_fails_after = good;
+    }
+
     /// After `changes` more changes of files every further one fails: the moment of a kill or cut inside a call.
     pub fn stop_after(&self, changes: Option<u64>) {
         lock(&self.shared).stops_after = changes;

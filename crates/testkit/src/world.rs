@@ -136,6 +136,8 @@ pub(crate) struct World {
     pub(crate) ignore: Option<Ignore>,
     /// Syncs that still succeed before one fails.
     pub(crate) sync_fails_after: Option<u64>,
+    /// Writes that still succeed before one fails.
+    pub(crate) write_fails_after: Option<u64>,
     /// Changes that are still made before every call fails: the moment at which a process is stopped.
     pub(crate) stops_after: Option<u64>,
     keys: u64,
@@ -143,6 +145,13 @@ pub(crate) struct World {
 
 fn error(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
+}
+
+/// Counts a call down; true for the one that fails.
+fn fails(after: &mut Option<u64>) -> bool {
+    let now = *after == Some(0);
+    *after = after.and_then(|left| left.checked_sub(1));
+    now
 }
 
 impl World {
@@ -166,6 +175,7 @@ impl World {
             live_used: 0,
             ignore: None,
             sync_fails_after: None,
+            write_fails_after: None,
             stops_after: None,
             keys: 0,
         }
@@ -306,6 +316,9 @@ impl World {
     }
 
     pub(crate) fn write(&mut self, number: u64, bytes: &[u8], at: u64) -> io::Result<()> {
+        if fails(&mut self.write_fails_after) {
+            return Err(error(libc::EIO));
+        }
         self.allocate(number, at, bytes.len() as u64)?;
         let inode = self.inode(number)?;
         let end = at + bytes.len() as u64;
@@ -321,7 +334,7 @@ impl World {
         if self.ignore.is_some_and(|ignore| ignore(name, false)) {
             return Ok(());
         }
-        let fails = self.sync_fails();
+        let fails = fails(&mut self.sync_fails_after);
         let Some(inode) = self.inodes.get_mut(&number) else { return Err(error(libc::ESTALE)) };
         if !inode.on_disk {
             return Ok(());
@@ -337,25 +350,11 @@ impl World {
         Ok(())
     }
 
-    fn sync_fails(&mut self) -> bool {
-        match self.sync_fails_after {
-            Some(0) => {
-                self.sync_fails_after = None;
-                true
-            }
-            Some(left) => {
-                self.sync_fails_after = Some(left - 1);
-                false
-            }
-            None => false,
-        }
-    }
-
     pub(crate) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
         if self.ignore.is_some_and(|ignore| ignore(&dir.to_string_lossy(), true)) {
             return Ok(());
         }
-        if self.sync_fails() {
+        if fails(&mut self.sync_fails_after) {
             return Err(error(libc::EIO));
         }
         let (now, later) = std::mem::take(&mut self.journal).into_iter().partition(|n| n.folder() == Some(dir));
@@ -424,6 +423,7 @@ impl World {
         self.boot += 1;
         self.stops_after = None;
         self.sync_fails_after = None;
+        self.write_fails_after = None;
     }
 
     /// The first page that was written through a map without having been allocated: on a full disk a SIGBUS.

@@ -145,9 +145,9 @@ fn made_good(done: &Repaired) -> String {
     if done.commit {
         parts.push("the commit records".to_string());
     }
-    for (count, what) in [(done.entries, "index entries"), (done.payloads, "payloads")] {
+    for (count, one, many) in [(done.entries, "index entry", "index entries"), (done.payloads, "payload", "payloads")] {
         if count > 0 {
-            parts.push(format!("{} {what}", thousands(count)));
+            parts.push(format!("{} {}", thousands(count), if count == 1 { one } else { many }));
         }
     }
     if parts.is_empty() {

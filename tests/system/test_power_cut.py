@@ -1,0 +1,122 @@
+"""The power goes: the image of a real file system is copied while everything stands still, and the copy is mounted.
+
+Nothing is flushed for the copy, so it holds what a disk holds at that moment. The machine's memory is gone with the
+power: the copy has another device number, so no live place belongs to its streams.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import gapless, lost_of, until
+
+INSTRUMENT = """
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 3e5
+live = "4 MiB"
+
+[source.devices]
+kind = "sim"
+model = "amor-devices"
+live = "1 MiB"
+
+[run.first]
+settle = "200 ms"
+"""
+MIB = 300
+
+
+class Image:
+    """An ext4 file system in a file in memory, mounted."""
+
+    def __init__(self, folder: Path, image: Path):
+        self.folder, self.image = folder, image
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+
+    @classmethod
+    def make(cls, folder: Path, image: Path) -> "Image":
+        with image.open("wb") as file:
+            file.truncate(MIB << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+        return cls(folder, image)
+
+    def cut(self, folder: Path) -> "Image":
+        """What the disk holds now, mounted elsewhere."""
+        image = self.image.with_suffix(f".cut{time.monotonic_ns()}")
+        subprocess.run(["cp", "--sparse=always", self.image, image], check=True)
+        return Image(folder, image)
+
+    def close(self):
+        subprocess.run(["umount", self.folder], check=False)
+        self.image.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def image(tmp_path):
+    # In memory: a copy takes no time, and a loop device reads what its file holds.
+    folder = Path(f"/dev/shm/beamport-cut-{os.getpid()}")
+    folder.mkdir()
+    one = Image.make(tmp_path / "disk", folder / "image")
+    yield one
+    subprocess.run(["umount", "-l", one.folder], check=False)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.root
+def test_power_cuts_take_nothing_that_was_marked(lab, image, times, dice):
+    lab.data = image.folder / "data"
+    lab.write(INSTRUMENT)
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("detector").marks()[1] > 2, "nothing is marked")
+    cuts, marked, recoveries = times(5, 50), 0, []
+    for _ in range(cuts):
+        time.sleep(dice.uniform(0, 0.2))
+        process.send_signal(signal.SIGSTOP)
+        try:
+            before = {s.name: (s.uuid, s.marks()[1], s.entries(0, s.marks()[1])) for s in lab.streams(books=True)}
+            after = image.cut(lab.folder / "after")
+        finally:
+            process.send_signal(signal.SIGCONT)
+        try:
+            data = after.folder / "data"
+            # As it lies there: cold, up to the commit record.
+            lab.run("verify", "--data", data)
+            # Somebody writes again: what is past the record is cut or proven.
+            second = lab.file.with_name("second.toml")
+            second.write_text(lab.file.read_text().replace(str(lab.data), str(data)))
+            other = type(lab)(lab.folder, lab.beamport)
+            other.data, other.file, other.started = data, second, lab.started
+            began = time.monotonic()
+            up = other.up()
+            until(lambda other=other, up=up: other.ready(up), "the copy does not start")
+            recoveries.append(time.monotonic() - began)
+            other.interrupt(up)
+            other.end(up, status=None)
+            for stream in other.streams(books=True):
+                uuid, mark, entries = before[stream.name]
+                count = stream.marks()[2]
+                assert stream.uuid == uuid and count >= mark, f"{stream.name}: {mark} were marked, {count} are there"
+                assert np.array_equal(stream.entries(0, mark), entries), f"{stream.name}: other bytes"
+                marked += mark
+            lab.run("verify", "--data", data)
+            other.take_back(data)
+        finally:
+            after.close()
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    for stream in lab.streams():
+        gapless(stream)
+    recoveries.sort()
+    print(
+        f"power cut by a copy of the disk: {cuts} injected, {marked} messages marked, 0 lost, 0 wrong; "
+        f"ready after {recoveries[len(recoveries) // 2] * 1000:.0f} ms (median), {recoveries[-1] * 1000:.0f} ms (longest)"
+    )
