@@ -1,6 +1,6 @@
 //! From the live place to the medium: group commit.
 //!
-//! Order: payload and index blocks, fdatasync of each file touched, fsync of the folder if a name is new, then the
+//! Order: payload and index blocks, fdatasync of each file touched (at once: they wait for the same medium), fsync of the folder if a name is new, then the
 //! commit record and its fdatasync, then the mark. A record therefore never speaks for bytes that are not there.
 //! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
 //!
@@ -185,11 +185,12 @@ impl Drainer {
         if moved {
             (record.first, record.first_segment) = (keep.0, keep.1);
         }
-        for key in &touched {
-            if let Some((file, _)) = self.files.get(key) {
-                self.sync(file.as_ref(), *key)?;
-            }
-        }
+        let (keys, files): (Vec<_>, Vec<&dyn File>) =
+            touched.iter().filter_map(|key| self.files.get(key).map(|(file, _)| (*key, file.as_ref()))).unzip();
+        self.media.sync_all(&files).map_err(|(at, e)| {
+            let (kind, number) = keys[at];
+            self.failed(&self.folder.join(segment_name(kind, number)), &e)
+        })?;
         if origins_dirty {
             let path = self.folder.join("origins");
             let file = self.media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
@@ -227,10 +228,6 @@ impl Drainer {
         file.write_at(&record.to_bytes(self.seed), Commit::place(record.generation))
             .map_err(Error::io("write", &path))?;
         self.sync_path(file.as_ref(), &path)
-    }
-
-    fn sync(&self, file: &dyn File, key: (char, u32)) -> Result<()> {
-        self.sync_path(file, &self.folder.join(segment_name(key.0, key.1)))
     }
 
     fn sync_path(&self, file: &dyn File, path: &std::path::Path) -> Result<()> {

@@ -169,12 +169,13 @@ impl Figure {
         for side in std::iter::once(&self.ours).chain(&self.limits) {
             let s = Spread::of(&side.rates(self.unit));
             text += &format!(
-                "  {:<42} {:>8.2} ({:.2}..{:.2}) {unit}, {:.3} CPU s/GB\n",
+                "  {:<42} {:>8.digits$} ({:.digits$}..{:.digits$}) {unit}, {:.3} CPU s/GB\n",
                 side.name,
                 s.median,
                 s.min,
                 s.max,
-                side.cpu_seconds_per_gb()
+                side.cpu_seconds_per_gb(),
+                digits = if s.median < 0.1 { 5 } else { 2 },
             );
         }
         text + &format!("  {}\n", self.conditions)

@@ -4,6 +4,7 @@
 //! written is removed. A missed figure is an answer, not an error.
 
 mod limit;
+mod marks;
 mod measure;
 mod nexus;
 mod place;
@@ -35,6 +36,8 @@ pub(crate) struct Sizes {
     pub(crate) live_bytes: u64,
     /// Messages that the other process reads.
     pub(crate) read_messages: u64,
+    /// Messages of a round that are committed one by one.
+    pub(crate) commits: u64,
     /// Events of one file.
     pub(crate) nexus_events: u64,
 }
@@ -54,6 +57,7 @@ impl Sizes {
             disk_round_bytes: 2 << 30,
             live_bytes: 512 << 20,
             read_messages: index_larger.min(fits).max(10_000),
+            commits: 500,
             nexus_events: 60_000_000,
         }
     }
@@ -68,6 +72,7 @@ impl Sizes {
             disk_round_bytes: 128 << 20,
             live_bytes: 128 << 20,
             read_messages: 20_000,
+            commits: 50,
             nexus_events: 1_000_000,
         }
     }

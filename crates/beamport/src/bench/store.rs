@@ -2,6 +2,7 @@
 
 use super::Sizes;
 use super::limit::{Pages, Pass, Recycled, Ring, SEGMENT_BYTES};
+use super::marks;
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::reading::Reading;
@@ -14,21 +15,24 @@ use store::{Error, Level, Meta, Options, Os, SchemaId, WhenFull, Writer};
 const META: Meta =
     Meta { source_time: 1_700_000_000_000_000_000, origin: 0, origin_seq: 0, schema: SchemaId(*b"ev44"), flags: 0 };
 /// An ESS event message of 1 kB to 10 kB: the size of a jumbo frame's payload.
-const JUMBO_BYTES: usize = 8800;
+pub(crate) const JUMBO_BYTES: usize = 8800;
 /// Messages that become visible together where a row says so.
-const BATCH: u64 = 64;
+pub(crate) const BATCH: u64 = 64;
 
 /// Measures one figure in so many rounds.
 type Row = fn(&Sizes, u32) -> Result<Figure, Fault>;
 
 /// Runs all rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let rows: [Row; 5] = [
+    let rows: [Row; 8] = [
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 1 MiB / memcpy", 1 << 20, 1, (0.8, 1.0)),
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 8.8 kB / memcpy", JUMBO_BYTES, BATCH, (0.7, 0.9)),
         append_small,
         disk,
+        marks::durable_small,
+        marks::commit_of_one,
         read,
+        marks::both_at_once,
     ];
     let mut figures = Vec::new();
     for row in rows {
@@ -39,12 +43,12 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
     Ok(figures)
 }
 
-fn open(folder: &Path, options: &Options) -> Result<Writer, Fault> {
+pub(crate) fn open(folder: &Path, options: &Options) -> Result<Writer, Fault> {
     Writer::open(&Os::shared(), folder, "bench", options).map_err(wrong("the stream cannot be made"))
 }
 
 /// Appends `count` messages of `piece`, publishing every `batch`; waits where there is no room.
-fn append(writer: &mut Writer, piece: &[u8], count: u64, batch: u64) -> Result<(), Error> {
+pub(crate) fn append(writer: &mut Writer, piece: &[u8], count: u64, batch: u64) -> Result<(), Error> {
     let mut meta = META;
     for i in 1..=count {
         meta.origin_seq = i;
@@ -63,7 +67,7 @@ fn append(writer: &mut Writer, piece: &[u8], count: u64, batch: u64) -> Result<(
 }
 
 /// Limit and product in turn, the other one first in every second round: a machine that slows down hurts both.
-fn alternate(
+pub(crate) fn alternate(
     rounds: u32,
     mut ours: impl FnMut() -> Result<Sample, Fault>,
     mut limit: impl FnMut() -> Result<Sample, Fault>,
