@@ -584,7 +584,7 @@ impl Reader {
             let segment = shown.segments.get(found.place.segment as usize);
             let length = u64::from(found.length);
             let bytes = if length == 0 { Some(&[][..]) } else { segment.and_then(|s| s.bytes(found.place.at, length)) };
-            if !bytes.is_some_and(|bytes| crc32c_from_memory(bytes) ^ found.salt == found.crc) {
+            if bytes.is_none_or(|bytes| crc32c_from_memory(bytes) ^ found.salt != found.crc) {
                 let path = segment.map_or_else(|| self.folder.clone(), |s| s.path.clone());
                 return Err(Error::Corrupt { path, at: found.place.at, sequence, what: "the payload" });
             }

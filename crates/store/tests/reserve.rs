@@ -52,7 +52,6 @@ fn a_block_received_whole_becomes_its_messages() {
     assert!(matches!(room.commit(&meta(3), 18_024..36_001), Err(Error::Limit(_))), "is outside");
     room.commit(&meta(3), 18_024..18_029).unwrap();
     // What no commit took is used again.
-    drop(room);
     let sequence = writer.append(&meta(4), &payload(4, 3)).unwrap();
     let seen = all(&media, folder);
     assert_eq!(seen, [payload(0, 8800), vec![], payload(2, 17), payload(3, 5), payload(4, 3)]);
