@@ -37,18 +37,31 @@ struct Window {
 }
 
 impl Window {
-    /// `len` bytes of a file, read with those around them if need be; fewer at its end.
-    fn get(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<&[u8]> {
-        let inside = |w: &Self| w.number == number && w.at <= at && at + len as u64 <= w.at + w.bytes.len() as u64;
-        if !inside(self) {
-            let from = at - at % 4096;
-            self.bytes.resize(size.max((at - from) as usize + len), 0);
-            let n = file.read_at(&mut self.bytes, from)?;
-            self.bytes.truncate(n);
-            (self.number, self.at) = (number, from);
+    /// True if it has these bytes: then no file is looked at.
+    #[inline]
+    fn has(&self, number: u32, at: u64, len: usize) -> bool {
+        self.number == number && self.at <= at && at + len as u64 <= self.at + self.bytes.len() as u64
+    }
+
+    /// Reads `len` bytes of a file with those around them, if there are so many.
+    fn load(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<()> {
+        self.bytes.clear();
+        // A hostile length would have that much memory filled with zeroes first.
+        if file.len()? < at.saturating_add(len as u64) {
+            return Ok(());
         }
-        let start = ((at - self.at) as usize).min(self.bytes.len());
-        Ok(&self.bytes[start..(start + len).min(self.bytes.len())])
+        let from = at - at % 4096;
+        self.bytes.resize(size.max((at - from) as usize + len), 0);
+        let n = file.read_at(&mut self.bytes, from)?;
+        self.bytes.truncate(n);
+        (self.number, self.at) = (number, from);
+        Ok(())
+    }
+
+    #[inline]
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        let from = (at - self.at) as usize;
+        &self.bytes[from..from + len]
     }
 }
 
@@ -67,10 +80,12 @@ impl<'a> Entries<'a> {
     }
 
     pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
-        let name = segment_name(kind, number);
-        let open = || self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok());
+        let open = || {
+            let name = segment_name(kind, number);
+            self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok())
+        };
         let file = self.files.entry((kind, number)).or_insert_with(open);
-        file.clone().ok_or_else(|| Error::Missing(self.places[0].join(&name)))
+        file.clone().ok_or_else(|| Error::Missing(self.places[0].join(segment_name(kind, number))))
     }
 
     /// Files may be others now: they are opened and read anew.
@@ -88,14 +103,17 @@ impl<'a> Entries<'a> {
     pub(crate) fn raw(&mut self, sequence: u64) -> Result<Entry> {
         let number = self.index_number(sequence)?;
         let at = self.header.entry_at(sequence);
-        let file = self.file('i', number)?;
-        let path = || self.places[0].join(segment_name('i', number));
-        let bytes = self.index.get(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW);
-        let bytes = bytes.map_err(|e| Error::io("read", &path())(e))?;
-        if bytes.len() < ENTRY_BYTES {
-            return Err(Error::Corrupt { path: path(), at, sequence, what: "the end of the index before the entry" });
+        if !self.index.has(number, at, ENTRY_BYTES) {
+            let file = self.file('i', number)?;
+            let path = || self.places[0].join(segment_name('i', number));
+            let loaded = self.index.load(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW);
+            loaded.map_err(|e| Error::io("read", &path())(e))?;
+            if !self.index.has(number, at, ENTRY_BYTES) {
+                let what = "the end of the index before the entry";
+                return Err(Error::Corrupt { path: path(), at, sequence, what });
+            }
         }
-        Ok(bytemuck::pod_read_unaligned(bytes))
+        Ok(bytemuck::pod_read_unaligned(self.index.bytes(at, ENTRY_BYTES)))
     }
 
     pub(crate) fn salt(&self, sequence: u64) -> u32 {
@@ -122,16 +140,19 @@ impl<'a> Entries<'a> {
         if entry.parent != 0 {
             return true;
         }
-        let Ok(file) = self.file('p', entry.segment) else {
-            return entry.length == 0 && entry.payload_holds(&[], salt);
-        };
-        let len = entry.length as usize;
-        // A hostile length would have that much memory filled with zeroes first.
-        if file.len().is_ok_and(|bytes| entry.offset() + len as u64 > bytes) {
-            return false;
+        let (number, at, len) = (entry.segment, entry.offset(), entry.length as usize);
+        // Messages without bytes need no file.
+        if len == 0 {
+            return entry.payload_holds(&[], salt);
         }
-        let bytes = self.payload.get(file.as_ref(), entry.segment, entry.offset(), len, PAYLOAD_WINDOW);
-        bytes.is_ok_and(|bytes| bytes.len() == len && entry.payload_holds(bytes, salt))
+        if !self.payload.has(number, at, len) {
+            let Ok(file) = self.file('p', number) else { return false };
+            let loaded = self.payload.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW);
+            if loaded.is_err() || !self.payload.has(number, at, len) {
+                return false;
+            }
+        }
+        entry.payload_holds(self.payload.bytes(at, len), salt)
     }
 
     /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.

@@ -249,3 +249,41 @@ fn a_reader_of_a_hundred_gigabytes_is_small() {
         grown >> 10
     );
 }
+
+/// A gigabyte that no commit record speaks for: the power went before the first record of it.
+#[test]
+#[ignore = "a minute"]
+fn soak_a_gigabyte_of_unsynced_tail() {
+    for (len, count) in [(100, 6_000_000_u64), (8800, 115_000)] {
+        let place = Place::new("tail");
+        let folder = place.0.join("s");
+        let mut writer = Writer::open(&media(), &folder, "s", &Options::disk(256 << 20)).unwrap();
+        writer.origin("o").unwrap();
+        let before = std::fs::read(folder.join("commit")).unwrap();
+        let payload = vec![7; len];
+        for n in 0..count {
+            while let Err(e) = writer.push(&meta(n), &[&payload]) {
+                assert!(e.is_full(), "{e}");
+                writer.wait_room(Duration::from_millis(10));
+            }
+        }
+        assert!(writer.wait(count, Level::Disk, Duration::from_secs(600)).unwrap());
+        drop(writer);
+        let header = Header::read(&Os, &folder).unwrap();
+        let _ = std::fs::remove_dir_all(&header.live);
+        // As after a start of the machine: nothing of it is in doubt because of the page cache.
+        Header { boot: [0; 16], ..header }.write(&Os, &folder).unwrap();
+        std::fs::write(folder.join("commit"), before).unwrap();
+        let began = Instant::now();
+        let writer = Writer::open(&media(), &folder, "s", &Options::disk(256 << 20)).unwrap();
+        let seconds = began.elapsed().as_secs_f64();
+        assert_eq!(writer.next_sequence(), count);
+        println!(
+            "a tail of {:.2} GB in messages of {len} B that no record speaks for: 1 injected, 0 lost, recovered in {:.2} s, \
+             {:.2} s per GB",
+            (count * (len as u64 + 64)) as f64 * 1e-9,
+            seconds,
+            seconds * 1e9 / (count * (len as u64 + 64)) as f64
+        );
+    }
+}
