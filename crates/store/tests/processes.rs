@@ -262,7 +262,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.folder).status();
+        // Lazily: what still lies open there closes with its process.
+        let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         let _ = std::fs::remove_file(&self.image);
     }
 }
