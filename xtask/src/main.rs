@@ -25,7 +25,7 @@ usage: cargo xtask WORD
   demo [ARGS]      build, then run `beamport demo ARGS`
   test             every test that needs no root: Rust, Python, command line, system
   check            what CI runs: lint, test, root-only tests, real services, simulation (needs root)
-  soak             full fault counts; writes bench/runs/soak-DATE.md (needs root)
+  soak [WORD]      full fault counts, of tests whose names hold WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build, then run `beamport bench ARGS`
   fuzz [TARGET]    libFuzzer on one function, or a minute on each (needs a nightly toolchain)
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         "demo" => build::beamport("demo", &rest),
         "test" => test::run(),
         "check" => check::run(),
-        "soak" => soak::run(),
+        "soak" => soak::run(&rest),
         "simulate" => test::simulate(&rest),
         "bench" => build::beamport("bench", &rest),
         "fuzz" => fuzz::run(&rest),

@@ -2,7 +2,8 @@
 //!
 //! Who takes part: Rust tests named `soak_*` and marked `#[ignore]`; every Python test, which finds `BEAMPORT_SOAK=1`
 //! in its environment and uses its full counts; the simulation. A test prints one line that holds the word `injected`
-//! with what it did and what was lost; those lines are the report.
+//! with what it did and what was lost; those lines are the report. `soak WORD` runs those whose names hold the word: a
+//! campaign alone, with a report of its own.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -16,7 +17,14 @@ const SEEDS: &str = "10000";
 /// A line of the report longer than this is a test that prints data.
 const LINE_CHARS_MAX: usize = 300;
 
-pub(crate) fn run() -> Done {
+pub(crate) fn run(args: &[String]) -> Done {
+    let word = match args {
+        [] => None,
+        [word] if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+            Some(word.as_str())
+        }
+        _ => return Err("soak takes at most one word, a part of the names of tests".into()),
+    };
     tree::need_root("soak")?;
     setup::run()?;
     let mut parts = Parts::default();
@@ -30,7 +38,7 @@ pub(crate) fn run() -> Done {
     };
 
     let built = parts.run("build", |_| build::programs());
-    let only = ["--", "--ignored", "--nocapture", "soak_"];
+    let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
     parts.run("crates", |count| {
         let mut args = vec!["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
         args.extend(only);
@@ -42,15 +50,16 @@ pub(crate) fn run() -> Done {
         test::cargo_tests(&args, count, note)
     });
     if built && parts.run("wheel", |_| build::wheel()) {
-        parts.run("python", |count| test::pytest("", true, count, note));
+        parts.run("python", |count| test::pytest("", Some(word.unwrap_or("")), count, note));
     }
-    if test::can_simulate() {
+    if word.is_none() && test::can_simulate() {
         parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
     }
 
     let facts = facts.into_inner().unwrap_or_default();
     let day = tree::ask("date", &["-u", "+%F"]);
-    let path = tree::root().join(format!("bench/runs/soak-{day}.md"));
+    let path =
+        tree::root().join(format!("bench/runs/soak-{day}{}.md", word.map(|w| format!("-{w}")).unwrap_or_default()));
     std::fs::create_dir_all(tree::root().join("bench/runs"))
         .and_then(|()| std::fs::write(&path, report(&day, &parts, &facts)))
         .map_err(|e| format!("{}: {e}", path.display()))?;

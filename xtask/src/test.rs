@@ -40,7 +40,7 @@ pub(crate) fn all(parts: &mut Parts, markers: &str) {
     parts.run("nexus", |count| cargo_tests(&["test", "--no-fail-fast", "--release", "-p", NEXUS], count, |_| ()));
     // A wheel of yesterday must not pass the tests of today.
     if built && parts.run("wheel", |_| build::wheel()) {
-        parts.run("python", |count| pytest(markers, false, count, |_| ()));
+        parts.run("python", |count| pytest(markers, None, count, |_| ()));
     } else {
         parts.run("python", |_| Err("not run: there is no wheel to test".into()));
     }
@@ -64,8 +64,9 @@ pub(crate) fn cargo_tests(args: &[&str], count: &mut Count, mut also: impl FnMut
     Ok(())
 }
 
-/// Runs the Python tests that `markers` select (empty: all); `full` asks them for the counts of `soak`.
-pub(crate) fn pytest(markers: &str, full: bool, count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
+/// Runs the Python tests that `markers` select (empty: all); `full` asks those whose names hold
+/// its word for the counts of `soak`.
+pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
     let folders: Vec<&str> = FOLDERS.into_iter().filter(|folder| has_tests(folder)).collect();
     if folders.is_empty() {
         eprintln!("there are no Python tests yet");
@@ -85,9 +86,9 @@ pub(crate) fn pytest(markers: &str, full: bool, count: &mut Count, mut also: imp
     if !markers.is_empty() {
         step = step.args(["-m", markers]);
     }
-    if full {
+    if let Some(word) = full {
         // -rP prints what tests that passed said, at the beginning of lines: that is the report.
-        step = step.args(["-v", "-rP"]).env("BEAMPORT_SOAK", "1");
+        step = step.args(["-v", "-rP", "-k", word]).env("BEAMPORT_SOAK", "1");
     }
     let status = step.watch(|line| also(line))?;
     // Status 5: every test was left out by its marker.
