@@ -154,6 +154,7 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
         E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",
         E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
+        E::Quota { .. } => "let go of what was read, or copy what is kept",
         E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",
         E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",
         E::Io { source, .. } => return Fault { cause: error.to_string(), ..Fault::io(what, source) },

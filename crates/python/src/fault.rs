@@ -41,6 +41,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Gone { first } => {
             format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
         }
+        store::Error::Quota { .. } => {
+            "let go of messages and views, or keep copies: `m[\"pixel_id\"].copy()`".to_owned()
+        }
         store::Error::Locked(_) => "read it with `beamport.open`; only one process writes a stream".to_owned(),
         store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),
         _ if cause.is_full() => "make room, or give the stream more of it in the instrument file (`live`)".to_owned(),

@@ -74,6 +74,19 @@ pub enum Error {
     },
     /// A value beyond a limit of `limits.rs`.
     Limit(String),
+    /// A reader keeps more of the stream's memory than it may: let go of views, or copy what is kept.
+    Quota {
+        /// Its name; empty for an anonymous one.
+        name: String,
+        /// Its process.
+        pid: u32,
+        /// Segments that it keeps.
+        segments: usize,
+        /// Their bytes in stream memory.
+        bytes: u64,
+        /// How many they may be.
+        quota: u64,
+    },
     /// An fdatasync failed: nothing more is marked or appended until the stream is opened anew.
     Failed(String),
 }
@@ -102,6 +115,11 @@ impl fmt::Display for Error {
             Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
             Self::Parent { folder, what } => write!(f, "the parent {} of a view {what}", folder.display()),
             Self::Limit(what) => f.write_str(what),
+            Self::Quota { name, pid, segments, bytes, quota } => {
+                let name = if name.is_empty() { String::new() } else { format!("`{name}` of ") };
+                let kept = format!("keeps {segments} segments, {bytes} B of stream memory");
+                write!(f, "a reader, {name}process {pid}, {kept}; one more would pass its quota of {quota} B")
+            }
             Self::Failed(what) => write!(f, "the stream stopped: {what}"),
         }
     }

@@ -466,7 +466,9 @@ pub(crate) struct Head {
     pub home: AtomicU64,
     /// Processes with this number (`Media::mounts`) find the stream under `folder`.
     pub mounts: AtomicU64,
-    _pad4: [u64; 26],
+    /// Bytes of stream memory that one reader may keep pinned.
+    pub quota: AtomicU64,
+    _pad4: [u64; 25],
     /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then nobody's to sweep.
     pub folder: [AtomicU64; FOLDER_WORDS],
 }

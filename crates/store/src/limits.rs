@@ -21,7 +21,9 @@ pub const ALIGN_FROM: usize = 256;
 /// Payloads from this size on are copied and checksummed in blocks that stay in L1.
 pub const FUSE_BLOCK: usize = 8192;
 /// Readers of one stream: a pins file of 32 KiB.
-pub const READERS_MAX: usize = 255;
+pub const READERS_MAX: usize = 127;
+/// Segments that one reader may keep mapped at once: its place of 256 B lists them.
+pub const PINNED_MAX: usize = 32;
 /// Bytes of a reader's name.
 pub const READER_NAME_MAX: usize = 64;
 /// Bytes of a stream's name: two names of 64 and what a book adds, and still a legal name of a folder.

@@ -43,6 +43,18 @@ impl Map {
         Self { ptr, len, _owner: owner }
     }
 
+    /// Memory of our own, all zero; pages that are not touched cost nothing.
+    pub(crate) fn zeroed(len: usize) -> Self {
+        let layout = std::alloc::Layout::from_size_align(len.max(1), 4096).unwrap_or(std::alloc::Layout::new::<u64>());
+        // SAFETY: the layout has a size; a null pointer ends the process as any allocation that fails does.
+        let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
+        if ptr.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        // SAFETY: allocated with room for `len` until the owner gives it back.
+        unsafe { Self::new(ptr, len, Box::new(Allocated(ptr as usize, layout))) }
+    }
+
     /// First byte.
     pub fn ptr(&self) -> *mut u8 {
         self.ptr
@@ -56,6 +68,16 @@ impl Map {
     /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+/// Memory that goes back where it came from.
+struct Allocated(usize, std::alloc::Layout);
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nothing refers to it any more.
+        unsafe { std::alloc::dealloc(self.0 as *mut u8, self.1) };
     }
 }
 
@@ -138,6 +160,8 @@ pub trait Media: Send + Sync {
     fn mounts(&self) -> u64;
     /// Where live places of disk streams are made: a folder in shared memory.
     fn live_root(&self) -> std::path::PathBuf;
+    /// Bytes that may still be written to the file system of a folder.
+    fn free(&self, dir: &Path) -> io::Result<u64>;
     /// True if the folder lies in memory already, so that it can be its own live place.
     fn in_memory(&self, dir: &Path) -> bool;
 }

@@ -9,6 +9,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
@@ -272,6 +273,17 @@ impl Media for Os {
         // SAFETY: cannot fail.
         let user = unsafe { libc::geteuid() };
         PathBuf::from(format!("/dev/shm/beamport-{user}"))
+    }
+
+    fn free(&self, dir: &Path) -> io::Result<u64> {
+        let name = CString::new(dir.as_os_str().as_bytes())?;
+        // SAFETY: zero is a valid value of this plain structure.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: name and structure outlive the call.
+        if unsafe { libc::statvfs(name.as_ptr(), &mut stat) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stat.f_bavail * stat.f_frsize)
     }
 
     fn in_memory(&self, dir: &Path) -> bool {

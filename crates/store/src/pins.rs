@@ -4,30 +4,36 @@
 //!   0 u32 1 = somebody sleeps on mark memory    4 u32 on mark disk
 //!   8 u32 credit word: changes when a counted reader moves on and the writer waits    12 u32 1 = the writer waits
 //!  16 u64 how far the writer would let go but for counted readers: views then let go of what they keep
-//! 128 places of 128 B:
+//! 127 places of 256 B, from 256 on:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
-//!    16 u64 pinned payload segments: lowest | highest << 32 (NOTHING = none)
-//!    24 u64 pinned index segments, the same
-//!    32 u64 committed: next sequence to be read   40 u32 its epoch   44 u32 0
-//!    48 [u8;64] name, zero-filled
+//!    16 u64 committed: next sequence to be read   24 u32 its epoch   28 u32 0
+//!    32 u64 bytes of stream memory in the segments that it has mapped
+//!    40 [u8;64] name, zero-filled
+//!   104 [u32;32] numbers of the segments that it has mapped, those of index segments + 2^31; all ones = none
 //! ```
 //!
 //! Segment numbers never repeat, so a pin that a dead reader left behind costs one unlinked file and then nothing:
 //! pins need no test of life. A named place outlives its process: its position goes on holding back `wait`.
+//!
+//! Who may not write the file sees who is there, takes no place, and reads by copying.
 
 use crate::error::{Error, Result};
-use crate::limits::{READER_NAME_MAX, READERS_MAX};
+use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// No segment pinned.
-pub(crate) const NOTHING: u64 = u64::MAX;
+const NOTHING: u32 = u32::MAX;
+/// Added to the number of an index segment.
+const INDEX: u32 = 1 << 31;
+/// Bytes of the words, and of a place.
+const PLACE_BYTES: usize = 256;
 /// Bytes of the pins file.
-pub(crate) const PINS_BYTES: usize = 128 + 128 * READERS_MAX;
+const PINS_BYTES: usize = PLACE_BYTES * (1 + READERS_MAX);
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -60,16 +66,16 @@ struct Place {
     kind: AtomicU32,
     pid: AtomicU32,
     start: AtomicU64,
-    payload: AtomicU64,
-    index: AtomicU64,
     committed: AtomicU64,
     epoch: AtomicU32,
     _zero: AtomicU32,
+    kept: AtomicU64,
     name: [AtomicU64; 8],
-    _pad: [u64; 2],
+    pinned: [AtomicU32; PINNED_MAX],
+    _pad: [u32; 6],
 }
 
-const _: () = assert!(std::mem::size_of::<Place>() == 128);
+const _: () = assert!(std::mem::size_of::<Place>() == PLACE_BYTES);
 
 /// One reader as `ls` and the writer see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +90,18 @@ pub struct ReaderInfo {
     pub committed: u64,
     /// Epoch of that position.
     pub epoch: u32,
+    /// Payload segments that it has mapped.
+    pub segments: usize,
+    /// Their bytes in stream memory; what is on the disk costs none.
+    pub kept: u64,
 }
 
 /// The mapped pins file.
 #[derive(Clone)]
 pub struct Pins {
     map: Arc<Map>,
-    file: Arc<dyn File>,
+    /// None where it may not be written.
+    file: Option<Arc<dyn File>>,
 }
 
 impl Pins {
@@ -102,12 +113,35 @@ impl Pins {
             file.allocate(0, PINS_BYTES as u64).map_err(Error::io("allocate", &path))?;
         }
         let map = file.map(PINS_BYTES, true).map_err(Error::io("map", &path))?;
-        Ok(Self { map: Arc::new(map), file })
+        Ok(Self { map: Arc::new(map), file: Some(file) })
+    }
+
+    /// The same for a reader: where the file may not be written, it is looked at, or taken for empty.
+    pub(crate) fn open_for_reading(media: &dyn Media, folder: &Path) -> Result<Self> {
+        let refused = match Self::open(media, folder) {
+            Err(Error::Io { source, .. }) if is_refusal(&source) => source,
+            answer => return answer,
+        };
+        let path = folder.join("pins");
+        let map = match media.open(&path, Open::Read) {
+            Ok(file) if file.len().is_ok_and(|len| len >= PINS_BYTES as u64) => file.map(PINS_BYTES, false),
+            Ok(_) => Ok(Map::zeroed(PINS_BYTES)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Map::zeroed(PINS_BYTES)),
+            Err(_) => Err(refused),
+        };
+        Ok(Self { map: Arc::new(map.map_err(Error::io("open", &path))?), file: None })
+    }
+
+    /// True if places can be taken.
+    pub(crate) fn writable(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Makes the named places durable. Positions may be old after a power cut; a place that is gone holds back nothing.
     pub(crate) fn sync(&self, media: &dyn Media, folder: &Path) -> Result<()> {
-        self.file.sync().map_err(Error::io("sync", &folder.join("pins")))?;
+        if let Some(file) = &self.file {
+            file.sync().map_err(Error::io("sync", &folder.join("pins")))?;
+        }
         media.sync_dir(folder).map_err(Error::io("sync", folder))
     }
 
@@ -119,7 +153,7 @@ impl Pins {
     fn place(&self, row: usize) -> &Place {
         assert!(row < READERS_MAX);
         // SAFETY: as above; rows stay inside PINS_BYTES.
-        unsafe { &*self.map.ptr().add(128 + 128 * row).cast::<Place>() }
+        unsafe { &*self.map.ptr().add(PLACE_BYTES * (1 + row)).cast::<Place>() }
     }
 
     /// The flag of readers asleep on a mark.
@@ -146,13 +180,10 @@ impl Pins {
 
     /// True if a reader may have this segment mapped. Call after the lowest segment was advanced: see decision 0002.
     pub fn pinned(&self, payload: bool, number: u32) -> bool {
+        let value = if payload { number } else { number | INDEX };
         (0..READERS_MAX).any(|row| {
             let place = self.place(row);
-            let range = claimed(if payload { &place.payload } else { &place.index });
-            range != NOTHING && place.kind.load(Ordering::Relaxed) != FREE && {
-                let (low, high) = (range as u32, (range >> 32) as u32);
-                low <= number && number <= high
-            }
+            place.kind.load(Ordering::Relaxed) != FREE && place.pinned.iter().any(|pin| claimed(pin) == value)
         })
     }
 
@@ -175,6 +206,8 @@ impl Pins {
             process: Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) },
             committed: place.committed.load(Ordering::Acquire),
             epoch: place.epoch.load(Ordering::Relaxed),
+            segments: place.pinned.iter().filter(|pin| claimed(pin) < INDEX).count(),
+            kept: place.kept.load(Ordering::Relaxed),
         })
     }
 
@@ -199,6 +232,7 @@ impl Pins {
 
     /// Removes a named reader for good: nothing waits for it any more.
     pub fn remove(&self, name: &str) -> bool {
+        let Some(file) = &self.file else { return false };
         let mut found = false;
         for row in 0..READERS_MAX {
             let place = self.place(row);
@@ -211,7 +245,7 @@ impl Pins {
         self.words().credit.fetch_add(1, Ordering::Release);
         if found {
             // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
-            let _ = self.file.sync();
+            let _ = file.sync();
         }
         found
     }
@@ -259,8 +293,8 @@ impl Pins {
                 }
                 place.pid.store(me.pid, Ordering::Relaxed);
                 place.start.store(me.start, Ordering::Relaxed);
-                place.payload.store(NOTHING, Ordering::Relaxed);
-                place.index.store(NOTHING, Ordering::Relaxed);
+                place.kept.store(0, Ordering::Relaxed);
+                place.pinned.iter().for_each(|pin| pin.store(NOTHING, Ordering::Relaxed));
                 place.committed.store(at, Ordering::Relaxed);
                 place.epoch.store(epoch, Ordering::Relaxed);
                 place.set_name(name);
@@ -304,8 +338,19 @@ pub(crate) struct Held {
     pid: u32,
     /// Where its pins are if the place is another's already.
     elsewhere: Option<Box<Held>>,
-    /// (payload, number) of every mapped segment; a few.
-    mapped: Mutex<Vec<(bool, u32)>>,
+    /// Every mapped segment; a few.
+    mapped: Mutex<Vec<Pinned>>,
+}
+
+/// A segment that is mapped, once or more.
+struct Pinned {
+    payload: bool,
+    number: u32,
+    /// Where it stands in the place.
+    slot: usize,
+    maps: u32,
+    /// Bytes of stream memory.
+    bytes: u64,
 }
 
 impl Held {
@@ -318,30 +363,72 @@ impl Held {
         self.pid == std::process::id()
     }
 
+    fn mapped(&self) -> MutexGuard<'_, Vec<Pinned>> {
+        self.mapped.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    /// Where its pins stand.
+    fn place(&self) -> &Place {
+        self.pins.place(self.elsewhere.as_ref().map_or(self.row, |held| held.row))
+    }
+
     /// Pins a segment. The caller then checks that the segment is still there (decision 0002).
-    pub(crate) fn pin(&self, payload: bool, number: u32) {
-        let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
-        mapped.push((payload, number));
-        if self.mine() {
-            claim(self.word(payload), range(&mapped, payload));
+    pub(crate) fn pin(&self, payload: bool, number: u32) -> Result<()> {
+        let mut mapped = self.mapped();
+        if let Some(known) = mapped.iter_mut().find(|m| (m.payload, m.number) == (payload, number)) {
+            known.maps += 1;
+            return Ok(());
         }
+        let Some(slot) = (0..PINNED_MAX).find(|slot| mapped.iter().all(|m| m.slot != *slot)) else {
+            return Err(Error::Limit(format!(
+                "process {} keeps {PINNED_MAX} segments of the stream, the most that one reader may: let go of views, \
+                 or copy what is kept",
+                self.pid
+            )));
+        };
+        mapped.push(Pinned { payload, number, slot, maps: 1, bytes: 0 });
+        if self.mine() {
+            claim(&self.place().pinned[slot], if payload { number } else { number | INDEX });
+        }
+        Ok(())
+    }
+
+    /// Says how much stream memory a pinned payload segment is; an error if that and what is kept already is too much.
+    pub(crate) fn weigh(&self, number: u32, bytes: u64, quota: u64) -> Result<()> {
+        let mut mapped = self.mapped();
+        let others = || mapped.iter().filter(|m| m.bytes > 0 && m.number != number);
+        let kept: u64 = others().map(|m| m.bytes).sum();
+        if kept > 0 && kept + bytes > quota {
+            let (name, segments) = (self.pins.place(self.row).name(), others().count());
+            return Err(Error::Quota { name, pid: self.pid, segments, bytes: kept, quota });
+        }
+        if let Some(known) = mapped.iter_mut().find(|m| m.payload && m.number == number) {
+            known.bytes = bytes;
+        }
+        self.publish(&mapped);
+        Ok(())
     }
 
     /// Takes a pin back.
     pub(crate) fn unpin(&self, payload: bool, number: u32) {
-        let mut mapped = self.mapped.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(at) = mapped.iter().position(|&m| m == (payload, number)) {
-            mapped.swap_remove(at);
+        let mut mapped = self.mapped();
+        let Some(at) = mapped.iter().position(|m| (m.payload, m.number) == (payload, number)) else { return };
+        mapped[at].maps -= 1;
+        if mapped[at].maps > 0 {
+            return;
         }
+        let slot = mapped.swap_remove(at).slot;
         if self.mine() {
-            unclaim(self.word(payload), range(&mapped, payload));
+            unclaim(&self.place().pinned[slot], NOTHING);
         }
+        self.publish(&mapped);
     }
 
-    /// Where its pins of one kind stand.
-    fn word(&self, payload: bool) -> &AtomicU64 {
-        let place = self.pins.place(self.elsewhere.as_ref().map_or(self.row, |held| held.row));
-        if payload { &place.payload } else { &place.index }
+    /// Shows others how much is kept.
+    fn publish(&self, mapped: &[Pinned]) {
+        if self.mine() {
+            self.place().kept.store(mapped.iter().map(|m| m.bytes).sum(), Ordering::Relaxed);
+        }
     }
 
     /// Next sequence that the reader committed, with its epoch.
@@ -359,13 +446,9 @@ impl Held {
     }
 }
 
-/// Lowest and highest number of the mapped segments of one kind.
-fn range(mapped: &[(bool, u32)], payload: bool) -> u64 {
-    let numbers = || mapped.iter().filter(|m| m.0 == payload).map(|m| m.1);
-    match (numbers().min(), numbers().max()) {
-        (Some(low), Some(high)) => u64::from(low) | u64::from(high) << 32,
-        _ => NOTHING,
-    }
+/// True if a file may be read, but not written.
+fn is_refusal(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
 
 impl Drop for Held {
@@ -374,8 +457,8 @@ impl Drop for Held {
             return;
         }
         let place = self.pins.place(self.row);
-        unclaim(&place.payload, NOTHING);
-        unclaim(&place.index, NOTHING);
+        place.pinned.iter().for_each(|pin| unclaim(pin, NOTHING));
+        place.kept.store(0, Ordering::Relaxed);
         place.pid.store(0, Ordering::Release);
         if !self.named {
             place.kind.store(FREE, Ordering::Release);

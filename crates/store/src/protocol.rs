@@ -58,13 +58,13 @@ impl Bell<'_> {
 
 /// A reader claims a segment, before it looks with [`stands`] whether it is there.
 #[inline]
-pub(crate) fn claim(pin: &AtomicU64, value: u64) {
+pub(crate) fn claim(pin: &AtomicU32, value: u32) {
     pin.store(value, Ordering::Relaxed);
 }
 
 /// A reader has read what it wanted: its claim becomes another, or none.
 #[inline]
-pub(crate) fn unclaim(pin: &AtomicU64, value: u64) {
+pub(crate) fn unclaim(pin: &AtomicU32, value: u32) {
     pin.store(value, Ordering::Release);
 }
 
@@ -85,6 +85,6 @@ pub(crate) fn give_up(low: &AtomicU32, to: u32) {
 
 /// What a reader claims.
 #[inline]
-pub(crate) fn claimed(pin: &AtomicU64) -> u64 {
+pub(crate) fn claimed(pin: &AtomicU32) -> u32 {
     pin.load(Ordering::Acquire)
 }

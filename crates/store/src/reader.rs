@@ -84,22 +84,71 @@ pub struct Mapped {
     payload: bool,
     /// How often the stream had been opened for writing when it was mapped.
     opened: u64,
-    held: Arc<Held>,
+    hold: Hold,
+}
+
+/// What keeps the bytes of a segment as they are.
+enum Hold {
+    /// A pin.
+    Pin(Arc<Held>),
+    /// They are a copy, for a reader that may not write `pins`.
+    Copy(Copied),
+}
+
+/// A segment that is copied as far as it is needed.
+struct Copied {
+    file: Arc<dyn File>,
+    filled: Mutex<u64>,
+    /// The control page, and whether the file lies in the live place: what was read before the writer gave it up is good.
+    control: Option<(Arc<Map>, bool)>,
 }
 
 impl Mapped {
     /// A range of its bytes, or none if the file is shorter.
     pub fn bytes(&self, at: u64, len: u64) -> Option<&[u8]> {
         let end = at.checked_add(len)?;
-        // SAFETY: inside the map; published bytes of a pinned segment are never written again.
-        (end <= self.map.len() as u64)
-            .then(|| unsafe { std::slice::from_raw_parts(self.map.ptr().add(at as usize), len as usize) })
+        if end > self.map.len() as u64 || !self.fill(end) {
+            return None;
+        }
+        // SAFETY: inside the map; published bytes of a pinned segment are never written again, nor are copied ones.
+        Some(unsafe { std::slice::from_raw_parts(self.map.ptr().add(at as usize), len as usize) })
+    }
+
+    /// Has the first `end` bytes copied, where this is a copy. False if they are no longer to be had.
+    fn fill(&self, end: u64) -> bool {
+        let Hold::Copy(copied) = &self.hold else { return true };
+        let mut filled = copied.filled.lock().unwrap_or_else(|p| p.into_inner());
+        if end <= *filled {
+            return true;
+        }
+        let (from, len) = (*filled, (end - *filled) as usize);
+        // SAFETY: inside our own memory; `bytes` shows nothing beyond `filled`.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.map.ptr().add(from as usize), len) };
+        if copied.file.read_at(to, from).is_ok_and(|n| n == len) && self.stands() {
+            *filled = end;
+        }
+        end <= *filled
+    }
+
+    /// False for a copy of what the writer has given up meanwhile.
+    fn stands(&self) -> bool {
+        let Hold::Copy(Copied { control: Some((control, live)), .. }) = &self.hold else { return true };
+        let head = Head::of(control);
+        let low = match (live, self.payload) {
+            (true, true) => &head.live_payload,
+            (true, false) => &head.live_index,
+            (false, true) => &head.first_payload,
+            (false, false) => &head.first_index,
+        };
+        stands(low, self.number)
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        self.held.unpin(self.payload, self.number);
+        if let Hold::Pin(held) = &self.hold {
+            held.unpin(self.payload, self.number);
+        }
     }
 }
 
@@ -193,7 +242,7 @@ type KeptMap = (Arc<Map>, Arc<dyn File>);
 
 enum Control {
     /// The control page of the live place.
-    Live(Map),
+    Live(Arc<Map>),
     /// No live place since the machine started: the commit record.
     Cold(Commit),
 }
@@ -205,7 +254,8 @@ pub struct Reader {
     header: Header,
     control: Control,
     pins: Pins,
-    held: Arc<Held>,
+    /// None where `pins` may not be written: segments are copied instead of pinned.
+    held: Option<Arc<Held>>,
     options: ReadOptions,
     next: u64,
     /// (first sequence, epoch, salt seed), rising.
@@ -232,13 +282,18 @@ impl Reader {
     pub fn open(media: &Arc<dyn Media>, folder: &Path, options: ReadOptions) -> Result<Self> {
         let m = media.as_ref();
         let (header, control) = attach(m, folder)?;
-        let pins = Pins::open(m, folder)?;
+        let named = options.kind != Kind::Anonymous;
+        let pins = if named { Pins::open(m, folder)? } else { Pins::open_for_reading(m, folder)? };
         let bounds = bounds_of(&control);
-        let held = pins.take(m, &options.name, options.kind, bounds.first, header.epoch_of(bounds.first))?;
-        if held.new && options.kind == Kind::Counted && header.level == Level::Disk {
-            pins.sync(m, folder)?;
+        let (mut at, mut epoch, mut held) = (bounds.first, header.epoch_of(bounds.first), None);
+        if pins.writable() {
+            let taken = pins.take(m, &options.name, options.kind, at, epoch)?;
+            if taken.new && options.kind == Kind::Counted && header.level == Level::Disk {
+                pins.sync(m, folder)?;
+            }
+            (at, epoch) = taken.committed();
+            held = Some(Arc::new(taken));
         }
-        let (at, epoch) = held.committed();
         let mut next = if options.kind == Kind::Anonymous { bounds.first } else { at };
         if header.check_identity(epoch, next).is_err() {
             // What it had read was cut by a recovery: it goes on where its epoch ended.
@@ -252,7 +307,7 @@ impl Reader {
             header,
             control,
             pins,
-            held: Arc::new(held),
+            held,
             options,
             next,
             index: None,
@@ -325,12 +380,14 @@ impl Reader {
 
     /// Keeps the position of a named reader: nothing below `next` is needed again.
     pub fn commit(&self, next: u64) {
-        self.held.commit(self.media.as_ref(), next, self.header.epoch_of(next.saturating_sub(1)));
+        if let Some(held) = &self.held {
+            held.commit(self.media.as_ref(), next, self.header.epoch_of(next.saturating_sub(1)));
+        }
     }
 
     /// Position that was committed last.
     pub fn committed(&self) -> u64 {
-        self.held.committed().0
+        self.held.as_ref().map_or(self.next, |held| held.committed().0)
     }
 
     /// The name of an origin.
@@ -445,7 +502,15 @@ impl Reader {
             })?);
         }
         let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
-        Ok(Some((count, self.header.entry_at(from))))
+        let at = self.header.entry_at(from);
+        if self.held.is_none() {
+            // What is to be copied is copied now: what the writer has given up meanwhile is elsewhere, or gone.
+            let whole = self.index.as_ref().is_some_and(|index| index.fill(at + (count * ENTRY_BYTES) as u64));
+            if !whole && self.drop_given_up() {
+                return self.entry_range(from, max);
+            }
+        }
+        Ok(Some((count, at)))
     }
 
     /// The first index segment behind a missing one: what the files say, so that damage costs no more time than they do.
@@ -457,6 +522,25 @@ impl Reader {
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
     pub fn read(&mut self, max: usize) -> Result<Batch<'_>> {
+        let max = if self.held.is_some() { max } else { self.copy_ahead(max)? };
+        self.read_mapped(max)
+    }
+
+    /// Copies what `read_mapped` will show; how many messages that is.
+    fn copy_ahead(&mut self, max: usize) -> Result<usize> {
+        loop {
+            let from = self.next;
+            let answer = self.read_mapped(max).map(|batch| batch.len());
+            self.next = from;
+            match answer {
+                // Bytes that a writer gave up while they were copied are elsewhere now, or gone.
+                Err(Error::Corrupt { .. }) if self.drop_given_up() => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn read_mapped(&mut self, max: usize) -> Result<Batch<'_>> {
         let from = self.next;
         let Some((mut count, at)) = self.entry_range(from, max)? else {
             return Ok(Batch::none(from));
@@ -696,32 +780,90 @@ impl Reader {
         }
     }
 
+    /// The control page of who writes now: of a writer that came meanwhile, where nobody wrote what this reader sees.
+    fn control_now(&self) -> Option<Arc<Map>> {
+        let came = if self.is_unwritten() { live_head(self.media.as_ref(), &self.header, &self.folder) } else { None };
+        match (came, &self.control) {
+            (Some(head), _) => Some(Arc::new(head)),
+            (None, Control::Live(head)) => Some(head.clone()),
+            (None, Control::Cold(_)) => None,
+        }
+    }
+
     /// True for an index segment mapped before a writer took the stream up again: its new entries are in another file.
     fn outlived(&self, index: &Mapped) -> bool {
         index.opened != self.opened()
     }
 
     fn map_segment(&mut self, payload: bool, number: u32) -> Result<Arc<Mapped>> {
-        if !self.held.mine() {
-            let (at, epoch) = self.held.committed();
-            self.held = Arc::new(self.pins.take(self.media.as_ref(), "", Kind::Anonymous, at, epoch)?);
-        }
-        let kind = if payload { 'p' } else { 'i' };
-        let name = segment_name(kind, number);
+        let name = segment_name(if payload { 'p' } else { 'i' }, number);
         let opened = self.opened();
-        self.held.pin(payload, number);
-        let answer = self.map_pinned(payload, number, &name);
+        let Some(held) = &mut self.held else {
+            let (map, path, copied) = self.copied(payload, number, &name)?;
+            return Ok(Arc::new(Mapped { map, path, number, payload, opened, hold: Hold::Copy(copied) }));
+        };
+        if !held.mine() {
+            let (at, epoch) = held.committed();
+            *held = Arc::new(self.pins.take(self.media.as_ref(), "", Kind::Anonymous, at, epoch)?);
+        }
+        let held = held.clone();
+        held.pin(payload, number)?;
+        let answer = self.map_pinned(payload, number, &name).and_then(|(map, path, live)| {
+            if let (true, true, Control::Live(head)) = (payload, live, &self.control) {
+                held.weigh(number, map.len() as u64, Head::of(head).quota.load(Ordering::Relaxed))?;
+            }
+            Ok((map, path))
+        });
         match answer {
-            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, opened, held: self.held.clone() })),
+            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, opened, hold: Hold::Pin(held) })),
             Err(e) => {
-                self.held.unpin(payload, number);
+                held.unpin(payload, number);
                 Err(e)
             }
         }
     }
 
-    /// Maps a segment whose pin stands: from the live place, else from the folder; then looks whether it is still there.
-    fn map_pinned(&self, payload: bool, number: u32, name: &str) -> Result<(Arc<Map>, PathBuf)> {
+    /// Finds a segment that is to be copied: in the live place, else in the folder.
+    fn copied(&self, payload: bool, number: u32, name: &str) -> Result<(Arc<Map>, PathBuf, Copied)> {
+        let open = |path: &Path| match self.media.open(path, Open::Read) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("open", path)(e)),
+        };
+        let control = self.control_now();
+        let mut found = (self.header.live.join(name), None, true);
+        if let Some(head) = &control {
+            let low = if payload { &Head::of(head).live_payload } else { &Head::of(head).live_index };
+            found.1 = if stands(low, number) { open(&found.0)? } else { None };
+        }
+        if found.1.is_none() && self.header.level == Level::Disk {
+            found = (self.folder.join(name), open(&self.folder.join(name))?, false);
+        }
+        if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
+            let low = if payload { &head.first_payload } else { &head.first_index };
+            if !stands(low, number) {
+                return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
+            }
+        }
+        let (path, Some(file), live) = found else { return Err(Error::Missing(found.0)) };
+        let len = file.len().map_err(Error::io("read", &path))?;
+        let control = control.map(|head| (head, live));
+        Ok((Arc::new(Map::zeroed(len as usize)), path, Copied { file, filled: Mutex::new(0), control }))
+    }
+
+    /// Lets go of copies of what the writer has given up, where nothing more can be copied. True if there was one.
+    fn drop_given_up(&mut self) -> bool {
+        let given_up = |mapped: &Option<Arc<Mapped>>| mapped.as_ref().is_some_and(|m| !m.stands());
+        let any = given_up(&self.index) || given_up(&self.payload);
+        if any {
+            (self.index, self.payload, self.seen) = (None, None, 0);
+        }
+        any
+    }
+
+    /// Maps a segment whose pin stands: from the live place (true), else from the folder; then looks whether it is still
+    /// there.
+    fn map_pinned(&self, payload: bool, number: u32, name: &str) -> Result<(Arc<Map>, PathBuf, bool)> {
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.live_payload } else { &head.live_index };
@@ -730,25 +872,20 @@ impl Reader {
                 if let Some(map) = self.map_file(&path)?
                     && stands(low, number)
                 {
-                    return Ok((map, path));
+                    return Ok((map, path, true));
                 }
             }
         }
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
-        // A writer that came meanwhile says in its own control page what it has taken.
-        let came = if self.is_unwritten() { live_head(self.media.as_ref(), &self.header, &self.folder) } else { None };
-        let head = match (&came, &self.control) {
-            (Some(head), _) | (None, Control::Live(head)) => Some(Head::of(head)),
-            (None, Control::Cold(_)) => None,
-        };
-        if let Some(head) = head {
+        let control = self.control_now();
+        if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
             let low = if payload { &head.first_payload } else { &head.first_index };
             if !stands(low, number) {
                 return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
         }
-        map.map(|map| (map, path.clone())).ok_or(Error::Missing(path))
+        map.map(|map| (map, path.clone(), false)).ok_or(Error::Missing(path))
     }
 
     fn map_file(&self, path: &Path) -> Result<Option<Arc<Map>>> {
@@ -792,9 +929,14 @@ impl Reader {
             if let Control::Live(map) = &self.control {
                 let head = Head::of(map);
                 let word = if disk { &head.disk_word } else { &head.count_word };
-                let seen = Bell { word, asleep: self.pins.asleep(disk) }.listen();
+                // Who cannot say that he sleeps is not woken.
+                let (seen, most) = if self.pins.writable() {
+                    (Bell { word, asleep: self.pins.asleep(disk) }.listen(), Duration::from_millis(250))
+                } else {
+                    (word.load(Ordering::Acquire), Duration::from_millis(10))
+                };
                 if self.end() <= self.next {
-                    self.media.wait(word, seen, Some(left.min(Duration::from_millis(250))));
+                    self.media.wait(word, seen, Some(left.min(most)));
                 }
             } else {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
@@ -891,7 +1033,7 @@ fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
     if header.boot == m.boot()
         && let Some(map) = live_head(m, &header, folder)
     {
-        return Ok((header, Control::Live(map)));
+        return Ok((header, Control::Live(Arc::new(map))));
     }
     let seed = salt_seed(&header.uuid, 0);
     let commit = if header.level == Level::Disk { Commit::must_read(m, folder, seed)? } else { Commit::default() };

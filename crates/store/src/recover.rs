@@ -592,14 +592,17 @@ fn build(
     let payload_first =
         if go_on && count > 0 { entries.first_of(payload_number, standing.first, count)? } else { count };
     let mut chain = VecDeque::new();
-    if header.level == Level::Memory || options.retain_bytes.is_some() {
+    // When a segment began; of one whose entries are damaged nobody can say how old it is.
+    let began = |entries: &mut Entries<'_>, at: u64| entries.believed(at).map_or(i64::MAX, |e| e.arrival_time);
+    if header.level == Level::Memory || options.lets_go() {
         let mut from = standing.first;
         for number in standing.first_segment..payload_number {
-            chain.push_back((number, from));
+            chain.push_back((number, from, began(&mut entries, from)));
             from = entries.first_of(number + 1, from, count)?;
         }
     }
-    chain.push_back((payload_number, payload_first));
+    let arrived = if payload_first < count { began(&mut entries, payload_first) } else { i64::MAX };
+    chain.push_back((payload_number, payload_first, arrived));
     let mut block = (i64::MAX, i64::MIN);
     for sequence in count / TIME_BLOCK * TIME_BLOCK..count {
         let time = entries.raw(sequence)?.source_time;
@@ -623,6 +626,7 @@ fn build(
     head.pid.store(process.pid, Ordering::Relaxed);
     head.pid_start.store(process.start, Ordering::Relaxed);
     head.dropped.store(0, Ordering::Relaxed);
+    head.quota.store(options.pin_bytes.unwrap_or(options.live_bytes / 4), Ordering::Relaxed);
     head.opened.fetch_add(1, Ordering::SeqCst);
     head.disk.store(if header.level == Level::Disk { commit.count } else { 0 }, Ordering::Relaxed);
     head.state.store(STATE_WRITING, Ordering::Relaxed);
@@ -631,6 +635,7 @@ fn build(
     let shared = Arc::new(Ring::default());
     shared.kept.store(commit.first, Ordering::Relaxed);
     shared.drained_payload.store(commit.segment, Ordering::Relaxed);
+    shared.kept.store(standing.first, Ordering::Relaxed);
     shared.drained_index.store((commit.count / header.index_entries) as u32, Ordering::Relaxed);
     let (index, payload) = match (ring.index.back(), ring.payload.back()) {
         (Some(index), Some(payload)) => (index.1.clone(), payload.1.clone()),
@@ -696,6 +701,7 @@ fn build(
         table_bytes: table_bytes(header.index_entries),
         block,
         chain,
+        look_at: i64::MIN,
         view: View::new(count, standing.first),
         recovery,
         drainer,

@@ -64,6 +64,12 @@ pub struct Options {
     pub live_bytes: u64,
     /// Bytes that the stream may take on disk; none = until the disk is full.
     pub retain_bytes: Option<u64>,
+    /// How long messages are kept from their arrival on, ns; none = as long as there is room.
+    pub retain_age_ns: Option<i64>,
+    /// Bytes that the stream leaves free on its disk.
+    pub keep_free_bytes: Option<u64>,
+    /// Bytes of stream memory that one reader may keep by holding on to what it has read; none = a quarter of `live_bytes`.
+    pub pin_bytes: Option<u64>,
     /// Who drains.
     pub drain: Drain,
 }
@@ -77,6 +83,9 @@ impl Options {
             when_full: WhenFull::Wait,
             live_bytes,
             retain_bytes: None,
+            retain_age_ns: None,
+            keep_free_bytes: None,
+            pin_bytes: None,
             drain: Drain::Thread,
         }
     }
@@ -84,6 +93,11 @@ impl Options {
     /// A stream that survives a power cut.
     pub fn disk(live_bytes: u64) -> Self {
         Self { level: Level::Disk, ..Self::memory(live_bytes) }
+    }
+
+    /// True if the stream lets go of what is on the disk.
+    pub(crate) fn lets_go(&self) -> bool {
+        self.retain_bytes.is_some() || self.retain_age_ns.is_some() || self.keep_free_bytes.is_some()
     }
 
     /// Sizes that follow from `live_bytes`: (bytes of a payload segment, entries of an index segment).
@@ -94,6 +108,9 @@ impl Options {
         (segment, entries)
     }
 }
+
+/// Why there is no room while the medium is behind.
+const BEHIND: &str = "the disk is slower than the source";
 
 /// The one writer of a stream.
 pub struct Writer {
@@ -125,8 +142,10 @@ pub struct Writer {
     pub(crate) table_bytes: u64,
     /// (minimum, maximum) of source time in the block that is filled.
     pub(crate) block: (i64, i64),
-    /// (payload segment, first sequence) of what is kept, oldest first; complete from its first row on.
-    pub(crate) chain: std::collections::VecDeque<(u32, u64)>,
+    /// (payload segment, first sequence, its arrival) of what is kept, oldest first; complete from its first row on.
+    pub(crate) chain: std::collections::VecDeque<(u32, u64, i64)>,
+    /// When to look for messages that are too old.
+    pub(crate) look_at: i64,
     /// The streams that this one points into, if it is a view.
     pub(crate) view: View,
     pub(crate) recovery: Recovery,
@@ -262,6 +281,9 @@ impl Writer {
         if self.next == self.published {
             self.check_failed()?;
             self.arrival = self.arrival.max(self.media.now());
+            if self.arrival >= self.look_at {
+                self.let_old_go();
+            }
         }
         Ok(slot)
     }
@@ -351,7 +373,7 @@ impl Writer {
         }
         (self.payload, self.payload_number, self.used) = (segment, number, 0);
         self.payload_first = self.next;
-        self.chain.push_back((number, self.next));
+        self.chain.push_back((number, self.next, self.media.now().max(self.arrival)));
         Ok(())
     }
 
@@ -412,6 +434,7 @@ impl Writer {
         self.credit = self.pins.credit().listen();
         if self.header.level == Level::Disk {
             self.retain(bytes)?;
+            self.keep_free(bytes)?;
         }
         loop {
             let (used, spare) = self.live_bytes(bytes);
@@ -432,7 +455,8 @@ impl Writer {
                 let oldest = self.ring.lock().payload.front().map_or(0, |s| s.0);
                 if oldest >= self.ring.drained_payload.load(Ordering::Acquire) {
                     self.ring.hurry();
-                    return Err(self.full("the disk is slower than the source"));
+                    let stuck = self.ring.lock().trouble.is_some();
+                    return Err(self.full(if stuck { "nothing can be written to the disk" } else { BEHIND }));
                 }
             }
             self.release_live_payload();
@@ -453,9 +477,58 @@ impl Writer {
         }
     }
 
+    /// Leaves `keep_free_bytes` on the disk beside the segment that is to come: a disk that is really full takes no
+    /// commit either, and other programs have to live.
+    fn keep_free(&mut self, coming: u64) -> Result<()> {
+        let Some(keep) = self.options.keep_free_bytes else { return Ok(()) };
+        // What was let go of has to leave the disk before the disk is asked again.
+        if self.ring.kept.load(Ordering::Acquire) < self.first_sequence() {
+            return Ok(());
+        }
+        let free = self.media.free(&self.folder).map_err(Error::io("ask for the room of", &self.folder))?;
+        let mut missing = keep.saturating_add(coming).saturating_sub(free);
+        while missing > 0 {
+            if self.chain.len() < 2 {
+                return Err(self.full("the disk has less free than `keep_free`"));
+            }
+            self.release_oldest()?;
+            missing = missing.saturating_sub(self.header.segment_bytes);
+            self.ring.hurry();
+        }
+        Ok(())
+    }
+
+    /// Lets go of segments whose messages are all older than `retain_age_ns`. Age is no need: what a counted reader wants
+    /// stays unless `drop-oldest` says otherwise, and so does what is not on the medium.
+    #[cold]
+    fn let_old_go(&mut self) {
+        let Some(age) = self.options.retain_age_ns else {
+            self.look_at = i64::MAX;
+            return;
+        };
+        // A sixteenth of the age late at most, and no look at each message.
+        self.look_at = self.arrival.saturating_add((age / 16).clamp(1_000_000, 10_000_000_000));
+        let oldest = self.arrival.saturating_sub(age);
+        let mut any = false;
+        while let Some(&(number, first, arrived)) = self.chain.get(1) {
+            let wanted = self.options.when_full != WhenFull::DropOldest
+                && self.pins.lowest_committed().is_some_and(|committed| committed < first);
+            let unsafe_yet = self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire);
+            if arrived > oldest || wanted || unsafe_yet || first > self.published {
+                break;
+            }
+            self.let_go(first, number);
+            any = true;
+        }
+        if any {
+            self.release_live_payload();
+            self.release_live_index();
+        }
+    }
+
     /// Gives up the oldest payload segment, if `when_full` allows it.
     fn release_oldest(&mut self) -> Result<()> {
-        let Some(&(number, first)) = self.chain.get(1) else {
+        let Some(&(number, first, _)) = self.chain.get(1) else {
             return Err(self.full("one segment is all there is"));
         };
         if self.options.when_full != WhenFull::DropOldest
@@ -468,7 +541,7 @@ impl Writer {
         if self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire) {
             // What is not safe yet cannot have been read: retention waits for the medium.
             self.ring.hurry();
-            return Err(self.full("the disk is slower than the source"));
+            return Err(self.full(BEHIND));
         }
         if first > self.published {
             // Nobody may be told of an oldest message that is not there yet.

@@ -210,3 +210,237 @@ fn live_places_of_removed_folders_are_swept_and_no_others() {
     assert!(abandoned(media.as_ref()).contains(&held));
     assert!(sweep(media.as_ref()).contains(&held));
 }
+
+/// Bytes of the files in a stream's live place.
+fn live_bytes(folder: &Path) -> u64 {
+    occupied(&Header::read(Os::shared().as_ref(), folder).unwrap().live)
+}
+
+#[test]
+fn who_keeps_more_than_his_quota_is_named_and_nothing_he_keeps_changes() {
+    let media = Os::shared();
+    let place = Place::new("quota");
+    let folder = place.stream("s");
+    let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(1 << 20) };
+    let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+    let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+    let mut kept: Vec<(std::sync::Arc<Mapped>, u64, u64)> = Vec::new();
+    let mut n = 0;
+    // It keeps a view of each segment, until the next one would be too many.
+    let refused = loop {
+        writer.append(&meta(n), &[n as u8; 1000]).unwrap();
+        n += 1;
+        match reader.read(1) {
+            Ok(batch) if kept.last().is_none_or(|k| !std::sync::Arc::ptr_eq(&k.0, &batch.segments()[0])) => {
+                kept.push((batch.segments()[0].clone(), batch.place(0).1, batch.first));
+            }
+            Ok(_) => {}
+            Err(e) => break e,
+        }
+    };
+    let segment = reader.header().segment_bytes;
+    let process = media.process().pid;
+    match &refused {
+        Error::Quota { pid, segments: 2, bytes, quota, .. } => {
+            assert_eq!((*pid, *bytes, *quota), (process, 2 * segment, (1 << 20) / 4));
+        }
+        other => panic!("{other}"),
+    }
+    assert!(refused.to_string().contains(&format!("process {process}")), "{refused}");
+    let seen = writer.pins().readers();
+    assert_eq!((seen.len(), seen[0].segments, seen[0].kept), (1, 2, 2 * segment));
+    // The writer goes round and round, and nobody's memory grows.
+    for n in n..n + 20_000 {
+        writer.append(&meta(n), &[n as u8; 1000]).unwrap();
+    }
+    assert!(live_bytes(&folder) < (1 << 20) + (256 << 10), "{} B", live_bytes(&folder));
+    for (segment, at, n) in &kept {
+        assert_eq!(segment.bytes(*at, 1000).unwrap(), [*n as u8; 1000], "message {n}");
+    }
+    // What it lets go of, it may take anew.
+    kept.clear();
+    let first = reader.bounds().first;
+    reader.seek(first);
+    assert_eq!(reader.read(1).unwrap().len(), 1);
+}
+
+#[test]
+fn a_reader_that_may_not_write_pins_was_refused() {
+    let media = Os::shared();
+    for (level, name) in [(Level::Memory, "pinless-memory"), (Level::Disk, "pinless-disk")] {
+        let place = Place::new(name);
+        let folder = place.stream("s");
+        let options = Options { level, when_full: WhenFull::DropOldest, ..Options::memory(1 << 20) };
+        let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+        for n in 0..100 {
+            writer.append(&meta(n), &[n as u8; 1000]).unwrap();
+        }
+        if level == Level::Disk {
+            assert!(writer.wait(100, Level::Disk, Duration::from_secs(60)).unwrap());
+        }
+        // Readable for all, writable for nobody; root of this thread becomes somebody else.
+        let live = writer.header().live.clone();
+        let places = [place.0.clone(), folder.clone(), live.clone(), media.live_root()];
+        let open_up = || {
+            use std::os::unix::fs::PermissionsExt;
+            for place in &places {
+                std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
+                for file in std::fs::read_dir(place).unwrap().flatten().filter(|f| f.path().is_file()) {
+                    let mode = if file.file_name() == "pins" { 0o444 } else { 0o644 };
+                    let _ = std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode));
+                }
+            }
+        };
+        open_up();
+        let (folder, writer) = (&folder, &mut writer);
+        std::thread::scope(|scope| {
+            let (to_reader, of_writer) = std::sync::mpsc::channel::<u64>();
+            let (to_writer, of_reader) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                // SAFETY: changes who this one thread is to file systems.
+                unsafe { libc::setfsuid(65534) };
+                let media = Os::shared();
+                let named = ReadOptions { name: "r".into(), kind: Kind::Counted, ..ReadOptions::default() };
+                assert!(Reader::open(&media, folder, named).is_err());
+                let mut reader = Reader::open(&media, folder, ReadOptions::default()).unwrap();
+                let mut kept = Vec::new();
+                let mut seen = 0;
+                for end in of_writer {
+                    while reader.position() < end {
+                        let at = reader.position();
+                        let batch = match reader.read(16) {
+                            Ok(batch) => batch,
+                            Err(Error::Gone { first }) => {
+                                reader.seek(first);
+                                continue;
+                            }
+                            Err(e) => panic!("{e}"),
+                        };
+                        for message in batch.iter() {
+                            assert_eq!(message.payload, [message.entry.origin_seq as u8; 1000]);
+                            seen += 1;
+                        }
+                        kept.push((batch.segments()[0].clone(), batch.place(0).1, batch.first));
+                        assert!(reader.position() > at || reader.wait(Duration::from_secs(60)).unwrap());
+                    }
+                    to_writer.send(()).unwrap();
+                }
+                // A copy is as good as a pin.
+                for (segment, at, n) in kept {
+                    assert_eq!(segment.bytes(at, 1000).unwrap(), [n as u8; 1000]);
+                }
+                assert!(seen >= 100 + 400, "{seen}");
+            });
+            to_reader.send(100).unwrap();
+            of_reader.recv().unwrap();
+            for round in 1..5 {
+                for n in round * 3000..(round + 1) * 3000 {
+                    while writer.append(&meta(n + 100 - 3000), &[(n + 100 - 3000) as u8; 1000]).is_err() {
+                        writer.wait_room(Duration::from_millis(1));
+                    }
+                }
+                let end = writer.next_sequence();
+                if level == Level::Disk {
+                    assert!(writer.wait(end, Level::Disk, Duration::from_secs(60)).unwrap());
+                }
+                open_up();
+                to_reader.send(end).unwrap();
+                of_reader.recv().unwrap();
+            }
+            drop(to_reader);
+        });
+        std::fs::set_permissions(media.live_root(), std::os::unix::fs::PermissionsExt::from_mode(0o750)).unwrap();
+    }
+}
+
+#[test]
+fn messages_older_than_retain_age_go_and_those_that_a_reader_wants_stay() {
+    use testkit::Machine;
+    for level in [Level::Memory, Level::Disk] {
+        let machine = Machine::new(1);
+        let process = machine.start();
+        let media: std::sync::Arc<dyn Media> = process.clone();
+        let options =
+            Options { level, retain_age_ns: Some(60_000_000_000), drain: Drain::Caller, ..Options::memory(4 << 20) };
+        let mut writer = Writer::open(&media, Path::new("/disk/s"), "s", &options).unwrap();
+        let mut n = 0;
+        let mut minute = |writer: &mut Writer| {
+            for _ in 0..640 {
+                writer.append(&meta(n), &[0; 1000]).unwrap();
+                n += 1;
+            }
+            if level == Level::Disk {
+                writer.drain().unwrap();
+            }
+            machine.advance(50_000_000_000);
+        };
+        minute(&mut writer);
+        minute(&mut writer);
+        assert_eq!(writer.first_sequence(), 0, "nothing is older than a minute");
+        minute(&mut writer);
+        // In steps of segments of 512 messages.
+        assert_eq!(writer.first_sequence(), 512);
+        // A counted reader that has not moved on holds what it wants.
+        let named = ReadOptions { name: "r".into(), kind: Kind::Counted, ..ReadOptions::default() };
+        let reader = Reader::open(&media, Path::new("/disk/s"), named).unwrap();
+        minute(&mut writer);
+        assert_eq!(writer.first_sequence(), 512);
+        reader.commit(4 * 640);
+        minute(&mut writer);
+        assert_eq!(writer.first_sequence(), 3 * 512);
+    }
+}
+
+#[test]
+fn the_room_that_is_to_be_kept_free_is_kept_free() {
+    use testkit::Machine;
+    const KEEP: u64 = 4 << 20;
+    for when_full in [WhenFull::Wait, WhenFull::DropOldest] {
+        let machine = Machine::new(1);
+        machine.room(16 << 20, u64::MAX);
+        let process = machine.start();
+        let media: std::sync::Arc<dyn Media> = process.clone();
+        let options =
+            Options { keep_free_bytes: Some(KEEP), when_full, drain: Drain::Caller, ..Options::disk(1 << 20) };
+        let mut writer = Writer::open(&media, Path::new("/disk/s"), "s", &options).unwrap();
+        let named = ReadOptions { name: "r".into(), kind: Kind::Counted, ..ReadOptions::default() };
+        let mut reader = Reader::open(&media, Path::new("/disk/s"), named).unwrap();
+        let (mut n, mut refused) = (0, 0);
+        for _ in 0..60_000 {
+            match writer.append(&meta(n), &[n as u8; 1000]) {
+                Ok(_) => n += 1,
+                Err(e) => {
+                    assert!(matches!(e, Error::Full(_)), "{e}");
+                    refused += 1;
+                }
+            }
+            if n % 50 == 0 || refused > 0 {
+                writer.drain().unwrap();
+            }
+            if refused == 3 {
+                break;
+            }
+        }
+        let free = media.free(Path::new("/disk")).unwrap();
+        assert!(free >= KEEP - (512 << 10), "{free} B are free");
+        if when_full == WhenFull::DropOldest {
+            assert_eq!((n, refused), (60_000, 0));
+            continue;
+        }
+        // The reader that it waits for has lost nothing, and what it reads makes room without a new start.
+        assert_eq!((writer.first_sequence(), refused), (0, 3));
+        let mut seen = 0;
+        while reader.position() < n {
+            seen += reader.read(1000).unwrap().len() as u64;
+        }
+        assert_eq!(seen, n);
+        reader.commit(n);
+        let more = n + 1000;
+        for _ in 0..3000 {
+            n += u64::from(writer.append(&meta(n), &[n as u8; 1000]).is_ok());
+            writer.drain().unwrap();
+        }
+        assert!(n > more, "{n}");
+        println!("injected: a disk with less than `keep_free` left, {refused} appends refused, 0 of {n} messages lost");
+    }
+}

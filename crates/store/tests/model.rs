@@ -113,8 +113,7 @@ impl Test {
         let level = dice.pick(&[Level::Disk, Level::Disk, Level::Disk, Level::Memory]);
         let when_full = dice.pick(&[WhenFull::Wait, WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropNewest]);
         let retain_bytes = dice.pick(&[None, Some(600_000), Some(2 << 20)]);
-        let options =
-            Options { level, clock: Clock::Epoch, when_full, live_bytes: 1 << 20, retain_bytes, drain: Drain::Caller };
+        let options = Options { when_full, retain_bytes, level, drain: Drain::Caller, ..Options::memory(1 << 20) };
         let place = dice.pick(&["/disk/s", "/live/s"]);
         let folder = PathBuf::from(if level == Level::Disk { "/disk/s" } else { place });
         let process = machine.start();

@@ -131,17 +131,17 @@ fn late_is_woken(preemptions: usize) -> usize {
 }
 
 fn no_segment_is_written_under_a_claim(readers: usize, preemptions: usize) -> usize {
-    const NOTHING: u64 = u64::MAX;
+    const NOTHING: u32 = u32::MAX;
     struct Ring {
         low: AtomicU32,
-        pins: [AtomicU64; 2],
+        pins: [AtomicU32; 2],
         /// The bytes of segment 0, which become those of a later one.
         bytes: UnsafeCell<u64>,
     }
     model(preemptions, move || {
         let ring = Arc::new(Ring {
             low: AtomicU32::new(0),
-            pins: [AtomicU64::new(NOTHING), AtomicU64::new(NOTHING)],
+            pins: [AtomicU32::new(NOTHING), AtomicU32::new(NOTHING)],
             bytes: UnsafeCell::new(7),
         });
         let threads: Vec<_> = (0..readers)

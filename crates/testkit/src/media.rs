@@ -350,6 +350,16 @@ impl Media for PretendMedia {
         lock(&self.shared).live_root.clone()
     }
 
+    fn free(&self, dir: &Path) -> io::Result<u64> {
+        let world = lock(&self.shared);
+        let (room, used) = if dir.starts_with(&world.live_root) {
+            (world.live_bytes, world.live_used)
+        } else {
+            (world.disk_bytes, world.disk_used)
+        };
+        Ok(room.saturating_sub(used))
+    }
+
     fn in_memory(&self, dir: &Path) -> bool {
         dir.starts_with(&lock(&self.shared).live_root)
     }

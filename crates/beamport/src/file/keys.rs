@@ -104,6 +104,22 @@ pub static RETAIN: Key = key(
     "",
     "The stream keeps at most this many bytes. Default: no limit for `disk`, `live` for `memory`.",
 );
+/// `retain_age`
+pub static RETAIN_AGE: Key = key(
+    Source,
+    "retain_age",
+    "duration",
+    "",
+    "Messages older than this go, in steps of segments, unless an open run or a named reader still wants them. Default: age is no reason.",
+);
+/// `keep_free`
+pub static KEEP_FREE: Key = key(
+    Source,
+    "keep_free",
+    "size",
+    "",
+    "Room that the stream leaves on its disk: its oldest messages go first, and what no reader may lose makes the source wait or drop as `when_full` says. Default: until the disk is full.",
+);
 /// `clock`
 pub static CLOCK: Key = key(
     Source,
@@ -205,6 +221,8 @@ pub static ALL: &[&Key] = &[
     &WHEN_FULL,
     &LIVE,
     &RETAIN,
+    &RETAIN_AGE,
+    &KEEP_FREE,
     &CLOCK,
     &AHEAD_MAX,
     &MODEL,

@@ -26,6 +26,10 @@ pub struct SourceSection {
     pub live: Setting<Size>,
     /// The most bytes that the stream keeps; `None`: no limit.
     pub retain: Option<Setting<Size>>,
+    /// The oldest that a message may become; `None`: any age.
+    pub retain_age: Option<Setting<Duration>>,
+    /// Bytes that are left free on the disk; `None`: none.
+    pub keep_free: Option<Setting<Size>>,
     /// What the source's times count.
     pub clock: Setting<Clock>,
     /// How far beyond arrival a source time is believed.
@@ -217,6 +221,12 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
     if retain.is_none() && *level == Level::Memory {
         retain = Some(section.note(&keys::RETAIN, Setting::by_default(live.value)));
     }
+    let retain_age = section.get::<Duration>(&keys::RETAIN_AGE);
+    let keep_free = section.get::<Size>(&keys::KEEP_FREE);
+    if keep_free.is_some() && *level == Level::Memory {
+        let hint = "leave it out, or take level = \"disk\"";
+        section.refuse(&keys::KEEP_FREE, Refused::new("a memory stream takes no room on a disk", hint));
+    }
     let clock = section.need(&keys::CLOCK);
     let ahead_max = section.need(&keys::AHEAD_MAX);
     let kind = kind?;
@@ -229,6 +239,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
         when_full,
         live,
         retain,
+        retain_age,
+        keep_free,
         clock,
         ahead_max,
         shown,

@@ -34,7 +34,15 @@ pub(super) fn options(section: &SourceSection) -> IntakeOptions {
     };
     let live_bytes = section.live.0;
     let retain_bytes = section.retain.as_ref().map(|r| r.0);
-    let stream = store::Options { level, clock, when_full, live_bytes, retain_bytes, drain: store::Drain::Thread };
+    let stream = store::Options {
+        level,
+        clock,
+        when_full,
+        retain_bytes,
+        retain_age_ns: section.retain_age.as_ref().map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX)),
+        keep_free_bytes: section.keep_free.as_ref().map(|room| room.0),
+        ..store::Options::memory(live_bytes)
+    };
     IntakeOptions { stream, ahead_max: i64::try_from(section.ahead_max.as_nanos()).unwrap_or(i64::MAX) }
 }
 

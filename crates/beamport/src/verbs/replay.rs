@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use store::{Clock, Drain, Level, Options, WhenFull};
+use store::{Clock, Level, Options};
 use wire::bprn::State;
 
 /// Longest pause between two looks at the streams.
@@ -109,14 +109,7 @@ fn options(from: &Data, into: &Data, members: &Members) -> Result<IntakeOptions,
     } else {
         (Level::Disk, (header.segment_bytes * 8).max(LIVE_BYTES))
     };
-    let stream = Options {
-        level,
-        clock: header.clock,
-        when_full: WhenFull::Wait,
-        live_bytes,
-        retain_bytes: None,
-        drain: Drain::Thread,
-    };
+    let stream = Options { level, clock: header.clock, ..Options::memory(live_bytes) };
     Ok(IntakeOptions { stream, ahead_max: AHEAD_MAX })
 }
 
