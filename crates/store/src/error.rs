@@ -118,7 +118,7 @@ impl fmt::Display for Error {
             Self::Quota { name, pid, segments, bytes, quota } => {
                 let name = if name.is_empty() { String::new() } else { format!("`{name}` of ") };
                 let kept = format!("keeps {segments} segments, {bytes} B of stream memory");
-                write!(f, "a reader, {name}process {pid}, {kept}; one more would pass its quota of {quota} B")
+                write!(f, "a reader, {name}process {pid}, {kept}; its quota is {quota} B")
             }
             Self::Failed(what) => write!(f, "the stream stopped: {what}"),
         }

@@ -113,7 +113,10 @@ impl Test {
         let level = dice.pick(&[Level::Disk, Level::Disk, Level::Disk, Level::Memory]);
         let when_full = dice.pick(&[WhenFull::Wait, WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropNewest]);
         let retain_bytes = dice.pick(&[None, Some(600_000), Some(2 << 20)]);
-        let options = Options { when_full, retain_bytes, level, drain: Drain::Caller, ..Options::memory(1 << 20) };
+        // What the test holds in its hands may be more than a reader usually may.
+        let pin_bytes = Some(u64::MAX);
+        let how = Options::memory(1 << 20);
+        let options = Options { when_full, retain_bytes, pin_bytes, level, drain: Drain::Caller, ..how };
         let place = dice.pick(&["/disk/s", "/live/s"]);
         let folder = PathBuf::from(if level == Level::Disk { "/disk/s" } else { place });
         let process = machine.start();
