@@ -94,6 +94,20 @@ impl Other {
         assert_eq!(unsafe { libc::kill(self.0.id() as libc::pid_t, signal) }, 0);
     }
 
+    /// Waits until every thread of a stopped process is: a busy machine may run them for long after the signal.
+    fn stands_still(&self) {
+        let tasks = format!("/proc/{}/task", self.0.id());
+        let stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['T', 'Z', 'X']))
+        };
+        let began = Instant::now();
+        while !std::fs::read_dir(&tasks).unwrap().flatten().all(stopped) {
+            assert!(began.elapsed() < HANG, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -295,11 +309,16 @@ fn power_cuts(count: u32) {
     for _ in 0..count {
         std::thread::sleep(Duration::from_micros(dice.below(150_000)));
         writer.signal(libc::SIGSTOP);
-        // It stops within a moment, while it runs in the kernel; a mark that moves meanwhile is one more to be kept.
-        std::thread::sleep(Duration::from_millis(5));
+        writer.stands_still();
         let bounds = reader.bounds();
         let copy = image.with_extension("copy");
-        run("cp", &[Path::new("--sparse=always"), &image, &copy]);
+        // The kernel may still write: a copy of a disk that moves is one that no power cut leaves.
+        loop {
+            run("cp", &[Path::new("--sparse=always"), &image, &copy]);
+            if Command::new("cmp").arg("-s").args([&image, &copy]).status().unwrap().success() {
+                break;
+            }
+        }
         writer.signal(libc::SIGCONT);
         let after = Disk::mount(copy, place.0.join("after"));
         let stream = after.folder.join("disk");
