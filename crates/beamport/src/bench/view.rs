@@ -10,6 +10,9 @@ use flow::Fault;
 use std::path::Path;
 use store::{Error, Options, Os, Parent, ReadOptions, Reader, Writer};
 
+/// Is shown (which parent, first sequence, entries).
+type See<'a> = dyn FnMut(usize, u64, &[store::Entry]) -> Result<(), Error> + 'a;
+
 /// Banks of a large detector, each a stream.
 const PARENTS: u64 = 120;
 
@@ -43,7 +46,7 @@ pub(super) fn push(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     let count = sizes.small_messages / 4;
     let (mut readers, mut view, known) = web(folder.path(), 2, count, &[0x5a; 8], sizes.ring_bytes)?;
     // All entries of the parents, in turns of a batch; each is proven before it is seen.
-    let walk = |readers: &mut [Reader], see: &mut dyn FnMut(usize, u64, &[store::Entry]) -> Result<(), Error>| {
+    let walk = |readers: &mut [Reader], see: &mut See<'_>| {
         for from in (0..count).step_by(BATCH as usize) {
             for (i, reader) in readers.iter_mut().enumerate() {
                 let entries = reader.entries(from, BATCH.min(count - from) as usize)?;
