@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,159 +13,10 @@ import beamport
 import pytest
 from beamport._core import _Writer
 
-# ---- the second reader, from the page alone: plain Python, no map, nothing of beamport -------------------------------
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+sys.path.insert(0, str(REFERENCE))
 
-MASK = 2**64 - 1
-
-
-def crc_table():
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
-        yield byte
-
-
-TABLE = list(crc_table())
-
-
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-def mix(z: int) -> int:
-    z = (z + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-def u32(data: bytes, at: int) -> int:
-    return struct.unpack_from("<I", data, at)[0]
-
-
-def u64(data: bytes, at: int) -> int:
-    return struct.unpack_from("<Q", data, at)[0]
-
-
-class WrongError(Exception):
-    """Bytes that do not verify."""
-
-
-class PlainReader:
-    def __init__(self, folder: Path):
-        self.folder = folder
-        text = (folder / "stream").read_bytes()
-        end = text.rindex(b"crc32c ")
-        if int(text[end + 7 :], 16) != crc32c(text[:end]):
-            raise WrongError("the header")
-        lines = [line.split(" ", 1) for line in text[:end].decode().splitlines()]
-        self.header = {key: value for key, value in lines if key != "epoch"}
-        if self.header["beamport-stream"] != "1":
-            raise WrongError("a format that this reader does not know")
-        self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
-        self.uuid = bytes.fromhex(self.header["uuid"])
-        self.per = int(self.header["index_entries"])
-        self.table = -(-self.per // 8 // 4096) * 4096
-        self.live = Path(self.header["live"])
-        self.low = {"i": 2**32, "p": 2**32}
-        self.first = self.disk = self.count = 0
-        self.is_live = self._head()
-        if not self.is_live and self.header["level"] == "disk":
-            record = self.commit()
-            if record is not None:
-                self.first, self.count = record["first"], record["count"]
-                self.disk = self.count
-        self.end = self.disk if self.header["level"] == "disk" else self.count
-
-    def _head(self) -> bool:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-        path = self.live / "head"
-        if boot != self.header["boot"] or not path.is_file():
-            return False
-        page = path.read_bytes()
-        if page[:8] != b"BEAMHEAD" or u32(page, 8) != 1 or page[16:32] != self.uuid:
-            return False
-        self.count, self.disk, self.first = u64(page, 64), u64(page, 128), u64(page, 192)
-        self.low = {"p": u32(page, 208), "i": u32(page, 212)}
-        return True
-
-    def salt(self, epoch: int, n: int) -> int:
-        a, b = struct.unpack("<QQ", self.uuid)
-        return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
-
-    def epoch(self, sequence: int) -> int:
-        return max(e for e, first in self.epochs if first <= sequence)
-
-    def commit(self) -> dict | None:
-        data = (self.folder / "commit").read_bytes()
-        found = []
-        for at in (0, 4096):
-            record = data[at : at + 64]
-            if len(record) == 64 and crc32c(record[:60]) ^ self.salt(0, u64(record, 0)) == u32(record, 60):
-                found.append(record)
-        if not found:
-            return None
-        names = ("generation", "count", "first", "epoch", "segment", "used", "first_segment", "clean")
-        return dict(zip(names, struct.unpack("<QQQIIQII", max(found, key=lambda r: u64(r, 0))[:48]), strict=True))
-
-    def segment(self, kind: str, number: int, at: int, length: int) -> bytes:
-        place = self.live if number >= self.low[kind] else self.folder
-        with (place / f"{kind}-{number:08x}").open("rb") as file:
-            file.seek(at)
-            return file.read(length)
-
-    def rows(self, file: str) -> list[str]:
-        names = []
-        for line in (self.folder / file).read_bytes().splitlines(keepends=True):
-            crc, _, text = line.decode().partition(" ")
-            name, i = "", 0
-            while i < len(text) - 1:
-                if text[i] != "\\":
-                    name, i = name + text[i], i + 1
-                elif text[i + 1] == "u":
-                    stop = text.index("}", i)
-                    name, i = name + chr(int(text[i + 3 : stop], 16)), stop + 1
-                else:
-                    name, i = name + {"t": "\t", "r": "\r", "n": "\n"}.get(text[i + 1], text[i + 1]), i + 2
-            if not text.endswith("\n") or int(crc, 16) != crc32c(name.encode()):
-                break
-            names.append(name)
-        return names
-
-    def message(self, sequence: int) -> tuple:
-        """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
-        number, slot = divmod(sequence, self.per)
-        entry = self.segment("i", number, self.table + 64 * slot, 64)
-        salt = self.salt(self.epoch(sequence), sequence)
-        if len(entry) < 64 or crc32c(entry[:60]) ^ salt != u32(entry, 60):
-            raise WrongError(f"the entry of {sequence}")
-        fields = struct.unpack("<qqQQI4sIIIIHHI", entry)
-        source, arrival, origin_seq, above, origin, schema, segment, place, length, crc, flags, parent, _ = fields
-        if parent != 0:
-            uuid, epoch, name = self.rows("parents")[parent - 1].split(" ", 2)
-            other = PlainReader(self.folder.parent / name)
-            if other.uuid.hex() != uuid or other.epoch(above) != int(epoch) or above < other.first:
-                raise WrongError(f"the parent {name} of {sequence}")
-            payload, salt = other.message(above)[-1], other.salt(int(epoch), above)
-        else:
-            payload = self.segment("p", segment, 8 * place, length)
-        if len(payload) != length or crc32c(payload) ^ salt != crc:
-            raise WrongError(f"the payload of {sequence}")
-        return source, arrival, origin_seq, origin, schema, flags, payload
-
-    def time_row(self, block: int) -> tuple[int, int] | None:
-        """(smallest, largest) source time of a whole block; none if the row says nothing."""
-        number, slot = divmod(256 * block, self.per)
-        row = self.segment("i", number, slot // 256 * 32, 32)
-        if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != u32(row, 20) or u32(row, 16) != 256:
-            return None
-        return struct.unpack("<qq", row[:16])
-
-
-# ---- compared with the package ---------------------------------------------------------------------------------------
+from stream_reader import PlainReader, WrongError  # noqa: E402
 
 T0 = 1_772_366_400_000_000_000
 FLAGS = {0: [], 1: ["ahead"], 2: ["suspect"], 3: ["ahead", "suspect"]}
@@ -250,6 +100,20 @@ def test_a_memory_stream_whose_segments_were_written_again(memory):
         assert 0 < plain.first < 900 and plain.count == 900
 
 
+def test_the_reader_of_the_page_is_short_and_a_program(memory):
+    assert len((REFERENCE / "stream_reader.py").read_text().splitlines()) <= 150
+    with _Writer(memory / "detector") as writer:
+        fill(writer, range(2))
+        done = subprocess.run(
+            [sys.executable, REFERENCE / "stream_reader.py", memory / "detector"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    assert done.stdout.splitlines()[0] == f"0 {T0} bank0 test 0"
+
+
 def test_a_message_larger_than_a_segment(disk):
     folder = disk / "detector"
     with _Writer(folder, level="disk") as writer:
@@ -258,6 +122,36 @@ def test_a_message_larger_than_a_segment(disk):
         assert writer.flush()
         assert int(PlainReader(folder).header["segment_bytes"]) < len(large)
         compare(folder, range(4))
+
+
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_a_view_of_two_streams_and_a_view_of_that(level, memory, disk):
+    data = memory if level == "memory" else disk
+    with (
+        _Writer(data / "bank0", level=level) as bank0,
+        _Writer(data / "bank1", level=level) as bank1,
+        _Writer(data / "both", level=level) as both,
+        _Writer(data / "again", level=level) as again,
+    ):
+        fill(bank0, range(20))
+        fill(bank1, range(20, 40))
+        assert bank0.flush() and bank1.flush()
+        for n in range(20):
+            both.point(f"bank{n % 2}", 19 - n)
+        both.append(b"of its own", T0, schema="test")
+        assert both.flush()
+        for n in (20, 7, 0):
+            again.point("both", n)
+        assert again.flush()
+        plain = compare(data / "both", range(21))
+        assert plain.message(0)[-1] == payload(19) and plain.message(1)[-1] == payload(38)
+        assert plain.rows("parents")[1].endswith(" bank1")
+        compare(data / "again", range(3))
+    if level == "disk":
+        compare(data / "again", range(3))
+        shutil.rmtree(data / "bank0")
+        with pytest.raises(beamport.Error, match="bank0"):
+            list(beamport.open(data)["both"].read())
 
 
 def test_a_stream_after_the_loss_of_its_memory_has_a_second_epoch(disk):

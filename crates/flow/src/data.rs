@@ -153,6 +153,9 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
         E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",
+        E::Parent { .. } => {
+            "`beamport ls` lists the streams; a view shows what its parents still have, bring the parent back"
+        }
         E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
         E::Quota { .. } => "let go of what was read, or copy what is kept",
         E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",

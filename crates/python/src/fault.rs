@@ -44,6 +44,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Quota { .. } => {
             "let go of messages and views, or keep copies: `m[\"pixel_id\"].copy()`".to_owned()
         }
+        store::Error::Parent { .. } => {
+            format!("a view shows what its parents still have: see them with `beamport ls --data {parent}`")
+        }
         store::Error::Locked(_) => "read it with `beamport.open`; only one process writes a stream".to_owned(),
         store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),
         _ if cause.is_full() => "make room, or give the stream more of it in the instrument file (`live`)".to_owned(),

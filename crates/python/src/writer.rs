@@ -2,9 +2,10 @@
 
 use crate::fault;
 use pyo3::prelude::*;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use store::{Clock, Level, Meta, Options, Os, SchemaId, WhenFull};
+use store::{Clock, Level, Meta, Options, Os, Parent, ReadOptions, Reader, SchemaId, WhenFull};
 
 /// Writes a stream, for tests alone: it may change with any version.
 #[pyclass(module = "beamport._core", name = "_Writer")]
@@ -12,6 +13,7 @@ pub(crate) struct Writer {
     folder: PathBuf,
     writer: Option<store::Writer>,
     numbers: u64,
+    parents: HashMap<String, Parent>,
 }
 
 #[pymethods]
@@ -35,7 +37,7 @@ impl Writer {
         let writer = store::Writer::open(&Os::shared(), &folder, &name, &options);
         let writer = writer.map_err(|e| fault::of_store(py, "written", &folder, &e))?;
         let numbers = writer.next_sequence();
-        Ok(Self { folder, writer: Some(writer), numbers })
+        Ok(Self { folder, writer: Some(writer), numbers, parents: HashMap::new() })
     }
 
     /// Appends one message and returns its sequence. The schema is that of the payload, the number the next.
@@ -61,6 +63,28 @@ impl Writer {
         });
         self.numbers += 1;
         result.map_err(|e| fault::of_store(py, "written", &self.folder, &e))
+    }
+
+    /// Points to a message of the stream in the folder `parent` beside this one; returns its sequence here.
+    fn point(&mut self, py: Python<'_>, parent: &str, sequence: u64) -> PyResult<u64> {
+        let Some(writer) = &mut self.writer else {
+            return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
+        };
+        let above = self.folder.parent().map(|data| data.join(parent)).unwrap_or_default();
+        let mut pointed = || {
+            let known = match self.parents.get(parent) {
+                Some(known) => *known,
+                None => *self.parents.entry(parent.to_owned()).or_insert(writer.parent(parent)?),
+            };
+            let options = ReadOptions { early: true, ..ReadOptions::default() };
+            let mut reader = Reader::open(&Os::shared(), &above, options)?;
+            let entry = reader.entries(sequence, 1)?.first().copied();
+            let entry = entry.ok_or(store::Error::Gone { first: sequence })?;
+            let sequence = writer.push_view(known, sequence, &entry)?;
+            writer.publish();
+            Ok(sequence)
+        };
+        pointed().map_err(|e| fault::of_store(py, "written", &self.folder, &e))
     }
 
     /// Waits until all that was appended is safe at the stream's level; false after `timeout` seconds.

@@ -32,20 +32,25 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The same for bytes that come from memory and not from a cache, one message after another: what lies behind `bytes`
-/// is asked for too, so that the next message is on its way while this one ends (8.8 kB: 28 GB/s instead of 21).
+/// The same for bytes that come from memory and not from a cache, one message after another: what is read next, which
+/// begins at `behind`, is asked for too, so that it is on its way while this one ends (8.8 kB: 28 GB/s instead of 21).
 #[inline]
-pub(crate) fn crc32c_from_memory(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c_from_memory(bytes: &[u8], behind: *const u8) -> u32 {
     if bytes.len() <= PIECE {
         return crc32c(bytes);
     }
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    for piece in bytes.chunks(PIECE) {
+    for (i, piece) in bytes.chunks(PIECE).enumerate() {
+        let ahead = i * PIECE + AHEAD;
+        let from = match ahead.checked_sub(bytes.len()) {
+            None => bytes.as_ptr().wrapping_add(ahead),
+            Some(beyond) => behind.wrapping_add(beyond),
+        };
         #[cfg(target_arch = "x86_64")]
         for line in (0..piece.len()).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a prefetch reads nothing and never faults, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(piece.as_ptr().wrapping_add(AHEAD + line).cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
         }
         digest.update(piece);
     }
@@ -196,7 +201,7 @@ mod tests {
         for len in (0..600).chain([4096, 8191, 8192, 8193, 16_384, 16_385, 65_536, 99_999]) {
             let bytes = &data[..len];
             let want = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-            assert_eq!((crc32c(bytes), crc32c_from_memory(bytes)), (want, want), "{len}");
+            assert_eq!((crc32c(bytes), crc32c_from_memory(bytes, to.as_ptr())), (want, want), "{len}");
             let (a, b) = bytes.split_at(len / 3);
             for parts in [&[bytes][..], &[a, b][..]] {
                 to[..len].fill(0);

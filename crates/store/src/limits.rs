@@ -48,3 +48,5 @@ pub const PARENTS_MAX: usize = 4096;
 pub const VIEW_DEPTH_MAX: u32 = 4;
 /// Places of damage that `verify` names: more are counted, nobody reads them.
 pub const DAMAGE_NAMED_MAX: usize = 100;
+/// Segments of one batch of a view: each is a map of up to 64 MiB, and a system has 65,530 maps for a process.
+pub const BATCH_SEGMENTS_MAX: usize = 1024;

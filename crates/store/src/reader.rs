@@ -16,7 +16,7 @@ use crate::layout::{
     Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
     segment_number,
 };
-use crate::limits::{READER_MAPS_MAX, TIME_BLOCK};
+use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
@@ -586,7 +586,8 @@ impl Reader {
             }
             // Whatever is checked, a payload is all there or it is none.
             let good = payload.bytes(entry.offset(), u64::from(entry.length)).is_some_and(|bytes| {
-                self.options.check < Check::All || crc32c_from_memory(bytes) ^ salt == entry.payload_crc
+                let behind = bytes.as_ptr_range().end;
+                self.options.check < Check::All || crc32c_from_memory(bytes, behind) ^ salt == entry.payload_crc
             });
             if !good {
                 let path = payload.path.clone();
@@ -626,20 +627,30 @@ impl Reader {
         let mut shown = std::mem::take(&mut self.shown);
         shown.begin();
         let (mut total, mut trouble) = (0, None);
+        // All places first: while one payload is checked, the next one, which lies elsewhere, is on its way.
         for (entry, sequence) in entries.iter().zip(from..) {
             total += u64::from(entry.length);
-            if sequence > from && total > self.options.batch_bytes {
+            let full = total > self.options.batch_bytes || shown.segments.len() >= BATCH_SEGMENTS_MAX;
+            if sequence > from && full {
                 break;
             }
-            match self.show(entry, sequence, &mut shown) {
-                Ok(place) => shown.places.push(place),
+            match self.found(entry, sequence, &mut shown) {
+                Ok(found) => shown.found.push(found),
                 Err(e) => {
                     trouble = Some(e);
                     break;
                 }
             }
         }
-        let count = shown.places.len();
+        let good = shown.check(self.options.check == Check::All);
+        if let Some(found) = shown.found.get(good) {
+            let (place, what) = (shown.places[good], "the payload");
+            let path =
+                shown.segments.get(place.segment as usize).map_or_else(|| self.folder.clone(), |s| s.path.clone());
+            trouble = Some(Error::Corrupt { path, at: found.place.at, sequence: from, what });
+        }
+        shown.places.truncate(good);
+        let count = good;
         self.shown = shown;
         // Messages before the wrong one are good; it is named when it is the first.
         if let (0, Some(error)) = (count, trouble) {
@@ -658,22 +669,6 @@ impl Reader {
         };
         let Shown { segments, places, .. } = &self.shown;
         Ok(Batch { first: from, entries: bytemuck::cast_slice(bytes), segments, places })
-    }
-
-    /// Finds and verifies one message of a batch with view entries.
-    #[inline]
-    fn show(&mut self, entry: &Entry, sequence: u64, shown: &mut Shown) -> Result<Place> {
-        let found = self.found(entry, sequence, shown)?;
-        if self.options.check == Check::All {
-            let segment = shown.segments.get(found.place.segment as usize);
-            let length = u64::from(found.length);
-            let bytes = if length == 0 { Some(&[][..]) } else { segment.and_then(|s| s.bytes(found.place.at, length)) };
-            if bytes.is_none_or(|bytes| crc32c_from_memory(bytes) ^ found.salt != found.crc) {
-                let path = segment.map_or_else(|| self.folder.clone(), |s| s.path.clone());
-                return Err(Error::Corrupt { path, at: found.place.at, sequence, what: "the payload" });
-            }
-        }
-        Ok(found.place)
     }
 
     /// Where the payload of an entry lies, in this stream or in one that it points into.

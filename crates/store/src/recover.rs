@@ -295,8 +295,9 @@ fn from_disk(
     let Standing { mut count, mut segment, mut used, .. } = promised;
     let origins = Names::read(m, folder, ORIGINS)?.names.len();
     while let Ok(entry) = entries.raw(count) {
-        // Room that was reserved and abandoned lies between messages, or is a segment of its own.
-        let follows = entry.segment > segment || (entry.segment == segment && entry.offset() >= used);
+        // Room that was reserved and abandoned may lie between messages.
+        let follows =
+            (entry.segment == segment && entry.offset() >= used) || segment.checked_add(1) == Some(entry.segment);
         // A row that is not on the medium will be given to another origin.
         let nameless = entry.origin as usize >= origins;
         if nameless || !follows || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {

@@ -11,6 +11,7 @@
 //! with the parent's name before anything was changed. A parent that is missing, rewound or made anew is
 //! `Error::Parent` to a reader; what a parent's retention took is `Error::Gone`.
 
+use crate::crc::crc32c_from_memory;
 use crate::entry::{Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Level, Names, PARENTS, hex, unhex16};
@@ -489,6 +490,7 @@ pub(crate) struct Found {
 pub(crate) struct Shown {
     pub(crate) segments: Vec<Arc<Mapped>>,
     pub(crate) places: Vec<Place>,
+    pub(crate) found: Vec<Found>,
     /// Which batch: a parent's reader remembers where it put its segment.
     pub(crate) round: u64,
 }
@@ -497,7 +499,28 @@ impl Shown {
     pub(crate) fn begin(&mut self) {
         self.segments.clear();
         self.places.clear();
+        self.found.clear();
         self.round += 1;
+    }
+
+    /// Gives each message that was found its place; how many are good before the first whose payload is not all there or,
+    /// if that is asked for, does not verify.
+    pub(crate) fn check(&mut self, sums: bool) -> usize {
+        self.places.extend(self.found.iter().map(|found| found.place));
+        let bytes = |found: &Found| match found.length {
+            0 => Some(&[][..]),
+            length => self.segments.get(found.place.segment as usize)?.bytes(found.place.at, length.into()),
+        };
+        let mut next = self.found.first().and_then(bytes);
+        for (i, found) in self.found.iter().enumerate() {
+            let Some(this) = next else { return i };
+            next = self.found.get(i + 1).and_then(bytes);
+            let behind = next.map_or(this.as_ptr_range().end, <[u8]>::as_ptr);
+            if sums && crc32c_from_memory(this, behind) ^ found.salt != found.crc {
+                return i;
+            }
+        }
+        self.found.len()
     }
 }
 

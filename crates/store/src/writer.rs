@@ -360,6 +360,15 @@ impl Writer {
         self.check_failed()?;
         let bytes = self.header.segment_bytes.max(len.next_multiple_of(4096));
         self.make_room(bytes)?;
+        if self.payload_first == self.next && self.used == 0 {
+            // Nothing is in the segment: it becomes larger, so that numbers rise by one and recovery can tell what follows.
+            let segment = Arc::new(Segment::open(self.media.as_ref(), &self.payload.path, bytes)?);
+            let mut ring = self.ring.lock();
+            ring.payload.pop_back();
+            ring.payload.push_back((self.payload_number, segment.clone()));
+            self.payload = segment;
+            return Ok(());
+        }
         let number = self.payload_number + 1;
         let segment = self.take_segment('p', number, bytes)?;
         self.payload.closed_at.store(self.used, Ordering::Release);

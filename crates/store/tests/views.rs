@@ -290,6 +290,53 @@ fn a_parent_waits_for_what_its_view_keeps_and_the_view_lets_go_when_the_parent_n
 }
 
 #[test]
+fn what_a_power_cut_brings_back_in_a_view_is_still_in_its_parent() {
+    let machine = Machine::new(8);
+    let media: Arc<dyn Media> = machine.start();
+    let how = Options { retain_bytes: Some(1 << 20), ..options(Level::Disk, WhenFull::Wait) };
+    let (mut parent, mut view) = (open(&media, "parent", &how), open(&media, "view", &how));
+    parent.origin("a").unwrap();
+    let known = view.parent("parent").unwrap();
+    let mut sent = 0;
+    for _ in 0..4 {
+        sent = fill(&mut parent, sent, 3000);
+        parent.drain().unwrap();
+    }
+    let mut from = reader(&media, "parent", false);
+    take_all(&mut view, known, &mut from).unwrap();
+    view.publish();
+    view.drain().unwrap();
+    view.passed(known, sent).unwrap();
+    // The view lets go, and no record says so yet: a power cut would bring it back.
+    view.relieve().unwrap();
+    assert!(view.first_sequence() > 0);
+    view.relieve().unwrap();
+    assert_eq!(parent.pins().readers()[0].committed, 0);
+    assert_eq!(fill(&mut parent, sent, 3000), sent);
+    // SAFETY: these are all that hold maps.
+    unsafe { machine.power_cut((parent, view, from)) };
+    let media: Arc<dyn Media> = machine.start();
+    let mut parent = open(&media, "parent", &how);
+    let mut view = open(&media, "view", &how);
+    assert_eq!(view.first_sequence(), 0);
+    assert_eq!(all(&mut reader(&media, "view", false)).unwrap().len() as u64, sent);
+    // With the record the parent's position moves.
+    let known = view.parent("parent").unwrap();
+    view.passed(known, sent).unwrap();
+    sent = fill(&mut parent, sent, 3000);
+    parent.drain().unwrap();
+    sent = fill(&mut parent, sent, 3000);
+    assert_eq!(parent.first_sequence(), 0);
+    for _ in 0..3 {
+        view.relieve().unwrap();
+        view.drain().unwrap();
+        sent = fill(&mut parent, sent, 3000);
+        parent.drain().unwrap();
+    }
+    assert!(parent.pins().readers()[0].committed > 0 && parent.first_sequence() > 0);
+}
+
+#[test]
 fn what_a_parent_drops_is_a_named_gap_in_its_view_and_reading_goes_on_behind_it() {
     let machine = Machine::new(5);
     let media: Arc<dyn Media> = machine.start();

@@ -10,6 +10,7 @@ mod nexus;
 mod place;
 mod reading;
 mod store;
+mod view;
 
 use crate::cli;
 use flow::Fault;

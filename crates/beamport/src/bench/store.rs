@@ -6,6 +6,7 @@ use super::marks;
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::reading::Reading;
+use super::view;
 use flow::Fault;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +25,7 @@ type Row = fn(&Sizes, u32) -> Result<Figure, Fault>;
 
 /// Runs all rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let rows: [Row; 8] = [
+    let rows: [Row; 10] = [
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 1 MiB / memcpy", 1 << 20, 1, (0.8, 1.0)),
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 8.8 kB / memcpy", JUMBO_BYTES, BATCH, (0.7, 0.9)),
         append_small,
@@ -33,6 +34,8 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         marks::commit_of_one,
         read,
         marks::both_at_once,
+        view::push,
+        view::read,
     ];
     let mut figures = Vec::new();
     for row in rows {

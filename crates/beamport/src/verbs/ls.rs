@@ -9,6 +9,9 @@ use crate::units::shortened;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Parents of a view that are named, so that a line stays a line; `--json` has them all.
+const PARENTS_NAMED: usize = 8;
+
 /// Runs the verb.
 pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
     let answer = list(asked, out, err);
@@ -58,6 +61,11 @@ fn text(status: &Status) -> String {
         ]);
     }
     let mut text = if streams.is_empty() { format!("no streams in {}\n", status.data) } else { streams.to_string() };
+    for s in status.streams.iter().filter(|s| !s.parents.is_empty()) {
+        let (named, more) = s.parents.split_at(s.parents.len().min(PARENTS_NAMED));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        text.push_str(&format!("{} is a view of {}{more}\n", s.name, named.join(", ")));
+    }
     if !status.runs.is_empty() {
         text.push('\n');
         text.push_str(&runs(status).to_string());
@@ -132,6 +140,7 @@ mod tests {
             late: 1,
             writer: Some(4711),
             orphaned: false,
+            parents: Vec::new(),
             readers: Vec::new(),
         };
         let run = RunStatus {
@@ -158,6 +167,8 @@ mod tests {
             reason: "asked".into(),
             trouble: None,
         };
+        let parents = (0..10).map(|i| format!("bank{i}")).collect();
+        let view = StreamStatus { name: "all".into(), level: "memory", parents, writer: None, ..stream.clone() };
         let mut status =
             Status { time: 0, data: "d".into(), streams: vec![stream], runs: vec![run], unreadable: Vec::new() };
         assert_eq!(
@@ -181,6 +192,12 @@ mod tests {
         assert_eq!(length_at("open", 10_000_000_000, Some(20_000_000_000), 0), "-");
         assert_eq!(length_at("open", 0, Some(90_000_000_000), 125_000_000), "125");
         assert_eq!(length_at("sealed", 0, Some(250_000_000), 0), "250");
+        status.streams.push(view);
+        let seen = text(&status);
+        assert!(
+            seen.contains("\nall is a view of bank0, bank1, bank2, bank3, bank4, bank5, bank6, bank7 and 2 more\n"),
+            "{seen}"
+        );
         (status.streams, status.runs) = (Vec::new(), Vec::new());
         assert_eq!(text(&status), "no streams in d\n");
     }

@@ -81,6 +81,8 @@ pub struct StreamStatus {
     pub writer: Option<u32>,
     /// A writer was killed and has not come back: the stream is recovered when the next one opens it.
     pub orphaned: bool,
+    /// Streams that this one points into, if it is a view.
+    pub parents: Vec<String>,
     /// Who reads.
     pub readers: Vec<ReaderStatus>,
 }
@@ -329,6 +331,13 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option
     let room = (header.segment_bytes * 8).max(live_bytes);
     let rate = |n: u64| since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);
     let writer = reader.writer();
+    let mut parents: Vec<String> = reader.parents().map_err(fault)?.into_iter().map(|row| row.name).collect();
+    parents.dedup();
+    // The bytes that a view shows lie in its parents: of its own it has the index.
+    let needed = match parents.is_empty() {
+        true => seen.bytes_from(needed_from),
+        false => bounds.count.saturating_sub(needed_from) * store::ENTRY_BYTES as u64,
+    };
     Ok(StreamStatus {
         name: name.to_owned(),
         level: header.level.as_str(),
@@ -344,10 +353,11 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option
         bytes_per_s: rate(seen.came.1),
         lost: seen.lost.map_or(0, |l| l.2),
         lag,
-        fill: (seen.bytes_from(needed_from) as f64 / room as f64).min(1.0),
+        fill: (needed as f64 / room as f64).min(1.0),
         late: seen.late.values().map(|l| l.1).sum(),
         writer: writer.map(|p| p.pid),
         orphaned: bounds.written && writer.is_none(),
+        parents,
         readers,
     })
 }

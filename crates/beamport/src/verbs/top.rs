@@ -171,6 +171,7 @@ mod tests {
             late: 0,
             writer: None,
             orphaned: false,
+            parents: Vec::new(),
             readers: vec![reader],
         };
         let status =

@@ -93,13 +93,16 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         told.extend(seen.damage.iter().map(|damage| format!("{short}: {}", lost(damage))));
         let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
         let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
-        let result: Vec<String> = made_good.iter().cloned().chain([first.clone().unwrap_or("ok".into())]).collect();
+        // What the parents of a view let go of is no damage: retention was told to.
+        let gone = (seen.gone > 0).then(|| format!("{} are gone from the parents of this view", thousands(seen.gone)));
+        let result = made_good.iter().cloned().chain([first.clone().unwrap_or("ok".into())]).chain(gone);
+        let result: Vec<String> = result.collect();
         table.row([short, thousands(messages), bytes(seen.bytes), schemas.join(" "), result.join("; ")]);
         let ranges: Vec<_> =
             seen.damage.iter().map(|d| json!({"first": d.first, "last": d.end - 1, "why": d.why})).collect();
         let aside: Vec<_> = repaired.iter().flat_map(|r| &r.aside).map(|p| p.display().to_string()).collect();
         streams.push(json!({"stream": name, "ok": first.is_none(), "first": seen.first, "messages": messages,
-            "bytes": seen.bytes, "schemas": schemas, "wrong": first, "lost": seen.wrong, "ranges": ranges,
+            "gone": seen.gone, "bytes": seen.bytes, "schemas": schemas, "wrong": first, "lost": seen.wrong, "ranges": ranges,
             "repaired": made_good, "aside": aside}));
     }
     if asked.form.json {

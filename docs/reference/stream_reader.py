@@ -1,0 +1,148 @@
+"""Reads streams of format 1 in plain Python: made from stream-format.md alone, no map, nothing of beamport.
+
+    python stream_reader.py data/detector
+
+prints each message: sequence, source time, origin, schema, bytes. Checked against the package by
+tests/python/test_stream_format.py.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from functools import reduce
+from pathlib import Path
+
+MASK = 2**64 - 1
+TABLE = [reduce(lambda crc, _: crc >> 1 ^ 0x82F63B78 * (crc & 1), range(8), byte) for byte in range(256)]
+ESCAPED, PLAIN = re.compile(r"\\(?:u\{(\w+)\}|(.))"), {"t": "\t", "r": "\r", "n": "\n"}
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def mix(z: int) -> int:
+    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def u32(data: bytes, at: int) -> int:
+    return struct.unpack_from("<I", data, at)[0]
+
+
+def u64(data: bytes, at: int) -> int:
+    return struct.unpack_from("<Q", data, at)[0]
+
+
+class WrongError(Exception):
+    """Bytes that do not verify."""
+
+
+class PlainReader:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        text = (folder / "stream").read_bytes()
+        end = text.rindex(b"crc32c ")
+        if int(text[end + 7 :], 16) != crc32c(text[:end]):
+            raise WrongError("the header")
+        lines = [line.split(" ", 1) for line in text[:end].decode().splitlines()]
+        self.header = {key: value for key, value in lines if key != "epoch"}
+        if self.header["beamport-stream"] != "1":
+            raise WrongError("a format that this reader does not know")
+        self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
+        self.uuid = bytes.fromhex(self.header["uuid"])
+        self.per = int(self.header["index_entries"])
+        self.table = -(-self.per // 8 // 4096) * 4096
+        self.live = Path(self.header["live"])
+        self.low = {"i": 2**32, "p": 2**32}
+        self.first = self.disk = self.count = 0
+        self.is_live = self._head()
+        if not self.is_live and self.header["level"] == "disk" and (record := self.commit()):
+            self.first, self.count, self.disk = record["first"], record["count"], record["count"]
+        self.end = self.disk if self.header["level"] == "disk" else self.count
+
+    def _head(self) -> bool:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+        path = self.live / "head"
+        page = path.read_bytes() if boot == self.header["boot"] and path.is_file() else b""
+        if page[:8] != b"BEAMHEAD" or u32(page, 8) != 1 or page[16:32] != self.uuid:
+            return False
+        self.count, self.disk, self.first = u64(page, 64), u64(page, 128), u64(page, 192)
+        self.low = {"p": u32(page, 208), "i": u32(page, 212)}
+        return True
+
+    def salt(self, epoch: int, n: int) -> int:
+        a, b = struct.unpack("<QQ", self.uuid)
+        return mix(mix(a ^ mix(b ^ mix(epoch + 1))) ^ n) >> 32
+
+    def epoch(self, sequence: int) -> int:
+        return max(e for e, first in self.epochs if first <= sequence)
+
+    def commit(self) -> dict | None:
+        data = (self.folder / "commit").read_bytes()
+        records = [data[at : at + 64] for at in (0, 4096) if len(data) >= at + 64]
+        good = [r for r in records if crc32c(r[:60]) ^ self.salt(0, u64(r, 0)) == u32(r, 60)]
+        names = ("generation", "count", "first", "epoch", "segment", "used", "first_segment", "clean")
+        newest = max(good, key=lambda record: u64(record, 0), default=None)
+        return newest and dict(zip(names, struct.unpack("<QQQIIQII", newest[:48]), strict=True))
+
+    def segment(self, kind: str, number: int, at: int, length: int) -> bytes:
+        place = self.live if number >= self.low[kind] else self.folder
+        with (place / f"{kind}-{number:08x}").open("rb") as file:
+            file.seek(at)
+            return file.read(length)
+
+    def rows(self, file: str) -> list[str]:
+        names = []
+        for line in (self.folder / file).read_bytes().splitlines(keepends=True):
+            crc, _, text = line.decode().partition(" ")
+            name = ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else PLAIN.get(m[2], m[2]), text[:-1])
+            if not text.endswith("\n") or int(crc, 16) != crc32c(name.encode()):
+                break
+            names.append(name)
+        return names
+
+    def entry(self, sequence: int) -> tuple:
+        number, slot = divmod(sequence, self.per)
+        entry = self.segment("i", number, self.table + 64 * slot, 64)
+        if len(entry) < 64 or crc32c(entry[:60]) ^ self.salt(self.epoch(sequence), sequence) != u32(entry, 60):
+            raise WrongError(f"the entry of {sequence}")
+        return struct.unpack("<qqQQI4sIIIIHHI", entry)
+
+    def message(self, sequence: int) -> tuple:
+        """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
+        shown = self.entry(sequence)
+        stream, n, (_, _, _, above, _, _, segment, place, length, crc, _, parent, _) = self, sequence, shown
+        while parent:
+            uuid, epoch, name = stream.rows("parents")[parent - 1].split(" ", 2)
+            stream, n = PlainReader(stream.folder.parent / name), above
+            if stream.uuid.hex() != uuid or stream.epoch(n) != int(epoch) or n < stream.first:
+                raise WrongError(f"the parent {name} of {sequence}")
+            _, _, _, above, _, _, segment, place, length, crc, _, parent, _ = stream.entry(n)
+        payload = stream.segment("p", segment, 8 * place, length)
+        if len(payload) != length or not crc == shown[9] == crc32c(payload) ^ stream.salt(stream.epoch(n), n):
+            raise WrongError(f"the payload of {sequence}")
+        return *shown[:3], *shown[4:6], shown[10], payload
+
+    def time_row(self, block: int) -> tuple[int, int] | None:
+        """(smallest, largest) source time of a whole block; none if the row says nothing."""
+        number, slot = divmod(256 * block, self.per)
+        row = self.segment("i", number, slot // 256 * 32, 32)
+        if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != u32(row, 20) or u32(row, 16) != 256:
+            return None
+        return struct.unpack("<qq", row[:16])
+
+
+if __name__ == "__main__":
+    reader = PlainReader(Path(sys.argv[1]))
+    names = reader.rows("origins")
+    for n in range(reader.first, reader.end):
+        time, _, _, origin, schema, _, data = reader.message(n)
+        print(n, time, names[origin], schema.decode(), len(data))
