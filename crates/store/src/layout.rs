@@ -469,7 +469,7 @@ pub(crate) struct Head {
     /// Bytes of stream memory that one reader may keep pinned.
     pub quota: AtomicU64,
     _pad4: [u64; 25],
-    /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then nobody's to sweep.
+    /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then not told from one that is used.
     pub folder: [AtomicU64; FOLDER_WORDS],
 }
 

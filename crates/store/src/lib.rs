@@ -7,6 +7,7 @@
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
+mod abandoned;
 mod crc;
 mod drain;
 mod entries;
@@ -26,11 +27,11 @@ mod recover;
 mod repair;
 mod reserve;
 mod segment;
-mod sweep;
 mod verify;
 mod view;
 mod writer;
 
+pub use abandoned::abandoned;
 pub use crc::crc32c;
 pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags};
 pub use error::{Error, Result};
@@ -42,7 +43,6 @@ pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
 pub use recover::{Recovery, remove};
 pub use repair::{Repaired, repair};
 pub use reserve::Reserved;
-pub use sweep::{abandoned, sweep};
 pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};
 pub use writer::{Drain, Options, WhenFull, Writer};

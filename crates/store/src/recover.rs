@@ -507,7 +507,7 @@ fn build(
     let head_file = m.open(&head_path, Open::Create).map_err(Error::io("create", &head_path))?;
     head_file.allocate(0, HEAD_BYTES as u64).map_err(Error::io("allocate", &head_path))?;
     let head_map = Arc::new(head_file.map(HEAD_BYTES, true).map_err(Error::io("map", &head_path))?);
-    // Who sweeps live places that are nobody's looks for this lock: a process id says nothing in another namespace.
+    // Who looks for live places that are nobody's tries this lock: a process id says nothing in another namespace.
     let head_lock = m.lock(&head_path).map_err(|e| match e.kind() {
         std::io::ErrorKind::WouldBlock => Error::Locked(folder.to_path_buf()),
         _ => Error::io("lock", &head_path)(e),

@@ -87,7 +87,7 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     findings.push(file_size());
     findings.push(clock());
     findings.push(nexus());
-    findings.extend(left_over(data.as_ref()));
+    findings.extend(left_over());
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
     let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
     if asked.form.json {
@@ -367,49 +367,22 @@ fn nexus() -> Finding {
     }
 }
 
-/// Live places in shared memory that belong to no stream of the data folder and that no process uses.
-fn left_over(data: Option<&Data>) -> Vec<Finding> {
+/// Live places in shared memory whose streams are gone.
+fn left_over() -> Vec<Finding> {
     const NAME: &str = "left over";
-    let root = store::Os::shared().live_root();
-    let Ok(places) = std::fs::read_dir(&root) else { return Vec::new() };
-    let mut known: Vec<PathBuf> = Vec::new();
-    if let Some(data) = data {
-        let names = data.streams(true).unwrap_or_default();
-        let headers = names.iter().filter_map(|n| store::Header::read(data.media.as_ref(), &data.stream(n)).ok());
-        known = headers.map(|h| h.live).collect();
-    }
-    let mapped = mapped_files();
-    let places = places.flatten().map(|e| e.path()).filter(|p| p.is_dir() && !known.contains(p));
-    let idle: Vec<PathBuf> = places.filter(|p| !mapped.contains(&*p.to_string_lossy())).collect();
-    if idle.is_empty() {
+    let media = store::Os::shared();
+    let root = media.live_root();
+    let left = store::abandoned(media.as_ref());
+    if left.is_empty() {
         return vec![Finding::new(NAME, Verdict::Ok, format!("nothing in {}", root.display()))];
     }
-    let total: u64 = idle.iter().map(|p| room::taken(p)).sum();
-    let of = if data.is_some() { "of no stream here" } else { "of streams" };
-    let found =
-        format!("{} live places {of} that no process uses, {}, in {}", idle.len(), bytes(total), root.display());
-    let mut list: Vec<String> = idle.iter().take(5).map(|p| format!("rm -r {}", p.display())).collect();
-    if idle.len() > 5 {
-        list.push(format!("and {} more", idle.len() - 5));
+    let total: u64 = left.iter().map(|place| room::taken(place)).sum();
+    let found = format!("{} live places of folders that are gone, {}, in {}", left.len(), bytes(total), root.display());
+    let mut list: Vec<String> = left.iter().take(5).map(|place| format!("rm -r {}", place.display())).collect();
+    if left.len() > 5 {
+        list.push(format!("and {} more", left.len() - 5));
     }
-    vec![
-        Finding::new(NAME, Verdict::Note, found)
-            .hint(format!("where their data folders are gone for good: {}", list.join("; "))),
-    ]
-}
-
-/// The maps of all processes that we may look at, as text.
-fn mapped_files() -> String {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return String::new() };
-    let is_pid = |e: &std::fs::DirEntry| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit());
-    processes
-        .flatten()
-        .filter(is_pid)
-        .filter_map(|e| std::fs::read_to_string(e.path().join("maps")).ok())
-        .flat_map(|maps| {
-            maps.lines().filter(|l| l.contains("/dev/shm/")).map(|l| l.to_owned() + "\n").collect::<Vec<_>>()
-        })
-        .collect()
+    vec![Finding::new(NAME, Verdict::Note, found).hint(format!("unless a folder was only moved: {}", list.join("; ")))]
 }
 
 /// Streams of the data folder that a killed writer left, that cannot be read, or that lost their memory.

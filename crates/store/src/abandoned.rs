@@ -1,0 +1,36 @@
+//! Live places that are nobody's: their folder is gone, or another stands there.
+//!
+//! A disk stream that ends cleanly takes its live place with it, and so does a start that fails. What is left is of
+//! streams whose folder was removed while a place was there. A place is only judged by a process that sees files under
+//! the same paths as its writer did, and not while a writer holds it.
+//!
+//! Nothing removes them by itself: a folder that was moved while nobody writes looks like one that is gone, and what only
+//! memory had of it would go.
+
+use crate::layout::{HEAD_BYTES, HEAD_MAGIC, Head};
+use crate::media::{Media, Open};
+use crate::recover::home_of;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Live places that are nobody's.
+pub fn abandoned(media: &dyn Media) -> Vec<PathBuf> {
+    let root = media.live_root();
+    let places = media.list(&root).unwrap_or_default().into_iter().map(|name| root.join(name));
+    places.filter(|place| is_nobodys(media, place)).collect()
+}
+
+/// False also where it cannot be told.
+fn is_nobodys(media: &dyn Media, place: &Path) -> bool {
+    let path = place.join("head");
+    let Ok(file) = media.open(&path, Open::Read) else { return false };
+    if file.len().is_ok_and(|len| len < HEAD_BYTES as u64) {
+        return false;
+    }
+    let Ok(map) = file.map(HEAD_BYTES, false) else { return false };
+    let head = Head::of(&map);
+    let ours =
+        head.magic.load(Ordering::Acquire) == HEAD_MAGIC && head.mounts.load(Ordering::Relaxed) == media.mounts();
+    let gone = head.folder().is_some_and(|folder| home_of(media, &folder) != head.home.load(Ordering::Relaxed));
+    ours && gone && media.lock(&path).is_ok()
+}
