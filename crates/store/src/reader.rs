@@ -71,6 +71,8 @@ pub struct Bounds {
     pub disk: u64,
     /// A writer lives.
     pub written: bool,
+    /// The last writer ended in order: of a disk stream, everything is on the medium.
+    pub closed: bool,
     /// Messages dropped by `drop-newest` since the writer opened.
     pub dropped: u64,
 }
@@ -1044,11 +1046,13 @@ fn bounds_of(control: &Control) -> Bounds {
                 disk: marked(&head.disk),
                 count: marked(&head.count),
                 written: head.state.load(Ordering::Acquire) == STATE_WRITING,
+                closed: head.state.load(Ordering::Acquire) == STATE_CLOSED,
                 dropped: head.dropped.load(Ordering::Relaxed),
             }
         }
         Control::Cold(commit) => {
-            Bounds { first: commit.first, count: commit.count, disk: commit.count, written: false, dropped: 0 }
+            let Commit { first, count, clean, .. } = *commit;
+            Bounds { first, count, disk: count, written: false, closed: clean, dropped: 0 }
         }
     }
 }

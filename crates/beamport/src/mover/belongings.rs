@@ -7,7 +7,6 @@
 use crate::file::Instrument;
 use flow::{Data, Fault, RUNS, commits};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Time between two looks: a few system calls for each stream.
@@ -16,8 +15,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What was there when the mover looked last.
 #[derive(Default)]
 pub(super) struct Belongings {
-    /// Identity and live place of each stream, the latter where it was there.
-    known: BTreeMap<String, ([u8; 16], Option<PathBuf>)>,
+    /// Identity of each stream, and whether its live place was there.
+    known: BTreeMap<String, ([u8; 16], bool)>,
     looked: Option<Instant>,
 }
 
@@ -29,12 +28,12 @@ impl Belongings {
         }
         self.looked = Some(Instant::now());
         let mut filed = Vec::new();
-        for (name, (uuid, live)) in &self.known {
-            match store::Header::read(data.media.as_ref(), &data.stream(name)) {
+        for (name, (uuid, was_live)) in &self.known {
+            let live = match store::Header::read(data.media.as_ref(), &data.stream(name)) {
                 Ok(header) if header.uuid != *uuid => {
                     return Err(gone(data, name, "another stream stands in its place"));
                 }
-                Ok(_) => {}
+                Ok(header) => header.live,
                 Err(store::Error::Missing(_)) if is_filed(data, name)? => {
                     filed.push(name.clone());
                     continue;
@@ -43,8 +42,10 @@ impl Belongings {
                     return Err(gone(data, name, format!("{} was removed", folder.display())));
                 }
                 Err(e) => return Err(flow::stream_fault(name, e)),
-            }
-            if let Some(live) = live.as_ref().filter(|live| !live.join("head").exists()) {
+            };
+            // A writer that ends in order, as that of a source which is started again, takes its live place with it.
+            let closed = || data.reader_early(name).is_ok_and(|reader| reader.bounds().closed);
+            if *was_live && !live.join("head").exists() && !closed() {
                 return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
             }
         }
@@ -54,8 +55,7 @@ impl Belongings {
                 && is_ours(instrument, &name)
                 && let Ok(header) = store::Header::read(data.media.as_ref(), &data.stream(&name))
             {
-                let live = header.live.join("head").exists().then_some(header.live);
-                self.known.insert(name, (header.uuid, live));
+                self.known.insert(name, (header.uuid, header.live.join("head").exists()));
             }
         }
         Ok(())
