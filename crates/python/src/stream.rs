@@ -170,7 +170,8 @@ impl Stream {
         Ok(store::hex(&self.header(py)?.uuid))
     }
 
-    /// Grows when a power cut took messages back, so that (uuid, epoch, sequence) names a message for ever.
+    /// Grows when its end could not be proven (a power cut, damage), so that (uuid, epoch, sequence) names a message for
+    /// ever.
     #[getter]
     fn epoch(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.header(py)?.epoch())
