@@ -56,7 +56,7 @@ enum Verb {
         /// Milliseconds between flushes
         #[arg(long, default_value_t = 1000)]
         flush_ms: u64,
-        /// Keep no positions and no commits
+        /// Keep no positions and no commits, and replace what stands at the file's name
         #[arg(long)]
         detached: bool,
     },

@@ -66,7 +66,7 @@ fn begin(job: &Job, replace: bool) -> Result<Nexus, Ended> {
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     let template = Template::open(&order.template).map_err(|mistakes| {
-        let first = mistakes.first().map(|m| format!("{}: {}", m.pointer, m.cause)).unwrap_or_default();
+        let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", order.template.display());
         let hint = format!("`beamport-nexus check {}` tells all", order.template.display());
@@ -89,7 +89,8 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
     let mut anew = false;
     let mut sink = match state {
-        None => begin(&job, false)?,
+        // The name of a detached file was taken by who asks for it: an empty file stands there.
+        None => begin(&job, order.detached)?,
         Some(state) => match Nexus::resume(job.clone(), &state) {
             Ok(sink) => sink,
             Err(why) => {

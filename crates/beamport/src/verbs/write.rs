@@ -8,7 +8,7 @@ use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
 use crate::mover::Job;
-use flow::Fault;
+use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,9 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 
 fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
+    super::warn_of_damage(&data, err)?;
     let run = members::sealed(&data, &asked.run, "written")?;
-    check_output(&asked.output)?;
+    check_output(&data, &asked.output)?;
     let template = match &asked.template {
         Some(template) if template.is_file() => template.clone(),
         Some(template) => {
@@ -67,24 +68,63 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         writeln!(out, "sha256    {}", product["sha256"].as_str().unwrap_or_default())?;
         writeln!(out, "messages  {}", super::figures::thousands(messages))?;
         writeln!(out, "lost      {}", super::figures::known(lost))?;
+        for line in aside(account) {
+            writeln!(out, "aside     {line}")?;
+        }
         writeln!(out, "closed    {}", if closed == Some(true) { "yes" } else { "no" })?;
     }
     // An account that is not there proves nothing.
     Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
 }
 
-/// Refuses a name that is taken, if only by a link that leads nowhere, and a folder that is not there: a folder is made by
-/// who knows where it belongs.
-fn check_output(file: &Path) -> Result<(), Fault> {
-    let refused = |cause: &str| Fault::new(format!("`{}` is not written", file.display()), cause);
+/// What is not in the file: how many of which stream, and why.
+fn aside(account: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |row: &Value| {
+        let reasons = row["aside"].as_object().into_iter().flatten();
+        let line = |(reason, count): (&String, &Value)| {
+            let count = super::figures::thousands(count.as_u64().unwrap_or_default());
+            format!("{count} of {} ({reason})", text(&row["stream"]))
+        };
+        reasons.map(line).collect::<Vec<_>>()
+    };
+    account["rows"].as_array().into_iter().flatten().flat_map(of).collect()
+}
+
+fn refused(file: &Path, cause: impl std::fmt::Display) -> Fault {
+    Fault::new(format!("`{}` is not written", file.display()), cause)
+}
+
+/// Refuses a name that is taken, if only by a link that leads nowhere, a folder that is not there (it is made by who knows
+/// where it belongs), and the folder of a stream, where each name means something.
+fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
     if let Ok(there) = std::fs::symlink_metadata(file) {
         let cause = if there.is_symlink() { "there is a link of that name" } else { "there is a file of that name" };
-        return Err(refused(cause).hint("choose another name, or move it away"));
+        return Err(refused(file, cause).hint("choose another name, or move it away"));
     }
-    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) if !folder.is_dir() => Err(refused(&format!("there is no folder `{}`", folder.display()))
-            .hint(format!("`mkdir -p {}`", folder.display()))),
-        _ => Ok(()),
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let cause = format!("there is no folder `{}`", folder.display());
+        return Err(refused(file, cause).hint(format!("`mkdir -p {}`", folder.display())));
+    }
+    let whole = folder.canonicalize().map_err(|e| refused(file, e))?;
+    match whole.ancestors().find(|folder| store::Header::read(data.media.as_ref(), folder).is_ok()) {
+        Some(stream) => {
+            let cause = format!("`{}` is the folder of a stream", stream.display());
+            Err(refused(file, cause).hint("choose a folder that holds no stream"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes the name, so that of two who want it one is refused and neither removes what is the other's.
+fn reserve(file: &Path) -> Result<(), Fault> {
+    match std::fs::File::create_new(file) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            Err(refused(file, "another process writes it").hint("choose another name, or wait for it"))
+        }
+        Err(e) => Err(refused(file, e)),
     }
 }
 
@@ -114,10 +154,15 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
     }
 }
 
-/// Lets the child write; its answer.
+/// Lets the child write; its answer. A file that is not the whole run is not left.
 fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
-    let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
     let signals = Asked::to_end()?;
+    reserve(&job.output)?;
+    written(job, of, &signals, err).inspect_err(|_| discard(&job.output))
+}
+
+fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
+    let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
     let mut child = job.start_into(&mut answer)?;
     let mut progress = Progress::new();
     let status = loop {
@@ -133,21 +178,15 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
             // Ctrl-C is left to us: the child would go on.
             let ended = child.kill().and_then(|()| child.wait());
             progress.clear(err);
-            discard(&job.output);
             let cause = ended.map_or_else(|e| e.to_string(), |_| "interrupted".into());
-            return Err(Fault::new(format!("`{}` is not written", job.output.display()), cause).into());
+            return Err(refused(&job.output, cause).into());
         }
         std::thread::sleep(LOOK);
     };
     progress.clear(err);
     if !status.success() {
-        discard(&job.output);
         // What it had to say stands on stderr above.
-        return Err(Fault::new(
-            format!("`{}` is not written", job.output.display()),
-            format!("the writer ended: {status}"),
-        )
-        .into());
+        return Err(refused(&job.output, format!("the writer ended: {status}")).into());
     }
     let mut text = String::new();
     answer
@@ -167,7 +206,7 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     Ok(product)
 }
 
-/// A file that is not the whole run is not left in its place. There was none of that name when we began.
+/// Removes a file whose name we have taken.
 fn discard(file: &Path) {
     let _ = std::fs::remove_file(file);
     // Where the writer lays a file out before it has its name.
@@ -192,12 +231,64 @@ mod tests {
     fn a_link_that_leads_nowhere_and_a_folder_that_is_not_there_are_refused() {
         let folder = std::env::temp_dir().join(format!("beamport-output-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
+        let data = Data::on_disk(&folder);
+        let check_output = |file: &Path| check_output(&data, file);
         std::os::unix::fs::symlink(folder.join("nowhere.nxs"), folder.join("link.nxs")).unwrap();
         assert!(check_output(&folder.join("link.nxs")).unwrap_err().cause.contains("a link"));
         let fault = check_output(&folder.join("no/such/x.nxs")).unwrap_err();
         assert!(fault.cause.contains("no folder") && fault.hint.contains("mkdir"), "{fault}");
         assert!(check_output(&folder.join("x.nxs")).is_ok() && check_output(Path::new("x.nxs")).is_ok());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_among_those_of_a_stream_is_refused() {
+        let folder = std::env::temp_dir().join(format!("beamport-inside-{}", std::process::id()));
+        let data = Data::on_disk(&folder);
+        let stream = data.stream("detector");
+        std::fs::create_dir_all(&stream).unwrap();
+        let options = store::Options::memory(1 << 20);
+        let writer = store::Writer::open(&data.media, &stream, "detector", &options).unwrap();
+        let live = writer.header().live.clone();
+        std::fs::create_dir(stream.join("below")).unwrap();
+        for name in ["p-00000009", "below/x.nxs"] {
+            let fault = check_output(&data, &stream.join(name)).unwrap_err();
+            assert!(fault.cause.ends_with("is the folder of a stream"), "{fault}");
+        }
+        assert!(check_output(&data, &folder.join("x.nxs")).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+        let _ = std::fs::remove_dir_all(live);
+    }
+
+    #[test]
+    fn of_two_that_write_one_file_the_second_is_refused_and_removes_nothing() {
+        let folder = std::env::temp_dir().join(format!("beamport-same-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let output = folder.join("same.nxs");
+        reserve(&output).unwrap();
+        let job = Job {
+            data: folder.clone(),
+            sink: "write".into(),
+            run: "r".into(),
+            inputs: Vec::new(),
+            template: folder.join("t.json"),
+            output: output.clone(),
+            flush_ms: FLUSH_MS,
+            detached: true,
+        };
+        match made(&job, 0, &mut Vec::new()) {
+            Err(super::super::Stop::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
+            _ => panic!("both write it"),
+        }
+        assert!(output.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_is_told_with_its_reason() {
+        let account = json!({"rows": [{"stream": "detector", "aside": {}},
+                                      {"stream": "devices", "aside": {"schema": 2, "unmatched": 28000}}]});
+        assert_eq!(aside(&account), ["2 of devices (schema)", "28,000 of devices (unmatched)"]);
     }
 
     #[test]

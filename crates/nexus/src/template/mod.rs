@@ -31,6 +31,13 @@ pub struct Mistake {
     pub hint: String,
 }
 
+impl Mistake {
+    /// Where and what, in one line.
+    pub fn told(&self) -> String {
+        if self.pointer.is_empty() { self.cause.clone() } else { format!("{}: {}", self.pointer, self.cause) }
+    }
+}
+
 /// A stream that a template reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wanted {

@@ -23,6 +23,14 @@ fn the_example_is_right() {
 }
 
 #[test]
+fn a_mistake_of_the_whole_text_has_no_colon_in_front() {
+    let told = Template::parse(b"{").unwrap_err()[0].told();
+    assert!(!told.starts_with(':') && !told.is_empty(), "{told}");
+    let told = parse(&json!({"children": [{"type": "group", "nam": "entry"}]})).unwrap_err()[0].told();
+    assert!(told.starts_with("/children/0"), "{told}");
+}
+
+#[test]
 fn all_mistakes_at_once_each_with_its_pointer() {
     let mistakes = parse(&json!({"children": [
     {"type": "group", "nam": "entry", "children": [
