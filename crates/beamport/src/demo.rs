@@ -83,7 +83,7 @@ fn lock(folder: &Path) -> Result<File, Fault> {
     if folder.is_symlink() {
         return Err(in_use(folder, "it is a link"));
     }
-    fs::create_dir_all(folder).map_err(fault)?;
+    fs::create_dir_all(folder).map_err(|e| fault(e).hint("choose another one with `--data DIR`"))?;
     let file = File::open(folder).map_err(fault)?;
     let same = || -> std::io::Result<bool> {
         let (ours, there) = (file.metadata()?, fs::metadata(folder)?);
@@ -100,6 +100,17 @@ fn in_use(folder: &Path, cause: impl std::fmt::Display) -> Fault {
     Fault::new(format!("folder `{}` is in use", folder.display()), cause).hint("choose another one with `--data DIR`")
 }
 
+/// Names of the files that demonstrations in this folder wrote, finished or not; `text` is their instrument file.
+fn files_of(data: &Data, text: &str) -> Vec<String> {
+    let of = |line: &str| Some(line.strip_prefix("instrument = \"")?.strip_suffix('"')?.to_owned());
+    let instrument = text.lines().find_map(of).unwrap_or_default();
+    // Where the runs cannot be read, the one that each demonstration has.
+    let mut runs: Vec<String> = flow::runs::runs(data).unwrap_or_default().into_iter().map(|run| run.name).collect();
+    runs.push("demo".into());
+    let names = |run: &String| [format!("{instrument}_{run}.nxs"), format!(".{instrument}_{run}.nxs.new")];
+    runs.iter().flat_map(names).collect()
+}
+
 /// Removes what an earlier demonstration left; anything else is not ours to remove.
 fn clear(folder: &Path) -> Result<(), Fault> {
     let list = || -> std::io::Result<Vec<fs::DirEntry>> { fs::read_dir(folder)?.collect() };
@@ -107,8 +118,8 @@ fn clear(folder: &Path) -> Result<(), Fault> {
     if entries.is_empty() {
         return Ok(());
     }
-    let marked = fs::read_to_string(folder.join(DEMO_FILE)).is_ok_and(|text| text.starts_with(DEMO_MARK));
-    if !marked {
+    let text = fs::read_to_string(folder.join(DEMO_FILE)).unwrap_or_default();
+    if !text.starts_with(DEMO_MARK) {
         return Err(in_use(folder, "it holds something that `beamport demo` did not make"));
     }
     let ours = ["detector", "monitor", "devices", "control", "runs", "files", DEMO_FILE, "demo.nexus.json"];
@@ -120,6 +131,13 @@ fn clear(folder: &Path) -> Result<(), Fault> {
         }
     }
     let data = Data::on_disk(folder);
+    let files = files_of(&data, &text);
+    for entry in fs::read_dir(folder.join("files")).into_iter().flatten() {
+        let name = entry.map_err(|e| in_use(folder, e))?.file_name().to_string_lossy().into_owned();
+        if !files.contains(&name) {
+            return Err(in_use(folder, format!("it holds `files/{name}`, which `beamport demo` did not make")));
+        }
+    }
     for name in data.streams(true)? {
         // One mover at a time: a writer that lives means that a demonstration is running here.
         let reader = data.reader_early(&name)?;
@@ -207,4 +225,38 @@ fn events_template(profile: &str) -> String {
     let times = serde_json::json!({"module": "mdat", "config": {"items": ["start_time", "end_time"]}});
     let entry = group("entry", "NXentry", serde_json::json!([times, instrument]));
     serde_json::to_string_pretty(&serde_json::json!({"children": [entry]})).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_persons_file_among_those_of_a_demonstration_is_not_removed() {
+        let folder = std::env::temp_dir().join(format!("beamport-clear-{}", std::process::id()));
+        let files = folder.join("files");
+        fs::create_dir_all(&files).unwrap();
+        let text = format!("{DEMO_MARK}: an instrument.\n\ninstrument = \"amor\"\ndata = \".\"\n");
+        fs::write(folder.join(DEMO_FILE), text).unwrap();
+        fs::write(files.join("amor_demo.nxs"), "").unwrap();
+        for name in ["notes.txt", "amor_copy.nxs"] {
+            fs::write(files.join(name), "mine").unwrap();
+            let fault = clear(&folder).unwrap_err();
+            assert!(fault.cause.contains(&format!("`files/{name}`")), "{fault}");
+            // What is refused is left as it is.
+            assert!(files.join("amor_demo.nxs").exists());
+            fs::remove_file(files.join(name)).unwrap();
+        }
+        clear(&folder).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_folder_is_told_with_what_to_do() {
+        let file = std::env::temp_dir().join(format!("beamport-no-folder-{}", std::process::id()));
+        fs::write(&file, "").unwrap();
+        assert_eq!(lock(&file).unwrap_err().hint, "choose another one with `--data DIR`");
+        fs::remove_file(&file).unwrap();
+    }
 }

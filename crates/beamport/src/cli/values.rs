@@ -29,7 +29,7 @@ pub(super) fn profile(text: &str) -> Result<String, String> {
 /// A duration of something that takes time.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     match units::duration(text) {
-        Ok(Duration::ZERO) => Err("write a length like `10 s`".to_owned()),
+        Ok(Duration::ZERO) => Err("nothing happens in no time; write a length like `10 s`".to_owned()),
         other => other.map_err(|refused| refused.to_string()),
     }
 }

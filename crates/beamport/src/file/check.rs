@@ -1,8 +1,11 @@
 //! `beamport check FILE`: every mistake at once, or the resolved file.
+//!
+//! A note is no mistake: it says what will be as it is written and is perhaps not meant.
 
-use super::{Mistake, TemplateCheck, read};
+use super::{Instrument, Mistake, TemplateCheck, read};
 use crate::cli;
 use crate::room;
+use crate::units::shortened;
 use crate::verbs::figures::bytes;
 use serde_json::json;
 use std::io::Write;
@@ -22,12 +25,13 @@ pub fn check(
         None => Ok(instrument),
     });
     let file = asked.file.display();
+    let notes = result.as_ref().map(notes).unwrap_or_default();
     if asked.form.json {
         let (instrument, mistakes) = match &result {
             Ok(instrument) => (instrument.show_json(), &[][..]),
             Err(mistakes) => (serde_json::Value::Null, mistakes.as_slice()),
         };
-        let mut answer = json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes});
+        let mut answer = json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes, "notes": notes});
         if asked.show
             && let Some(answer) = answer.as_object_mut()
         {
@@ -36,6 +40,7 @@ pub fn check(
         writeln!(out, "{answer}")?;
         return Ok(ExitCode::from(if mistakes.is_empty() { 0 } else { 2 }));
     }
+    let _ = notes.iter().try_for_each(|note| writeln!(err, "note: {note}"));
     match result {
         Ok(instrument) if asked.show => write!(out, "{}", instrument.show())?,
         Ok(instrument) => {
@@ -57,6 +62,53 @@ pub fn check(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Inputs of sinks for which the template has no place.
+fn notes(instrument: &Instrument) -> Vec<String> {
+    let file = instrument.file.display();
+    let of = |sink: &super::SinkSection| {
+        let unplaced = sink.inputs.iter().filter(|input| !sink.template_streams.contains_key(*input));
+        let told = unplaced.map(|input| {
+            format!(
+                "{file}:{}: sink `{}` takes `{}`, for which {} has no place: its messages will stand aside (unmatched)",
+                sink.inputs.line_or(sink.line),
+                shortened(&sink.name),
+                shortened(input),
+                shortened(&sink.template.display().to_string()),
+            )
+        });
+        told.collect::<Vec<_>>()
+    };
+    instrument.sinks.iter().flat_map(of).collect()
+}
+
 fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::parse;
+
+    #[test]
+    fn an_input_without_a_place_in_the_template_is_noted() {
+        let folder = std::env::temp_dir().join(format!("beamport-notes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(
+            folder.join("t.json"),
+            r#"{"children": [{"module": "ev44", "config": {"stream": "detector"}}]}"#,
+        )
+        .unwrap();
+        let source = |name: &str| format!("source.{name} = {{ kind = \"sim\", model = \"amor\" }}\n");
+        let text = format!(
+            "instrument = \"a\"\n{}{}[sink.file]\nkind = \"nexus\"\ntemplate = \"t.json\"\n",
+            source("detector"),
+            source("monitor")
+        );
+        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_| Vec::new()).unwrap());
+        let all = told(&text);
+        assert!(all.len() == 1 && all[0].contains("a.toml:4: sink `file` takes `monitor`"), "{all:?}");
+        assert!(told(&format!("{text}inputs = [\"detector\"]\n")).is_empty());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

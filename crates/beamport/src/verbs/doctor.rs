@@ -81,6 +81,12 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     let place = existing(&folder);
     let mut findings =
         vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
+    // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
+    if let (None, Some(named), None) = (&asked.file, &asked.data, &data) {
+        let found = format!("there is no folder `{}`", named.display());
+        let hint = "`beamport doctor FILE` looks where an instrument file will make it";
+        findings.push(Finding::new("data folder", Verdict::Wrong, found).hint(hint));
+    }
     findings.push(shared_memory(data.as_ref(), instrument.as_ref()));
     findings.extend(mistakes.first().map(|first| instrument_file(first, mistakes.len())));
     findings.push(open_files());
@@ -391,6 +397,11 @@ fn streams(data: &Data) -> Vec<Finding> {
     let mut findings = Vec::new();
     for broken in status::unreadable(data).unwrap_or_default() {
         findings.push(Finding::new(NAME, Verdict::Wrong, format!("`{}` cannot be read: {}", broken.name, broken.why)));
+    }
+    for damage in data.damage().unwrap_or_default() {
+        findings.push(
+            Finding::new(NAME, Verdict::Wrong, damage.to_string()).hint("`beamport verify --repair` mends what it can"),
+        );
     }
     let names = data.streams(true).unwrap_or_default();
     for name in &names {
