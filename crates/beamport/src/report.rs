@@ -105,6 +105,9 @@ impl Report {
         for gap in self.account.absences() {
             let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
         }
+        for stream in self.account.unknown() {
+            let _ = writeln!(out, "  what `{stream}` lost is not known: messages of `{stream}.commits` do not verify");
+        }
         for f in &self.failed {
             let _ = writeln!(out, "\n{}", f.fault);
         }

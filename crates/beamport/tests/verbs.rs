@@ -933,3 +933,109 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
     let empty = watch.look(false).unwrap().streams[0].fill;
     assert!(full > 0.2 && full <= 1.0 && empty == 0.0, "{full} {empty}");
 }
+
+/// Turns a bit of the first payload of a stream at rest.
+fn turn_first(data: &Data, stream: &str) {
+    use std::os::unix::fs::FileExt as _;
+    let path = data.stream(stream).join("p-00000000");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 20).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], 20).unwrap();
+    println!("injected 1 wrong bit in message 0 of `{stream}`: that message lost");
+}
+
+#[test]
+fn a_wrong_bit_in_the_book_of_runs_costs_one_message_and_not_the_folder() {
+    let place = Place::new("bit-runs");
+    let data = measured(&place, "a");
+    seal_from(
+        &data,
+        "8",
+        START + 10 * SECOND,
+        &[StreamView { name: "devices".into(), frontier: i64::MAX, ended: true, marked: true }],
+    );
+    turn_first(&data, "runs");
+    // Its first step is gone; the later ones say all.
+    let (status, out, err) = told(&data, &["ls"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(out.contains("\n7    sealed") && out.contains("\n8    sealed"), "{out}");
+    assert!(err.contains("warning: message 0 of `runs` is lost: wrong byte in"), "{err}");
+    let (status, out, _) = told(&data, &["doctor"]);
+    assert_eq!(status, 1);
+    assert!(out.contains("message 0 of `runs` is lost"), "{out}");
+    let (status, _, err) = told(&data, &["write", "7", "--output", &place.0.join("o.nxs").display().to_string()]);
+    assert_eq!(status, 2);
+    assert!(err.contains("warning: message 0 of `runs`") && err.contains("nexus.json"), "it went on: {err}");
+    // The life of runs goes on.
+    RunKeeper::open(&data).unwrap().begin("9", START, None, Duration::ZERO, "{}", START).unwrap();
+}
+
+#[test]
+fn a_run_whose_newest_step_may_be_damaged_is_named() {
+    let place = Place::new("bit-step");
+    let data = place.data("a");
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.begin("7", START, None, Duration::ZERO, "{}", START).unwrap();
+    keeper.end("7", START + SECOND, "asked", START + SECOND).unwrap();
+    drop(keeper);
+    let mut reader = data.reader_early("runs").unwrap();
+    let at = reader.entries(1, 1).unwrap()[0].offset() + 8;
+    drop(reader);
+    let path = data.stream("runs").join("p-00000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[at as usize] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let (status, out, err) = told(&data, &["ls"]);
+    assert_eq!(status, 2, "{out}{err}");
+    assert!(out.contains("7    open"), "{out}");
+    assert!(err.contains("run `7`") && err.contains("may be message 1 of `runs`"), "{err}");
+}
+
+#[test]
+fn commits_of_a_source_that_do_not_verify_leave_the_account_open() {
+    let place = Place::new("bit-gaps");
+    let data = measured(&place, "a");
+    assert!(flow::ledger::account(&data, "7", &[]).unwrap().closed);
+    let commit = flow::records::Commit {
+        stage: "devices".into(),
+        run: String::new(),
+        block: 0,
+        time: START,
+        inputs: Vec::new(),
+        gaps: Vec::new(),
+        state: String::new(),
+        finished: false,
+    };
+    let mut bytes = Vec::new();
+    commit.write(&mut bytes).unwrap();
+    let mut book = data.book("devices.commits").unwrap();
+    let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"bpcm"), flags: 0 };
+    let next = book.append(&meta, &bytes).unwrap() + 1;
+    assert!(book.wait(next, Level::Disk, GUARD).unwrap());
+    drop(book);
+    assert!(flow::ledger::account(&data, "7", &[]).unwrap().closed);
+    turn_first(&data, "devices.commits");
+    let account = flow::ledger::account(&data, "7", &[]).unwrap();
+    assert!(!account.closed && account.entries.iter().all(|e| !e.closed), "{account:?}");
+    assert_eq!(account.unknown().collect::<Vec<_>>(), ["devices"]);
+    let run = &json(&data, &["ls", "--json"], 0)["runs"][0];
+    assert_eq!(run["closed"], false);
+}
+
+#[test]
+fn a_wrong_bit_in_what_a_sink_has_filed_leaves_it_untold_whether_a_run_is_written() {
+    let place = Place::new("bit-filed");
+    let data = measured(&place, "a");
+    let (mut feed, _) = flow::Feed::open(&data, "file", "7", &["devices".into()], true).unwrap();
+    let mut taker = Taker(0);
+    while !feed.step(&mut taker).unwrap().complete {}
+    feed.finish(&mut taker, "{}", START).unwrap();
+    drop(feed);
+    flow::commits::file_away(&data, "file", &["devices".into()]).unwrap();
+    let runs = flow::runs::runs(&data).unwrap();
+    assert!(flow::commits::untold(&data, "file", &runs).unwrap().is_empty());
+    turn_first(&data, "file.commits");
+    assert_eq!(flow::commits::untold(&data, "file", &runs).unwrap(), ["7"]);
+    assert!(told(&data, &["ls"]).2.contains("message 0 of `file.commits`"));
+}

@@ -11,10 +11,11 @@ use crate::Fault;
 use crate::data::{BOOK_NEWEST_BYTES, Data, settle, stream_fault};
 use crate::feed::reader_name;
 use crate::intake::book_meta;
-use crate::records::Commit;
+use crate::records::{Commit, Run};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Level, SchemaId, Writer};
+use wire::bprn::State;
 
 /// The last commit of each sink, by name.
 pub type BySink = BTreeMap<String, Commit>;
@@ -77,6 +78,17 @@ pub fn last_commits(data: &Data) -> Result<BTreeMap<String, BySink>, Fault> {
         }
     }
     Ok(all)
+}
+
+/// Runs of which it cannot be told whether a sink has finished them: sealed, without a commit, and some of what the sink
+/// has filed does not verify.
+pub fn untold(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<String>, Fault> {
+    if data.book_and_lost(&commits_of(sink))?.1 == 0 {
+        return Ok(Vec::new());
+    }
+    let known = last_commits(data)?;
+    let has = |run: &str| known.get(run).is_some_and(|of_run| of_run.contains_key(sink));
+    Ok(runs.iter().filter(|r| r.state == State::Sealed && !has(&r.name)).map(|r| r.name.clone()).collect())
 }
 
 /// Files what a sink has finished: lets go of its places in `inputs`, files its last commit and removes its book.

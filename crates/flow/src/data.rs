@@ -6,6 +6,9 @@
 //! go. In memory all let the oldest go, since memory ends.
 
 use crate::Fault;
+use serde::Serialize;
+use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
@@ -99,27 +102,45 @@ impl Data {
     }
 
     /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.
+    /// Those that do not verify are passed over: [`Data::damage`] names them.
     pub fn book_messages(&self, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
-        let read = || -> store::Result<Vec<Vec<u8>>> {
+        self.book_and_lost(name).map(|(messages, _)| messages)
+    }
+
+    /// The same, with how many do not verify.
+    pub(crate) fn book_and_lost(&self, name: &str) -> Result<(Vec<Vec<u8>>, u64), Fault> {
+        let read = || -> store::Result<(Vec<Vec<u8>>, u64)> {
             let mut reader = Reader::open(&self.media, &self.stream(name), ReadOptions::default())?;
             let mut all = Vec::new();
-            loop {
-                match reader.read(1024) {
-                    Ok(batch) if batch.is_empty() => return Ok(all),
-                    Ok(batch) => all.extend(batch.iter().map(|m| m.payload.to_vec())),
-                    // A book that lets the oldest go while it is read.
-                    Err(store::Error::Gone { first }) => reader.seek(first),
-                    Err(e) => return Err(e),
-                }
-            }
+            let lost = each(&mut reader, &mut |_, payload| all.push(payload.to_vec()))?;
+            Ok((all, lost.iter().map(|l| l.end - l.start).sum()))
         };
         let gone =
             || matches!(store::Header::read(self.media.as_ref(), &self.stream(name)), Err(store::Error::Missing(_)));
         match read() {
             // Removed while it was read: what it held stands elsewhere.
-            Err(_) if gone() => Ok(Vec::new()),
+            Err(_) if gone() => Ok((Vec::new(), 0)),
             answer => answer.map_err(|e| stream_fault(name, e)),
         }
+    }
+
+    /// What of the books cannot be read, by stream. Every other message of them counts as before.
+    pub fn damage(&self) -> Result<Vec<BookDamage>, Fault> {
+        let mut all = Vec::new();
+        for book in self.streams(true)?.into_iter().filter(|name| name == RUNS || name.ends_with(".commits")) {
+            match store::verify(&self.media, &self.stream(&book), &mut |_, _| ()) {
+                Ok(seen) => all.extend(seen.damage.into_iter().map(|d| BookDamage {
+                    book: book.clone(),
+                    first: d.first,
+                    last: d.end - 1,
+                    why: d.why,
+                })),
+                // Removed while it was read: what it held stands elsewhere.
+                Err(_) if store::Header::read(self.media.as_ref(), &self.stream(&book)).is_err() => {}
+                Err(e) => return Err(stream_fault(&book, e)),
+            }
+        }
+        Ok(all)
     }
 
     /// Makes a named reader stand at `at` without reading: from now on `wait` waits for it.
@@ -136,6 +157,60 @@ impl Data {
         let reader = self.reader_early(stream)?;
         reader.pins().remove(name);
         Ok(())
+    }
+}
+
+/// Messages of a book that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BookDamage {
+    /// The book.
+    pub book: String,
+    /// First sequence.
+    pub first: u64,
+    /// Last sequence.
+    pub last: u64,
+    /// File, place and check.
+    pub why: String,
+}
+
+impl fmt::Display for BookDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { book, first, last, why } = self;
+        match last - first {
+            0 => write!(f, "message {first} of `{book}` is lost: {why}"),
+            _ => write!(f, "messages {first} to {last} of `{book}` are lost: {why}"),
+        }
+    }
+}
+
+/// Gives each message from where a reader stands on, by sequence; the answer is what did not verify and was passed over.
+pub(crate) fn each(reader: &mut Reader, see: &mut dyn FnMut(u64, &[u8])) -> store::Result<Vec<Range<u64>>> {
+    const MOST: usize = 1024;
+    let (mut lost, mut most) = (Vec::new(), MOST);
+    loop {
+        let at = reader.position();
+        let end = match reader.read(std::mem::replace(&mut most, MOST)) {
+            Ok(batch) if batch.is_empty() => return Ok(lost),
+            Ok(batch) => {
+                batch.iter().for_each(|m| see(m.sequence, m.payload));
+                continue;
+            }
+            // A book that lets the oldest go while it is read.
+            Err(store::Error::Gone { first }) => {
+                reader.seek(first);
+                continue;
+            }
+            // Those before the wrong one come first.
+            Err(store::Error::Corrupt { sequence, .. }) if sequence > at => {
+                most = (sequence - at) as usize;
+                continue;
+            }
+            Err(store::Error::Corrupt { .. }) => at + 1,
+            Err(store::Error::Lost { end, .. }) => end.min(reader.end()).max(at + 1),
+            Err(e) => return Err(e),
+        };
+        lost.push(at..end);
+        reader.seek(end);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
-use crate::records::{ABSENT, Commit, Gap, Run};
+use crate::records::{ABSENT, Commit, Gap, Run, UNKNOWN};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Entry {
     pub duplicate: u64,
     /// Missing numbers by reason; `unexplained` where no gap says why.
     pub lost: BTreeMap<String, u64>,
-    /// `sent + duplicate = appended + lost`.
+    /// `sent + duplicate = appended + lost`, and all that the source committed can be read.
     pub closed: bool,
 }
 
@@ -78,6 +78,11 @@ impl Account {
     /// The times of the run in which a stream had no source: unknown, neither lost nor closed by anything.
     pub fn absences(&self) -> impl Iterator<Item = &Gap> {
         self.gaps.iter().filter(|g| g.reason == ABSENT)
+    }
+
+    /// Streams of which nobody can tell what their sources lost: commits of theirs do not verify.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.gaps.iter().filter(|g| g.reason == UNKNOWN).map(|g| g.stream.as_str())
     }
 }
 
@@ -169,23 +174,45 @@ fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<Str
         .collect())
 }
 
-/// Gaps that the source of a stream has committed: what it dropped, and when it was not there.
-fn source_gaps(data: &Data, stream: &str) -> Result<(Vec<Gap>, Vec<Gap>), Fault> {
+/// What the source of a stream has committed.
+struct Committed {
+    /// What it dropped.
+    gaps: Vec<Gap>,
+    /// When it was not there.
+    absences: Vec<Gap>,
+    /// Stands for commits that do not verify.
+    unknown: Option<Gap>,
+}
+
+fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
+    let (messages, lost) = data.book_and_lost(&commits_of(stream))?;
     let mut gaps = Vec::new();
-    for message in data.book_messages(&commits_of(stream))? {
+    for message in messages {
         gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
     }
-    Ok(gaps.into_iter().filter(|g| !g.by_sequence || g.reason == ABSENT).partition(|g| !g.by_sequence))
+    let known = gaps.into_iter().filter(|g| !g.by_sequence || g.reason == ABSENT);
+    let (gaps, absences) = known.partition(|g| !g.by_sequence);
+    let unknown = (lost > 0).then(|| Gap {
+        stream: stream.into(),
+        origin: String::new(),
+        first: 1,
+        last: 0,
+        from: i64::MIN,
+        to: i64::MAX,
+        reason: UNKNOWN.into(),
+        by_sequence: true,
+    });
+    Ok(Committed { gaps, absences, unknown })
 }
 
 /// The times in which a stream had no source, oldest first.
 pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
-    source_gaps(data, stream).map(|gaps| gaps.1)
+    committed(data, stream).map(|committed| committed.absences)
 }
 
 /// Where each origin of a stream stands: for a source that starts again.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
-    let (gaps, _) = source_gaps(data, stream)?;
+    let gaps = committed(data, stream)?.gaps;
     let all = numbers(data, stream, 0, u64::MAX)?;
     let mut tails: Vec<ResumeOrigin> =
         all.into_iter().map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name }).collect();
@@ -213,7 +240,7 @@ fn entries_of(
     to: u64,
     run: Option<&Run>,
 ) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
-    let (mut gaps, _) = source_gaps(data, stream)?;
+    let Committed { mut gaps, unknown, .. } = committed(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));
     let retired = data.reader_early(stream)?.bounds().first;
     let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
@@ -320,6 +347,10 @@ fn entries_of(
             used.push(gap);
         }
     }
+    if let Some(unknown) = unknown {
+        accounts.iter_mut().for_each(|account| account.closed = false);
+        used.push(unknown);
+    }
     Ok((accounts, used))
 }
 
@@ -413,7 +444,8 @@ fn finish_account(
     let closed = finished
         && run.state == wire::bprn::State::Sealed
         && rows.iter().all(|r| r.closed && r.held == 0)
-        && all.iter().all(|e| e.closed);
+        && all.iter().all(|e| e.closed)
+        && gaps.iter().all(|g| g.reason != UNKNOWN);
     Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
 }
 

@@ -13,7 +13,7 @@ mod sink;
 mod source;
 
 pub use commits::{commits_of, last_commit};
-pub use data::{BOOK_HISTORY_BYTES, Data, RUNS, stream_fault};
+pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, stream_fault};
 pub use fault::Fault;
 pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};

@@ -163,6 +163,10 @@ pub struct Gap {
 /// of life before, and the start after.
 pub const ABSENT: &str = "absent";
 
+/// Reason of a gap that stands for messages of `SOURCE.commits` that do not verify: what the source lost may be written
+/// in them. It names no number (`last` is before `first`) and no time.
+pub const UNKNOWN: &str = "unknown";
+
 impl Gap {
     /// How many messages are missing.
     pub fn count(&self) -> u64 {

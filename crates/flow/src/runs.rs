@@ -3,7 +3,7 @@
 //! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
 //! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
 
-use crate::data::{Data, RUNS, settle, stream_fault};
+use crate::data::{Data, RUNS, each, settle, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Range, Run};
 use crate::{Fault, Intake};
@@ -17,15 +17,20 @@ pub struct RunsView {
     data: Data,
     reader: Option<Reader>,
     runs: Vec<Run>,
+    /// Sequence of the newest step of each run.
+    steps: BTreeMap<String, u64>,
+    /// Steps that do not verify.
+    lost: Vec<std::ops::Range<u64>>,
 }
 
 impl RunsView {
     /// Opens the stream of runs, or waits for it to be there.
     pub fn new(data: &Data) -> Self {
-        Self { data: data.clone(), reader: None, runs: Vec::new() }
+        Self { data: data.clone(), reader: None, runs: Vec::new(), steps: BTreeMap::new(), lost: Vec::new() }
     }
 
-    /// All runs, oldest first, each as its newest message says.
+    /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
+    /// stands as those before and after it say.
     pub fn look(&mut self) -> Result<&[Run], Fault> {
         if self.reader.is_none() {
             // Up to the mark: a step of a run that a power cut can take back has not happened.
@@ -37,19 +42,25 @@ impl RunsView {
         }
         let Some(reader) = &mut self.reader else { return Ok(&self.runs) };
         reader.refresh().map_err(|e| stream_fault(RUNS, e))?;
-        loop {
-            let batch = reader.read(1024).map_err(|e| stream_fault(RUNS, e))?;
-            if batch.is_empty() {
-                return Ok(&self.runs);
-            }
-            for message in batch.iter() {
-                let run = Run::read(message.payload)?;
-                match self.runs.iter_mut().find(|known| known.name == run.name) {
-                    Some(known) => *known = run,
-                    None => self.runs.push(run),
-                }
+        let mut read = Vec::new();
+        let lost = each(reader, &mut |sequence, payload| read.push((sequence, Run::read(payload))));
+        self.lost.extend(lost.map_err(|e| stream_fault(RUNS, e))?);
+        for (sequence, run) in read {
+            let run = run?;
+            self.steps.insert(run.name.clone(), sequence);
+            match self.runs.iter_mut().find(|known| known.name == run.name) {
+                Some(known) => *known = run,
+                None => self.runs.push(run),
             }
         }
+        Ok(&self.runs)
+    }
+
+    /// The first message behind the newest step of a run that does not verify: it may be a later step of the run. None
+    /// where nothing later can come.
+    pub fn doubt(&self, run: &Run) -> Option<u64> {
+        let step = self.steps.get(&run.name).filter(|_| run.state != State::Sealed)?;
+        self.lost.iter().map(|l| l.start).find(|at| at > step)
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Mover {
     control: Control,
     book: store::Writer,
     children: Children,
+    /// Files of which nobody can tell whether they are finished: the books say no more.
+    untold: Vec<Key>,
     declared: bool,
 }
 
@@ -68,6 +70,7 @@ impl Mover {
         }
         let data = Data::on_disk(&folder);
         let keeper = RunKeeper::open(&data)?;
+        let untold = untold(&data, &instrument, keeper.runs())?;
         let book = data.book_of_newest("control", BOOK_HISTORY_BYTES)?;
         let control = Control::listen(&folder)?;
         let stop_sources = Arc::new(AtomicBool::new(false));
@@ -81,6 +84,7 @@ impl Mover {
             control,
             book,
             children: Children::default(),
+            untold,
         };
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
@@ -183,7 +187,9 @@ impl Mover {
         let commits = commits::last_commits(&self.data)?;
         for run in runs {
             for sink in &self.instrument.sinks {
-                if commits.get(&run.name).is_none_or(|of_run| !of_run.contains_key(&sink.name)) {
+                let file = (sink.name.clone(), run.name.clone());
+                let has_committed = commits.get(&run.name).is_some_and(|of_run| of_run.contains_key(&sink.name));
+                if !has_committed && !self.untold.contains(&file) {
                     flow::hold(&self.data, &sink.name, run, &sink.inputs.value)?;
                 }
             }
@@ -216,8 +222,9 @@ impl Mover {
             for sink in &self.instrument.sinks {
                 let commit = commits.get(&run.name).and_then(|of_run| of_run.get(&sink.name));
                 let has_ended = commit.is_some_and(|c| c.finished) && !self.children.works_on(&sink.name, &run.name);
-                if !has_ended && !self.children.has_failed(&sink.name, &run.name) {
-                    left.files.push((sink.name.clone(), run.name.clone()));
+                let file = (sink.name.clone(), run.name.clone());
+                if !has_ended && !self.children.has_failed(&sink.name, &run.name) && !self.untold.contains(&file) {
+                    left.files.push(file);
                 }
             }
         }
@@ -397,6 +404,22 @@ impl Drop for Mover {
             source.join();
         }
     }
+}
+
+/// Names what of the books cannot be read, and the files of which they do not say any more whether they are finished:
+/// those are left alone.
+fn untold(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>, Fault> {
+    for damage in data.damage()? {
+        tracing::warn!("{damage}");
+    }
+    let mut files = Vec::new();
+    for sink in &instrument.sinks {
+        for run in commits::untold(data, &sink.name, runs)? {
+            tracing::warn!("whether sink `{0}` finished run `{run}` cannot be told: `beamport write {run}` makes the file again", sink.name);
+            files.push((sink.name.clone(), run));
+        }
+    }
+    Ok(files)
 }
 
 /// A whole number of a command, or nothing where it is absent.

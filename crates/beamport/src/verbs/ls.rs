@@ -29,10 +29,14 @@ fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     for broken in &status.unreadable {
         writeln!(err, "error: stream `{}` cannot be read\ncause: {}", shortened(&broken.name), broken.why)?;
     }
+    for damage in &status.damaged {
+        writeln!(err, "warning: {damage}")?;
+    }
     let mut is_whole = status.unreadable.is_empty();
     for run in &status.runs {
         if let Some(why) = &run.trouble {
-            writeln!(err, "error: run `{}` has no account\ncause: {why}", run.name)?;
+            let what = if run.closed.is_none() { "has no account" } else { "is perhaps not as shown" };
+            writeln!(err, "error: run `{}` {what}\ncause: {why}", run.name)?;
             is_whole = false;
         }
     }
@@ -169,8 +173,14 @@ mod tests {
         };
         let parents = (0..10).map(|i| format!("bank{i}")).collect();
         let view = StreamStatus { name: "all".into(), level: "memory", parents, writer: None, ..stream.clone() };
-        let mut status =
-            Status { time: 0, data: "d".into(), streams: vec![stream], runs: vec![run], unreadable: Vec::new() };
+        let mut status = Status {
+            time: 0,
+            data: "d".into(),
+            streams: vec![stream],
+            runs: vec![run],
+            unreadable: Vec::new(),
+            damaged: Vec::new(),
+        };
         assert_eq!(
             text(&status),
             "stream    level  messages    bytes   stored  lost  lag  fill  late  writer\n\

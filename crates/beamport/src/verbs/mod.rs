@@ -77,6 +77,14 @@ pub(crate) fn open(folder: &DataFolder) -> Result<Data, Fault> {
     }
 }
 
+/// Names what of the books cannot be read: the answer rests on the rest of them.
+pub(crate) fn warn_of_damage(data: &Data, err: &mut dyn Write) -> Result<(), Stop> {
+    for damage in data.damage()? {
+        writeln!(err, "warning: {damage}")?;
+    }
+    Ok(())
+}
+
 /// A point in time as ns since 1970 UTC.
 pub(crate) fn nanoseconds(when: When, now: i64) -> i64 {
     match when {

@@ -15,7 +15,7 @@
 use super::members;
 use flow::commits::{BySink, last_commits};
 use flow::records::{Gap, Run};
-use flow::{Data, Fault, ledger, runs, stream_fault};
+use flow::{BookDamage, Data, Fault, RUNS, RunsView, ledger, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -123,7 +123,7 @@ pub struct RunStatus {
     pub absent: Vec<Gap>,
     /// Who or what ended it.
     pub reason: String,
-    /// Why it has no account, where it should have one.
+    /// Why it has no account where it should have one, or is perhaps not as it is shown.
     pub trouble: Option<String>,
 }
 
@@ -140,6 +140,8 @@ pub struct Status {
     pub runs: Vec<RunStatus>,
     /// What cannot be read.
     pub unreadable: Vec<Unreadable>,
+    /// Messages of books that cannot be read; only looked for with the accounts.
+    pub damaged: Vec<BookDamage>,
 }
 
 /// What is known of a stream from earlier looks.
@@ -178,13 +180,15 @@ impl Watch {
     pub fn look(&mut self, accounts: bool) -> Result<Status, Fault> {
         let now = Instant::now();
         let since = self.looked.replace(now).map(|last| now.duration_since(last).as_secs_f64());
-        let all = runs::runs(&self.data)?;
+        let mut view = RunsView::new(&self.data);
+        let all = view.look()?.to_vec();
         let mut status = Status {
             time: self.data.media.now(),
             data: self.data.folder.display().to_string(),
             streams: Vec::new(),
             runs: Vec::new(),
             unreadable: unreadable(&self.data)?,
+            damaged: if accounts { self.data.damage()? } else { Vec::new() },
         };
         let names = self.data.streams(false)?;
         self.seen.retain(|name, _| names.contains(name));
@@ -203,7 +207,12 @@ impl Watch {
         };
         for run in &all {
             let commits = commits.remove(&run.name).unwrap_or_default();
-            status.runs.push(self.look_at_run(run, commits, accounts));
+            let mut stands = self.look_at_run(run, commits, accounts);
+            if let Some(at) = view.doubt(run) {
+                let why = format!("its newest step may be message {at} of `{RUNS}`, which does not verify");
+                stands.trouble.get_or_insert(why);
+            }
+            status.runs.push(stands);
         }
         Ok(status)
     }
