@@ -175,7 +175,7 @@ mod tests {
             readers: vec![reader],
         };
         let status =
-            Status { time: 0, data: "d".into(), streams: vec![stream], runs: Vec::new(), unreadable: Vec::new() };
+            Status { time: 0, data: "d".into(), streams: vec![stream], runs: Vec::new(), unreadable: Vec::new(), damaged: Vec::new() };
         assert_eq!(
             text(&status),
             "1970-01-01T00:00:00.000Z  d\n\n\
