@@ -161,7 +161,7 @@ def test_views_that_were_let_go_hold_no_memory(memory):
     assert gone_but_mapped() >= 5
     held.clear()
     turn(10_000)
-    list(stream.read())
+    assert sum(1 for _ in stream.read()) > 0
     assert gone_but_mapped() <= 1
     writer.close()
 
@@ -322,11 +322,10 @@ def test_reading_goes_on_over_a_new_writer(memory, disk, level):
 
 
 def test_a_disk_stream_without_its_shared_memory(disk):
-    """As after a restart of the machine: the folder alone."""
+    """As after a restart of the machine: the folder alone. A writer that ends in order leaves it so."""
     write_events(disk / "detector", range(50), level="disk")
     live = next(line for line in (disk / "detector" / "stream").read_text().splitlines() if line.startswith("live "))
-    for file in os.scandir(live.removeprefix("live ")):
-        os.remove(file)
+    assert not os.path.exists(live.removeprefix("live "))
     stream = beamport.open(disk)["detector"]
     assert (stream.level, stream.first, stream.count, stream.disk) == ("disk", 0, 50, 50)
     assert [m["pixel_id"].tolist() for m in stream.read()] == [pixels_of(n).tolist() for n in range(50)]

@@ -43,7 +43,7 @@ def test_verify_repairs_an_index_and_names_what_it_cannot(lab, times, dice):
         number = dice.randrange(count)
         turn(folder / "i-00000000", table + 64 * number + dice.randrange(64), 1 << dice.randrange(8))
         seen = json.loads(lab.run("verify", "detector", "--json", "--data", lab.data, status=1).stdout)["streams"][0]
-        assert seen["wrong"] == 1 and seen["damage"][0]["first"] == number
+        assert seen["lost"] == 1 and seen["ranges"][0]["first"] == number
         told = lab.run("verify", "detector", "--repair", "--data", lab.data).stdout.decode()
         assert "made good: 1 index entry" in told and told.count("ok") == 1
         assert (folder / "i-00000000").read_bytes() == good

@@ -393,13 +393,13 @@ impl Held {
         Ok(())
     }
 
-    /// Says how much stream memory a pinned payload segment is; an error if what is kept already is the quota. One more
-    /// may pass it: a message may be larger than any quota.
+    /// Says how much stream memory a pinned payload segment is; an error if what is kept already is above the quota. One
+    /// more may pass it: a message may be larger than any quota.
     pub(crate) fn weigh(&self, number: u32, bytes: u64, quota: u64) -> Result<()> {
         let mut mapped = self.mapped();
         let others = || mapped.iter().filter(|m| m.bytes > 0 && m.number != number);
         let kept: u64 = others().map(|m| m.bytes).sum();
-        if kept > 0 && kept >= quota {
+        if kept > quota {
             let (name, segments) = (self.pins.place(self.row).name(), others().count());
             return Err(Error::Quota { name, pid: self.pid, segments, bytes: kept, quota });
         }
