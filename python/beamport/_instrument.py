@@ -83,7 +83,7 @@ class Instrument(Data):
         timeout: seconds; `None` waits for ever.
 
         Raises `Error` if it failed, or still runs after `timeout`. A report that tells of loss is no error: look at
-        the ledger in it. The report is what `beamport up --json` prints, empty if there was no run.
+        the ledger in it. The report is what `beamport up --json` prints, that of the last run; empty if there was none.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self.running:

@@ -145,9 +145,14 @@ class Lab:
             assert got == status, f"status {got}, not {status}\n{err[-3000:]}"
         return out
 
+    def reports(self, process: subprocess.Popen, status: int = 0) -> list[dict]:
+        """What `up --json` says at its end: the report of each run."""
+        return [json.loads(line) for line in self.end(process, status).splitlines()]
+
     def report(self, process: subprocess.Popen, status: int = 0) -> dict:
-        """The report of `up --json` at its end."""
-        return json.loads(self.end(process, status))
+        """The report of its only run."""
+        (report,) = self.reports(process, status)
+        return report
 
     def ask(self, line: bytes, patience_s: float = HANG_S) -> bytes:
         """Says one line to the control socket; the line that comes back."""

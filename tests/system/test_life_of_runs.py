@@ -1,6 +1,7 @@
 """Runs as a whole: runs that overlap, a mover that was not there, things that vanish, files that cannot be written."""
 
 import json
+import os
 import shutil
 import signal
 import time
@@ -50,8 +51,9 @@ def test_runs_that_overlap_are_written_side_by_side_and_none_stops_the_source(la
     for name in ("second", "long", "third"):
         lab.run("end", name, "--data", lab.data)
     lab.interrupt(process)
-    reports = lab.report(process)
-    assert len(reports) == 3 and all(r["closed"] and lost_of(r) == 0 and r["failed"] == [] for r in reports)
+    reports = lab.reports(process)
+    assert [r["run"] for r in reports] == ["long", "second", "third"]
+    assert all(r["closed"] and lost_of(r) == 0 and r["failed"] == [] for r in reports)
     # What is finished leaves one message in one book.
     assert sorted(p.name for p in lab.data.iterdir() if ".commits" in p.name) == ["file.commits"]
     assert all(run["closed"] for run in ls(lab).values())
@@ -122,3 +124,84 @@ def test_a_file_that_cannot_be_written_is_given_up_and_can_be_written_later(lab,
     template.write_text(TEMPLATE)
     lab.run("write", "one", "--data", lab.data, "--template", template, "--output", lab.folder / "one.nxs")
     assert (lab.folder / "one.nxs").stat().st_size > 0
+
+
+def one_run(lab, name: str, status: int = 0) -> list[dict]:
+    """Starts the instrument, takes a run and ends it all: the reports."""
+    process, _ = lab.up_ready()
+    count = lab.stream("detector").marks()[2]
+    lab.run("begin", name, "--data", lab.data)
+    until(lambda: lab.stream("detector").marks()[2] > count + 5, "no messages")
+    lab.interrupt(process)
+    return lab.reports(process, status)
+
+
+def test_up_reports_the_runs_of_this_start_and_not_those_that_were_finished_before(lab):
+    lab.write(SOURCE.format(level="disk").replace('retain = "1 MiB"', ""))
+    for name in ("one", "two"):
+        (report,) = one_run(lab, name)
+        assert report["run"] == name and report["closed"]
+    # What becomes of an old run is no matter of this start.
+    payloads = sorted((lab.data / "detector").glob("p-*"))
+    for payload in payloads:
+        payload.unlink()
+    (report,) = one_run(lab, "three")
+    assert report["run"] == "three" and report["closed"]
+    process, _ = lab.up_ready()
+    lab.interrupt(process)
+    assert lab.reports(process) == []
+    assert "no run was open or unfinished" in lab.said(process)[1]
+    print(f"payload of old runs removed: {len(payloads)} files injected, the run of this start told, 0 lost of it")
+
+
+def test_a_run_that_cannot_be_told_is_named_and_the_others_are_reported(lab):
+    lab.write(SOURCE.format(level="disk").replace("1e4", "1e5").replace('retain = "1 MiB"', ""))
+    process, _ = lab.up_ready()
+    stream = lab.stream("detector")
+    for name in ("one", "two"):
+        count = stream.marks()[2]
+        lab.run("begin", name, "--data", lab.data)
+        # More than the live place holds: the next run begins in other files.
+        until(lambda count=count: stream.marks()[2] > count + 200, "no messages")
+        lab.run("end", name, "--data", lab.data)
+    (stream.folder / "p-00000001").unlink()
+    lab.interrupt(process)
+    (report,) = lab.reports(process, status=2)
+    assert report["run"] == "two" and report["closed"]
+    said = lab.said(process)[1]
+    assert "run `one` cannot be told" in said and "p-00000001" in said and "hint:" in said, said
+    print("payload of a run removed before its report: 1 injected, named, 0 lost of the other run")
+
+
+def test_begin_is_refused_once_the_instrument_is_ending(lab):
+    lab.write(SOURCE.format(level="disk") + '[run.first]\nsettle = "1 h"\n')
+    process, _ = lab.up_ready()
+    lab.interrupt(process)
+    until(lambda: ls(lab)["first"]["state"] == "settling", "the open run does not end")
+    said = lab.run("begin", "late", "--data", lab.data, status=2).stderr.decode()
+    assert "the instrument is ending" in said and "hint:" in said, said
+    assert "late" not in ls(lab)
+
+
+def test_a_writer_killed_before_its_run_ends_takes_nothing_with_it(lab, nexus, times):
+    (lab.folder / "t.json").write_text(TEMPLATE)
+    lab.write(SOURCE.format(level="disk").replace('retain = "1 MiB"', "") + SINK)
+    process, _ = lab.up_ready()
+    kills = times(6, 60)
+    for run in range(kills):
+        name = f"r{run}"
+        lab.run("begin", name, "--data", lab.data)
+        book = lab.data / f"file.{name}.commits" / "stream"
+        until(lambda book=book: book.exists(), "the writer does not work")
+        # The mover has looked at the book.
+        time.sleep(1.2)
+        (writer,) = lab.children(process)
+        os.kill(writer, signal.SIGKILL)
+        lab.run("end", name, "--data", lab.data)
+        file = lab.data / "files" / f"{name}.nxs"
+        until(lambda name=name: ls(lab)[name]["closed"], f"{name} is not finished")
+        assert file.stat().st_size > 0 and process.poll() is None, lab.said(process)[1]
+    lab.interrupt(process)
+    reports = lab.reports(process)
+    assert len(reports) == kills and all(r["closed"] and lost_of(r) == 0 for r in reports)
+    print(f"file writer killed before its run ended: {kills} injected, all files finished, 0 lost")

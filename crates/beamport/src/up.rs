@@ -91,41 +91,59 @@ impl Started {
         Ok(Self { mover: Mover::start(instrument, &HashMap::new())?, signals })
     }
 
-    /// Works until it is done and prints the report. Exit status 1 where something was lost, 2 where a file was
-    /// given up.
+    /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
+    /// object a line. Exit status 1 where something was lost, 2 where a file was given up or a run cannot be told.
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
         let Self { mut mover, signals } = self;
         let mut line = LiveLine::new(json);
         let written = mover.work(&signals, &mut |mover| line.look(mover))?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
-        let names: Vec<String> = mover.runs().iter().map(|r| r.name.clone()).collect();
+        let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
+        let is_listed = !mover.runs().is_empty();
         drop(mover);
-        let mut lost = 0;
-        let mut reports = Vec::new();
-        for name in names {
-            let report = Report::of(&data, &name, &sinks, &fill_in(&data, &written, &sinks, &name)?, &failed)?;
-            lost += report.account.lost;
-            reports.push(report);
+        let folder = data.folder.display();
+        let (mut texts, mut lost, mut untold) = (Vec::new(), 0, 0);
+        for name in &names {
+            let report = fill_in(&data, &written, &sinks, name)
+                .and_then(|written| Report::of(&data, name, &sinks, &written, &failed));
+            match report {
+                Ok(report) => {
+                    lost += report.account.lost;
+                    texts.push(if json { format!("{}\n", report.json()) } else { report.text() });
+                }
+                // What is damaged in one run takes nothing from the reports of the others.
+                Err(fault) => {
+                    untold += 1;
+                    let cause =
+                        if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
+                    let fault = Fault::new(format!("run `{name}` cannot be told"), cause)
+                        .hint(format!("`beamport verify --data {folder}` says what is damaged"));
+                    let _ = writeln!(stderr(), "{fault}");
+                }
+            }
         }
-        let text = match (json, reports.as_slice()) {
-            (true, [one]) => format!("{}\n", one.json()),
-            (true, many) => format!("{}\n", serde_json::Value::from(many.iter().map(Report::json).collect::<Vec<_>>())),
-            (false, all) => all.iter().map(Report::text).collect::<Vec<_>>().join("\n"),
-        };
+        if names.is_empty() && is_listed {
+            let _ = writeln!(
+                stderr(),
+                "no run was open or unfinished: `beamport ls --data {folder}` lists those that were"
+            );
+        }
+        let text = texts.join(if json { "" } else { "\n" });
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever read the report has seen enough.
-            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::unprinted(&e)
-                .hint(format!("the runs are whole: `beamport ls --data {}`", data.folder.display()))),
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(crate::unprinted(&e).hint(format!("the runs are whole: `beamport ls --data {folder}`")))
+            }
             // A file that was given up is an error, whatever else there is to say.
-            _ if !failed.is_empty() => Ok(ExitCode::from(2)),
+            _ if !failed.is_empty() || untold > 0 => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
 }
 
-/// Files of runs that were finished before this start: their last commits name them.
+/// The files of a run, those that other sinks had finished before this start too: their last commits name them.
 fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Result<Vec<Written>, Fault> {
     let mut all: Vec<Written> = written.iter().filter(|w| w.run == run && w.product.is_object()).cloned().collect();
     for sink in sinks {
@@ -238,7 +256,7 @@ impl LiveLine {
         }
         let (then, e0, b0) = self.rates[0];
         let seconds = now.duration_since(then).as_secs_f64().max(0.1);
-        let runs: Vec<String> = mover.runs().iter().map(|r| format!("{} {}", r.name, r.state.name())).collect();
+        let runs: Vec<String> = mover.runs_at_work().map(|r| format!("{} {}", r.name, r.state.name())).collect();
         let trouble = mover.troubles().first().map_or(String::new(), |f| format!("  ! {}", f.what));
         let _ = write!(
             stderr(),

@@ -22,7 +22,7 @@ use flow::records::Run;
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use sources::SourceThread;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -56,6 +56,10 @@ pub struct Mover {
     /// Files of which nobody can tell whether they are finished: the books say no more.
     untold: Vec<Key>,
     declared: bool,
+    /// Runs that were sealed and written before this start: nothing is left to do or to say.
+    done_before: BTreeSet<String>,
+    /// No run begins any more.
+    ending: bool,
 }
 
 impl Mover {
@@ -85,6 +89,8 @@ impl Mover {
             book,
             children: Children::default(),
             untold,
+            done_before: BTreeSet::new(),
+            ending: false,
         };
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
@@ -93,6 +99,7 @@ impl Mover {
         mover.wait_for_streams()?;
         // What was finished before a kill came between.
         mover.file_away()?;
+        mover.done_before = mover.done()?;
         mover.begin_declared()?;
         mover.hold(mover.keeper.runs())?;
         Ok(mover)
@@ -231,6 +238,14 @@ impl Mover {
         Ok(left)
     }
 
+    /// Runs with nothing left to do.
+    fn done(&self) -> Result<BTreeSet<String>, Fault> {
+        let files = self.left()?.files;
+        let is_written = |run: &Run| !files.iter().any(|(_, name)| *name == run.name);
+        let done = self.keeper.runs().iter().filter(|run| run.state == State::Sealed && is_written(run));
+        Ok(done.map(|run| run.name.clone()).collect())
+    }
+
     /// Works until all runs are sealed and written (where runs are declared), or `signals` says to end:
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
@@ -244,6 +259,7 @@ impl Mover {
             match signals.load(Ordering::Relaxed) {
                 0 => {}
                 1 => {
+                    self.ending = true;
                     if !ended {
                         // Where the disk has no room this is tried again: the run stays open until it is written down.
                         ended = self.keeper.end_all("interrupted", now)?;
@@ -302,6 +318,11 @@ impl Mover {
         self.keeper.runs()
     }
 
+    /// Runs that were open or unfinished at this start, or began since.
+    pub fn runs_at_work(&self) -> impl Iterator<Item = &Run> {
+        self.keeper.runs().iter().filter(|run| !self.done_before.contains(&run.name))
+    }
+
     fn obey(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let text = |key: &str| request[key].as_str();
         let answer = match text("command") {
@@ -344,6 +365,11 @@ impl Mover {
                     .hint("a run's name is up to 64 letters, digits, `_` and `-`"));
             }
         };
+        if self.ending {
+            // Nobody would end it: the instrument would go on for ever.
+            return Err(Fault::new(format!("run `{name}` cannot begin"), "the instrument is ending")
+                .hint("start it again with `beamport up FILE` when it has ended"));
+        }
         let metadata = match &request["metadata"] {
             Value::Null => "{}".into(),
             Value::Object(fields) => Value::Object(fields.clone()).to_string(),
