@@ -159,20 +159,29 @@ pub fn ledger_lines(account: &Account) -> Vec<String> {
         ));
     }
     for r in &account.rows {
-        let sum = |map: &BTreeMap<String, u64>| grouped(map.values().sum());
         lines.push(format!(
-            "{:<14} {} read = {} done + {} aside + {} skipped + {} lost + {} held   ({})",
+            "{:<14} {} read = {} done + {} + {} + {} + {} held   ({})",
             r.stream,
             grouped(r.read),
             grouped(r.done),
-            sum(&r.aside),
-            sum(&r.skipped),
-            sum(&r.lost),
+            by_reason("aside", &r.aside),
+            by_reason("skipped", &r.skipped),
+            by_reason("lost", &r.lost),
             grouped(r.held),
             r.stage
         ));
     }
     lines
+}
+
+/// `0 aside`, `7 aside (unmatched)`, `9 aside (2 schema, 7 unmatched)`.
+fn by_reason(word: &str, counts: &BTreeMap<String, u64>) -> String {
+    let total = grouped(counts.values().sum());
+    let reasons: Vec<String> = match counts.len() {
+        1 => counts.keys().cloned().collect(),
+        _ => counts.iter().map(|(reason, n)| format!("{} {reason}", grouped(*n))).collect(),
+    };
+    if reasons.is_empty() { format!("{total} {word}") } else { format!("{total} {word} ({})", reasons.join(", ")) }
 }
 
 fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine, Fault> {
@@ -224,12 +233,24 @@ pub fn grouped(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::{by_reason, grouped};
+    use std::collections::BTreeMap;
 
     #[test]
     fn digits_stand_in_threes() {
         for (n, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
             assert_eq!(grouped(n), text);
         }
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_is_told_with_its_reason() {
+        let told = |list: &[(&str, u64)]| {
+            let counts: BTreeMap<String, u64> = list.iter().map(|(reason, n)| (reason.to_string(), *n)).collect();
+            by_reason("aside", &counts)
+        };
+        assert_eq!(told(&[]), "0 aside");
+        assert_eq!(told(&[("unmatched", 28_000)]), "28 000 aside (unmatched)");
+        assert_eq!(told(&[("schema", 2), ("unmatched", 7)]), "9 aside (2 schema, 7 unmatched)");
     }
 }
