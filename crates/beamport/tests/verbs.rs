@@ -1039,3 +1039,29 @@ fn a_wrong_bit_in_what_a_sink_has_filed_leaves_it_untold_whether_a_run_is_writte
     assert_eq!(flow::commits::untold(&data, "file", &runs).unwrap(), ["7"]);
     assert!(told(&data, &["ls"]).2.contains("message 0 of `file.commits`"));
 }
+
+#[test]
+fn verify_names_a_table_of_origins_that_is_gone_and_hints_at_repair_where_it_helps() {
+    let place = Place::new("flaws");
+    let data = measured(&place, "a");
+    assert_eq!(told(&data, &["verify"]).0, 0);
+    let path = data.stream("devices").join("commit");
+    let mut records = std::fs::read(&path).unwrap();
+    records.iter_mut().for_each(|byte| *byte ^= 1);
+    std::fs::write(&path, records).unwrap();
+    let (status, out, err) = told(&data, &["verify"]);
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(out.contains("neither of its two records") && err.contains("verify --repair"), "{out}{err}");
+    let (status, out, err) = told(&data, &["verify", "--repair"]);
+    assert_eq!((status, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("made good: commit records"), "{out}");
+    std::fs::remove_file(data.stream("devices").join("origins")).unwrap();
+    let (status, out, _) = told(&data, &["verify"]);
+    assert_eq!(status, 1, "{out}");
+    assert!(out.contains("who made 400 messages is not known") && out.contains("devices/origins is damaged"), "{out}");
+    std::fs::remove_file(data.stream("devices").join("stream")).unwrap();
+    let (status, out, _) = told(&data, &["verify"]);
+    assert_eq!(status, 1, "{out}");
+    assert!(out.contains("its header") && out.contains("devices/stream is missing"), "{out}");
+    println!("injected 2 wrong commit records, 1 table and 1 header removed: no message lost but by the header");
+}

@@ -371,6 +371,20 @@ impl Commit {
         })
     }
 
+    /// The place of a record that was written and does not hold.
+    pub(crate) fn damaged(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<u64>> {
+        let path = folder.join("commit");
+        let file = media.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+        for place in [0, 4096] {
+            let mut bytes = [0; COMMIT_BYTES];
+            file.read_at(&mut bytes, place).map_err(Error::io("read", &path))?;
+            if bytes != [0; COMMIT_BYTES] && Self::from_bytes(&bytes, seed).is_none() {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
     /// The newest record that holds, or none.
     pub(crate) fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
         let path = folder.join("commit");

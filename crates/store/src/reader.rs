@@ -1011,7 +1011,7 @@ impl Reader {
     }
 
     /// The proven row of the time table for the full block that begins at `at`, or none: then its entries must be seen.
-    fn time_row(&mut self, at: u64) -> Result<Option<(i64, i64)>> {
+    pub(crate) fn time_row(&mut self, at: u64) -> Result<Option<(i64, i64)>> {
         if self.entry_range(at, 1)?.is_none() {
             return Ok(None);
         }

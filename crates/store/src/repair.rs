@@ -5,14 +5,15 @@
 //! that is written is refused.
 
 use crate::entries::Entries;
-use crate::entry::{ENTRY_BYTES, Entry, salt_seed};
+use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{COMMIT_BYTES, Commit, Header, Level, segment_name, segment_number};
+use crate::layout::{COMMIT_BYTES, Commit, Header, Level, TIME_ROW_BYTES, segment_name, segment_number};
 use crate::limits::TIME_BLOCK;
 use crate::media::{Media, Open};
 use crate::mend::mended;
-use crate::recover::{live_head, rebuild_time_rows, set_aside};
+use crate::recover::{live_head, set_aside};
 use crate::verify::{Verified, verify};
+use crate::writer::time_row;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +23,10 @@ use std::sync::Arc;
 pub struct Repaired {
     /// The header was made good.
     pub header: bool,
-    /// The commit records were made again from the index.
+    /// A commit record was made again from the other, or both from the index.
     pub commit: bool,
+    /// Rows of the time table that were made again from their entries.
+    pub rows: u64,
     /// Index entries that were made good.
     pub entries: u64,
     /// Payloads that were made good.
@@ -95,6 +98,21 @@ impl Work<'_> {
     fn commit(&mut self, header: &Header) -> Result<Commit> {
         let seed = salt_seed(&header.uuid, 0);
         if let Some(commit) = Commit::read(self.m, self.folder, seed)? {
+            if Commit::damaged(self.m, self.folder, seed)?.is_some() {
+                // It may have been the newer one: what was added after the other proves itself, as it does at an opening.
+                let mut again = Commit { generation: commit.generation + 1, ..commit };
+                let mut entries = Entries::only_in(self.m, self.folder, header);
+                while let Ok(entry) = entries.believed(again.count)
+                    && entry.segment >= again.segment
+                    && entries.payload_holds(&entry, again.count)
+                {
+                    (again.count, again.segment, again.used) = (again.count + 1, entry.segment, entry.end());
+                    again.clean = false;
+                }
+                self.write("commit", &again.to_bytes(seed), Commit::place(again.generation))?;
+                self.done.commit = true;
+                return Ok(again);
+            }
             return Ok(commit);
         }
         let mut entries = Entries::only_in(self.m, self.folder, header);
@@ -146,7 +164,6 @@ impl Work<'_> {
     fn index(&mut self, header: &Header, commit: Commit, place: &Path, second: Option<&Path>) -> Result<()> {
         let mut here = Entries::only_in(self.m, place, header);
         let mut there = second.map(|second| Entries::only_in(self.m, second, header));
-        let mut touched = BTreeSet::new();
         // What the files say, so that a wrong count costs no more time than they do.
         let names = self.m.list(place).map_err(Error::io("list", place))?;
         let per = header.index_entries;
@@ -162,7 +179,6 @@ impl Work<'_> {
                 if let Some(good) = good {
                     self.write(&name, bytemuck::bytes_of(&good), header.entry_at(sequence))?;
                     self.done.entries += 1;
-                    touched.insert(sequence / TIME_BLOCK);
                     entry = Some(good);
                     here.forget();
                 }
@@ -183,9 +199,29 @@ impl Work<'_> {
                 }
             }
         }
-        for block in touched {
-            if (block + 1) * TIME_BLOCK <= commit.count && block * TIME_BLOCK >= commit.first {
-                rebuild_time_rows(&mut here, block, block + 1)?;
+        self.rows(header, commit, &mut here)
+    }
+
+    /// Rows of the time table whose entries all hold.
+    fn rows(&mut self, header: &Header, commit: Commit, here: &mut Entries<'_>) -> Result<()> {
+        let seed = salt_seed(&header.uuid, 0);
+        let per = header.index_entries;
+        for block in commit.first.div_ceil(TIME_BLOCK)..commit.count / TIME_BLOCK {
+            let at = block * TIME_BLOCK;
+            let number = header.index_number(at)?;
+            let Ok(file) = here.file('i', number) else { continue };
+            let (name, place) = (segment_name('i', number), at % per / TIME_BLOCK * TIME_ROW_BYTES);
+            let mut row = [0; TIME_ROW_BYTES as usize];
+            file.read_at(&mut row, place).map_err(Error::io("read", &self.folder.join(&name)))?;
+            let times: Result<Vec<i64>> =
+                (at..at + TIME_BLOCK).map(|sequence| here.believed(sequence).map(|e| e.source_time)).collect();
+            let Ok(times) = times else { continue };
+            let range = (times.iter().copied().min().unwrap_or(0), times.iter().copied().max().unwrap_or(0));
+            let good = time_row(range, salt(seed, at));
+            if row[..24] != good[..24] {
+                self.write(&name, &good, place)?;
+                self.done.rows += 1;
+                here.forget();
             }
         }
         Ok(())

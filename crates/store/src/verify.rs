@@ -1,10 +1,11 @@
 //! Reads everything and names what is wrong.
 
-use crate::entry::{ENTRY_BYTES, SchemaId};
+use crate::entry::{ENTRY_BYTES, SchemaId, salt_seed};
 use crate::error::{Error, Result};
-use crate::limits::DAMAGE_NAMED_MAX;
+use crate::layout::{Commit, Level, Names, ORIGINS, TIME_ROW_BYTES, segment_name};
+use crate::limits::{DAMAGE_NAMED_MAX, TIME_BLOCK};
 use crate::media::Media;
-use crate::reader::{Check, ReadOptions, Reader};
+use crate::reader::{Bounds, Check, ReadOptions, Reader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,6 +39,10 @@ pub struct Verified {
     pub wrong: u64,
     /// Where they are: the first so many places.
     pub damage: Vec<Damage>,
+    /// What is wrong and costs no message: rows of the time table, a commit record of two. File and place.
+    pub flaws: Vec<String>,
+    /// Messages whose origin stands in no row of `origins`; all those of a stream that names none.
+    pub nameless: u64,
 }
 
 impl Verified {
@@ -64,6 +69,7 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     let bounds = reader.bounds();
     let mut seen = Verified { first: bounds.first, count: bounds.count, ..Verified::default() };
     reader.seek(bounds.first);
+    let mut origins = reader.origins()?.len();
     let mut most = u64::MAX;
     while reader.position() < bounds.count {
         let at = reader.position();
@@ -97,7 +103,12 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
         if batch.is_empty() {
             break;
         }
+        if batch.entries.iter().any(|e| e.origin as usize >= origins) {
+            // A row is added before the first message of its origin.
+            origins = Names::read(media.as_ref(), folder, ORIGINS)?.names.len();
+        }
         for entry in batch.entries {
+            seen.nameless += u64::from(entry.origin as usize >= origins);
             seen.bytes += u64::from(entry.length) + ENTRY_BYTES as u64;
             match seen.schemas.iter_mut().find(|s| s.0 == entry.schema) {
                 Some(known) => known.1 += 1,
@@ -106,5 +117,29 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
         }
         progress(batch.next() - seen.first, seen.count - seen.first);
     }
+    seen.flaws = flaws(media.as_ref(), folder, &mut reader, bounds)?;
     Ok(seen)
+}
+
+/// What is wrong beside messages.
+fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    let header = reader.header().clone();
+    let blocks = bounds.first.div_ceil(TIME_BLOCK)..bounds.count / TIME_BLOCK;
+    for at in blocks.map(|block| block * TIME_BLOCK) {
+        // Entries that are gone or lost need no row.
+        if all.len() < DAMAGE_NAMED_MAX && matches!(reader.time_row(at), Ok(None)) {
+            let name = segment_name('i', header.index_number(at)?);
+            let place = at % header.index_entries / TIME_BLOCK * TIME_ROW_BYTES;
+            all.push(format!("the row of the time table in {name} at {place} does not verify"));
+        }
+    }
+    // One that is being written may be seen half.
+    if header.level == Level::Disk
+        && !bounds.written
+        && let Some(place) = Commit::damaged(m, folder, salt_seed(&header.uuid, 0))?
+    {
+        all.push(format!("the commit record in {} at {place} does not verify", folder.join("commit").display()));
+    }
+    Ok(all)
 }

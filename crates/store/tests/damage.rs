@@ -320,6 +320,44 @@ fn commit_records_that_are_gone_are_made_again() {
 }
 
 #[test]
+fn a_row_of_the_time_table_and_one_commit_record_are_named_and_made_again() {
+    let case = Case::new("flaws", 5000);
+    case.forget();
+    let seen = || verify(&media(), &case.folder, &mut |_, _| ()).unwrap();
+    assert!(seen().flaws.is_empty() && seen().nameless == 0, "{:?}", seen());
+    for (name, byte) in [("i-00000000", 3), ("i-00000000", 32 + 21), ("commit", 9), ("commit", 4096 + 9)] {
+        let good = std::fs::read(case.path(name)).unwrap();
+        turn(&case.path(name), byte * 8);
+        let flaws = seen().flaws;
+        assert!(flaws.len() == 1 && flaws[0].contains(name), "{flaws:?}");
+        let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
+        assert_eq!((repaired.rows, repaired.commit), (u64::from(name != "commit"), name == "commit"));
+        assert!(repaired.left.flaws.is_empty() && repaired.aside.len() == 1);
+        if name != "commit" {
+            assert_eq!(std::fs::read(case.path(name)).unwrap(), good);
+        }
+    }
+    println!("wrong bits in 2 time rows and 2 commit records: 4 injected, 4 named and made good again");
+    assert_eq!(seen().count, 5000);
+    drop(Writer::open(&media(), &case.folder, "s", &options()).unwrap());
+    assert!(case.readable().iter().all(|s| *s));
+}
+
+#[test]
+fn messages_whose_origin_has_no_name_any_more_are_counted() {
+    let case = Case::new("nameless", 300);
+    case.forget();
+    let nameless = || verify(&media(), &case.folder, &mut |_, _| ()).unwrap().nameless;
+    assert_eq!(nameless(), 0);
+    // The second of three rows: it and what comes behind it.
+    turn(&case.path("origins"), 11 * 8);
+    assert_eq!(nameless(), 200);
+    std::fs::remove_file(case.path("origins")).unwrap();
+    assert_eq!(nameless(), 300);
+    println!("injected 1 wrong bit in a table of origins, and 1 table removed: no message lost, 200 and 300 nameless");
+}
+
+#[test]
 fn a_page_that_is_gone_is_named_and_stays_so() {
     let case = Case::new("page", 5000);
     case.forget();

@@ -54,12 +54,13 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let mut progress = Progress::new();
     let mut table = Table::new(&["stream", ">messages", ">bytes read", "schemas", "result"]);
     let (mut streams, mut told, mut wrong) = (Vec::new(), Vec::new(), false);
+    let mut mendable = false;
     for name in &names {
         let folder = data.stream(name);
         let mut draw = |done, of| progress.draw(err, name, done, of);
         let mut seen = store::verify(&data.media, &folder, &mut draw);
         let mut repaired = None;
-        if asked.repair && seen.as_ref().map_or(true, |seen| seen.wrong > 0) {
+        if asked.repair && seen.as_ref().map_or(true, |seen| seen.wrong > 0 || !seen.flaws.is_empty()) {
             match store::repair(&data.media, &folder, &mut draw) {
                 Ok(done) => {
                     seen = Ok(done.left.clone());
@@ -77,8 +78,12 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             Err(e @ Error::Io { .. }) => return Err(stream_fault(name, e).into()),
             Err(why) => {
                 wrong = true;
+                mendable |= matches!(why, Error::Format { .. });
                 let why = if let Error::Missing(path) = &why {
-                    format!("{} is missing", path.display())
+                    match path.is_dir() {
+                        true => format!("its header {} is missing", path.join("stream").display()),
+                        false => format!("{} is missing", path.display()),
+                    }
                 } else {
                     why.to_string()
                 };
@@ -89,6 +94,14 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         };
         let first = seen.damage.first().map(|damage| damage.why.clone());
         let first = first.or_else(|| members().find_map(|range| cut(&data, range, name, &seen)));
+        let is_book = name == flow::RUNS || name == "control" || name == "status" || name.contains('.');
+        let nameless = (seen.nameless > 0 && !is_book).then(|| {
+            let path = folder.join("origins");
+            format!("who made {} messages is not known: {} is damaged", thousands(seen.nameless), path.display())
+        });
+        let first = first.or_else(|| seen.flaws.first().cloned()).or_else(|| nameless.clone());
+        mendable |= seen.wrong > 0 || !seen.flaws.is_empty();
+        told.extend(seen.flaws.iter().chain(&nameless).map(|flaw| format!("{short}: {flaw}")));
         wrong |= first.is_some();
         told.extend(seen.damage.iter().map(|damage| format!("{short}: {}", lost(damage))));
         let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
@@ -103,6 +116,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         let aside: Vec<_> = repaired.iter().flat_map(|r| &r.aside).map(|p| p.display().to_string()).collect();
         streams.push(json!({"stream": name, "ok": first.is_none(), "first": seen.first, "messages": messages,
             "gone": seen.gone, "bytes": seen.bytes, "schemas": schemas, "wrong": first, "lost": seen.wrong, "ranges": ranges,
+            "flaws": seen.flaws, "nameless": nameless.map_or(0, |_| seen.nameless),
             "repaired": made_good, "aside": aside}));
     }
     if asked.form.json {
@@ -110,6 +124,9 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     } else {
         write!(out, "{table}")?;
         told.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    if mendable && !asked.repair {
+        writeln!(err, "hint:  `beamport verify --repair` makes good what can be proven")?;
     }
     Ok(ExitCode::from(u8::from(wrong)))
 }
@@ -146,9 +163,14 @@ fn made_good(done: &Repaired) -> String {
         parts.push("the header".to_string());
     }
     if done.commit {
-        parts.push("the commit records".to_string());
+        parts.push("commit records".to_string());
     }
-    for (count, one, many) in [(done.entries, "index entry", "index entries"), (done.payloads, "payload", "payloads")] {
+    let counts = [
+        (done.entries, "index entry", "index entries"),
+        (done.payloads, "payload", "payloads"),
+        (done.rows, "time row", "time rows"),
+    ];
+    for (count, one, many) in counts {
         if count > 0 {
             parts.push(format!("{} {}", thousands(count), if count == 1 { one } else { many }));
         }
