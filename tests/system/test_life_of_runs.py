@@ -94,7 +94,7 @@ def test_a_part_of_the_data_folder_that_vanishes_ends_the_instrument_by_name(lab
     time.sleep(2)  # The mover has looked round.
     gone = {"live": lab.stream("detector").live, "all": lab.data}.get(part, lab.data / part)
     # Another name at once: what is removed piece by piece may be made anew in between.
-    taken = gone.rename(gone.with_name("taken"))
+    taken = gone.rename(gone.with_name(f"taken-{os.getpid()}"))
     assert process.wait(HANG_S) == 2
     shutil.rmtree(taken)
     said = lab.said(process)[1]

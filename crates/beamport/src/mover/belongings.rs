@@ -101,7 +101,7 @@ mod tests {
         let text = "instrument = \"lab\"\ndata = \"data\"\n[source.detector]\nkind = \"sim\"\nmodel = \"amor\"\n";
         std::fs::write(&file, text).unwrap();
         let instrument = crate::file::read(&file, &|_| Vec::new()).unwrap();
-        let data = Data::on_disk(&folder.join("data"));
+        let data = Data::on_disk(folder.join("data"));
         let stream = data.writer("detector", &store::Options::disk(1 << 20)).unwrap();
         let head = stream.header().live.join("head");
         let mut belongings = Belongings::default();
