@@ -6,7 +6,7 @@
 
 use crate::file::Instrument;
 use flow::{Data, Fault, RUNS, commits};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Time between two looks: a few system calls for each stream.
@@ -17,8 +17,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Belongings {
     /// Identity of each stream, and whether its live place was there.
     known: BTreeMap<String, ([u8; 16], bool)>,
-    /// Streams without their live place at the last look.
-    missed: BTreeSet<String>,
     looked: Option<Instant>,
 }
 
@@ -47,10 +45,7 @@ impl Belongings {
             };
             // A writer that ends in order, as that of a source which is started again, takes its live place with it.
             let closed = || data.reader_early(name).is_ok_and(|reader| reader.bounds().closed);
-            if !*was_live || live.join("head").exists() || closed() {
-                self.missed.remove(name);
-            } else if !self.missed.insert(name.clone()) {
-                // Not at the first look: a writer that recovers what a killed one left makes the place anew.
+            if *was_live && !live.join("head").exists() && !closed() {
                 return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
             }
         }
@@ -87,41 +82,4 @@ fn is_filed(data: &Data, name: &str) -> Result<bool, Fault> {
 fn gone(data: &Data, name: &str, why: impl std::fmt::Display) -> Fault {
     Fault::new(format!("stream `{name}` is gone while the instrument runs"), why)
         .hint(format!("start `beamport up` again: it makes what is missing anew in {}", data.folder.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_live_place_that_is_made_anew_is_not_gone_and_one_that_stays_away_is() {
-        let folder = std::env::temp_dir().join(format!("beamport-belongings-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("lab.toml");
-        let text = "instrument = \"lab\"\ndata = \"data\"\n[source.detector]\nkind = \"sim\"\nmodel = \"amor\"\n";
-        std::fs::write(&file, text).unwrap();
-        let instrument = crate::file::read(&file, &|_| Vec::new()).unwrap();
-        let data = Data::on_disk(folder.join("data"));
-        let stream = data.writer("detector", &store::Options::disk(1 << 20)).unwrap();
-        let head = stream.header().live.join("head");
-        let mut belongings = Belongings::default();
-        let mut look = || {
-            belongings.looked = None;
-            belongings.look(&data, &instrument)
-        };
-        look().unwrap();
-        for _ in 0..2 {
-            std::fs::rename(&head, head.with_extension("away")).unwrap();
-            look().unwrap();
-            std::fs::rename(head.with_extension("away"), &head).unwrap();
-            look().unwrap();
-        }
-        std::fs::rename(&head, head.with_extension("away")).unwrap();
-        look().unwrap();
-        let fault = look().unwrap_err();
-        assert!(fault.what.contains("`detector` is gone") && fault.cause.contains("shared memory"), "{fault}");
-        std::fs::rename(head.with_extension("away"), &head).unwrap();
-        drop(stream);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
 }
