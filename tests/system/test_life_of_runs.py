@@ -92,7 +92,8 @@ def test_a_part_of_the_data_folder_that_vanishes_ends_the_instrument_by_name(lab
     lab.run("begin", "two", "--data", lab.data)
     until(lambda: (lab.data / "files" / "two.nxs").exists(), "run two is not written")
     time.sleep(2)  # The mover has looked round.
-    gone = {"live": lab.stream("detector").live, "all": lab.data}.get(part, lab.data / part)
+    # That of a source is made anew with it; the runs have no other keeper.
+    gone = {"live": lab.stream("runs").live, "all": lab.data}.get(part, lab.data / part)
     # Another name at once: what is removed piece by piece may be made anew in between.
     taken = gone.rename(gone.with_name(f"taken-{os.getpid()}"))
     assert process.wait(HANG_S) == 2
