@@ -152,7 +152,7 @@ pub struct Demo {
     /// Factor on the profile's event rate
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = values::factor)]
     pub scale: f64,
-    /// Folder for streams and file [default: ./beamport-data/demo]
+    /// Folder for streams and file; an earlier demonstration there is removed [default: ./beamport-data/demo]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Form of the report.
