@@ -403,11 +403,6 @@ fn streams(data: &Data) -> Vec<Finding> {
             Finding::new(NAME, Verdict::Wrong, damage.to_string()).hint("`beamport verify --repair` mends what it can"),
         );
     }
-    for damage in data.damage().unwrap_or_default() {
-        findings.push(
-            Finding::new(NAME, Verdict::Wrong, damage.to_string()).hint("`beamport verify --repair` mends what it can"),
-        );
-    }
     let names = data.streams(true).unwrap_or_default();
     for name in &names {
         let reader = match data.reader_early(name) {

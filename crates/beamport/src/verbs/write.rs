@@ -29,7 +29,6 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
-    super::warn_of_damage(&data, err)?;
     let run = members::sealed(&data, &asked.run, "written")?;
     check_output(&data, &asked.output)?;
     let template = match &asked.template {
