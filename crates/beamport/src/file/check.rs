@@ -31,7 +31,8 @@ pub fn check(
             Ok(instrument) => (instrument.show_json(), &[][..]),
             Err(mistakes) => (serde_json::Value::Null, mistakes.as_slice()),
         };
-        let mut answer = json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes, "notes": notes});
+        let mut answer =
+            json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes, "notes": notes});
         if asked.show
             && let Some(answer) = answer.as_object_mut()
         {

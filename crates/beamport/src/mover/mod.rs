@@ -441,7 +441,10 @@ fn untold(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>
     let mut files = Vec::new();
     for sink in &instrument.sinks {
         for run in commits::untold(data, &sink.name, runs)? {
-            tracing::warn!("whether sink `{0}` finished run `{run}` cannot be told: `beamport write {run}` makes the file again", sink.name);
+            tracing::warn!(
+                "whether sink `{0}` finished run `{run}` cannot be told: `beamport write {run}` makes the file again",
+                sink.name
+            );
             files.push((sink.name.clone(), run));
         }
     }

@@ -174,8 +174,14 @@ mod tests {
             parents: Vec::new(),
             readers: vec![reader],
         };
-        let status =
-            Status { time: 0, data: "d".into(), streams: vec![stream], runs: Vec::new(), unreadable: Vec::new(), damaged: Vec::new() };
+        let status = Status {
+            time: 0,
+            data: "d".into(),
+            streams: vec![stream],
+            runs: Vec::new(),
+            unreadable: Vec::new(),
+            damaged: Vec::new(),
+        };
         assert_eq!(
             text(&status),
             "1970-01-01T00:00:00.000Z  d\n\n\
