@@ -206,9 +206,16 @@ impl Work<'_> {
     fn rows(&mut self, header: &Header, commit: Commit, here: &mut Entries<'_>) -> Result<()> {
         let seed = salt_seed(&header.uuid, 0);
         let per = header.index_entries;
-        for block in commit.first.div_ceil(TIME_BLOCK)..commit.count / TIME_BLOCK {
-            let at = block * TIME_BLOCK;
-            let number = header.index_number(at)?;
+        // By the files that are there: a count that lies costs no more time than they do.
+        let names = self.m.list(&self.folder).map_err(Error::io("list", &self.folder))?;
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| segment_number('i', name)).collect();
+        numbers.sort_unstable();
+        let blocks = numbers.into_iter().flat_map(|number| {
+            let low = (u64::from(number) * per).max(commit.first.next_multiple_of(TIME_BLOCK));
+            let high = ((u64::from(number) + 1) * per).min(commit.count / TIME_BLOCK * TIME_BLOCK);
+            (low..high).step_by(TIME_BLOCK as usize).map(move |at| (number, at))
+        });
+        for (number, at) in blocks {
             let Ok(file) = here.file('i', number) else { continue };
             let (name, place) = (segment_name('i', number), at % per / TIME_BLOCK * TIME_ROW_BYTES);
             let mut row = [0; TIME_ROW_BYTES as usize];
