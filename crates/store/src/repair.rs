@@ -207,7 +207,7 @@ impl Work<'_> {
         let seed = salt_seed(&header.uuid, 0);
         let per = header.index_entries;
         // By the files that are there: a count that lies costs no more time than they do.
-        let names = self.m.list(&self.folder).map_err(Error::io("list", &self.folder))?;
+        let names = self.m.list(self.folder).map_err(Error::io("list", self.folder))?;
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| segment_number('i', name)).collect();
         numbers.sort_unstable();
         let blocks = numbers.into_iter().flat_map(|number| {
