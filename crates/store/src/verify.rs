@@ -6,6 +6,7 @@ use crate::layout::{Commit, Level, Names, ORIGINS, TIME_ROW_BYTES, segment_name}
 use crate::limits::{DAMAGE_NAMED_MAX, TIME_BLOCK};
 use crate::media::Media;
 use crate::reader::{Bounds, Check, ReadOptions, Reader};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,19 +46,47 @@ pub struct Verified {
     pub nameless: u64,
 }
 
+impl Damage {
+    /// What an error of reading costs; none if it is no damage.
+    pub fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Corrupt { path, sequence, .. } => {
+                Some(Self { first: *sequence, end: sequence + 1, path: path.clone(), why: error.to_string() })
+            }
+            Error::Lost { path, first, end } => {
+                let why = format!("{} is missing", path.display());
+                Some(Self { first: *first, end: *end, path: path.clone(), why })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes in what comes right behind, in the same file: of one that was cut off, one range is enough.
+    pub fn join(&mut self, next: &Self) -> bool {
+        let joins = self.end == next.first && self.path == next.path;
+        if joins {
+            self.end = next.end;
+        }
+        joins
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, end, why, .. } = self;
+        match end - first {
+            1 => write!(f, "message {first} is lost: {why}"),
+            _ => write!(f, "messages {first} to {} are lost: {why}", end - 1),
+        }
+    }
+}
+
 impl Verified {
-    fn lose(&mut self, first: u64, end: u64, why: &Error) {
-        self.wrong += end - first;
-        let (path, why) = match why {
-            Error::Lost { path, .. } => (path, format!("{} is missing", path.display())),
-            Error::Corrupt { path, .. } => (path, why.to_string()),
-            _ => return,
-        };
-        let named = self.damage.len();
-        match self.damage.last_mut() {
-            Some(last) if last.end == first && last.path == *path => last.end = end,
-            _ if named < DAMAGE_NAMED_MAX => self.damage.push(Damage { first, end, path: path.clone(), why }),
-            _ => {}
+    fn lose(&mut self, damage: Damage) {
+        self.wrong += damage.end - damage.first;
+        let joined = self.damage.last_mut().is_some_and(|last| last.join(&damage));
+        if !joined && self.damage.len() < DAMAGE_NAMED_MAX {
+            self.damage.push(damage);
         }
     }
 }
@@ -87,18 +116,13 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
                     most = sequence - at;
                     continue;
                 }
-                Err(e @ Error::Corrupt { .. }) => {
-                    seen.lose(at, at + 1, &e);
-                    reader.seek(at + 1);
-                    continue;
-                }
-                Err(e @ Error::Lost { .. }) => {
-                    let end = if let Error::Lost { end, .. } = e { end.min(bounds.count).max(at + 1) } else { at + 1 };
-                    seen.lose(at, end, &e);
+                Err(e) => {
+                    let Some(found) = Damage::of(&e) else { return Err(e) };
+                    let end = found.end.min(bounds.count).max(at + 1);
+                    seen.lose(Damage { first: at, end, ..found });
                     reader.seek(end);
                     continue;
                 }
-                Err(e) => return Err(e),
             };
         if batch.is_empty() {
             break;

@@ -4,7 +4,6 @@
 //! closed, or until the time of `--to` has passed. What retention took before it was printed is said on stderr. So is what
 //! does not verify: the rest is printed, and the exit status is 1.
 
-use super::damage::Damage;
 use super::figures::instant;
 use super::{Answer, Asked, ended, nanoseconds, open};
 use crate::cli::Cat;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::time::Duration;
-use store::{Clock, Error, Message, ReadOptions, flags};
+use store::{Clock, Damage, Error, Message, ReadOptions, flags};
 
 /// Messages taken at once: output comes at least this often.
 const BATCH: u64 = 256;
@@ -81,12 +80,19 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             }
             Err(e) => {
                 let end = reader.end();
-                let Some(damage) = Damage::behind(&mut reader, &e, end) else { return Err(fault(e).into()) };
+                let Some(mut damage) = Damage::of(&e) else { return Err(fault(e).into()) };
+                reader.seek(damage.end);
+                while damage.end < end
+                    && let Err(e) = reader.read(BATCH as usize)
+                    && Damage::of(&e).is_some_and(|next| damage.join(&next))
+                {
+                    reader.seek(damage.end);
+                }
                 // What stands before it is seen before it.
                 out.flush()?;
                 writeln!(err, "{damage}")?;
                 status = ExitCode::from(1);
-                reader.seek(damage.last + 1);
+                reader.seek(damage.end);
                 continue;
             }
         };

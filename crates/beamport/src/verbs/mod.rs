@@ -5,7 +5,6 @@
 
 pub mod begin_end;
 pub mod cat;
-mod damage;
 pub mod doctor;
 pub mod figures;
 pub mod ls;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use store::{Damage, Error, Repaired, Verified};
+use store::{Error, Repaired, Verified};
 use wire::bprn::State;
 
 /// How often the progress is drawn.
@@ -103,7 +103,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         mendable |= seen.wrong > 0 || !seen.flaws.is_empty();
         told.extend(seen.flaws.iter().chain(&nameless).map(|flaw| format!("{short}: {flaw}")));
         wrong |= first.is_some();
-        told.extend(seen.damage.iter().map(|damage| format!("{short}: {}", lost(damage))));
+        told.extend(seen.damage.iter().map(|damage| format!("{short}: {damage}")));
         let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
         let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
         // What the parents of a view let go of is no damage: retention was told to.
@@ -146,14 +146,6 @@ fn cut(data: &Data, range: &Range, name: &str, seen: &Verified) -> Option<String
     }
     (seen.count < range.next)
         .then(|| format!("it ends at {}, and a run has members up to {}", seen.count, range.next.saturating_sub(1)))
-}
-
-/// Messages that are lost, in words.
-fn lost(damage: &Damage) -> String {
-    match damage.end - damage.first {
-        1 => format!("message {} is lost: {}", damage.first, damage.why),
-        _ => format!("messages {} to {} are lost: {}", damage.first, damage.end - 1, damage.why),
-    }
 }
 
 /// What a repair did, in words.
