@@ -29,6 +29,7 @@ mod reserve;
 mod segment;
 mod verify;
 mod view;
+mod watch;
 mod writer;
 
 pub use abandoned::abandoned;
@@ -45,6 +46,7 @@ pub use repair::{Repaired, repair};
 pub use reserve::Reserved;
 pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};
+pub use watch::Watch;
 pub use writer::{Drain, Options, WhenFull, Writer};
 
 /// One message as a reader sees it: nothing is copied, the payload points into stream memory.

@@ -1,5 +1,7 @@
 //! Every limit of the store, each with its reason.
 
+use std::time::Duration;
+
 /// Bytes of one payload: offsets are 32 bits of 8 bytes, and a reader maps a message whole.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 /// Largest ordinary payload segment: fresh pages of more than this stall the writer when they are first touched.
@@ -50,3 +52,9 @@ pub const VIEW_DEPTH_MAX: u32 = 4;
 pub const DAMAGE_NAMED_MAX: usize = 100;
 /// Segments of one batch of a view: each is a map of up to 64 MiB, and a system has 65,530 maps for a process.
 pub const BATCH_SEGMENTS_MAX: usize = 1024;
+/// Longest look for a message without sleeping: some hundred times what a wake-up costs, and a processor is free again.
+pub const SPIN_MAX: Duration = Duration::from_millis(2);
+/// Looks at a mark between two looks at the clock: a microsecond or so.
+pub const SPIN_LOOKS: u32 = 16;
+/// Longest sleep of the thread of a watch: how late it is told that a writer that was killed has a successor.
+pub const WATCH_LOOK: Duration = Duration::from_millis(250);

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -146,6 +147,8 @@ pub trait Media: Send + Sync {
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>);
     /// Wakes all who sleep on `word`.
     fn wake(&self, word: &AtomicU32);
+    /// A new eventfd of this process, low, that never blocks.
+    fn event(&self) -> io::Result<OwnedFd>;
     /// Nanoseconds since 1970 UTC.
     fn now(&self) -> i64;
     /// This process.

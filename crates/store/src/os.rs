@@ -8,7 +8,7 @@ use std::any::Any;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -228,6 +228,16 @@ impl Media for Os {
     fn wake(&self, word: &AtomicU32) {
         // SAFETY: waking uses the address only.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+
+    fn event(&self) -> io::Result<OwnedFd> {
+        // SAFETY: a plain system call.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is new, and nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
     fn now(&self) -> i64 {

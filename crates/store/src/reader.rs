@@ -16,7 +16,7 @@ use crate::layout::{
     Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
     segment_number,
 };
-use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, TIME_BLOCK};
+use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
@@ -24,7 +24,7 @@ use crate::recover::live_head;
 use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -52,11 +52,21 @@ pub struct ReadOptions {
     pub check: Check,
     /// Bytes of payload in one batch at most (a single message may be larger).
     pub batch_bytes: u64,
+    /// How long [`Reader::wait`] looks without sleeping, at most [`SPIN_MAX`]. A wake-up is saved if the message comes
+    /// meanwhile; a processor is used up while it does not.
+    pub spin: Duration,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { name: String::new(), kind: Kind::Anonymous, early: false, check: Check::All, batch_bytes: 4 << 20 }
+        Self {
+            name: String::new(),
+            kind: Kind::Anonymous,
+            early: false,
+            check: Check::All,
+            batch_bytes: 4 << 20,
+            spin: Duration::ZERO,
+        }
     }
 }
 
@@ -367,7 +377,7 @@ impl Reader {
     /// One past the last message that this reader may see now.
     pub fn end(&self) -> u64 {
         let bounds = self.bounds();
-        if self.header.level == Level::Disk && !self.options.early { bounds.disk } else { bounds.count }
+        if self.waits_for_disk() { bounds.disk } else { bounds.count }
     }
 
     /// Next sequence to be read.
@@ -914,6 +924,9 @@ impl Reader {
     /// Waits until there is something to read. False if the time was over first.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
         let deadline = Instant::now() + timeout;
+        if !self.options.spin.is_zero() && self.spin(timeout) {
+            return Ok(true);
+        }
         loop {
             if self.end() > self.next {
                 return Ok(true);
@@ -922,23 +935,102 @@ impl Reader {
             if left.is_zero() {
                 return Ok(false);
             }
-            let disk = self.header.level == Level::Disk && !self.options.early;
-            if let Control::Live(map) = &self.control {
-                let head = Head::of(map);
-                let word = if disk { &head.disk_word } else { &head.count_word };
-                // Who cannot say that he sleeps is not woken.
-                let (seen, most) = if self.pins.writable() {
-                    (Bell { word, asleep: self.pins.asleep(disk) }.listen(), Duration::from_millis(250))
-                } else {
-                    (word.load(Ordering::Acquire), Duration::from_millis(10))
-                };
-                if self.end() <= self.next {
-                    self.media.wait(word, seen, Some(left.min(most)));
+            self.nap(left)?;
+        }
+    }
+
+    /// Looks at the mark again and again, as long as asked for. True if there is something to read.
+    fn spin(&self, timeout: Duration) -> bool {
+        let Control::Live(map) = &self.control else { return false };
+        let (_, mark) = self.awaited(map);
+        let until = Instant::now() + self.options.spin.min(SPIN_MAX).min(timeout);
+        loop {
+            for _ in 0..SPIN_LOOKS {
+                if marked(mark) > self.next {
+                    return true;
                 }
-            } else {
-                std::thread::sleep(left.min(Duration::from_millis(50)));
+                std::hint::spin_loop();
             }
-            self.refresh()?;
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    /// What rings for this reader, and the mark that it waits for.
+    fn awaited<'a>(&self, map: &'a Map) -> (&'a AtomicU32, &'a AtomicU64) {
+        let head = Head::of(map);
+        if self.waits_for_disk() { (&head.disk_word, &head.disk) } else { (&head.count_word, &head.count) }
+    }
+
+    /// True if it sees only what is safe on disk.
+    fn waits_for_disk(&self) -> bool {
+        self.header.level == Level::Disk && !self.options.early
+    }
+
+    /// Sleeps until there is something to read, or for no reason, or for `most`. Then looks for a new writer.
+    pub(crate) fn nap(&mut self, most: Duration) -> Result<()> {
+        if let Control::Live(map) = &self.control {
+            let (word, _) = self.awaited(map);
+            // Who cannot say that he sleeps is not woken.
+            let (seen, longest) = if self.pins.writable() {
+                let asleep = self.pins.asleep(self.waits_for_disk());
+                (Bell { word, asleep }.listen(), Duration::from_millis(250))
+            } else {
+                (word.load(Ordering::Acquire), Duration::from_millis(10))
+            };
+            if self.end() <= self.next {
+                self.media.wait(word, seen, Some(most.min(longest)));
+            }
+        } else {
+            // Not `sleep`: the thread of a watch can be told to end.
+            std::thread::park_timeout(most.min(Duration::from_millis(50)));
+        }
+        self.refresh()
+    }
+
+    /// Wakes all who sleep on a control page: they look and go on sleeping.
+    pub(crate) fn wake_all(media: &dyn Media, map: &Map) {
+        let head = Head::of(map);
+        media.wake(&head.count_word);
+        media.wake(&head.disk_word);
+    }
+
+    pub(crate) fn media(&self) -> &Arc<dyn Media> {
+        &self.media
+    }
+
+    /// The control page that it looks at.
+    pub(crate) fn place(&self) -> Option<Arc<Map>> {
+        if let Control::Live(map) = &self.control { Some(map.clone()) } else { None }
+    }
+
+    /// Another reader that sees what this one sees. It holds no place in `pins`: it is for waiting alone.
+    pub(crate) fn lookout(&self) -> Self {
+        let control = match &self.control {
+            Control::Live(map) => Control::Live(map.clone()),
+            Control::Cold(commit) => Control::Cold(*commit),
+        };
+        Self {
+            media: self.media.clone(),
+            folder: self.folder.clone(),
+            header: self.header.clone(),
+            control,
+            pins: self.pins.clone(),
+            held: None,
+            options: ReadOptions { spin: Duration::ZERO, ..self.options.clone() },
+            next: self.next,
+            seeds: self.seeds.clone(),
+            index: None,
+            payload: None,
+            seen: 0,
+            parents: Parents::default(),
+            shown: Shown::default(),
+            depth: self.depth,
+            placed: (0, 0),
+            maps: Mutex::new(HashMap::new()),
+            origins: Names::default(),
+            looked: self.looked,
         }
     }
 

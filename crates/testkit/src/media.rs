@@ -5,6 +5,7 @@ use crate::world::{Ignore, World};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -319,6 +320,11 @@ impl Media for PretendMedia {
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) {}
 
     fn wake(&self, _word: &AtomicU32) {}
+
+    fn event(&self) -> io::Result<OwnedFd> {
+        // Whatever waits for one is another thread, and here there is one alone.
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     fn now(&self) -> i64 {
         lock(&self.shared).now
