@@ -11,10 +11,12 @@ use crate::memory::{Ours, unpicklable};
 use crate::message::Message;
 use crate::place::Place;
 use flow::Fault;
+use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Clock, Entry, Reader};
+use store::{Clock, Entry, Reader, Watch};
 
 /// What is wanted of a stream.
 #[derive(Clone, Debug)]
@@ -45,6 +47,15 @@ impl Wanted {
     fn has_times(&self) -> bool {
         self.since != i64::MIN || self.until != i64::MAX
     }
+}
+
+/// What a look without waiting gives.
+enum Polled {
+    Block(Arc<Block>),
+    /// Nothing now.
+    Nothing,
+    /// Nothing, and there will be nothing.
+    End,
 }
 
 /// An iteration that is under way.
@@ -149,34 +160,68 @@ impl Cursor {
 
     /// The next messages that are wanted, or none at the end.
     pub(crate) fn step(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
+        loop {
+            match self.poll(py)? {
+                Polled::Block(block) => return Ok(Some(block)),
+                Polled::End => return Ok(None),
+                Polled::Nothing => {
+                    if !self.wait(py)? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next messages that are wanted, if they are there.
+    fn poll(&mut self, py: Python<'_>) -> PyResult<Polled> {
         let name = || self.place.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match &self.reader {
             Some(reader) => reader.check(py, &format!("reading of `{}`", name()))?,
-            None => return Ok(None),
+            None => return Ok(Polled::End),
         }
         loop {
             py.check_signals()?;
             if self.end.is_some_and(|end| self.next >= end) {
-                return Ok(None);
+                return Ok(Polled::End);
             }
             let from = self.next;
             let read = py.detach(|| self.read());
             match read {
                 Ok(Some(block)) => {
                     (self.drifts, self.last) = (false, Instant::now());
-                    return Ok(Some(block));
+                    return Ok(Polled::Block(block));
                 }
                 Ok(None) if self.next > from => {}
-                Ok(None) if !self.wanted.follow => return Ok(None),
-                Ok(None) => {
-                    if !self.wait(py)? {
-                        return Ok(None);
-                    }
-                }
+                Ok(None) if !self.wanted.follow || self.place.now() >= self.wanted.until => return Ok(Polled::End),
+                Ok(None) => return Ok(Polled::Nothing),
                 Err(store::Error::Gone { first }) if self.drifts => self.next = first,
                 Err(e) => return Err(fault::of_store(py, "read", &self.place.folder, &e)),
             }
         }
+    }
+
+    /// A descriptor that is readable while there may be more.
+    fn watch(&self, py: Python<'_>) -> PyResult<Watch> {
+        if !self.wanted.follow {
+            return Err(refused(py, "a descriptor is for waiting, and this does not wait", "add `follow=True`"));
+        }
+        let Some(reader) = &self.reader else { return Err(refused(py, "it has ended", "read again")) };
+        reader.check(py, "an iteration")?;
+        reader.watch().map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))
+    }
+
+    /// Lowers the descriptor if nothing more is there, and makes sure that the stream is still the same.
+    fn rest(&mut self, py: Python<'_>, watch: &mut Watch) -> PyResult<()> {
+        if self.end.is_some_and(|end| self.next >= end) {
+            watch.raise();
+            return Ok(());
+        }
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        reader.seek(self.next);
+        let rested = py.detach(|| watch.rest(reader));
+        let moved = rested.map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
+        if moved { self.still_the_same(py) } else { Ok(()) }
     }
 
     /// Waits a little for more. False when there is nothing to wait for.
@@ -185,24 +230,34 @@ impl Cursor {
             Some(timeout) => timeout.saturating_sub(self.last.elapsed()),
             None => WAIT_STEP,
         };
-        if left.is_zero() || self.place.now() >= self.wanted.until {
+        if left.is_zero() {
             return Ok(false);
         }
         let Some(reader) = &mut self.reader else { return Ok(false) };
         reader.seek(self.next);
         let waited = py.detach(|| reader.wait(left.min(WAIT_STEP)));
-        let failed = |e| fault::of_store(py, "read", &self.place.folder, &e);
-        let arrived = waited.map_err(failed)?;
-        let (uuid, epoch) = self.identity;
+        let arrived = waited.map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
+        let checked = if arrived { self.still_one_life(py) } else { self.still_the_same(py) };
+        checked.map(|()| true)
+    }
+
+    /// Refuses to go on in another stream.
+    fn still_the_same(&self, py: Python<'_>) -> PyResult<()> {
+        let header = self.place.header().map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))?;
         // A reader takes a stream that was made anew in the same place for its own.
-        if !arrived && self.place.header().map_err(failed)?.uuid != uuid {
+        if header.uuid != self.identity.0 {
             let what = format!("reading of {} cannot go on", self.place.folder.display());
             let fault = Fault::new(what, "the stream was made anew meanwhile");
             return Err(fault::error(py, fault.hint("begin again: `read(follow=True)`")));
         }
-        // A power cut may have taken back what an early reader has seen.
-        reader.header().check_identity(epoch, self.next).map_err(failed)?;
-        Ok(true)
+        self.still_one_life(py)
+    }
+
+    /// Refuses to go on where a power cut has taken back what an early reader has seen.
+    fn still_one_life(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(reader) = &self.reader else { return Ok(()) };
+        let checked = reader.header().check_identity(self.identity.1, self.next);
+        checked.map_err(|e| fault::of_store(py, "read", &self.place.folder, &e))
     }
 
     /// Reads once and takes what is wanted; moves on past the rest.
@@ -263,17 +318,116 @@ fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, 
     Ok((find(since)?, find(until)?))
 }
 
+/// A cursor as Python's iterators have it: they wait by `next`, or are waited for by their descriptor and asked by `poll`.
+struct Stand {
+    /// None once it has come to its end.
+    cursor: Option<Cursor>,
+    /// Made when it is asked for first; at the end it is raised for good, as that of a file is.
+    watch: Option<Ours<Watch>>,
+    /// What went wrong while something was handed out: raised when there is nothing more to hand out.
+    trouble: Option<PyErr>,
+}
+
+impl Stand {
+    fn new(cursor: Cursor) -> Self {
+        Self { cursor: Some(cursor), watch: None, trouble: None }
+    }
+
+    /// The next messages, waited for; none at the end.
+    fn step(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
+        self.trouble.take().map_or(Ok(()), Err)?;
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let block = cursor.step(py)?;
+        if block.is_none() {
+            self.end();
+        }
+        Ok(block)
+    }
+
+    /// The next messages if they are there; at the end `EOFError`.
+    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Arc<Block>>> {
+        self.trouble.take().map_or(Ok(()), Err)?;
+        let polled = match &mut self.cursor {
+            Some(cursor) => cursor.poll(py)?,
+            None => Polled::End,
+        };
+        match polled {
+            Polled::Block(block) => Ok(Some(block)),
+            Polled::Nothing => {
+                self.rest(py)?;
+                Ok(None)
+            }
+            Polled::End => {
+                self.end();
+                Err(PyEOFError::new_err("the iteration has come to its end"))
+            }
+        }
+    }
+
+    /// Nothing that was read is left to be handed out: the descriptor is readable if there is more in the stream.
+    fn rest(&mut self, py: Python<'_>) -> PyResult<()> {
+        match (&mut self.cursor, &mut self.watch) {
+            // A forked process has the parent's descriptor, too.
+            (Some(cursor), Some(watch)) if watch.is_ours() => cursor.rest(py, watch),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same while the last of it is handed out: that is not taken back for an error.
+    fn rest_later(&mut self, py: Python<'_>) {
+        self.trouble = self.rest(py).err();
+        if let (Some(_), Some(watch)) = (&self.trouble, &self.watch) {
+            watch.raise();
+        }
+    }
+
+    /// Lets go of the stream. The descriptor stays, raised: who waits for it learns of the end.
+    fn end(&mut self) {
+        self.cursor = None;
+        if let Some(watch) = self.watch.as_ref().filter(|watch| watch.is_ours()) {
+            watch.raise();
+        }
+    }
+
+    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
+        if self.watch.is_none() {
+            let Some(cursor) = &self.cursor else {
+                return Err(PyValueError::new_err("the iteration has ended: it has no descriptor"));
+            };
+            self.watch = Some(Ours::new(cursor.watch(py)?));
+        }
+        let Some(watch) = &self.watch else { return Ok(-1) };
+        watch.check(py, "the descriptor of an iteration")?;
+        Ok(watch.as_fd().as_raw_fd())
+    }
+
+    fn close(&mut self) {
+        (self.cursor, self.watch) = (None, None);
+    }
+}
+
 /// Iterator over messages; made by `Stream.read`.
 #[pyclass(module = "beamport._core", name = "_Messages")]
 pub(crate) struct Messages {
-    cursor: Option<Cursor>,
+    stand: Stand,
     block: Option<Arc<Block>>,
     at: usize,
 }
 
 impl Messages {
     pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { cursor: Some(cursor), block: None, at: 0 }
+        Self { stand: Stand::new(cursor), block: None, at: 0 }
+    }
+
+    /// The next message of what was read.
+    fn hand_out(&mut self, py: Python<'_>) -> Option<Message> {
+        let block = self.block.as_ref()?;
+        let message = block.message(self.at)?;
+        self.at += 1;
+        if self.at == block.entries.len() {
+            self.stand.rest_later(py);
+        }
+        Some(message)
     }
 }
 
@@ -284,24 +438,34 @@ impl Messages {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
-        if let Some(block) = &self.block
-            && let Some(message) = block.message(self.at)
-        {
-            self.at += 1;
+        if let Some(message) = self.hand_out(py) {
             return Ok(Some(message));
         }
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        (self.block, self.at) = (cursor.step(py)?, 1);
-        let Some(block) = &self.block else {
-            self.cursor = None;
-            return Ok(None);
-        };
-        Ok(block.message(0))
+        (self.block, self.at) = (self.stand.step(py)?, 0);
+        Ok(self.hand_out(py))
+    }
+
+    /// The next message if it is there, `None` if one may come later. Does not wait, so `timeout` does not matter.
+    ///
+    /// Raises `EOFError` once there will be none: `stop` or `until` is reached, or it was closed.
+    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Message>> {
+        if let Some(message) = self.hand_out(py) {
+            return Ok(Some(message));
+        }
+        (self.block, self.at) = (self.stand.poll(py)?, 0);
+        Ok(self.hand_out(py))
+    }
+
+    /// A file descriptor that is readable while `poll` has something to say: for `select`, `selectors`, and
+    /// `loop.add_reader` of asyncio. Only with `follow=True`. It belongs to the iteration: `close` closes it.
+    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
+        self.stand.fileno(py)
     }
 
     /// Ends the iteration and lets go of the stream; views and messages stay.
     fn close(&mut self) {
-        (self.cursor, self.block) = (None, None);
+        self.stand.close();
+        self.block = None;
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
@@ -312,12 +476,18 @@ impl Messages {
 /// Iterator over batches; made by `Stream.batches`.
 #[pyclass(module = "beamport._core", name = "_Batches")]
 pub(crate) struct Batches {
-    cursor: Option<Cursor>,
+    stand: Stand,
 }
 
 impl Batches {
     pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { cursor: Some(cursor) }
+        Self { stand: Stand::new(cursor) }
+    }
+
+    fn hand_out(&mut self, py: Python<'_>, block: Option<Arc<Block>>) -> Option<Batch> {
+        let block = block?;
+        self.stand.rest_later(py);
+        Some(Batch::new(block))
     }
 }
 
@@ -328,17 +498,27 @@ impl Batches {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let block = cursor.step(py)?;
-        if block.is_none() {
-            self.cursor = None;
-        }
-        Ok(block.map(Batch::new))
+        let block = self.stand.step(py)?;
+        Ok(self.hand_out(py, block))
+    }
+
+    /// The next batch if there is one, `None` if one may come later. Does not wait, so `timeout` does not matter.
+    ///
+    /// Raises `EOFError` once there will be none: `stop` or `until` is reached, or it was closed.
+    fn poll(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let block = self.stand.poll(py)?;
+        Ok(self.hand_out(py, block))
+    }
+
+    /// A file descriptor that is readable while `poll` has something to say: for `select`, `selectors`, and
+    /// `loop.add_reader` of asyncio. Only with `follow=True`. It belongs to the iteration: `close` closes it.
+    fn fileno(&mut self, py: Python<'_>) -> PyResult<i32> {
+        self.stand.fileno(py)
     }
 
     /// Ends the iteration and lets go of the stream; views and batches stay.
     fn close(&mut self) {
-        self.cursor = None;
+        self.stand.close();
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {

@@ -193,6 +193,7 @@ impl Stream {
     /// follow: at the end, wait for more. Otherwise it ends where the stream ended when `read` was called.
     /// timeout: with `follow`, end after so many seconds without a message (`float`); `None` waits for ever. With
     ///     `until` it ends also when that time has passed. Ctrl-C ends it at any time.
+    ///     What `follow` gives can be waited for elsewhere: it has `fileno()` for `select` and asyncio, and `poll()`.
     /// early: of a disk stream, read also what a power cut could still take back.
     /// origin, schema: only messages of this origin, of this schema id.
     ///

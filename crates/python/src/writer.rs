@@ -1,6 +1,7 @@
 //! A writer of streams for the tests of this package. What programs write goes through sources.
 
 use crate::fault;
+use crate::memory::Ours;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use store::{Clock, Level, Meta, Options, Os, Parent, ReadOptions, Reader, Schema
 #[pyclass(module = "beamport._core", name = "_Writer")]
 pub(crate) struct Writer {
     folder: PathBuf,
-    writer: Option<store::Writer>,
+    writer: Option<Ours<store::Writer>>,
     numbers: u64,
     parents: HashMap<String, Parent>,
 }
@@ -37,7 +38,7 @@ impl Writer {
         let writer = store::Writer::open(&Os::shared(), &folder, &name, &options);
         let writer = writer.map_err(|e| fault::of_store(py, "written", &folder, &e))?;
         let numbers = writer.next_sequence();
-        Ok(Self { folder, writer: Some(writer), numbers, parents: HashMap::new() })
+        Ok(Self { folder, writer: Some(Ours::new(writer)), numbers, parents: HashMap::new() })
     }
 
     /// Appends one message and returns its sequence. The schema is that of the payload, the number the next.
@@ -56,6 +57,7 @@ impl Writer {
         let Some(writer) = &mut self.writer else {
             return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
         };
+        writer.check(py, "a writer")?;
         let id = schema.map_or(wire::schema_id(payload), |id| id.as_bytes().try_into().ok()).unwrap_or(*b"none");
         let result = writer.origin(origin).and_then(|origin| {
             let origin_seq = origin_seq.unwrap_or(self.numbers);
@@ -70,6 +72,7 @@ impl Writer {
         let Some(writer) = &mut self.writer else {
             return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
         };
+        writer.check(py, "a writer")?;
         let above = self.folder.parent().map(|data| data.join(parent)).unwrap_or_default();
         let mut pointed = || {
             let known = match self.parents.get(parent) {
@@ -91,10 +94,12 @@ impl Writer {
     #[pyo3(signature = (timeout=60.0))]
     fn flush(&mut self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let Some(writer) = &mut self.writer else { return Ok(true) };
+        writer.check(py, "a writer")?;
         if writer.header().level == Level::Memory {
             return Ok(true);
         }
         let (next, timeout) = (writer.next_sequence(), Duration::from_secs_f64(timeout.clamp(0.0, 3600.0)));
+        let writer = &mut **writer;
         let waited = py.detach(|| writer.wait(next, Level::Disk, timeout));
         waited.map_err(|e| fault::of_store(py, "written", &self.folder, &e))
     }
