@@ -1,16 +1,18 @@
 //! CRC-32C: the checksum of entries and payloads, alone and together with the copy of what it covers.
 //!
-//! Short inputs go through the processor's own instruction; long ones through `crc-fast`, which folds 64 bytes at a
-//! time. Both give the same value. Long payloads are copied and checksummed in blocks that stay in the first-level
-//! cache, so that memory is read once.
+//! Short inputs go through the processor's own instruction, one word after another. Long ones through `crc-fast` where
+//! it folds 256 bytes at a time (AVX-512), else through `crc32c`, which runs three chains of that instruction side by
+//! side: on such processors 1.5 times as fast. All give the same value. Long payloads are copied and checksummed in blocks
+//! that stay in the first-level cache, so that memory is read once, and leave the processor past its caches: a line that
+//! is written whole need not be fetched first.
 
 use crate::limits::FUSE_BLOCK;
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Up to here the single instruction is as fast as folding.
 const SHORT: usize = 256;
-/// Up to here one block: a second, short one would cost more than it saves.
-const ONE_BLOCK: usize = 2 * FUSE_BLOCK;
+/// From here on a payload is written past the caches: smaller ones are read again soon, and a fence costs more than it saves.
+const PAST_CACHES: usize = 4096;
 
 /// A piece of [`crc32c_from_memory`]: a multiple of the 384 B that `crc-fast` folds at a time, so that no piece ends
 /// with single words.
@@ -29,7 +31,46 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
         // SAFETY: the feature has been seen.
         return unsafe { short(bytes) };
     }
-    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    if folds_wide() { crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32 } else { crc32c::crc32c(bytes) }
+}
+
+/// True where folding is faster than the processor's instruction.
+#[inline]
+fn folds_wide() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("vpclmulqdq");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+/// The checksum of what comes in pieces.
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for one message; a box would be an allocation each")]
+enum Running {
+    Folded(Digest),
+    Chained(u32),
+}
+
+impl Running {
+    #[inline]
+    fn new() -> Self {
+        if folds_wide() { Self::Folded(Digest::new(CrcAlgorithm::Crc32Iscsi)) } else { Self::Chained(0) }
+    }
+
+    #[inline]
+    fn update(&mut self, piece: &[u8]) {
+        match self {
+            Self::Folded(digest) => digest.update(piece),
+            Self::Chained(crc) => *crc = crc32c::crc32c_append(*crc, piece),
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u32 {
+        match self {
+            Self::Folded(digest) => digest.finalize() as u32,
+            Self::Chained(crc) => *crc,
+        }
+    }
 }
 
 /// The same for bytes that come from memory and not from a cache, one message after another: what is read next, which
@@ -39,7 +80,7 @@ pub(crate) fn crc32c_from_memory(bytes: &[u8], behind: *const u8) -> u32 {
     if bytes.len() <= PIECE {
         return crc32c(bytes);
     }
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut sum = Running::new();
     for (i, piece) in bytes.chunks(PIECE).enumerate() {
         let ahead = i * PIECE + AHEAD;
         let from = match ahead.checked_sub(bytes.len()) {
@@ -52,9 +93,9 @@ pub(crate) fn crc32c_from_memory(bytes: &[u8], behind: *const u8) -> u32 {
             // SAFETY: a prefetch reads nothing and never faults, wherever it points.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
         }
-        digest.update(piece);
+        sum.update(piece);
     }
-    digest.finalize() as u32
+    sum.finish()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -82,7 +123,8 @@ fn short(bytes: &[u8]) -> u32 {
 /// checksums of the payload (upper half of word 6) and of the entry (upper half of word 7) filled in.
 ///
 /// # Safety
-/// `to` must be valid for writes of the sum of the lengths, `slot` for those of an entry; neither overlaps a part.
+/// `to` must be valid for writes of the sum of the lengths, `slot` for those of an entry; neither overlaps a part. Nobody
+/// may be told of the message before [`settle`].
 #[inline]
 pub(crate) unsafe fn place(parts: &[&[u8]], to: *mut u8, words: &EntryWords, salt: u32, slot: *mut EntryWords) {
     #[cfg(target_arch = "x86_64")]
@@ -151,32 +193,74 @@ unsafe fn place_short(part: &[u8], to: *mut u8, words: &EntryWords, salt: u32, s
     unsafe { slot.write(words) };
 }
 
+/// Orders all copies before what is stored next: those that go past the caches are not in the order of the program.
+/// Once a publish and not once a message (8.8 kB: a fifth).
+#[inline]
+pub(crate) fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: an instruction of every x86-64, without operands.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 /// Copies `parts` one after another to `to` and returns the CRC-32C of what was copied.
 ///
 /// # Safety
-/// `to` must be valid for writes of the sum of the lengths and must not overlap any part.
+/// `to` must be valid for writes of the sum of the lengths and must not overlap any part; nobody may be told of the copy
+/// before [`settle`].
 #[inline]
 unsafe fn copy_crc(parts: &[&[u8]], to: *mut u8) -> u32 {
     if let [one] = parts
-        && one.len() <= ONE_BLOCK
+        && one.len() < PAST_CACHES
     {
         let crc = crc32c(one);
         // SAFETY: the caller vouches for `to`.
         unsafe { std::ptr::copy_nonoverlapping(one.as_ptr(), to, one.len()) };
         return crc;
     }
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut sum = Running::new();
     let mut at = 0;
     for part in parts {
         for block in part.chunks(FUSE_BLOCK) {
             // The checksum first brings the block in; the copy then only waits for its stores (10 % on a full ring).
-            digest.update(block);
+            sum.update(block);
             // SAFETY: `at` counts bytes of the parts, whose sum the caller vouches for.
-            unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), to.add(at), block.len()) };
+            unsafe { copy_past_caches(block, to.add(at)) };
             at += block.len();
         }
     }
-    digest.finalize() as u32
+    sum.finish()
+}
+
+/// Copies without leaving the copy in the caches, where the processor and the place allow it.
+///
+/// # Safety
+/// `to` must be valid for writes of the length of `from` and must not overlap it. Nobody may be told of the copy before
+/// [`settle`].
+#[inline]
+unsafe fn copy_past_caches(from: &[u8], to: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    if to.addr().is_multiple_of(64) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let (lines, rest) = from.as_chunks::<64>();
+        let mut at = to.cast::<__m128i>();
+        for line in lines {
+            let line = line.as_ptr().cast::<__m128i>();
+            // SAFETY: four times 16 bytes are a line; `at` is aligned, and the caller vouches for the length.
+            unsafe {
+                let words = [0, 1, 2, 3].map(|i| _mm_loadu_si128(line.add(i)));
+                for (i, word) in words.into_iter().enumerate() {
+                    _mm_stream_si128(at.add(i), word);
+                }
+                at = at.add(4);
+            }
+        }
+        // SAFETY: what is left of `from` goes behind the lines.
+        return unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), at.cast(), rest.len()) };
+    }
+    // SAFETY: the caller vouches for both.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
 }
 
 #[cfg(test)]

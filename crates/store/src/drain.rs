@@ -1,6 +1,6 @@
 //! From the live place to the medium: group commit.
 //!
-//! Order: payload and index blocks, fdatasync of each file touched (at once: they wait for the same medium), fsync of the folder if a name is new, then the
+//! Order: payload and index blocks, fdatasync of each file touched, fsync of the folder if a name is new, then the
 //! commit record and its fdatasync, then the mark. A record therefore never speaks for bytes that are not there.
 //! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
 //!
@@ -29,6 +29,9 @@ const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Payload bytes of one commit at most (a whole segment always): the live place comes free in steps, so that the
 /// writer fills one part while the medium takes the other.
 const COMMIT_BYTES_MAX: u64 = 128 << 20;
+
+/// What a writer that waits for the mark puts on the medium itself: its thread woken and waking it would cost as much.
+const LITTLE_BYTES: u64 = 256 << 10;
 
 /// What writer and drainer share: the segments in the live place.
 #[derive(Default)]
@@ -77,7 +80,7 @@ impl Ring {
     }
 }
 
-/// Writes a stream's live place out. One per disk stream; runs in a thread or is called step by step.
+/// Writes a stream's live place out. One per disk stream, used by its thread and by the writer where that waits.
 pub(crate) struct Drainer {
     pub(crate) media: Arc<dyn Media>,
     pub(crate) folder: PathBuf,
@@ -185,12 +188,11 @@ impl Drainer {
         if moved {
             (record.first, record.first_segment) = (keep.0, keep.1);
         }
-        let (keys, files): (Vec<_>, Vec<&dyn File>) =
-            touched.iter().filter_map(|key| self.files.get(key).map(|(file, _)| (*key, file.as_ref()))).unzip();
-        self.media.sync_all(&files).map_err(|(at, e)| {
-            let (kind, number) = keys[at];
-            self.failed(&self.folder.join(segment_name(kind, number)), &e)
-        })?;
+        for &(kind, number) in &touched {
+            if let Some((file, _)) = self.files.get(&(kind, number)) {
+                self.sync_path(file.as_ref(), &self.folder.join(segment_name(kind, number)))?;
+            }
+        }
         if origins_dirty {
             let path = self.folder.join("origins");
             let file = self.media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
@@ -329,29 +331,46 @@ impl Drainer {
         }
     }
 
+    /// [`Drainer::once`], with what comes of it told to the writer.
+    pub(crate) fn step(&mut self, clean: bool) -> Result<bool> {
+        let answer = self.once(clean);
+        self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
+        answer
+    }
+
+    /// True if what is below `count` and not on the medium is little: a commit that takes no longer than a flush.
+    pub(crate) fn little(&self, count: u64) -> bool {
+        let end = if count > self.done.count { self.entry(count - 1).ok() } else { None };
+        end.is_some_and(|e| e.segment == self.done.segment && e.end().saturating_sub(self.done.used) <= LITTLE_BYTES)
+    }
+
     /// Runs until told to stop; the last record is then a clean one.
-    pub(crate) fn run(mut self) {
-        let mut last = self.media.now();
+    pub(crate) fn run(shared: &Mutex<Self>) {
+        let lock = || shared.lock().unwrap_or_else(|p| p.into_inner());
+        let (media, ring_of) = {
+            let drainer = lock();
+            (drainer.media.clone(), drainer.ring.clone())
+        };
+        let mut last = media.now();
         loop {
-            let stop = self.ring.lock().stop;
-            let answer = self.once(stop);
-            let mut ring = self.ring.lock();
-            ring.trouble = answer.as_ref().err().map(ToString::to_string);
+            let stop = ring_of.lock().stop;
+            let answer = lock().step(stop);
+            let ring = ring_of.lock();
             if stop || matches!(answer, Err(Error::Failed(_))) {
                 break;
             }
-            if ring.stop || self.ring.urgent.swap(false, Ordering::AcqRel) {
+            if ring.stop || ring_of.urgent.swap(false, Ordering::AcqRel) {
                 continue;
             }
             let idle = !matches!(answer, Ok(true));
-            let elapsed = self.media.now().saturating_sub(last).max(0);
+            let elapsed = media.now().saturating_sub(last).max(0);
             let pause = if answer.is_err() { 500_000_000 } else { (COMMIT_PAUSE_NS - elapsed).max(0) };
             let pause = if idle { pause.max(COMMIT_PAUSE_NS) } else { pause };
             if pause > 0 {
                 let wait = Duration::from_nanos(pause as u64);
-                drop(self.ring.changed.wait_timeout(ring, wait).unwrap_or_else(|p| p.into_inner()));
+                drop(ring_of.changed.wait_timeout(ring, wait).unwrap_or_else(|p| p.into_inner()));
             }
-            last = self.media.now();
+            last = media.now();
         }
     }
 }

@@ -125,10 +125,6 @@ pub enum Open {
 pub trait Media: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
-    /// [`File::sync`] of files that need no order among themselves; the place of one that failed, with its error.
-    fn sync_all(&self, files: &[&dyn File]) -> Result<(), (usize, io::Error)> {
-        files.iter().enumerate().try_for_each(|(at, file)| file.sync().map_err(|e| (at, e)))
-    }
     /// Gives a file another name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name.

@@ -132,26 +132,6 @@ impl Media for Os {
         Ok(Arc::new(OsFile { file, path: path.to_path_buf(), direct: OnceLock::new() }))
     }
 
-    fn sync_all(&self, files: &[&dyn File]) -> Result<(), (usize, io::Error)> {
-        let Some((first, rest)) = files.split_first() else { return Ok(()) };
-        // A flush of the medium serves all who wait for it: two syncs at once cost little more than one.
-        std::thread::scope(|scope| {
-            let mut others = Vec::with_capacity(rest.len());
-            for &file in rest {
-                let thread = std::thread::Builder::new().spawn_scoped(scope, move || file.sync());
-                // Without a thread it is done here.
-                others.push(thread.map_err(|_| file.sync()));
-            }
-            let mine = first.sync();
-            let theirs = others.into_iter().map(|other| match other {
-                Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())),
-                Err(answer) => answer,
-            });
-            let answers = std::iter::once(mine).chain(theirs).enumerate();
-            answers.map(|(at, answer)| answer.map_err(|e| (at, e))).fold(Ok(()), Result::and)
-        })
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

@@ -20,8 +20,8 @@ use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// What opening for writing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -705,7 +705,7 @@ fn build(
         look_at: i64::MIN,
         view: View::new(count, standing.first),
         recovery,
-        drainer,
+        drainer: drainer.map(|drainer| Arc::new(Mutex::new(drainer))),
         thread: None,
         header,
         _locks: [lock, head_lock],

@@ -8,7 +8,7 @@
 //! Failure behaviour: no room is an `Error::Full` before anything was changed; what was pushed before stays and is
 //! published. Dropping the writer publishes and ends the drainer with a clean commit record.
 
-use crate::crc::{EntryWords, place};
+use crate::crc::{EntryWords, place, settle};
 use crate::drain::{Drainer, Ring};
 use crate::entry::{ENTRY_BYTES, Entry, Meta, salt, salt_seed};
 use crate::error::{Error, Result};
@@ -27,8 +27,8 @@ use crate::segment::Segment;
 use crate::view::View;
 use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What happens to an append when there is no room.
@@ -149,7 +149,7 @@ pub struct Writer {
     /// The streams that this one points into, if it is a view.
     pub(crate) view: View,
     pub(crate) recovery: Recovery,
-    pub(crate) drainer: Option<Drainer>,
+    pub(crate) drainer: Option<Arc<Mutex<Drainer>>>,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
     pub(crate) _locks: [Box<dyn Any + Send + Sync>; 2],
 }
@@ -158,14 +158,11 @@ impl Writer {
     /// Opens the stream in `folder` for writing: makes it if it is not there, else recovers it.
     pub fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Self> {
         let mut writer = recover::open(media, folder, name, options)?;
-        if let Some(drainer) = writer.drainer.take() {
-            if options.drain == Drain::Thread {
-                let thread = std::thread::Builder::new().name(format!("drain {name}"));
-                let thread = thread.spawn(move || drainer.run()).map_err(Error::io("start the drainer of", folder))?;
-                writer.thread = Some(thread);
-            } else {
-                writer.drainer = Some(drainer);
-            }
+        if let (Some(drainer), Drain::Thread) = (writer.drainer.clone(), options.drain) {
+            let thread = std::thread::Builder::new().name(format!("drain {name}"));
+            let thread =
+                thread.spawn(move || Drainer::run(&drainer)).map_err(Error::io("start the drainer of", folder))?;
+            writer.thread = Some(thread);
         }
         Ok(writer)
     }
@@ -247,7 +244,7 @@ impl Writer {
             u64::from(meta.flags),
         ];
         // SAFETY: both ranges were reserved, lie past everything published, and nobody else writes this stream; the
-        // slot is aligned to 64 bytes.
+        // slot is aligned to 64 bytes. `publish` settles before it tells.
         unsafe {
             let to = self.payload.map.ptr().add(start as usize);
             place(parts, to, &words, salt, self.entry_place(slot).cast::<EntryWords>());
@@ -323,6 +320,7 @@ impl Writer {
         if self.next != self.published {
             self.published = self.next;
             let head = self.head();
+            settle();
             mark(&head.count, self.next);
             if (Bell { word: &head.count_word, asleep: self.pins.asleep(false) }).ring() {
                 self.media.wake(&head.count_word);
@@ -625,12 +623,15 @@ impl Writer {
         if level == Level::Disk && self.header.level == Level::Memory {
             return Err(Error::Limit("a memory stream has no mark `disk`".into()));
         }
-        if self.drainer.is_some() {
+        if self.thread.is_none() {
             self.drain()?;
         }
         let deadline = std::time::Instant::now() + timeout;
         while self.mark(level) < sequence {
             self.check_failed()?;
+            if self.drain_little() {
+                continue;
+            }
             self.ring.hurry();
             let bell = Bell { word: &self.head().disk_word, asleep: self.pins.asleep(true) };
             let seen = bell.listen();
@@ -658,12 +659,16 @@ impl Writer {
     /// One group commit (for `Drain::Caller`).
     pub fn drain(&mut self) -> Result<bool> {
         self.publish();
-        let answer = match &mut self.drainer {
-            Some(drainer) => drainer.once(false),
-            None => return Ok(false),
-        };
-        self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
-        answer
+        match &self.drainer {
+            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false),
+            None => Ok(false),
+        }
+    }
+
+    /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
+    fn drain_little(&self) -> bool {
+        let Some(Ok(mut drainer)) = self.drainer.as_ref().map(|drainer| drainer.try_lock()) else { return false };
+        drainer.little(self.published) && drainer.step(false).is_ok()
     }
 
     /// The readers of this stream.
@@ -691,9 +696,8 @@ impl Drop for Writer {
             self.ring.lock().stop = true;
             self.ring.notify();
             let _ = thread.join();
-        }
-        if let Some(drainer) = &mut self.drainer {
-            clean = drainer.once(true).is_ok();
+        } else if let Some(drainer) = &self.drainer {
+            clean = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true).is_ok();
         }
         let head = self.head();
         if self.header.level == Level::Disk
