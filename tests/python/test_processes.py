@@ -19,9 +19,8 @@ GUARD_S = 60
 
 
 def child(code: str, *arguments) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], **pipes, text=True)
 
 
 @pytest.mark.parametrize("follow", ["read", "batches"])
@@ -153,3 +152,47 @@ def test_the_end_of_a_writer_leaves_its_views(memory):
     # What was marked `memory` is there for the next writer too.
     write_events(memory / "detector", [50])
     assert [m.origin_seq for m in stream.read()] == list(range(51))
+
+
+@pytest.mark.parametrize("when_full", ["wait", "drop-oldest"])
+def test_a_stopped_process_keeps_its_views_and_holds_up_nobody(memory, when_full):
+    writer = write_events(memory / "detector", range(20), count=1000, close=False, when_full=when_full)
+    stream = beamport.open(memory)["detector"]
+    code = """if True:
+        import sys, zlib, beamport
+        views = [m["pixel_id"] for m in beamport.open(sys.argv[1])["detector"].read()]
+        while True:
+            print(*(zlib.crc32(view) for view in views), flush=True)
+            sys.stdin.readline()
+    """
+    written = 20
+
+    def lap():
+        nonlocal written
+        oldest = stream.first
+        for n in range(written, written + 8000):
+            writer.append(ev44(n, T0, pixels_of(n, 1000)), T0)
+        written += 8000
+        assert stream.first > oldest + 1000, "the ring did not turn"
+
+    process = child(code, memory)
+    before = process.stdout.readline()
+    assert len(before.split()) == 20
+    os.kill(process.pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    lap()
+    os.kill(process.pid, signal.SIGCONT)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == before
+    # It is stopped again and never goes on: what it held is nobody's then.
+    os.kill(process.pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    lap()
+    process.kill()
+    process.communicate(timeout=GUARD_S)
+    lap()
+    for m in stream.read():
+        assert np.array_equal(m["pixel_id"], pixels_of(m.sequence, 1000)), f"message {m.sequence} is wrong"
+    writer.close()
+    print("stopped with numpy views: 1 process injected twice, then killed; 20 views unchanged, the writer went on")

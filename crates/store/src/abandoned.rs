@@ -31,6 +31,7 @@ fn is_nobodys(media: &dyn Media, place: &Path) -> bool {
     let head = Head::of(&map);
     let ours =
         head.magic.load(Ordering::Acquire) == HEAD_MAGIC && head.mounts.load(Ordering::Relaxed) == media.mounts();
-    let gone = head.folder().is_some_and(|folder| home_of(media, &folder) != head.home.load(Ordering::Relaxed));
+    let home = head.home.load(Ordering::Relaxed);
+    let gone = head.folder().is_some_and(|folder| home_of(media, &folder).is_ok_and(|now| now != home));
     ours && gone && media.lock(&path).is_ok()
 }

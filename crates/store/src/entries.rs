@@ -8,6 +8,7 @@ use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Header, segment_name};
 use crate::media::{File, Media, Open};
+use crate::recover::open_if_there;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct Entries<'a> {
     pub(crate) files: BTreeMap<(char, u32), Option<Arc<dyn File>>>,
     index: Window,
     payload: Window,
+    /// (first sequence, salt seed) of the epochs, rising.
+    seeds: Vec<(u64, u64)>,
 }
 
 /// A piece of a file.
@@ -34,26 +37,31 @@ struct Window {
     number: u32,
     at: u64,
     bytes: Vec<u8>,
+    /// How many of them were read.
+    len: usize,
 }
 
 impl Window {
     /// True if it has these bytes: then no file is looked at.
     #[inline]
     fn has(&self, number: u32, at: u64, len: usize) -> bool {
-        self.number == number && self.at <= at && at + len as u64 <= self.at + self.bytes.len() as u64
+        self.number == number && self.at <= at && at + len as u64 <= self.at + self.len as u64
     }
 
     /// Reads `len` bytes of a file with those around them, if there are so many.
     fn load(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<()> {
-        self.bytes.clear();
+        self.len = 0;
         // A hostile length would have that much memory filled with zeroes first.
         if file.len()? < at.saturating_add(len as u64) {
             return Ok(());
         }
         let from = at - at % 4096;
-        self.bytes.resize(size.max((at - from) as usize + len), 0);
-        let n = file.read_at(&mut self.bytes, from)?;
-        self.bytes.truncate(n);
+        let size = size.max((at - from) as usize + len);
+        // What is read over is not filled with zeroes first: that would cost as much as the reading.
+        if self.bytes.len() < size {
+            self.bytes.resize(size, 0);
+        }
+        self.len = file.read_at(&mut self.bytes[..size], from)?;
         (self.number, self.at) = (number, from);
         Ok(())
     }
@@ -71,7 +79,9 @@ impl<'a> Entries<'a> {
         if header.live != folder {
             places.push(folder.to_path_buf());
         }
-        Self { m, places, header, files: BTreeMap::new(), index: Window::default(), payload: Window::default() }
+        let seeds = header.epochs.iter().map(|e| (e.1, salt_seed(&header.uuid, e.0))).collect();
+        let (index, payload) = (Window::default(), Window::default());
+        Self { m, places, header, files: BTreeMap::new(), index, payload, seeds }
     }
 
     /// In one place only.
@@ -80,12 +90,30 @@ impl<'a> Entries<'a> {
     }
 
     pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
-        let open = || {
-            let name = segment_name(kind, number);
-            self.places.iter().find_map(|place| self.m.open(&place.join(&name), Open::Write).ok())
+        let name = segment_name(kind, number);
+        let file = match self.files.get(&(kind, number)) {
+            Some(file) => file.clone(),
+            None => {
+                let mut found = None;
+                for place in &self.places {
+                    found = open_if_there(self.m, &place.join(&name), Open::Write)?;
+                    if found.is_some() {
+                        break;
+                    }
+                }
+                self.files.insert((kind, number), found.clone());
+                found
+            }
         };
-        let file = self.files.entry((kind, number)).or_insert_with(open);
-        file.clone().ok_or_else(|| Error::Missing(self.places[0].join(segment_name(kind, number))))
+        file.ok_or_else(|| Error::Missing(self.places[0].join(name)))
+    }
+
+    /// Where the file of an error lies.
+    fn path(&self, kind: char, number: u32) -> PathBuf {
+        let name = segment_name(kind, number);
+        let there =
+            self.places.iter().map(|place| place.join(&name)).find(|path| self.m.open(path, Open::Read).is_ok());
+        there.unwrap_or_else(|| self.places[0].join(&name))
     }
 
     /// Files may be others now: they are opened and read anew.
@@ -105,19 +133,20 @@ impl<'a> Entries<'a> {
         let at = self.header.entry_at(sequence);
         if !self.index.has(number, at, ENTRY_BYTES) {
             let file = self.file('i', number)?;
-            let path = || self.places[0].join(segment_name('i', number));
-            let loaded = self.index.load(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW);
-            loaded.map_err(|e| Error::io("read", &path())(e))?;
+            if let Err(e) = self.index.load(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW) {
+                return Err(Error::io("read", &self.path('i', number))(e));
+            }
             if !self.index.has(number, at, ENTRY_BYTES) {
-                let what = "the end of the index before the entry";
-                return Err(Error::Corrupt { path: path(), at, sequence, what });
+                let (path, what) = (self.path('i', number), "the end of the index before the entry");
+                return Err(Error::Corrupt { path, at, sequence, what });
             }
         }
         Ok(bytemuck::pod_read_unaligned(self.index.bytes(at, ENTRY_BYTES)))
     }
 
     pub(crate) fn salt(&self, sequence: u64) -> u32 {
-        salt(salt_seed(&self.header.uuid, self.header.epoch_of(sequence)), sequence)
+        let seed = self.seeds.iter().rev().find(|s| s.0 <= sequence).map(|s| s.1);
+        salt(seed.unwrap_or_else(|| salt_seed(&self.header.uuid, 0)), sequence)
     }
 
     pub(crate) fn holds(&self, entry: &Entry, sequence: u64) -> bool {
@@ -129,7 +158,7 @@ impl<'a> Entries<'a> {
         if self.holds(&entry, sequence) {
             return Ok(entry);
         }
-        let path = self.places[0].join(segment_name('i', self.index_number(sequence)?));
+        let path = self.path('i', self.index_number(sequence)?);
         let at = self.header.entry_at(sequence);
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }

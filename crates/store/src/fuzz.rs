@@ -7,6 +7,10 @@
 //! Header lines (none: a good header) get a checksum that holds, and a live place of ours: a hostile one is refused by the checksum, and
 //! nobody but the owner of the folder could have made it. Commit records are sealed where their first byte is odd.
 
+mod damaged;
+
+pub use damaged::{Seen, damaged};
+
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::Error;
 use crate::layout::{Commit, Names, ORIGINS};

@@ -104,6 +104,9 @@ pub trait File: Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Maps the first `len` bytes, shared.
     fn map(&self, len: usize, write: bool) -> io::Result<Map>;
+    /// Brings a range of a map of the file into memory, so that a sector that cannot be read, or an end that somebody cut
+    /// off, is an error here and not a signal at the first touch.
+    fn bring(&self, map: &Map, at: u64, len: u64) -> io::Result<()>;
     /// What stays the same when the file is renamed, and differs between files.
     fn identity(&self) -> u64;
     /// False once no name leads to it: its memory lives only as long as its maps.

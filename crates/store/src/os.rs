@@ -115,6 +115,20 @@ impl File for OsFile {
         Ok(unsafe { Map::new(ptr.cast(), len, Box::new(Unmap { ptr: ptr as usize, len })) })
     }
 
+    fn bring(&self, map: &Map, at: u64, len: u64) -> io::Result<()> {
+        let from = at & !4095;
+        let len = (at + len).min(map.len() as u64).saturating_sub(from) as usize;
+        // SAFETY: a range of a map that lives; its pages are read and nothing else.
+        let answer = unsafe { libc::madvise(map.ptr().add(from as usize).cast(), len, libc::MADV_POPULATE_READ) };
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Where the kernel knows no such call (before 5.14) or has no time, the touch itself brings it.
+            _ if answer == 0 => Ok(()),
+            Some(libc::EFAULT | libc::EHWPOISON) => Err(io::Error::from_raw_os_error(libc::EIO)),
+            _ => Ok(()),
+        }
+    }
+
     fn identity(&self) -> u64 {
         self.file.metadata().map_or(0, |m| m.ino() ^ m.dev().rotate_left(48))
     }
@@ -143,8 +157,8 @@ impl Media for Os {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match fs::read_dir(dir) {
             Ok(entries) => {
-                let mut names: Vec<String> =
-                    entries.filter_map(|e| e.ok().and_then(|e| e.file_name().into_string().ok())).collect();
+                let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name().into_string())).collect();
+                let mut names: Vec<String> = names?.into_iter().flatten().collect();
                 names.sort();
                 Ok(names)
             }

@@ -97,6 +97,61 @@ pub struct Mapped {
     /// How often the stream had been opened for writing when it was mapped.
     opened: u64,
     hold: Hold,
+    /// How much of what lies in the folder is in memory; none for the live place and for copies.
+    brought: Option<Brought>,
+}
+
+/// Pieces of a file that were brought into memory: one that cannot be read is found before it is touched.
+struct Brought {
+    file: Arc<dyn File>,
+    /// A bit a piece.
+    pieces: Box<[AtomicU64]>,
+}
+
+/// Bytes of such a piece: what the kernel reads around a page that is touched.
+const PIECE_BYTES: u64 = 128 << 10;
+
+impl Brought {
+    fn new(file: Arc<dyn File>, len: usize) -> Self {
+        let words = (len as u64).div_ceil(PIECE_BYTES).div_ceil(64);
+        Self { file, pieces: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn is_in(&self, piece: u64) -> bool {
+        let word = self.pieces.get((piece / 64) as usize);
+        word.is_none_or(|word| word.load(Ordering::Relaxed) >> (piece % 64) & 1 == 1)
+    }
+
+    /// False where a byte of a range, which is inside the map, cannot be read.
+    #[inline]
+    fn has(&self, map: &Map, at: u64, len: u64) -> bool {
+        len == 0
+            || (at / PIECE_BYTES..=(at + len - 1) / PIECE_BYTES).all(|piece| self.is_in(piece))
+            || self.bring(map, at, len)
+    }
+
+    #[cold]
+    fn bring(&self, map: &Map, at: u64, len: u64) -> bool {
+        for piece in at / PIECE_BYTES..=(at + len - 1) / PIECE_BYTES {
+            let from = piece * PIECE_BYTES;
+            let whole = PIECE_BYTES.min(map.len() as u64 - from);
+            if self.is_in(piece) {
+                continue;
+            }
+            if self.file.bring(map, from, whole).is_ok() {
+                if let Some(word) = self.pieces.get((piece / 64) as usize) {
+                    word.fetch_or(1 << (piece % 64), Ordering::Relaxed);
+                }
+                continue;
+            }
+            // What lies beside the place that cannot be read is there.
+            let (low, high) = (at.max(from), (at + len).min(from + whole));
+            if self.file.bring(map, low, high - low).is_err() {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 /// What keeps the bytes of a segment as they are.
@@ -124,6 +179,13 @@ impl Mapped {
         }
         // SAFETY: inside the map; published bytes of a pinned segment are never written again, nor are copied ones.
         Some(unsafe { std::slice::from_raw_parts(self.map.ptr().add(at as usize), len as usize) })
+    }
+
+    /// The same for bytes that are read here and now: none also where the medium does not give them.
+    #[inline]
+    pub(crate) fn read(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let bytes = self.bytes(at, len)?;
+        self.brought.as_ref().is_none_or(|brought| brought.has(&self.map, at, len)).then_some(bytes)
     }
 
     /// Has the first `end` bytes copied, where this is a copy. False if they are no longer to be had.
@@ -438,12 +500,7 @@ impl Reader {
         let mapped = self.entry_range(from, max)?;
         let Some((count, at)) = mapped else { return Ok(&[]) };
         let Some(index) = &self.index else { return Ok(&[]) };
-        let bytes = index.bytes(at, count as u64 * ENTRY_BYTES as u64).ok_or_else(|| Error::Corrupt {
-            path: index.path.clone(),
-            at,
-            sequence: from,
-            what: "the end of the index before the entry",
-        })?;
+        let bytes = index.read(at, count as u64 * ENTRY_BYTES as u64).ok_or_else(|| no_entry(index, at, from))?;
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
         if self.options.check >= Check::Entries {
             for (entry, sequence) in entries.iter().zip(from..) {
@@ -505,15 +562,15 @@ impl Reader {
         };
         if self.index.as_ref().is_none_or(|i| i.number != number || self.outlived(i)) {
             self.index = None;
-            self.index = Some(self.map_segment(false, number).map_err(|e| match e {
-                Error::Missing(path) => {
-                    let next = self.next_index(number).map_or(u64::MAX, |next| u64::from(next) * per);
-                    Error::Lost { path, first: from, end: end.min(next) }
+            self.index = Some(match self.map_segment(false, number) {
+                Err(Error::Missing(path)) => {
+                    let next = self.next_index(number)?.map_or(u64::MAX, |next| u64::from(next) * per);
+                    return Err(Error::Lost { path, first: from, end: end.min(next) });
                 }
-                e => e,
-            })?);
+                answer => answer?,
+            });
         }
-        let count = ((per - from % per).min(end - from)).min(max as u64) as usize;
+        let mut count = ((per - from % per).min(end - from)).min(max as u64) as usize;
         let at = self.header.entry_at(from);
         if self.held.is_none() {
             // What is to be copied is copied now: what the writer has given up meanwhile is elsewhere, or gone.
@@ -522,14 +579,20 @@ impl Reader {
                 return self.entry_range(from, max);
             }
         }
+        if self.index.as_ref().is_some_and(|index| index.read(at, (count * ENTRY_BYTES) as u64).is_none()) {
+            // What stands before a place that cannot be read, or before the end of a file that was cut, is shown.
+            count = count.min((4096 - at % 4096) as usize / ENTRY_BYTES);
+        }
         Ok(Some((count, at)))
     }
 
     /// The first index segment behind a missing one: what the files say, so that damage costs no more time than they do.
-    fn next_index(&self, missing: u32) -> Option<u32> {
-        let places = [Some(self.folder.as_path()), self.live_place()];
-        let names = places.into_iter().flatten().flat_map(|place| self.media.list(place).unwrap_or_default());
-        names.filter_map(|name| segment_number('i', &name)).filter(|n| *n > missing).min()
+    fn next_index(&self, missing: u32) -> Result<Option<u32>> {
+        let mut names = Vec::new();
+        for place in [Some(self.folder.as_path()), self.live_place()].into_iter().flatten() {
+            names.extend(self.media.list(place).map_err(Error::io("list", place))?);
+        }
+        Ok(names.iter().filter_map(|name| segment_number('i', name)).filter(|n| *n > missing).min())
     }
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
@@ -558,8 +621,7 @@ impl Reader {
             return Ok(Batch::none(from));
         };
         let Some(index) = self.index.clone() else { return Ok(Batch::none(from)) };
-        let short = || Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the end of the index" };
-        let bytes = index.bytes(at, (count * ENTRY_BYTES) as u64).ok_or_else(short)?;
+        let bytes = index.read(at, (count * ENTRY_BYTES) as u64).ok_or_else(|| no_entry(&index, at, from))?;
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
         let segment = entries[0].segment;
         if !entries[0].holds(self.salt(from)) {
@@ -597,10 +659,13 @@ impl Reader {
                 return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
             }
             // Whatever is checked, a payload is all there or it is none.
-            let good = payload.bytes(entry.offset(), u64::from(entry.length)).is_some_and(|bytes| {
-                let behind = bytes.as_ptr_range().end;
-                self.options.check < Check::All || crc32c_from_memory(bytes, behind) ^ salt == entry.payload_crc
-            });
+            let (place, length) = (entry.offset(), u64::from(entry.length));
+            let good = match self.options.check {
+                Check::All => payload.read(place, length).is_some_and(|bytes| {
+                    crc32c_from_memory(bytes, bytes.as_ptr_range().end) ^ salt == entry.payload_crc
+                }),
+                Check::Nothing | Check::Entries => payload.bytes(place, length).is_some(),
+            };
             if !good {
                 let path = payload.path.clone();
                 return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
@@ -734,7 +799,7 @@ impl Reader {
             return Err(Error::Parent { folder: self.folder.clone(), what });
         }
         let at = self.header.entry_at(sequence);
-        let bytes = self.index.as_ref().and_then(|i| i.bytes(at, ENTRY_BYTES as u64));
+        let bytes = self.index.as_ref().and_then(|i| i.read(at, ENTRY_BYTES as u64));
         let Some(&[entry]) = bytes.map(bytemuck::cast_slice::<u8, Entry>) else {
             let path = self.index.as_ref().map_or_else(|| self.folder.clone(), |i| i.path.clone());
             return Err(Error::Corrupt { path, at, sequence, what: "the end of the index before the entry" });
@@ -788,13 +853,13 @@ impl Reader {
     }
 
     /// The control page of who writes now: of a writer that came meanwhile, where nobody wrote what this reader sees.
-    fn control_now(&self) -> Option<Arc<Map>> {
-        let came = if self.is_unwritten() { live_head(self.media.as_ref(), &self.header, &self.folder) } else { None };
-        match (came, &self.control) {
+    fn control_now(&self) -> Result<Option<Arc<Map>>> {
+        let came = if self.is_unwritten() { seen_head(self.media.as_ref(), &self.header, &self.folder)? } else { None };
+        Ok(match (came, &self.control) {
             (Some(head), _) => Some(Arc::new(head)),
             (None, Control::Live(head)) => Some(head.clone()),
             (None, Control::Cold(_)) => None,
-        }
+        })
     }
 
     /// True for an index segment mapped before a writer took the stream up again: its new entries are in another file.
@@ -807,7 +872,8 @@ impl Reader {
         let opened = self.opened();
         let Some(held) = &mut self.held else {
             let (map, path, copied) = self.copied(payload, number, &name)?;
-            return Ok(Arc::new(Mapped { map, path, number, payload, opened, hold: Hold::Copy(copied) }));
+            let hold = Hold::Copy(copied);
+            return Ok(Arc::new(Mapped { map, path, number, payload, opened, hold, brought: None }));
         };
         if !held.mine() {
             let (at, epoch) = held.committed();
@@ -815,14 +881,18 @@ impl Reader {
         }
         let held = held.clone();
         held.pin(payload, number)?;
-        let answer = self.map_pinned(payload, number, &name).and_then(|(map, path, live)| {
+        let answer = self.map_pinned(payload, number, &name).and_then(|((map, file), path, live)| {
             if let (true, true, Control::Live(head)) = (payload, live, &self.control) {
                 held.weigh(number, map.len() as u64, Head::of(head).quota.load(Ordering::Relaxed))?;
             }
-            Ok((map, path))
+            let brought = (!live).then(|| Brought::new(file, map.len()));
+            Ok((map, path, brought))
         });
         match answer {
-            Ok((map, path)) => Ok(Arc::new(Mapped { map, path, number, payload, opened, hold: Hold::Pin(held) })),
+            Ok((map, path, brought)) => {
+                let hold = Hold::Pin(held);
+                Ok(Arc::new(Mapped { map, path, number, payload, opened, hold, brought }))
+            }
             Err(e) => {
                 held.unpin(payload, number);
                 Err(e)
@@ -837,7 +907,7 @@ impl Reader {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("open", path)(e)),
         };
-        let control = self.control_now();
+        let control = self.control_now()?;
         let mut found = (self.header.live.join(name), None, true);
         if let Some(head) = &control {
             let low = if payload { &Head::of(head).live_payload } else { &Head::of(head).live_index };
@@ -870,7 +940,7 @@ impl Reader {
 
     /// Maps a segment whose pin stands: from the live place (true), else from the folder; then looks whether it is still
     /// there.
-    fn map_pinned(&self, payload: bool, number: u32, name: &str) -> Result<(Arc<Map>, PathBuf, bool)> {
+    fn map_pinned(&self, payload: bool, number: u32, name: &str) -> Result<(KeptMap, PathBuf, bool)> {
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.live_payload } else { &head.live_index };
@@ -885,7 +955,7 @@ impl Reader {
         }
         let path = self.folder.join(name);
         let map = if self.header.level == Level::Disk { self.map_file(&path)? } else { None };
-        let control = self.control_now();
+        let control = self.control_now()?;
         if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
             let low = if payload { &head.first_payload } else { &head.first_index };
             if !stands(low, number) {
@@ -895,7 +965,7 @@ impl Reader {
         map.map(|map| (map, path.clone(), false)).ok_or(Error::Missing(path))
     }
 
-    fn map_file(&self, path: &Path) -> Result<Option<Arc<Map>>> {
+    fn map_file(&self, path: &Path) -> Result<Option<KeptMap>> {
         let file = match self.media.open(path, Open::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -904,10 +974,10 @@ impl Reader {
         let len = file.len().map_err(Error::io("read", path))? as usize;
         let identity = file.identity();
         let mut maps = self.maps.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some((map, _)) = maps.get(&identity)
-            && map.len() == len
+        if let Some(known) = maps.get(&identity)
+            && known.0.len() == len
         {
-            return Ok(Some(map.clone()));
+            return Ok(Some(known.clone()));
         }
         if len == 0 {
             return Ok(None);
@@ -917,8 +987,8 @@ impl Reader {
         let crowded = maps.len() >= READER_MAPS_MAX;
         maps.retain(|_, (map, file)| Arc::strong_count(map) > 1 || (!crowded && file.linked()));
         // Kept by identity: if the writer renames the file and writes it again, the pages are mapped already.
-        maps.insert(identity, (map.clone(), file));
-        Ok(Some(map))
+        maps.insert(identity, (map.clone(), file.clone()));
+        Ok(Some((map, file)))
     }
 
     /// Waits until there is something to read. False if the time was over first.
@@ -1110,17 +1180,30 @@ impl Reader {
         let per = self.header.index_entries;
         let place = at % per / TIME_BLOCK * TIME_ROW_BYTES;
         let seed = salt_seed(&self.header.uuid, 0);
-        let Some(row) = self.index.as_ref().and_then(|i| i.bytes(place, TIME_ROW_BYTES)) else { return Ok(None) };
+        let Some(row) = self.index.as_ref().and_then(|i| i.read(place, TIME_ROW_BYTES)) else { return Ok(None) };
         let i64_at = |at: usize| i64::from_le_bytes(row[at..at + 8].try_into().unwrap_or_default());
         let range = (i64_at(0), i64_at(8));
         Ok((row[..24] == crate::writer::time_row(range, salt(seed, at))[..24]).then_some(range))
     }
 }
 
+/// There is no entry where one should be: the file was cut off there, or cannot be read.
+fn no_entry(index: &Mapped, at: u64, sequence: u64) -> Error {
+    Error::Corrupt { path: index.path.clone(), at, sequence, what: "the end of the index before the entry" }
+}
+
+/// The control page as a reader may see it: who may not look into the live place reads what the folder holds.
+fn seen_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map>> {
+    match live_head(m, header, folder) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        answer => answer,
+    }
+}
+
 fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
     let header = Header::read(m, folder)?;
     if header.boot == m.boot()
-        && let Some(map) = live_head(m, &header, folder)
+        && let Some(map) = seen_head(m, &header, folder)?
     {
         return Ok((header, Control::Live(Arc::new(map))));
     }

@@ -12,13 +12,14 @@ use crate::layout::{
     STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, table_bytes,
 };
 use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
-use crate::media::{Map, Media, Open};
+use crate::media::{File, Map, Media, Open};
 use crate::pins::Pins;
 use crate::protocol::marked;
 use crate::segment::Segment;
 use crate::view::View;
 use crate::writer::{Options, Writer, time_row};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -92,11 +93,11 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         Err(e) => return Err(e),
     };
     let boot = media.boot();
-    let live_there = |h: &Header| h.boot == boot && live_head(m, h, folder).is_some();
+    let live_there = |h: &Header| Ok::<_, Error>(h.boot == boot && live_head(m, h, folder)?.is_some());
     let (mut header, recovery, standing, commit) = match known {
         Some(header) if header.level == Level::Disk => {
             let commit = Commit::must_read(m, folder, salt_seed(&header.uuid, 0))?;
-            let live = if live_there(&header) { from_live(m, folder, &header, Some(commit)) } else { Ok(None) };
+            let live = if live_there(&header)? { from_live(m, folder, &header, Some(commit)) } else { Ok(None) };
             let live = match live {
                 Err(Error::Missing(_) | Error::Corrupt { .. }) => None,
                 answer => answer?,
@@ -105,7 +106,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
                 (header, Recovery::Live, standing, Some(commit))
             } else {
                 // What is left of the live place still says how far it went.
-                let head = if header.boot == boot { live_head(m, &header, folder) } else { None };
+                let head = if header.boot == boot { live_head(m, &header, folder)? } else { None };
                 let published = head.map_or(0, |map| marked(&Head::of(&map).count));
                 let (standing, end) = from_disk(m, folder, &header, commit, header.boot == boot)?;
                 let cut = |end: u64| Recovery::Cut { epoch: header.epoch(), first: standing.count, end };
@@ -113,13 +114,15 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
                 (header, recovery, standing, Some(commit))
             }
         }
-        Some(header) if live_there(&header) => {
+        Some(header) if live_there(&header)? => {
             let standing = from_live(m, folder, &header, None)?.ok_or_else(|| Error::Missing(header.live.clone()))?;
             (header, Recovery::Live, standing, None)
         }
         // New, or a memory stream whose memory is gone: what it held cannot be told, so it is another stream.
         other => {
-            if let Some(old) = other.filter(|old| !is_foreign(m, old, folder)) {
+            if let Some(old) = other
+                && !is_foreign(m, &old, folder)?
+            {
                 remove_live(m, &old.live, folder);
             }
             let header = fresh_header(m, folder, name, options)?;
@@ -136,7 +139,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         )));
     }
     header.name = name.to_string();
-    if recovery != Recovery::Live && is_foreign(m, &header, folder) {
+    if recovery != Recovery::Live && is_foreign(m, &header, folder)? {
         // The folder is a copy: the live place is that of its original.
         header.live = m.live_root().join(crate::layout::hex(&m.random()));
     }
@@ -165,7 +168,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     let writer = build(media, folder, header, options, recovery, standing, commit, lock);
     if let (Err(e), Some(header)) = (&writer, made)
         && !matches!(e, Error::Locked(_))
-        && any_head(m, &header).is_none()
+        && matches!(any_head(m, &header), Ok(None))
     {
         // It never came to speak for the stream.
         remove_live(m, &header.live, folder);
@@ -205,33 +208,46 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
     })
 }
 
-/// The control page of a header's live place, if it is there and belongs to this stream.
-pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Option<Map> {
-    any_head(m, header).filter(|map| Head::of(map).home.load(Ordering::Relaxed) == home_of(m, folder))
+/// The control page of a header's live place, if it is there and belongs to this stream. An error says that it could not
+/// be looked at (too many open files, say): that is no proof that it is gone, and what is in memory alone would go.
+pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map>> {
+    let Some(map) = any_head(m, header)? else { return Ok(None) };
+    Ok((Head::of(&map).home.load(Ordering::Relaxed) == home_of(m, folder)?).then_some(map))
 }
 
 /// What tells a folder from its copies: its lock file.
-pub(crate) fn home_of(m: &dyn Media, folder: &Path) -> u64 {
-    m.open(&folder.join("lock"), Open::Read).map_or(0, |file| file.identity())
+pub(crate) fn home_of(m: &dyn Media, folder: &Path) -> Result<u64> {
+    Ok(open_if_there(m, &folder.join("lock"), Open::Read)?.map_or(0, |file| file.identity()))
+}
+
+/// Opens a file; none if there is no such file, an error if that cannot be told.
+pub(crate) fn open_if_there(m: &dyn Media, path: &Path, how: Open) -> Result<Option<Arc<dyn File>>> {
+    match m.open(path, how) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(e) => Err(Error::io("open", path)(e)),
+    }
 }
 
 /// True if the live place that a header names belongs to another folder.
-fn is_foreign(m: &dyn Media, header: &Header, folder: &Path) -> bool {
-    any_head(m, header).is_some_and(|map| Head::of(&map).home.load(Ordering::Relaxed) != home_of(m, folder))
+fn is_foreign(m: &dyn Media, header: &Header, folder: &Path) -> Result<bool> {
+    let Some(map) = any_head(m, header)? else { return Ok(false) };
+    Ok(Head::of(&map).home.load(Ordering::Relaxed) != home_of(m, folder)?)
 }
 
 /// The control page of a stream of this identity, whoever's it is.
-fn any_head(m: &dyn Media, header: &Header) -> Option<Map> {
-    let file = m.open(&header.live.join("head"), Open::Read).ok()?;
-    if file.len().ok()? < HEAD_BYTES as u64 {
-        return None;
+fn any_head(m: &dyn Media, header: &Header) -> Result<Option<Map>> {
+    let path = header.live.join("head");
+    let Some(file) = open_if_there(m, &path, Open::Read)? else { return Ok(None) };
+    if file.len().map_err(Error::io("read", &path))? < HEAD_BYTES as u64 {
+        return Ok(None);
     }
-    let map = file.map(HEAD_BYTES, false).ok()?;
+    let map = file.map(HEAD_BYTES, false).map_err(Error::io("map", &path))?;
     let head = Head::of(&map);
     let ours = head.magic.load(Ordering::Acquire) == HEAD_MAGIC
         && head.format.load(Ordering::Relaxed) == FORMAT
         && uuid_words(&header.uuid) == [head.uuid[0].load(Ordering::Relaxed), head.uuid[1].load(Ordering::Relaxed)];
-    ours.then_some(map)
+    Ok(ours.then_some(map))
 }
 
 fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
@@ -242,7 +258,7 @@ fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
 /// After the death of a process: all that was published is there. None if the live place is not whole: somebody removed
 /// files that the medium does not have yet.
 fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commit>) -> Result<Option<Standing>> {
-    let Some(map) = live_head(m, header, folder) else { return Ok(None) };
+    let Some(map) = live_head(m, header, folder)? else { return Ok(None) };
     let head = Head::of(&map);
     let count = head.count.load(Ordering::Acquire);
     let first = head.first.load(Ordering::Acquire).min(count);
@@ -266,15 +282,18 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
     };
     if safe < count {
         let there = |kind: char, number: u32, bytes: u64| {
-            let file = m.open(&header.live.join(segment_name(kind, number)), Open::Read);
-            file.and_then(|f| f.len()).is_ok_and(|len| len >= bytes)
+            let path = header.live.join(segment_name(kind, number));
+            let Some(file) = open_if_there(m, &path, Open::Read)? else { return Ok(false) };
+            Ok(file.len().map_err(Error::io("read", &path))? >= bytes)
         };
         let low = entries.believed(safe)?.segment;
         let (from, to) = (safe / header.index_entries, (count - 1) / header.index_entries);
-        let whole = (low..=entry.segment).all(|n| there('p', n, header.segment_bytes))
-            && (from..=to).all(|n| there('i', n as u32, header.index_bytes()));
-        if !whole {
-            return Ok(None);
+        let payload = (low..=entry.segment).map(|n| ('p', n, header.segment_bytes));
+        let index = (from..=to).map(|n| ('i', n as u32, header.index_bytes()));
+        for (kind, number, bytes) in payload.chain(index) {
+            if !there(kind, number, bytes)? {
+                return Ok(None);
+            }
         }
     }
     let used = entry.end();
@@ -294,6 +313,14 @@ fn from_disk(
     let promised = promised(&mut entries, commit)?;
     let Standing { mut count, mut segment, mut used, .. } = promised;
     let origins = Names::read(m, folder, ORIGINS)?.names.len();
+    // Rows of the time table that come anew are made as their entries are looked at, which is once.
+    let (mut times, mut rows) = ((i64::MAX, i64::MIN), Vec::new());
+    let from_block = count / TIME_BLOCK;
+    let begun = (from_block * TIME_BLOCK..count).try_for_each(|sequence| {
+        let time = entries.raw(sequence)?.source_time;
+        times = (times.0.min(time), times.1.max(time));
+        Ok(())
+    });
     while let Ok(entry) = entries.raw(count) {
         // Room that was reserved and abandoned may lie between messages.
         let follows =
@@ -304,7 +331,11 @@ fn from_disk(
             break;
         }
         (segment, used) = (entry.segment, entry.end());
+        times = (times.0.min(entry.source_time), times.1.max(entry.source_time));
         count += 1;
+        if count.is_multiple_of(TIME_BLOCK) {
+            rows.push(std::mem::replace(&mut times, (i64::MAX, i64::MIN)));
+        }
     }
     let (mut end, mut at) = (count.max(commit.count), count);
     while let Ok(entry) = entries.raw(at) {
@@ -315,7 +346,8 @@ fn from_disk(
     let began = header.epochs.last().map_or(0, |e| e.1);
     let proven = commit.clean && commit.count == count && count >= began;
     if count > commit.count {
-        rebuild_time_rows(&mut entries, commit.count / TIME_BLOCK, count / TIME_BLOCK)?;
+        begun?;
+        write_time_rows(&mut entries, from_block, &rows)?;
         // What this start of the machine wrote is perhaps in the page cache alone; after a power cut it came from the
         // medium. It counts from now on, so it goes to the medium first.
         for (&(kind, number), file) in &entries.files {
@@ -397,7 +429,7 @@ pub(crate) fn set_aside(m: &dyn Media, folder: &Path, name: &str) -> Result<Path
 }
 
 /// Writes a file over itself from a byte on: after a failed sync the kernel calls pages clean that are not on the medium.
-fn write_again(file: &dyn crate::media::File, from: u64) -> std::io::Result<()> {
+fn write_again(file: &dyn File, from: u64) -> std::io::Result<()> {
     let mut bytes = vec![0; 1 << 20];
     let mut at = from;
     loop {
@@ -410,16 +442,11 @@ fn write_again(file: &dyn crate::media::File, from: u64) -> std::io::Result<()> 
     }
 }
 
-/// Rows of the time table for full blocks in `from..to`, written anew from the entries.
-pub(crate) fn rebuild_time_rows(entries: &mut Entries<'_>, from: u64, to: u64) -> Result<()> {
+/// Writes rows of the time table, from that of a block on.
+fn write_time_rows(entries: &mut Entries<'_>, from: u64, rows: &[(i64, i64)]) -> Result<()> {
     let per_segment = entries.header.index_entries / TIME_BLOCK;
     let seed = salt_seed(&entries.header.uuid, 0);
-    for block in from..to {
-        let mut range = (i64::MAX, i64::MIN);
-        for sequence in block * TIME_BLOCK..(block + 1) * TIME_BLOCK {
-            let time = entries.raw(sequence)?.source_time;
-            range = (range.0.min(time), range.1.max(time));
-        }
+    for (block, &range) in (from..).zip(rows) {
         let row = time_row(range, salt(seed, block * TIME_BLOCK));
         let at = block % per_segment * TIME_ROW_BYTES;
         let number = (block / per_segment) as u32;
@@ -457,7 +484,7 @@ pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
     })?;
     match Header::read(m, folder) {
         Ok(header) => {
-            if header.live != folder && !is_foreign(m, &header, folder) {
+            if header.live != folder && !is_foreign(m, &header, folder)? {
                 remove_live(m, &header.live, folder);
             }
             m.unlink(&folder.join("stream")).map_err(Error::io("remove", folder))?;
@@ -522,10 +549,8 @@ fn build(
         ring.origins_dirty = true;
     }
     let index_number = header.index_number(count)?;
-    let there = |kind: char| -> Vec<u32> {
-        let names = m.list(&live).unwrap_or_default();
-        names.iter().filter_map(|name| segment_number(kind, name)).collect()
-    };
+    let names = m.list(&live).map_err(Error::io("list", &live))?;
+    let there = |kind: char| names.iter().filter_map(move |name| segment_number(kind, name));
     let (low_payload, low_index) = if recovery == Recovery::Live {
         let head = Head::of(&head_map);
         (head.live_payload.load(Ordering::Acquire), head.live_index.load(Ordering::Acquire))
@@ -583,7 +608,8 @@ fn build(
             segment.reserve(used)?;
             let file = Entries::only_in(m, folder, &header).file('i', index_number)?.clone();
             let mut bytes = vec![0; used as usize];
-            let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+            let from = folder.join(segment_name('i', index_number));
+            let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &from))?;
             // SAFETY: a new segment that nobody else knows, reserved so far.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), segment.map.ptr(), n) };
         }
@@ -656,7 +682,7 @@ fn build(
         released: VecDeque::new(),
         names_dirty: false,
     });
-    head.home.store(home_of(m, folder), Ordering::Relaxed);
+    head.home.store(home_of(m, folder)?, Ordering::Relaxed);
     head.mounts.store(m.mounts(), Ordering::Relaxed);
     head.set_folder(&std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf()));
     // "Not clean" stands on the medium before the first append: see decision 0001.

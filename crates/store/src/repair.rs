@@ -47,7 +47,7 @@ pub fn repair(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     })?;
     let mut work = Work { m, folder, done: Repaired::default(), copied: BTreeSet::new() };
     let header = work.header()?;
-    let live = header.boot == m.boot() && live_head(m, &header, folder).is_some();
+    let live = header.boot == m.boot() && live_head(m, &header, folder)?.is_some();
     // A memory stream has one copy of everything, in its live place; a disk stream is repaired where it is kept, and
     // its live place is a second copy.
     if header.level == Level::Disk {

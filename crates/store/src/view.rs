@@ -507,9 +507,13 @@ impl Shown {
     /// if that is asked for, does not verify.
     pub(crate) fn check(&mut self, sums: bool) -> usize {
         self.places.extend(self.found.iter().map(|found| found.place));
-        let bytes = |found: &Found| match found.length {
-            0 => Some(&[][..]),
-            length => self.segments.get(found.place.segment as usize)?.bytes(found.place.at, length.into()),
+        let bytes = |found: &Found| {
+            let segment = || self.segments.get(found.place.segment as usize);
+            match (found.length, sums) {
+                (0, _) => Some(&[][..]),
+                (length, true) => segment()?.read(found.place.at, length.into()),
+                (length, false) => segment()?.bytes(found.place.at, length.into()),
+            }
         };
         let mut next = self.found.first().and_then(bytes);
         for (i, found) in self.found.iter().enumerate() {

@@ -232,3 +232,165 @@ fn a_second_reader_of_a_name_took_the_pins_of_the_first() {
         assert!(m.payload.iter().all(|&b| b == n as u8), "message {n} was written over");
     }
 }
+
+/// EIO for one opening, length, reading, mapping or listing, each in its turn: too many open files look the same.
+#[test]
+fn a_live_place_that_could_not_be_looked_at_was_taken_for_gone() {
+    let (mut failed, mut opened) = (0, 0);
+    for level in [Level::Disk, Level::Memory] {
+        let machine = Machine::new(1);
+        let options = Options { level, ..options() };
+        let mut process = machine.start();
+        let mut stream = writer(&process, &options).unwrap();
+        stream.origin("o").unwrap();
+        for n in 0..3000 {
+            stream.append(&meta(n), &[n as u8; 100]).unwrap();
+            if n == 1000 {
+                stream.drain().unwrap();
+            }
+        }
+        let uuid = stream.header().uuid;
+        let mut stream = Some(stream);
+        let mut looks = 0;
+        loop {
+            // SAFETY: the writer is the only object.
+            unsafe { machine.kill(&process, stream.take()) };
+            process = machine.start();
+            machine.fail_look_after(Some(looks));
+            match writer(&process, &options) {
+                Err(Error::Io { source, .. }) => {
+                    assert_eq!(source.raw_os_error(), Some(libc::EIO));
+                    failed += 1;
+                }
+                answer => {
+                    opened += 1;
+                    let whole = answer.unwrap();
+                    assert_eq!((whole.recovery(), whole.next_sequence()), (&Recovery::Live, 3000), "look {looks}");
+                    assert_eq!(whole.header().uuid, uuid);
+                    stream = Some(whole);
+                }
+            }
+            looks += 1;
+            let all_went = looks > 300;
+            machine.fail_look_after(None);
+            if all_went {
+                break;
+            }
+        }
+        drop(stream);
+        assert_eq!(numbers(&process, true), (0..3000).collect::<Vec<_>>());
+    }
+    println!(
+        "files that could not be looked at when a killed stream was opened: {failed} injected and refused with a name, {opened} opened, 0 lost"
+    );
+    assert!(failed > 40, "{failed}");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_looks_and_sectors() {
+    a_live_place_that_could_not_be_looked_at_was_taken_for_gone();
+    sectors(10_000);
+}
+
+/// What lies on a page that the medium does not give is named; all else is read, and with the page back all is there.
+#[test]
+fn a_sector_that_cannot_be_read_is_named() {
+    sectors(100);
+}
+
+fn sectors(streams: u64) {
+    let (mut bad, mut named, mut read, mut refused) = (0, 0, 0, 0);
+    for seed in 0..streams {
+        let machine = Machine::new(seed);
+        let mut dice = testkit::Dice::new(seed);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        let payload = |n: u64| vec![n as u8; (n * 37 % 700) as usize];
+        for n in 0..2500 {
+            while stream.append(&meta(n), &payload(n)).is_err() {
+                stream.drain().unwrap();
+            }
+        }
+        if dice.one_in(2) {
+            drop(stream);
+        } else {
+            stream.drain().unwrap();
+            // SAFETY: the writer is the only object.
+            unsafe { machine.power_cut(stream) };
+        }
+        let process = machine.start();
+        let media: Arc<dyn Media> = process.clone();
+        let files = machine.names("/disk");
+        let files: Vec<_> = files.iter().filter(|path| !path.ends_with("lock") && !path.ends_with("pins")).collect();
+        for _ in 0..dice.range(1, 3) {
+            let file = dice.pick(&files);
+            machine.bad_sector(file, dice.below(media.open(file, Open::Read).unwrap().len().unwrap())).unwrap();
+            bad += 1;
+        }
+        let look = || {
+            let (mut seen, mut lost) = (0, 0);
+            let opened = Reader::open(&media, Path::new(FOLDER), ReadOptions::default());
+            let mut reader = match opened {
+                Ok(reader) => reader,
+                Err(Error::Io { source, path, .. }) => {
+                    assert!(source.raw_os_error() == Some(libc::EIO) && path.starts_with(FOLDER));
+                    return None;
+                }
+                Err(e) => panic!("seed {seed}: {e}"),
+            };
+            while reader.position() < reader.end() {
+                let at = reader.position();
+                match reader.read(1000) {
+                    Ok(batch) => {
+                        for m in batch.iter() {
+                            assert!(m.entry.origin_seq == m.sequence && m.payload == payload(m.sequence));
+                            seen += 1;
+                        }
+                    }
+                    Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                        let before = reader.read((sequence - at) as usize).unwrap();
+                        seen += before.iter().filter(|m| m.payload == payload(m.sequence)).count();
+                    }
+                    Err(Error::Corrupt { path, .. }) => {
+                        assert!(path.starts_with(FOLDER));
+                        lost += 1;
+                        reader.seek(at + 1);
+                    }
+                    Err(e) => panic!("seed {seed}: {e}"),
+                }
+            }
+            Some((seen, lost, reader.end()))
+        };
+        if let Some((seen, lost, end)) = look() {
+            // A page holds 64 entries, or what of messages lies in it.
+            assert!(
+                seen + lost == end as usize && lost <= 3 * 64 + 3 * 40,
+                "seed {seed}: {seen} of {end}, {lost} lost"
+            );
+            (named, read) = (named + lost, read + seen);
+            match verify(&media, Path::new(FOLDER), &mut |_, _| ()) {
+                Ok(all) => assert_eq!((all.wrong, all.count), (lost as u64, end), "seed {seed}"),
+                Err(e) => assert!(matches!(e, Error::Io { .. }), "seed {seed}: {e}"),
+            }
+        }
+        // Who writes is refused with the name of the file, or goes on and takes nothing away that was promised.
+        match writer(&process, &options()) {
+            Ok(writer) => assert!(writer.next_sequence() >= 2500, "seed {seed}: {:?}", writer.recovery()),
+            Err(Error::Io { path, .. }) => {
+                assert!(path.starts_with(FOLDER));
+                refused += 1;
+            }
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+        machine.good_sectors();
+        drop(writer(&process, &options()).unwrap());
+        let (seen, lost, end) = look().unwrap();
+        assert_eq!((seen, lost, end), (2500, 0, 2500), "seed {seed}");
+    }
+    println!(
+        "sectors that cannot be read: {bad} injected into {streams} streams, {named} messages named, {read} read, {refused} \
+         openings refused with the name of the file, 0 lost once they can be read, 0 wrong"
+    );
+}

@@ -1,9 +1,9 @@
-//! The store against a `Vec`: random appends, kills, power cuts and faults from a seed, on a machine that forgets what was
-//! not synced. `BEAMPORT_SEEDS=N` tries more seeds, `BEAMPORT_SEED=N` replays one.
+//! The store against a `Vec`: random appends, batches, reservations, views, kills, power cuts and faults from a seed, on a
+//! machine that forgets what was not synced. `BEAMPORT_SEEDS=N` tries more seeds, `BEAMPORT_SEED=N` replays one.
 //!
 //! What is checked: all below the mark `memory` survives a kill, all below `disk` a power cut; no reader is ever shown a byte
 //! that was not appended; an identity (epoch, sequence) names one payload for ever; a counted reader under `wait` misses
-//! nothing; the mark `disk` falls only with a new epoch and never below what was promised; nothing is written through a
+//! nothing; a view shows what it points to, and its parent keeps it; a file that could not be looked at costs nothing; the mark `disk` falls only with a new epoch and never below what was promised; nothing is written through a
 //! map without being allocated.
 
 use beamport_store::*;
@@ -43,6 +43,9 @@ struct Tally {
     failed_writes: u64,
     full: u64,
     clocks: u64,
+    looks: u64,
+    abandoned: u64,
+    viewed: u64,
     marked: u64,
     read: u64,
 }
@@ -57,6 +60,9 @@ impl std::ops::AddAssign for Tally {
         sum(&mut self.failed_writes, other.failed_writes);
         sum(&mut self.full, other.full);
         sum(&mut self.clocks, other.clocks);
+        sum(&mut self.looks, other.looks);
+        sum(&mut self.abandoned, other.abandoned);
+        sum(&mut self.viewed, other.viewed);
         sum(&mut self.marked, other.marked);
         sum(&mut self.read, other.read);
     }
@@ -66,6 +72,18 @@ impl std::ops::AddAssign for Tally {
 struct Holding {
     segment: Arc<Mapped>,
     messages: Vec<(Entry, Sent)>,
+}
+
+/// A view of the stream: what it points to, by its own sequence.
+#[derive(Default)]
+struct Pointing {
+    writer: Option<(Writer, Parent)>,
+    uuid: [u8; 16],
+    log: Vec<u64>,
+    published: u64,
+    promised: u64,
+    /// What happened since it was open last.
+    after: After,
 }
 
 struct Test {
@@ -96,6 +114,8 @@ struct Test {
     seen: HashMap<([u8; 16], u32, u64), u64>,
     /// Where the counted reader committed; none until it exists.
     counted: Option<u64>,
+    /// In some tests.
+    view: Option<Pointing>,
     small: bool,
     story: Vec<String>,
     failed: bool,
@@ -123,7 +143,9 @@ impl Test {
         let onlooker = machine.start();
         let story = vec![format!("{options:?} in {}", folder.display())];
         let small = dice.one_in(2);
+        let view = dice.one_in(3).then(Pointing::default);
         Self {
+            view,
             seed,
             tally: Tally::default(),
             holding: None,
@@ -292,18 +314,25 @@ impl Test {
             1 | 2 => self.dice.range(1, 60),
             _ => self.dice.range(1, 6),
         };
-        let batch = self.dice.one_in(2);
+        let (room, batch) = (self.dice.one_in(4), self.dice.one_in(2));
         let mut refused = String::new();
         for _ in 0..many {
             let (meta, sent) = self.message();
             let bytes = payload(sent.id, sent.len);
             let Some(writer) = &mut self.writer else { return Ok(()) };
             let (a, b) = bytes.split_at(self.dice.below(bytes.len() as u64 + 1) as usize);
-            let answer = if batch { writer.push(&meta, &[a, b]) } else { writer.append(&meta, &bytes) };
+            let answer = match (room, batch) {
+                (true, _) => {
+                    self.tally.abandoned += 1;
+                    reserved(writer, &mut self.dice, &meta, &bytes)
+                }
+                (false, true) => writer.push(&meta, &[a, b]),
+                (false, false) => writer.append(&meta, &bytes),
+            };
             match answer {
                 Ok(sequence) if sequence == self.log.len() as u64 => {
                     self.log.push(sent);
-                    if !batch {
+                    if !batch && !room {
                         self.published = self.log.len() as u64;
                     }
                 }
@@ -333,8 +362,180 @@ impl Test {
         } else if let Some(writer) = &self.writer {
             self.published = self.published.max(writer.mark(Level::Memory));
         }
-        self.say(format!("append {many} (batch {batch}): {} of {} published{refused}", self.published, self.log.len()));
+        self.say(format!(
+            "append {many} (batch {batch}, reserved {room}): {} of {} published{refused}",
+            self.published,
+            self.log.len()
+        ));
         Ok(())
+    }
+
+    /// Opens the view, if it is not, and judges what it kept.
+    fn open_view(&mut self) -> Checked<bool> {
+        let Some(view) = &self.view else { return Ok(false) };
+        if view.writer.is_some() {
+            return Ok(true);
+        }
+        let how = Options::memory(1 << 20);
+        let (level, drain) = (self.options.level, Drain::Caller);
+        let options = Options { level, drain, when_full: WhenFull::DropOldest, pin_bytes: Some(u64::MAX), ..how };
+        let folder = self.folder.with_file_name("v");
+        let opened = Writer::open(&self.media, &folder, "v", &options);
+        let opened = opened.and_then(|mut writer| writer.parent("s").map(|parent| (writer, parent)));
+        let (writer, parent) = match opened {
+            Ok(opened) => opened,
+            Err(e) if self.excused(&e) => return Ok(false),
+            Err(e) => return Err(self.fail(format!("open the view: {e}"))),
+        };
+        let (count, uuid) = (writer.next_sequence(), writer.header().uuid);
+        self.say(format!("opened the view: {:?} at {count}", writer.recovery()));
+        let Some(view) = &mut self.view else { return Ok(false) };
+        let (after, low, high) = (view.after, view.promised, view.log.len() as u64);
+        let whole = count == view.published && uuid == view.uuid;
+        let kept = match (after, self.options.level) {
+            _ if view.uuid == [0; 16] => true,
+            (After::Clean | After::Kill, _) => whole,
+            (_, Level::Disk) => uuid == view.uuid && (low..=high).contains(&count),
+            (_, Level::Memory) => uuid != view.uuid && count == 0,
+        };
+        view.log.truncate(count as usize);
+        if uuid != view.uuid {
+            view.promised = 0;
+        }
+        (view.uuid, view.published, view.after) = (uuid, count, After::Clean);
+        view.writer = Some((writer, parent));
+        if !kept {
+            return Err(self.fail(format!("after {after:?} the view of {low} to {high} messages has {count}")));
+        }
+        Ok(true)
+    }
+
+    /// Points to some messages, makes that safe, lets go of what is not wanted, reads.
+    fn point(&mut self) -> Checked {
+        if self.writer.is_none() || !self.open_view()? {
+            return Ok(());
+        }
+        let answer = match self.dice.below(4) {
+            0 | 1 => self.point_to(),
+            2 => self.settle(),
+            _ => return self.read_view(),
+        };
+        match answer {
+            Ok(()) => Ok(()),
+            Err(Error::Dropped) => Ok(()),
+            Err(e) if self.excused(&e) => Ok(()),
+            Err(e) => Err(self.fail(format!("the view: {e}"))),
+        }
+    }
+
+    fn point_to(&mut self) -> Result<()> {
+        let (Some(view), Some(s)) = (&mut self.view, &self.writer) else { return Ok(()) };
+        let Some((writer, parent)) = &mut view.writer else { return Ok(()) };
+        let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+        let mut reader = Reader::open(&self.media, &self.folder, options)?;
+        let end = if self.options.level == Level::Disk { s.mark(Level::Disk) } else { reader.end() };
+        let mut at = view.log.last().map_or(0, |last| last + 1).max(reader.bounds().first);
+        let first = at;
+        for _ in 0..self.dice.range(1, 600) {
+            at += u64::from(self.dice.one_in(5));
+            if at >= end {
+                break;
+            }
+            let entry = match reader.entries(at, 1) {
+                Ok([entry]) => *entry,
+                Err(Error::Gone { first }) => {
+                    at = first;
+                    continue;
+                }
+                Ok(_) => break,
+                Err(e) => return Err(e),
+            };
+            match writer.push_view(*parent, at, &entry) {
+                // What the view let go of itself, it does not hold in the parent any more.
+                Err(Error::Parent { what, .. }) if what.contains("not held") => at += 1,
+                answer => {
+                    answer?;
+                    view.log.push(at);
+                    at += 1;
+                }
+            }
+        }
+        view.published = writer.publish();
+        self.tally.viewed += at - first;
+        self.story.push(format!("pointed to {first} to {at}"));
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let Some(Pointing { writer: Some((writer, parent)), log, published, promised, .. }) = &mut self.view else {
+            return Ok(());
+        };
+        let drained = writer.drain();
+        (*published, *promised) = (writer.publish(), (*promised).max(writer.mark(Level::Disk)));
+        drained?;
+        if let Some(last) = log.get((*promised).max(1) as usize - 1) {
+            writer.passed(*parent, last + 1)?;
+        }
+        writer.relieve()
+    }
+
+    /// Reads the view from where it begins: all that it keeps is what it points to.
+    fn read_view(&mut self) -> Checked {
+        let Some(Pointing { writer: Some(_), log, .. }) = &self.view else { return Ok(()) };
+        let (log, media) = (log.clone(), self.onlooker.clone() as Arc<dyn Media>);
+        let folder = self.folder.with_file_name("v");
+        let mut reader = Reader::open(&media, &folder, reading(true)).map_err(|e| self.fail(format!("view: {e}")))?;
+        reader.seek(reader.bounds().first);
+        let names = reader.origins().map_err(|e| self.fail(format!("origins: {e}")))?.to_vec();
+        loop {
+            match reader.read(300) {
+                Ok(batch) if batch.is_empty() => break,
+                Ok(batch) => {
+                    self.tally.read += batch.len() as u64;
+                    for m in batch.iter() {
+                        let name = names.get(m.entry.origin as usize).map_or("", String::as_str);
+                        self.compare(&Message { sequence: log[m.sequence as usize], ..m }, name)?;
+                    }
+                }
+                Err(Error::Gone { first }) if self.options.when_full == WhenFull::DropOldest => {
+                    reader.seek(first.max(reader.position() + 1));
+                }
+                Err(e) => return Err(self.fail(format!("the view at {}: {e}", reader.position()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads while one look at a file fails: that is named, and nothing wrong is shown.
+    fn glance(&mut self) -> Checked {
+        if self.uuid == [0; 16] || self.writer.is_none() {
+            return Ok(());
+        }
+        self.tally.looks += 1;
+        let looks = self.dice.below(25);
+        self.machine.fail_look_after(Some(looks));
+        let media: Arc<dyn Media> = self.onlooker.clone();
+        let answer = Reader::open(&media, &self.folder, reading(true)).and_then(|mut reader| {
+            let names = reader.origins()?.to_vec();
+            let mut wrong = Ok(());
+            while wrong.is_ok() {
+                let batch = reader.read(300)?;
+                if batch.is_empty() {
+                    break;
+                }
+                let name = |m: &Message<'_>| names.get(m.entry.origin as usize).map_or("", String::as_str);
+                wrong = batch.iter().try_for_each(|m| self.compare(&m, name(&m)));
+            }
+            Ok((wrong, reader.position() == reader.end()))
+        });
+        self.machine.fail_look_after(None);
+        match answer {
+            Ok((wrong, true)) => wrong,
+            Ok((_, false)) => Err(self.fail("a look that failed made a stream shorter".into())),
+            Err(Error::Corrupt { .. }) => Ok(()),
+            Err(Error::Io { source, .. }) if source.raw_os_error() == Some(5) => Ok(()),
+            Err(e) => Err(self.fail(format!("a look that failed: {e}"))),
+        }
     }
 
     /// True for errors that follow from what was injected.
@@ -540,17 +741,28 @@ impl Test {
     fn kill(&mut self) {
         self.say("kill".into());
         self.tally.kills += 1;
-        // SAFETY: the writer is all that maps in this process.
-        unsafe { self.machine.kill(&self.process, self.writer.take()) };
+        let view = self.forget_view(After::Kill);
+        // SAFETY: the writers are all that map in this process.
+        unsafe { self.machine.kill(&self.process, (self.writer.take(), view)) };
         self.process = self.machine.start();
         self.media = self.process.clone();
+    }
+
+    /// The view's writer, which dies with its process.
+    fn forget_view(&mut self, how: After) -> Option<(Writer, Parent)> {
+        let view = self.view.as_mut()?;
+        if view.after < how {
+            view.after = how;
+        }
+        view.writer.take()
     }
 
     fn cut(&mut self) {
         self.say("power cut".into());
         self.tally.cuts += 1;
+        let view = self.forget_view(After::Cut);
         // SAFETY: these are all objects of all processes.
-        unsafe { self.machine.power_cut((self.writer.take(), self.early.take(), self.holding.take())) };
+        unsafe { self.machine.power_cut((self.writer.take(), self.early.take(), self.holding.take(), view)) };
         (self.process, self.onlooker) = (self.machine.start(), self.machine.start());
         self.media = self.process.clone();
     }
@@ -558,6 +770,30 @@ impl Test {
     fn reopen(&mut self, mut after: After) -> Checked {
         self.machine.room(u64::MAX, u64::MAX);
         self.machine.fail_sync_after(None);
+        // A file that cannot be looked at is not one that is gone.
+        while self.dice.one_in(3) {
+            let looks = self.dice.below(60);
+            self.machine.fail_look_after(Some(looks));
+            self.tally.looks += 1;
+            let opened = Writer::open(&self.media, &self.folder, "s", &self.options);
+            self.machine.fail_look_after(None);
+            self.say(format!("look {looks} fails while opening: {:?}", opened.as_ref().err()));
+            match opened {
+                // Nothing may have been taken for gone: what is there now is judged like after a kill.
+                Ok(writer) => {
+                    let writers = (writer, self.forget_view(After::Kill));
+                    // SAFETY: the writers are all that map in this process.
+                    unsafe { self.machine.kill(&self.process, writers) };
+                    self.process = self.machine.start();
+                    self.media = self.process.clone();
+                }
+                Err(Error::Io { source, .. }) if source.raw_os_error() == Some(5) => {}
+                Err(e) => return Err(self.fail(format!("a look that failed: {e}"))),
+            }
+            if after == After::Cut {
+                after = After::CutThenKill;
+            }
+        }
         // A death while it recovers is a death like any other.
         while self.dice.one_in(4) {
             let changes = self.dice.below(25);
@@ -600,11 +836,19 @@ impl Test {
             return self.reopen(After::Clean);
         }
         match self.dice.below(100) {
-            0..40 => self.append()?,
-            40..55 => self.drain()?,
+            0..40 => {
+                self.append()?;
+                self.point()?;
+            }
+            40..55 => {
+                self.drain()?;
+                self.point()?;
+            }
             55..62 => self.read(false)?,
             62..66 => self.read(true)?,
-            66..72 => self.follow()?,
+            66..69 => self.follow()?,
+            69..71 => self.glance()?,
+            71 => self.point()?,
             72..74 => self.hold()?,
             74..80 => self.count()?,
             80..84 => {
@@ -621,6 +865,7 @@ impl Test {
                     self.append()?;
                     self.drain()?;
                 }
+                self.point()?;
                 let writer = self.writer.take();
                 if self.dice.one_in(4) && self.machine.stopped() {
                     // Dropped while nothing works any more: as good as a kill.
@@ -643,6 +888,7 @@ impl Test {
             90 if self.disk() => {
                 self.kill();
                 self.tally.cleaned += 1;
+                drop(self.forget_view(After::Cleaned));
                 let names = self.machine.names("/live");
                 for name in names {
                     if self.dice.one_in(4) {
@@ -722,13 +968,24 @@ impl Test {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Appends a message into a room that is larger than it, and abandons the rest.
+fn reserved(writer: &mut Writer, dice: &mut Dice, meta: &Meta, bytes: &[u8]) -> Result<u64> {
+    let skip = 8 * dice.below(4) as usize;
+    let mut room = writer.reserve(skip + bytes.len() + dice.below(200) as usize)?;
+    let (at, rest) = room.rest();
+    rest.fill(0xee);
+    rest[skip..skip + bytes.len()].copy_from_slice(bytes);
+    room.commit(meta, at + skip..at + skip + bytes.len())
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 enum After {
+    #[default]
     Clean,
     Kill,
-    Cut,
     /// Somebody cleaned shared memory while nobody wrote.
     Cleaned,
+    Cut,
     /// A cut, then a kill while the stream was opened.
     CutThenKill,
 }
@@ -769,15 +1026,19 @@ fn agrees(seeds: u64) {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     println!(
         "the store against a Vec: {seeds} seeds, injected {} kills, {} power cuts, {} times memory cleaned, {} failed \
-         syncs, {} failed writes, {} full places, {} clocks set; {} messages marked, {} read, 0 lost, 0 wrong",
+         syncs, {} failed writes, {} failed looks, {} full places, {} clocks set, {} rooms half used; {} messages marked, {} \
+         pointed to by views, {} read, 0 lost, 0 wrong",
         sum.kills,
         sum.cuts,
         sum.cleaned,
         sum.failed_syncs,
         sum.failed_writes,
+        sum.looks,
         sum.full,
         sum.clocks,
+        sum.abandoned,
         sum.marked,
+        sum.viewed,
         sum.read
     );
 }

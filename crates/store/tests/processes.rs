@@ -354,6 +354,138 @@ fn soak_power_cuts() {
     power_cuts(200);
 }
 
+/// A file system of so many bytes, in memory.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(folder: PathBuf, mebibytes: u32) -> Self {
+        std::fs::create_dir_all(&folder).unwrap();
+        let size = format!("size={mebibytes}m");
+        run(
+            "mount",
+            &["-t", "tmpfs", "-o", &size, "tmpfs"].map(Path::new).into_iter().chain([&*folder]).collect::<Vec<_>>(),
+        );
+        Self(folder)
+    }
+
+    /// Takes every byte that is left, in a file that gives them back when it goes.
+    fn fill(&self) -> PathBuf {
+        let ballast = self.0.join("ballast");
+        let file = (Os.open(&ballast, media::Open::Create)).unwrap();
+        let (mut piece, mut len) = (1 << 20, 0);
+        while piece >= 4096 {
+            match file.allocate(len, piece) {
+                Ok(()) => len += piece,
+                Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => piece /= 2,
+                Err(e) => panic!("{e}"),
+            }
+        }
+        ballast
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A place that is really full: appends are refused with a reason, reading goes on, and with room all goes on where it
+/// was, also of a writer that came while it was full.
+fn full(count: u32) {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("a full tmpfs needs root to mount: left out");
+        return;
+    }
+    let place = Place::new("full");
+    let small = Small::mount(place.0.join("small"), 24);
+    let media = Os::shared();
+    let (mut marked, mut refused, mut reopened, mut slowest) = (0, 0, 0, Duration::ZERO);
+    for turn in 0..count {
+        // Memory of its own on the full place, or its disk is the full place and its memory is not.
+        let level = if turn.is_multiple_of(2) { Level::Memory } else { Level::Disk };
+        let folder = small.0.join(level.as_str());
+        let options = Options { level, ..Options::memory(if level == Level::Memory { 32 << 20 } else { 2 << 20 }) };
+        let open = || Writer::open(&media, &folder, "s", &options);
+        let mut writer = open().unwrap();
+        let origin = writer.origin("o").unwrap();
+        let append = |writer: &mut Writer| {
+            let (sequence, epoch) = (writer.next_sequence(), writer.header().epoch());
+            let origin_seq = sequence;
+            let meta = Meta { source_time: 0, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+            writer.append(&meta, &payload(epoch, sequence))
+        };
+        for _ in 0..500 {
+            while let Err(e) = append(&mut writer) {
+                assert!(e.is_full(), "{e}");
+                writer.wait_room(Duration::from_millis(5));
+            }
+        }
+        let ballast = small.fill();
+        // A drainer that finds no room says so in half a second at latest; until then the memory takes what there is.
+        let began = Instant::now();
+        let why = loop {
+            match append(&mut writer) {
+                Ok(_) => {}
+                Err(e) if level == Level::Memory || writer.trouble().is_some() => break e,
+                Err(e) => assert!(e.is_full(), "{e}"),
+            }
+            assert!(began.elapsed() < HANG, "it does not become full");
+        };
+        assert!(why.is_full(), "{why}");
+        refused += 1;
+        let published = writer.publish();
+        assert_eq!(judge(&folder, true, 0), published);
+        if turn % 4 >= 2 {
+            drop(writer);
+            reopened += 1;
+            writer = match open() {
+                Ok(writer) => writer,
+                Err(e) => {
+                    assert!(e.is_full(), "{e}");
+                    assert_eq!(judge(&folder, true, 0), published);
+                    std::fs::remove_file(&ballast).unwrap();
+                    open().unwrap()
+                }
+            };
+            assert_eq!((writer.recovery(), writer.next_sequence()), (&Recovery::Live, published));
+        }
+        let _ = std::fs::remove_file(&ballast);
+        let began = Instant::now();
+        while let Err(e) = append(&mut writer) {
+            assert!(e.is_full() && began.elapsed() < HANG, "{e}");
+            writer.wait_room(Duration::from_millis(5));
+        }
+        slowest = slowest.max(began.elapsed());
+        if level == Level::Disk {
+            assert!(writer.wait(published, Level::Disk, HANG).unwrap());
+        }
+        assert_eq!((writer.first_sequence(), judge(&folder, true, 0)), (0, published + 1));
+        marked += published;
+        drop(writer);
+        let live = Header::read(&Os, &folder).unwrap().live;
+        remove(&media, &folder).unwrap();
+        let _ = std::fs::remove_dir_all(live);
+    }
+    println!(
+        "a tmpfs that is really full: {count} injected ({reopened} with a writer that came then), {refused} refused with \
+         a reason, {marked} messages marked, 0 lost, 0 wrong, went on at latest {} ms after there was room",
+        slowest.as_millis()
+    );
+}
+
+#[test]
+fn a_full_place_refuses_and_heals() {
+    full(10);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn soak_full_tmpfs() {
+    full(50);
+}
+
 fn pairs(count: u32) {
     let place = Place::new("pairs");
     let folder = place.stream(Level::Disk);

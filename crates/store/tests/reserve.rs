@@ -147,7 +147,17 @@ fn rooms(seed: u64) -> (u64, u64) {
 
 #[test]
 fn rooms_survive_what_messages_survive() {
-    let seeds: u64 = std::env::var("BEAMPORT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    many_rooms(200);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_rooms() {
+    many_rooms(20_000);
+}
+
+fn many_rooms(seeds: u64) {
+    let seeds: u64 = std::env::var("BEAMPORT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
     let (mut faults, mut abandoned) = (0, 0);
     for seed in 1..=seeds {
         let counts = rooms(seed);
@@ -219,5 +229,5 @@ fn soak_messages_of_a_gigabyte_come_back() {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("giga-{}", std::process::id()));
     sizes(&tmp, Level::Disk, &[0, most, 1, most - 7]);
     sizes(Path::new(&format!("/dev/shm/beamport-test-giga-{}", std::process::id())), Level::Memory, &[most, 3]);
-    println!("messages of 0 B to 1 GiB: 6 appended, 6 read back, at disk and memory");
+    println!("messages of 0 B to 1 GiB: 0 injected, 6 appended, 6 read back, at disk and memory, 0 lost, 0 wrong");
 }

@@ -657,7 +657,17 @@ impl Web {
 
 #[test]
 fn views_lose_nothing_and_show_nothing_wrong_through_kills_and_power_cuts() {
-    let seeds = std::env::var("BEAMPORT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    webs(150);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_views() {
+    webs(5000);
+}
+
+fn webs(seeds: u64) {
+    let seeds = std::env::var("BEAMPORT_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
     let (mut faults, mut read, mut gone) = (0, 0, 0);
     let one: Option<u64> = std::env::var("BEAMPORT_SEED").ok().and_then(|n| n.parse().ok());
     for seed in one.map_or(1..seeds + 1, |seed| seed..seed + 1) {

@@ -86,6 +86,24 @@ impl Machine {
         lock(&self.shared).write_fails_after = good;
     }
 
+    /// One look (opening, reading, mapping, listing, asking for a length) fails with EIO after `good` more.
+    pub fn fail_look_after(&self, good: Option<u64>) {
+        lock(&self.shared).look_fails_after = good;
+    }
+
+    /// From now on the page of a file in which byte `at` lies cannot be read: EIO, whoever reads.
+    pub fn bad_sector(&self, path: &Path, at: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        let number = world.find(path)?;
+        world.bad.insert((number, (at / PAGE as u64) as u32));
+        Ok(())
+    }
+
+    /// All pages can be read again.
+    pub fn good_sectors(&self) {
+        lock(&self.shared).bad.clear();
+    }
+
     /// After `changes` more changes of files every further one fails: the moment of a kill or cut inside a call.
     pub fn stop_after(&self, changes: Option<u64>) {
         lock(&self.shared).stops_after = changes;
@@ -176,7 +194,9 @@ impl Drop for LockKey {
 
 impl File for PretendFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(lock(&self.shared).inode(self.number)?.len)
+        let mut world = lock(&self.shared);
+        world.look()?;
+        Ok(world.inode(self.number)?.len)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -196,6 +216,8 @@ impl File for PretendFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut world = lock(&self.shared);
+        world.look()?;
+        world.readable(self.number, offset, buf.len() as u64)?;
         let inode = world.inode(self.number)?;
         let n = inode.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         inode.memory.read(offset.min(FILE_BYTES_MAX) as usize, &mut buf[..n]);
@@ -227,6 +249,7 @@ impl File for PretendFile {
 
     fn map(&self, len: usize, write: bool) -> io::Result<Map> {
         let mut world = lock(&self.shared);
+        world.look()?;
         if len as u64 > FILE_BYTES_MAX {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
@@ -245,6 +268,12 @@ impl File for PretendFile {
         Ok(unsafe { Map::new(ptr, len, Box::new(MapKey(self.shared.clone(), key))) })
     }
 
+    fn bring(&self, _map: &Map, at: u64, len: u64) -> io::Result<()> {
+        let mut world = lock(&self.shared);
+        world.look()?;
+        world.readable(self.number, at, len)
+    }
+
     fn identity(&self) -> u64 {
         self.number
     }
@@ -257,6 +286,7 @@ impl File for PretendFile {
 impl Media for PretendMedia {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         let mut world = lock(&self.shared);
+        world.look()?;
         let number = match world.find(path) {
             Ok(number) => number,
             Err(e) if how != Open::Create => return Err(e),
@@ -283,7 +313,8 @@ impl Media for PretendMedia {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let world = lock(&self.shared);
+        let mut world = lock(&self.shared);
+        world.look()?;
         let inside = world.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next());
         let names: BTreeSet<String> = inside.map(|name| name.to_string_lossy().into_owned()).collect();
         Ok(names.into_iter().collect())

@@ -138,6 +138,10 @@ pub(crate) struct World {
     pub(crate) sync_fails_after: Option<u64>,
     /// Writes that still succeed before one fails.
     pub(crate) write_fails_after: Option<u64>,
+    /// Looks (opening, reading, mapping, listing, asking for a length) that still succeed before one fails.
+    pub(crate) look_fails_after: Option<u64>,
+    /// Pages of the medium that cannot be read.
+    pub(crate) bad: BTreeSet<(u64, u32)>,
     /// Changes that are still made before every call fails: the moment at which a process is stopped.
     pub(crate) stops_after: Option<u64>,
     keys: u64,
@@ -176,6 +180,8 @@ impl World {
             ignore: None,
             sync_fails_after: None,
             write_fails_after: None,
+            look_fails_after: None,
+            bad: BTreeSet::new(),
             stops_after: None,
             keys: 0,
         }
@@ -196,6 +202,18 @@ impl World {
             }
             None => Ok(()),
         }
+    }
+
+    /// Counts a look; one fails as it does where there are too many open files, or the medium gives an error once.
+    pub(crate) fn look(&mut self) -> io::Result<()> {
+        if fails(&mut self.look_fails_after) { Err(error(libc::EIO)) } else { Ok(()) }
+    }
+
+    /// Fails where a range holds a page that cannot be read.
+    pub(crate) fn readable(&self, number: u64, at: u64, len: u64) -> io::Result<()> {
+        let pages = (at / PAGE as u64) as u32..at.saturating_add(len).div_ceil(PAGE as u64).min(u32::MAX.into()) as u32;
+        let bad = self.bad.range((number, pages.start)..(number, pages.end.max(pages.start))).next();
+        if bad.is_some() { Err(error(libc::EIO)) } else { Ok(()) }
     }
 
     pub(crate) fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
@@ -320,8 +338,11 @@ impl World {
             return Err(error(libc::EIO));
         }
         self.allocate(number, at, bytes.len() as u64)?;
-        let inode = self.inode(number)?;
         let end = at + bytes.len() as u64;
+        // A sector that is written anew is a good one.
+        let whole = at.div_ceil(PAGE as u64) as u32..(end / PAGE as u64) as u32;
+        self.bad.retain(|&(file, page)| file != number || !whole.contains(&page));
+        let inode = self.inode(number)?;
         inode.memory.write(at as usize, bytes);
         inode.len = inode.len.max(end);
         if inode.on_disk {
@@ -424,6 +445,7 @@ impl World {
         self.stops_after = None;
         self.sync_fails_after = None;
         self.write_fails_after = None;
+        self.look_fails_after = None;
     }
 
     /// The first page that was written through a map without having been allocated: on a full disk a SIGBUS.
