@@ -11,6 +11,7 @@ mod place;
 mod reading;
 mod store;
 mod view;
+mod waiting;
 
 use crate::cli;
 use flow::Fault;
@@ -39,6 +40,8 @@ pub(crate) struct Sizes {
     pub(crate) read_messages: u64,
     /// Messages of a round that are committed one by one.
     pub(crate) commits: u64,
+    /// Round trips of a round between two processes.
+    pub(crate) hops: u64,
     /// Events of one file.
     pub(crate) nexus_events: u64,
 }
@@ -59,6 +62,7 @@ impl Sizes {
             live_bytes: 512 << 20,
             read_messages: index_larger.min(fits).max(10_000),
             commits: 500,
+            hops: 20_000,
             nexus_events: 60_000_000,
         }
     }
@@ -74,6 +78,7 @@ impl Sizes {
             live_bytes: 128 << 20,
             read_messages: 20_000,
             commits: 50,
+            hops: 500,
             nexus_events: 1_000_000,
         }
     }
@@ -87,6 +92,12 @@ impl Sizes {
 pub fn run(asked: &cli::Bench, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
     if let Some(stream) = reading::asked() {
         return match reading::read(stream.as_ref()) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(fault) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
+        };
+    }
+    if let Some(folder) = waiting::asked() {
+        return match waiting::serve(folder.as_ref()) {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(fault) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
         };

@@ -7,6 +7,7 @@ use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::reading::Reading;
 use super::view;
+use super::waiting;
 use flow::Fault;
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +26,7 @@ type Row = fn(&Sizes, u32) -> Result<Figure, Fault>;
 
 /// Runs all rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let rows: [Row; 10] = [
+    let rows: [Row; 11] = [
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 1 MiB / memcpy", 1 << 20, 1, (0.8, 1.0)),
         |sizes, rounds| append_over_memcpy(sizes, rounds, "append 8.8 kB / memcpy", JUMBO_BYTES, BATCH, (0.7, 0.9)),
         append_small,
@@ -36,10 +37,15 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         marks::both_at_once,
         view::push,
         view::read,
+        waiting::company,
     ];
     let mut figures = Vec::new();
     for row in rows {
         let figure = row(sizes, rounds)?;
+        tell(&figure);
+        figures.push(figure);
+    }
+    for figure in waiting::hops(sizes, rounds)? {
         tell(&figure);
         figures.push(figure);
     }
