@@ -74,6 +74,24 @@ pub enum Error {
     },
     /// A value beyond a limit of `limits.rs`.
     Limit(String),
+    /// No room, because a counted reader has not moved on: what it still wants is not let go.
+    Behind {
+        /// Its name.
+        name: String,
+        /// Its process; none if it does not live.
+        pid: Option<u32>,
+        /// Next sequence that it wants.
+        at: u64,
+        /// Messages that it has not committed.
+        lag: u64,
+    },
+    /// Another reader has the name: one position is not for two.
+    Taken {
+        /// The name.
+        name: String,
+        /// Its process.
+        pid: u32,
+    },
     /// A reader keeps more of the stream's memory than it may: let go of views, or copy what is kept.
     Quota {
         /// Its name; empty for an anonymous one.
@@ -120,6 +138,14 @@ impl fmt::Display for Error {
                 let kept = format!("keeps {segments} segments, {bytes} B of stream memory");
                 write!(f, "a reader, {name}process {pid}, {kept}; its quota is {quota} B")
             }
+            Self::Behind { name, pid, at, lag } => {
+                let who = match pid {
+                    Some(pid) => format!("process {pid}"),
+                    None => "no process now".to_owned(),
+                };
+                write!(f, "no room: reader `{name}` ({who}) has not moved on from message {at}, {lag} behind")
+            }
+            Self::Taken { name, pid } => write!(f, "process {pid} reads as `{name}`"),
             Self::Failed(what) => write!(f, "the stream stopped: {what}"),
         }
     }
@@ -143,7 +169,7 @@ impl Error {
     /// True if there may be room later.
     pub fn is_full(&self) -> bool {
         match self {
-            Self::Full(_) => true,
+            Self::Full(_) | Self::Behind { .. } => true,
             Self::Io { source, .. } => {
                 matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
             }

@@ -40,7 +40,7 @@ pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use media::Media;
 pub use os::Os;
 pub use pins::{Kind, Pins, ReaderInfo};
-pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Walked};
+pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start, Walked};
 pub use recover::{Recovery, remove};
 pub use repair::{Repaired, repair};
 pub use reserve::Reserved;

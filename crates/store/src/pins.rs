@@ -7,14 +7,16 @@
 //! 127 places of 256 B, from 256 on:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
-//!    16 u64 committed: next sequence to be read   24 u32 its epoch   28 u32 0
+//!    16 u64 committed: next sequence to be read   24 u32 its epoch   28 u32 messages above that a recovery cut
 //!    32 u64 bytes of stream memory in the segments that it has mapped
 //!    40 [u8;64] name, zero-filled
 //!   104 [u32;32] numbers of the segments that it has mapped, those of index segments + 2^31; all ones = none
 //! ```
 //!
 //! Segment numbers never repeat, so a pin that a dead reader left behind costs one unlinked file and then nothing:
-//! pins need no test of life. A named place outlives its process: its position goes on holding back `wait`.
+//! pins need no test of life. A named place outlives its process: its position goes on holding back `wait`. A process that
+//! lets go of a name and keeps views leaves its pins there, with start time 0; who takes the name then pins elsewhere.
+//! Names are taken under the lock of the file, so that no two processes take one.
 //!
 //! Who may not write the file sees who is there, takes no place, and reads by copying.
 
@@ -23,13 +25,17 @@ use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// No segment pinned.
 const NOTHING: u32 = u32::MAX;
 /// Added to the number of an index segment.
 const INDEX: u32 = 1 << 31;
+/// A name is taken in microseconds; only a process that was stopped meanwhile takes longer.
+const LOCK_TRIES: u32 = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// Bytes of the words, and of a place.
 const PLACE_BYTES: usize = 256;
 /// Bytes of the pins file.
@@ -40,6 +46,9 @@ const TAKEN: u32 = 1;
 const ANONYMOUS: u32 = 2;
 const COUNTED: u32 = 3;
 const LIVE: u32 = 4;
+
+/// Start time of a process that let go of a name and keeps pins in its place: no process has it.
+const LEFT: u64 = 0;
 
 /// What a reader is to the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +77,7 @@ struct Place {
     start: AtomicU64,
     committed: AtomicU64,
     epoch: AtomicU32,
-    _zero: AtomicU32,
+    cut: AtomicU32,
     kept: AtomicU64,
     name: [AtomicU64; 8],
     pinned: [AtomicU32; PINNED_MAX],
@@ -90,6 +99,8 @@ pub struct ReaderInfo {
     pub committed: u64,
     /// Epoch of that position.
     pub epoch: u32,
+    /// Messages that it had read and a recovery cut, until it says where it goes on.
+    pub cut: u32,
     /// Payload segments that it has mapped.
     pub segments: usize,
     /// Their bytes in stream memory; what is on the disk costs none.
@@ -206,6 +217,7 @@ impl Pins {
             process: Process { pid: place.pid.load(Ordering::Relaxed), start: place.start.load(Ordering::Relaxed) },
             committed: place.committed.load(Ordering::Acquire),
             epoch: place.epoch.load(Ordering::Relaxed),
+            cut: place.cut.load(Ordering::Relaxed),
             segments: place.pinned.iter().filter(|pin| claimed(pin) < INDEX).count(),
             kept: place.kept.load(Ordering::Relaxed),
         })
@@ -213,21 +225,46 @@ impl Pins {
 
     /// Lowest position that counted readers have committed, or none if there are none.
     pub fn lowest_committed(&self) -> Option<u64> {
-        (0..READERS_MAX)
-            .filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
-            .map(|row| self.place(row).committed.load(Ordering::Acquire))
-            .min()
+        self.counted().map(|row| self.place(row).committed.load(Ordering::Acquire)).min()
     }
 
-    /// Sets positions back that lie past the end of an epoch that was cut: nobody has read what comes there now.
+    /// The counted reader that is furthest behind.
+    pub fn slowest(&self) -> Option<ReaderInfo> {
+        self.counted().filter_map(|row| self.info(row)).min_by_key(|reader| reader.committed)
+    }
+
+    fn counted(&self) -> impl Iterator<Item = usize> {
+        (0..READERS_MAX).filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
+    }
+
+    /// Sets positions back that lie past the end of an epoch that was cut: nobody has read what comes there now. How much
+    /// of what it had read is no more stays with the place.
     pub(crate) fn rewind(&self, end: u64, epoch: u32) {
         for row in 0..READERS_MAX {
             let place = self.place(row);
-            if place.kind.load(Ordering::Acquire) >= COUNTED && place.committed.load(Ordering::Acquire) > end {
+            let committed = place.committed.load(Ordering::Acquire);
+            if place.kind.load(Ordering::Acquire) >= COUNTED && committed > end {
+                let cut = u32::try_from(committed - end).unwrap_or(u32::MAX);
+                let before = place.cut.load(Ordering::Relaxed);
+                place.cut.store(cut.saturating_add(before), Ordering::Relaxed);
                 place.epoch.store(epoch, Ordering::Relaxed);
                 place.committed.store(end, Ordering::Release);
             }
         }
+    }
+
+    /// Lets nobody else take a name for as long as the answer lives.
+    pub(crate) fn lock(&self, media: &dyn Media, folder: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+        let path = folder.join("pins");
+        let never = AtomicU32::new(0);
+        for _ in 0..LOCK_TRIES {
+            match media.lock(&path) {
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => media.wait(&never, 0, Some(LOCK_PAUSE)),
+                answer => return answer.map_err(Error::io("lock", &path)),
+            }
+        }
+        let stopped = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        Err(Error::io("lock", &path)(stopped))
     }
 
     /// Removes a named reader for good: nothing waits for it any more.
@@ -251,7 +288,14 @@ impl Pins {
     }
 
     /// Takes a place: the one that a named reader had before, else a free one, else one whose anonymous owner is gone.
-    pub(crate) fn take(&self, media: &dyn Media, name: &str, kind: Kind, at: u64, epoch: u32) -> Result<Held> {
+    /// A name is taken under [`Pins::lock`]; `sole`: not even this process may have it twice.
+    pub(crate) fn take(
+        &self,
+        media: &dyn Media,
+        (name, kind, sole): (&str, Kind, bool),
+        at: u64,
+        epoch: u32,
+    ) -> Result<Held> {
         if name.len() > READER_NAME_MAX {
             return Err(Error::Limit(format!("a reader's name has at most {READER_NAME_MAX} bytes: `{name}`")));
         }
@@ -267,19 +311,24 @@ impl Pins {
         {
             let place = self.place(row);
             let owner = Process { pid: place.pid.load(Ordering::Acquire), start: place.start.load(Ordering::Acquire) };
-            if owner.pid != 0 && owner != me && media.alive(owner) {
-                return Err(Error::Limit(format!("process {} already reads as `{name}`", owner.pid)));
+            let shared = owner == me;
+            if owner.pid != 0 && (sole || !shared) && media.alive(owner) {
+                return Err(Error::Taken { name: name.to_owned(), pid: owner.pid });
             }
-            if owner == me {
-                // Two readers of one name in one process share the position, but each pins what it has mapped.
-                let mut held = Held::new(self.clone(), row, true, false);
-                held.elsewhere = Some(Box::new(self.take(media, "", Kind::Anonymous, at, epoch)?));
-                return Ok(held);
+            let kept = owner.start == LEFT && place.pinned.iter().any(|pin| claimed(pin) != NOTHING);
+            let mut held = Held::new(self.clone(), row, true, false);
+            if shared || kept {
+                // Two readers share the position, but each pins what it has mapped.
+                let anonymous = ("", Kind::Anonymous, false);
+                held.elsewhere = Some(Box::new(self.take(media, anonymous, at, epoch)?));
             }
-            place.pid.store(me.pid, Ordering::Release);
-            place.start.store(me.start, Ordering::Release);
-            place.kind.store(code, Ordering::Release);
-            return Ok(Held::new(self.clone(), row, true, false));
+            held.owner = !shared;
+            if !shared {
+                place.pid.store(me.pid, Ordering::Release);
+                place.start.store(me.start, Ordering::Release);
+                place.kind.store(code, Ordering::Release);
+            }
+            return Ok(held);
         }
         for take_dead in [false, true] {
             for row in 0..READERS_MAX {
@@ -297,6 +346,7 @@ impl Pins {
                 place.pinned.iter().for_each(|pin| pin.store(NOTHING, Ordering::Relaxed));
                 place.committed.store(at, Ordering::Relaxed);
                 place.epoch.store(epoch, Ordering::Relaxed);
+                place.cut.store(0, Ordering::Relaxed);
                 place.set_name(name);
                 place.kind.store(code, Ordering::Release);
                 return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
@@ -332,6 +382,10 @@ pub(crate) struct Held {
     row: usize,
     /// Stays after this process: its position is wanted.
     named: bool,
+    /// The place is this reader's alone, to let go of.
+    owner: bool,
+    /// The name was let go of: only its pins are this reader's.
+    left: AtomicBool,
     /// The place was not there before.
     pub(crate) new: bool,
     /// The process that took it: a fork of it has the same memory, but not the place.
@@ -355,7 +409,13 @@ struct Pinned {
 
 impl Held {
     fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
-        Self { pins, row, named, new, pid: std::process::id(), elsewhere: None, mapped: Mutex::new(Vec::new()) }
+        let (pid, mapped) = (std::process::id(), Mutex::new(Vec::new()));
+        Self { pins, row, named, owner: true, left: AtomicBool::new(false), new, pid, elsewhere: None, mapped }
+    }
+
+    /// True if it keeps a position.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
     }
 
     /// False in a fork of the process that took the place.
@@ -438,9 +498,27 @@ impl Held {
         (place.committed.load(Ordering::Acquire), place.epoch.load(Ordering::Relaxed))
     }
 
+    /// Messages that the reader had committed and a recovery cut since.
+    pub(crate) fn cut(&self) -> u32 {
+        self.pins.place(self.row).cut.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of the name, though what is mapped is still needed: another reader may have it.
+    pub(crate) fn leave(&self) {
+        if !self.named || !self.owner || !self.mine() || self.left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let place = self.pins.place(self.row);
+        place.start.store(LEFT, Ordering::Release);
+        if self.elsewhere.is_some() {
+            place.pid.store(0, Ordering::Release);
+        }
+    }
+
     /// Moves the committed position.
     pub(crate) fn commit(&self, media: &dyn Media, next: u64, epoch: u32) {
         let place = self.pins.place(self.row);
+        place.cut.store(0, Ordering::Relaxed);
         place.epoch.store(epoch, Ordering::Relaxed);
         place.committed.store(next, Ordering::Release);
         self.pins.moved(media);
@@ -454,12 +532,17 @@ fn is_refusal(error: &std::io::Error) -> bool {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.elsewhere.is_some() || !self.mine() {
+        if !self.mine() {
             return;
         }
         let place = self.pins.place(self.row);
-        place.pinned.iter().for_each(|pin| unclaim(pin, NOTHING));
-        place.kept.store(0, Ordering::Relaxed);
+        if self.elsewhere.is_none() {
+            place.pinned.iter().for_each(|pin| unclaim(pin, NOTHING));
+            place.kept.store(0, Ordering::Relaxed);
+        }
+        if !self.owner || self.left.load(Ordering::Acquire) {
+            return;
+        }
         place.pid.store(0, Ordering::Release);
         if !self.named {
             place.kind.store(FREE, Ordering::Release);

@@ -39,6 +39,18 @@ pub enum Check {
     All,
 }
 
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Where it committed last; without a position, at the oldest message.
+    #[default]
+    Committed,
+    /// Where it committed last; a new name here.
+    New(u64),
+    /// Here, which is then committed, whatever was before.
+    Here(u64),
+}
+
 /// How a stream is read.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
@@ -46,6 +58,11 @@ pub struct ReadOptions {
     pub name: String,
     /// What the reader is to the stream.
     pub kind: Kind,
+    /// Where it begins.
+    pub start: Start,
+    /// The name is this reader's alone, in this process too, and a position that a recovery cut is an error. Without it,
+    /// readers of one process share a position, which is set back to where the epoch ended.
+    pub strict: bool,
     /// Read past the mark `disk` of a disk stream.
     pub early: bool,
     /// What is verified.
@@ -62,6 +79,8 @@ impl Default for ReadOptions {
         Self {
             name: String::new(),
             kind: Kind::Anonymous,
+            start: Start::Committed,
+            strict: false,
             early: false,
             check: Check::All,
             batch_bytes: 4 << 20,
@@ -359,20 +378,38 @@ impl Reader {
         let named = options.kind != Kind::Anonymous;
         let pins = if named { Pins::open(m, folder)? } else { Pins::open_for_reading(m, folder)? };
         let bounds = bounds_of(&control);
-        let (mut at, mut epoch, mut held) = (bounds.first, header.epoch_of(bounds.first), None);
+        let mut at = match options.start {
+            Start::Committed => bounds.first,
+            Start::New(at) | Start::Here(at) => at,
+        };
+        let (mut epoch, mut held) = (header.epoch_of(at.saturating_sub(1)), None);
         if pins.writable() {
-            let taken = pins.take(m, &options.name, options.kind, at, epoch)?;
+            let _alone = if named { Some(pins.lock(m, folder)?) } else { None };
+            let taken = pins.take(m, (&options.name, options.kind, options.strict), at, epoch)?;
             if taken.new && options.kind == Kind::Counted && header.level == Level::Disk {
                 pins.sync(m, folder)?;
             }
-            (at, epoch) = taken.committed();
+            match options.start {
+                Start::Here(_) => taken.commit(m, at, epoch),
+                _ if options.strict && taken.cut() > 0 => {
+                    let end = taken.committed().0;
+                    let epoch = header.epoch_of(end.saturating_sub(1));
+                    let first = header.epochs.iter().find(|e| e.0 == epoch).map_or(0, |e| e.1);
+                    return Err(Error::Rewound { epoch, first, end });
+                }
+                _ => (at, epoch) = taken.committed(),
+            }
             held = Some(Arc::new(taken));
         }
-        let mut next = if options.kind == Kind::Anonymous { bounds.first } else { at };
-        if header.check_identity(epoch, next).is_err() {
-            // What it had read was cut by a recovery: it goes on where its epoch ended.
-            let row = header.epochs.iter().position(|e| e.0 == epoch);
-            next = row.and_then(|r| header.epochs.get(r + 1)).map_or(bounds.first, |e| e.1);
+        let mut next = if named || options.start != Start::Committed { at } else { bounds.first };
+        match header.check_identity(epoch, next) {
+            Err(e) if options.strict => return Err(e),
+            Err(_) => {
+                // What it had read was cut by a recovery: it goes on where its epoch ended.
+                let row = header.epochs.iter().position(|e| e.0 == epoch);
+                next = row.and_then(|r| header.epochs.get(r + 1)).map_or(bounds.first, |e| e.1);
+            }
+            Ok(()) => {}
         }
         let mut reader = Self {
             media: media.clone(),
@@ -403,6 +440,11 @@ impl Reader {
         self.seeds = self.header.epochs.iter().map(|e| (e.1, e.0, salt_seed(&self.header.uuid, e.0))).collect();
     }
 
+    /// True if the name was there before: it goes on where it committed.
+    pub fn resumed(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.is_named() && !held.new)
+    }
+
     /// The header of the stream.
     pub fn header(&self) -> &Header {
         &self.header
@@ -431,6 +473,19 @@ impl Reader {
         &self.pins
     }
 
+    /// Removes a name for good, with its position; refused while a process reads under it. False if there is none.
+    pub fn forget(&self, name: &str) -> Result<bool> {
+        let m = self.media.as_ref();
+        let pins = Pins::open(m, &self.folder)?;
+        let _alone = pins.lock(m, &self.folder)?;
+        if let Some(reader) = pins.readers().into_iter().find(|r| r.name == name && m.alive(r.process)) {
+            return Err(Error::Taken { name: name.to_owned(), pid: reader.process.pid });
+        }
+        let found = !name.is_empty() && pins.remove(name);
+        pins.moved(m);
+        Ok(found)
+    }
+
     /// What the stream holds now.
     pub fn bounds(&self) -> Bounds {
         bounds_of(&self.control)
@@ -457,6 +512,16 @@ impl Reader {
         if let Some(held) = &self.held {
             held.commit(self.media.as_ref(), next, self.header.epoch_of(next.saturating_sub(1)));
         }
+    }
+
+    /// Keeps a position by its identity, which must be of the stream as it is now.
+    pub fn commit_identity(&mut self, epoch: u32, next: u64) -> Result<()> {
+        self.look_again()?;
+        self.header.check_identity(epoch, next)?;
+        if let Some(held) = &self.held {
+            held.commit(self.media.as_ref(), next, epoch);
+        }
+        Ok(())
     }
 
     /// Position that was committed last.
@@ -877,7 +942,7 @@ impl Reader {
         };
         if !held.mine() {
             let (at, epoch) = held.committed();
-            *held = Arc::new(self.pins.take(self.media.as_ref(), "", Kind::Anonymous, at, epoch)?);
+            *held = Arc::new(self.pins.take(self.media.as_ref(), ("", Kind::Anonymous, false), at, epoch)?);
         }
         let held = held.clone();
         held.pin(payload, number)?;
@@ -1184,6 +1249,16 @@ impl Reader {
         let i64_at = |at: usize| i64::from_le_bytes(row[at..at + 8].try_into().unwrap_or_default());
         let range = (i64_at(0), i64_at(8));
         Ok((row[..24] == crate::writer::time_row(range, salt(seed, at))[..24]).then_some(range))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        (self.index, self.payload, self.shown) = (None, None, Shown::default());
+        // Views may keep the place for long; the name is free for the next reader.
+        if let Some(held) = self.held.take_if(|held| Arc::strong_count(held) > 1) {
+            held.leave();
+        }
     }
 }
 

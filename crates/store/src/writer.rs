@@ -111,6 +111,7 @@ impl Options {
 
 /// Why there is no room while the medium is behind.
 const BEHIND: &str = "the disk is slower than the source";
+const HELD_BACK: &str = "a reader has not moved on";
 
 /// The one writer of a stream.
 pub struct Writer {
@@ -339,15 +340,24 @@ impl Writer {
     }
 
     /// Publishes what was pushed and says what `when_full` makes of a full stream.
-    fn full(&mut self, why: &'static str) -> Error {
+    fn full(&mut self, why: Error) -> Error {
         self.publish();
         match self.options.when_full {
-            WhenFull::Wait => Error::Full(why),
+            WhenFull::Wait => why,
             WhenFull::DropOldest | WhenFull::DropNewest => {
                 self.head().dropped.fetch_add(1, Ordering::Relaxed);
                 Error::Dropped
             }
         }
+    }
+
+    /// Names the reader that holds what is wanted.
+    #[cold]
+    fn behind(&self) -> Error {
+        let Some(reader) = self.pins.slowest() else { return Error::Full(HELD_BACK) };
+        let pid = self.media.alive(reader.process).then_some(reader.process.pid);
+        let (at, lag) = (reader.committed, self.next.saturating_sub(reader.committed));
+        Error::Behind { name: reader.name, pid, at, lag }
     }
 
     #[cold]
@@ -463,7 +473,8 @@ impl Writer {
                 if oldest >= self.ring.drained_payload.load(Ordering::Acquire) {
                     self.ring.hurry();
                     let stuck = self.ring.lock().trouble.is_some();
-                    return Err(self.full(if stuck { "nothing can be written to the disk" } else { BEHIND }));
+                    let why = if stuck { "nothing can be written to the disk" } else { BEHIND };
+                    return Err(self.full(Error::Full(why)));
                 }
             }
             self.release_live_payload();
@@ -496,7 +507,7 @@ impl Writer {
         let mut missing = keep.saturating_add(coming).saturating_sub(free);
         while missing > 0 {
             if self.chain.len() < 2 {
-                return Err(self.full("the disk has less free than `keep_free`"));
+                return Err(self.full(Error::Full("the disk has less free than `keep_free`")));
             }
             self.release_oldest()?;
             missing = missing.saturating_sub(self.header.segment_bytes);
@@ -536,19 +547,24 @@ impl Writer {
     /// Gives up the oldest payload segment, if `when_full` allows it.
     fn release_oldest(&mut self) -> Result<()> {
         let Some(&(number, first, _)) = self.chain.get(1) else {
-            return Err(self.full("one segment is all there is"));
+            return Err(self.full(Error::Full("one segment is all there is")));
         };
         if self.options.when_full != WhenFull::DropOldest
             && self.pins.lowest_committed().is_some_and(|committed| committed < first)
         {
             // A view that reads this stream may let go of what it keeps, when it knows how far.
             self.pins.wanted().store(first, Ordering::Release);
-            return Err(self.full("a reader has not moved on"));
+            // Who drops message by message has no time to say who it was.
+            let why = match self.options.when_full {
+                WhenFull::Wait => self.behind(),
+                _ => Error::Full(HELD_BACK),
+            };
+            return Err(self.full(why));
         }
         if self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire) {
             // What is not safe yet cannot have been read: retention waits for the medium.
             self.ring.hurry();
-            return Err(self.full(BEHIND));
+            return Err(self.full(Error::Full(BEHIND)));
         }
         if first > self.published {
             // Nobody may be told of an oldest message that is not there yet.

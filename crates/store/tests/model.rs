@@ -341,13 +341,13 @@ impl Test {
                 Err(e) => {
                     let allowed = match &e {
                         Error::Dropped => self.options.when_full != WhenFull::Wait,
-                        Error::Full(_) => self.options.when_full == WhenFull::Wait,
+                        Error::Full(_) | Error::Behind { .. } => self.options.when_full == WhenFull::Wait,
                         e => self.excused(e),
                     };
                     if !allowed {
                         return Err(self.fail(format!("append: {e}")));
                     }
-                    if matches!(e, Error::Dropped | Error::Full(_)) {
+                    if matches!(e, Error::Dropped | Error::Full(_) | Error::Behind { .. }) {
                         self.published = self.log.len() as u64;
                     }
                     refused = format!(", refused: {e}");

@@ -366,7 +366,7 @@ impl Media for PretendMedia {
     }
 
     fn alive(&self, process: Process) -> bool {
-        lock(&self.shared).alive.contains(&process.pid)
+        process.start == u64::from(process.pid) && lock(&self.shared).alive.contains(&process.pid)
     }
 
     fn boot(&self) -> [u8; 16] {

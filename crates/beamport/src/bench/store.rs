@@ -63,7 +63,7 @@ pub(crate) fn append(writer: &mut Writer, piece: &[u8], count: u64, batch: u64) 
         meta.origin_seq = i;
         while let Err(error) = writer.push(&meta, &[piece]) {
             match error {
-                Error::Full(_) => writer.wait_room(Duration::from_millis(10)),
+                e if e.is_full() => writer.wait_room(Duration::from_millis(10)),
                 other => return Err(other),
             }
         }

@@ -1,0 +1,185 @@
+//! Names of readers: one process reads under a name, goes on where it committed, and is told of what it had read and is
+//! no more.
+
+use beamport_store::*;
+use std::path::Path;
+use std::sync::Arc;
+use testkit::{Machine, PretendMedia};
+
+const FOLDER: &str = "/disk/s";
+
+fn options() -> Options {
+    Options { drain: Drain::Caller, ..Options::disk(1 << 20) }
+}
+
+fn writer(process: &Arc<PretendMedia>) -> Writer {
+    let media: Arc<dyn Media> = process.clone();
+    let mut writer = Writer::open(&media, Path::new(FOLDER), "s", &options()).unwrap();
+    writer.origin("o").unwrap();
+    writer
+}
+
+fn append(writer: &mut Writer, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let meta = Meta { source_time: n as i64, origin: 0, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, &[n as u8; 1000]).unwrap();
+    }
+    writer.drain().unwrap();
+}
+
+fn reader(process: &Arc<PretendMedia>, start: Start, strict: bool) -> Result<Reader> {
+    let media: Arc<dyn Media> = process.clone();
+    let options = ReadOptions {
+        name: "me".into(),
+        kind: Kind::Counted,
+        start,
+        strict,
+        early: true,
+        batch_bytes: 1 << 16,
+        ..ReadOptions::default()
+    };
+    Reader::open(&media, Path::new(FOLDER), options)
+}
+
+fn strict(process: &Arc<PretendMedia>) -> Result<Reader> {
+    reader(process, Start::Committed, true)
+}
+
+#[test]
+fn a_name_is_one_readers_alone() {
+    let machine = Machine::new(1);
+    let (a, b) = (machine.start(), machine.start());
+    let mut stream = writer(&a);
+    append(&mut stream, 0..10);
+    let first = strict(&a).unwrap();
+    let pid = a.process().pid;
+    for other in [&a, &b] {
+        match strict(other).map(|_| ()) {
+            Err(Error::Taken { name, pid: owner }) => assert_eq!((name.as_str(), owner), ("me", pid)),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Those who share a position, sinks of one mover, may in one process.
+    drop(reader(&a, Start::Committed, false).unwrap());
+    assert!(matches!(reader(&b, Start::Committed, false).map(|_| ()), Err(Error::Taken { .. })));
+    assert!(matches!(strict(&b).map(|_| ()), Err(Error::Taken { .. })), "one that shared it has let it go");
+    first.commit(4);
+    drop(first);
+    assert_eq!(strict(&b).unwrap().position(), 4);
+    assert_eq!(strict(&a).unwrap().position(), 4);
+}
+
+#[test]
+fn a_name_is_free_while_views_of_its_last_reader_stay() {
+    let machine = Machine::new(1);
+    let (a, b) = (machine.start(), machine.start());
+    let mut stream = writer(&a);
+    append(&mut stream, 0..300);
+    let mut first = strict(&a).unwrap();
+    let view = first.read(10).unwrap().segments()[0].clone();
+    first.commit(10);
+    let pinned = |stream: &Writer| stream.pins().readers().iter().map(|r| r.segments).sum::<usize>();
+    drop(first);
+    assert_eq!(pinned(&stream), 1);
+    let mut second = strict(&b).unwrap();
+    assert_eq!(second.position(), 10);
+    // It pins elsewhere: the view's segment stays as it is, whoever comes and goes.
+    second.seek(250);
+    let other = second.read(10).unwrap().segments()[0].clone();
+    assert_eq!(pinned(&stream), 2);
+    drop((second, other));
+    assert_eq!(pinned(&stream), 1);
+    assert!(stream.pins().pinned(true, 0));
+    drop(view);
+    assert_eq!(pinned(&stream), 0);
+    assert!(strict(&a).is_ok() && strict(&b).is_ok(), "the view took the name with it");
+}
+
+#[test]
+fn a_name_begins_where_it_is_asked_to_and_goes_on_where_it_was() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process);
+    append(&mut stream, 0..10);
+    let at = |start| reader(&process, start, true).unwrap().position();
+    assert_eq!(at(Start::New(6)), 6);
+    assert_eq!(stream.pins().lowest_committed(), Some(6), "from now on it is waited for");
+    for start in [Start::New(2), Start::Committed] {
+        assert_eq!(at(start), 6);
+    }
+    assert_eq!(at(Start::Here(3)), 3);
+    assert_eq!(at(Start::Committed), 3);
+    assert!(stream.pins().remove("me"));
+    assert_eq!(at(Start::Committed), 0);
+}
+
+#[test]
+fn what_was_read_and_is_no_more_is_named() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process);
+    append(&mut stream, 0..4);
+    for n in 4..7 {
+        let meta = Meta { source_time: n, origin: 0, origin_seq: n as u64, schema: SchemaId(*b"test"), flags: 0 };
+        stream.append(&meta, b"not on the medium").unwrap();
+    }
+    let early = strict(&process).unwrap();
+    early.commit(7);
+    // A new place is made durable, and the others with it.
+    let media: Arc<dyn Media> = process.clone();
+    let named = ReadOptions { name: "other".into(), kind: Kind::Counted, ..ReadOptions::default() };
+    let other = Reader::open(&media, Path::new(FOLDER), named).unwrap();
+    // SAFETY: these are all objects.
+    unsafe { machine.power_cut((stream, early, other, media)) };
+    let process = machine.start();
+    let mut stream = writer(&process);
+    assert_eq!(stream.next_sequence(), 4);
+    append(&mut stream, 4..10);
+    let cut: Vec<_> = stream.pins().readers().into_iter().map(|r| (r.name, r.committed, r.cut)).collect();
+    assert_eq!(cut, [("me".to_owned(), 4, 3), ("other".to_owned(), 0, 0)]);
+    for _ in 0..2 {
+        // It is said until somebody says where to go on, and not once to one that then dies.
+        match strict(&process).map(|_| ()) {
+            Err(Error::Rewound { epoch: 1, first: 0, end: 4 }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(reader(&process, Start::Here(4), true).unwrap().position(), 4);
+    let mut again = strict(&process).unwrap();
+    assert_eq!(again.position(), 4);
+    // A position that a reader kept itself is refused in the same words.
+    assert!(matches!(again.commit_identity(1, 7), Err(Error::Rewound { epoch: 1, first: 0, end: 4 })));
+    again.commit_identity(1, 4).unwrap();
+    again.commit_identity(2, 7).unwrap();
+    assert_eq!(again.committed(), 7);
+}
+
+#[test]
+fn the_reader_that_holds_a_stream_back_is_named() {
+    let machine = Machine::new(1);
+    let (a, b) = (machine.start(), machine.start());
+    let media: Arc<dyn Media> = a.clone();
+    let mut stream = Writer::open(&media, Path::new("/disk/m"), "m", &Options::memory(1 << 20)).unwrap();
+    stream.origin("o").unwrap();
+    let other: Arc<dyn Media> = b.clone();
+    let named = ReadOptions { name: "slow".into(), kind: Kind::Counted, ..ReadOptions::default() };
+    let reader = Reader::open(&other, Path::new("/disk/m"), named).unwrap();
+    reader.commit(2);
+    let mut fill = || loop {
+        let meta = Meta { source_time: 0, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+        match stream.append(&meta, &[1; 4000]) {
+            Ok(_) => {}
+            Err(e) => return (e, stream.next_sequence()),
+        }
+    };
+    let (error, count) = fill();
+    let pid = b.process().pid;
+    assert!(error.is_full());
+    assert_eq!(
+        error.to_string(),
+        format!("no room: reader `slow` (process {pid}) has not moved on from message 2, {} behind", count - 2)
+    );
+    drop(reader);
+    let (error, _) = fill();
+    assert!(error.to_string().contains("`slow` (no process now)"), "{error}");
+}
