@@ -701,6 +701,10 @@ fn build(
         // A control page that counts before the new epoch stands would, after a kill in between, be taken for a live
         // place that never was cut: numbers would be given twice.
         begin()?;
+        if recovery == Recovery::Fresh && drainer.is_some() {
+            // Names have no order either: a header without its commit records is a stream that does not open.
+            m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+        }
         exist()?;
         head.magic.store(HEAD_MAGIC, Ordering::Release);
     }

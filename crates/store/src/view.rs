@@ -139,6 +139,16 @@ impl View {
     }
 }
 
+/// Brings the table of parents to the medium, all of it: after a sync that failed the kernel calls pages clean that are
+/// not there.
+fn sync_rows(m: &dyn Media, folder: &Path, table: &Names) -> Result<()> {
+    table.write_again(m, folder, PARENTS)?;
+    let path = folder.join(PARENTS);
+    let file = m.open(&path, crate::media::Open::Write).map_err(Error::io("open", &path))?;
+    file.sync().map_err(Error::io("sync", &path))?;
+    m.sync_dir(folder).map_err(Error::io("sync", folder))
+}
+
 fn pairs(low: &[u64]) -> Vec<(u16, u64)> {
     low.iter().enumerate().filter(|l| *l.1 != u64::MAX).map(|(row, &low)| (row as u16, low)).collect()
 }
@@ -163,6 +173,10 @@ impl Writer {
             self.view.table = Names::read(m, &self.folder, PARENTS)?;
             self.view.rows = rows_of(m, &self.folder)?;
             self.view.low = vec![u64::MAX; self.view.rows.len()];
+            // A writer that died before its sync leaves rows that a power cut takes, and entries would name them.
+            if self.header.level == Level::Disk && !self.view.rows.is_empty() {
+                sync_rows(m, &self.folder, &self.view.table)?;
+            }
         }
         // The level decides which mark the reader ends at: that is as far as the view may point.
         let early = self.header.level == Level::Memory;
@@ -275,15 +289,11 @@ impl Writer {
         if view.rows.len() >= PARENTS_MAX {
             return Err(Error::Limit(format!("a view has at most {PARENTS_MAX} parents and epochs of theirs")));
         }
-        let (m, path) = (self.media.as_ref(), self.folder.join(PARENTS));
+        let m = self.media.as_ref();
         let mut table = view.table.clone();
         table.add(m, &self.folder, PARENTS, &row.to_text())?;
         if self.header.level == Level::Disk {
-            // The rows before too: after a sync that failed the kernel calls pages clean that are not on the medium.
-            table.write_again(m, &self.folder, PARENTS)?;
-            let file = m.open(&path, crate::media::Open::Write).map_err(Error::io("open", &path))?;
-            file.sync().map_err(Error::io("sync", &path))?;
-            m.sync_dir(&self.folder).map_err(Error::io("sync", &self.folder))?;
+            sync_rows(m, &self.folder, &table)?;
         }
         view.table = table;
         view.rows.push(row.clone());

@@ -120,6 +120,61 @@ fn messages_not_yet_published_reached_the_medium() {
 }
 
 #[test]
+fn a_new_stream_had_a_header_and_no_commit_records_after_a_power_cut() {
+    for seed in 0..60 {
+        for changes in 5..25 {
+            let machine = Machine::new(seed);
+            let process = machine.start();
+            machine.stop_after(Some(changes));
+            let stream = writer(&process, &options());
+            // SAFETY: the writer is the only object.
+            unsafe { machine.power_cut(stream) };
+            let process = machine.start();
+            let stream = writer(&process, &options());
+            assert!(stream.is_ok(), "stopped after {changes}, seed {seed}: {:?}", stream.err());
+        }
+    }
+}
+
+#[test]
+fn a_parent_row_left_by_a_dead_writer_was_gone_with_the_power() {
+    for seed in 0..40 {
+        for changes in 0..6 {
+            let machine = Machine::new(seed);
+            let mut process = machine.start();
+            let view = |process: &Arc<PretendMedia>| {
+                let media: Arc<dyn Media> = process.clone();
+                let mut view = Writer::open(&media, Path::new("/disk/v"), "v", &options()).unwrap();
+                let parent = view.parent("s").unwrap();
+                (view, parent)
+            };
+            let mut stream = writer(&process, &options()).unwrap();
+            stream.origin("o").unwrap();
+            stream.append(&meta(0), b"one").unwrap();
+            stream.drain().unwrap();
+            let (entry, _) = counted(&process).get(0).unwrap().unwrap();
+            let (mut first, parent) = view(&process);
+            machine.stop_after(Some(changes));
+            let _ = first.push_view(parent, 0, &entry);
+            // SAFETY: these are all objects.
+            unsafe { machine.kill(&process, (stream, first)) };
+            process = machine.start();
+            let stream = writer(&process, &options()).unwrap();
+            let (mut second, parent) = view(&process);
+            let at = second.push_view(parent, 0, &entry).unwrap();
+            second.drain().unwrap();
+            assert_eq!(second.mark(Level::Disk), at + 1);
+            // SAFETY: these are all objects.
+            unsafe { machine.power_cut((stream, second)) };
+            let media: Arc<dyn Media> = machine.start();
+            let mut reader = Reader::open(&media, Path::new("/disk/v"), ReadOptions::default()).unwrap();
+            let shown = reader.get(at).unwrap_or_else(|e| panic!("stopped after {changes}, seed {seed}: {e}"));
+            assert_eq!(shown.unwrap().1, b"one");
+        }
+    }
+}
+
+#[test]
 fn a_live_place_with_a_segment_missing_did_not_open() {
     let machine = Machine::new(1);
     let process = machine.start();
