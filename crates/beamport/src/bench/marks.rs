@@ -5,7 +5,7 @@ use super::Sizes;
 use super::limit::{Pages, Recycled};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
-use super::reading::Reading;
+use super::reading::{Reading, SPIN};
 use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
 use flow::Fault;
 use std::time::Duration;
@@ -126,8 +126,9 @@ pub(crate) fn both_at_once(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> 
     Ok(Figure {
         name: "write, read and check at once, 8.8 kB",
         conditions: format!(
-            "{count} messages a round through a ring of {} MiB in /dev/shm, publish every {BATCH}, a counted reader in another process checks every entry and payload; until it has seen the last; no fdatasync",
+            "{count} messages a round through a ring of {} MiB in /dev/shm, publish every {BATCH}, a counted reader in another process checks every entry and payload and looks for {} us before it sleeps; until it has seen the last; no fdatasync",
             sizes.ring_bytes >> 20,
+            SPIN.as_micros(),
         ),
         unit: Unit::Millions,
         ours,

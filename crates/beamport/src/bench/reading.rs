@@ -15,6 +15,9 @@ use store::{Kind, Os, ReadOptions, Reader};
 
 /// How long a reader that follows sleeps at most before it looks again.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it looks without sleeping before: longer than a batch of [`super::store::BATCH`] takes to write, so that the
+/// writer need not wake it at each.
+pub(crate) const SPIN: Duration = Duration::from_micros(200);
 /// Names the stream that a reader process reads.
 const VARIABLE: &str = "BEAMPORT_BENCH_READ";
 
@@ -103,7 +106,7 @@ pub(crate) fn asked() -> Option<std::ffi::OsString> {
 /// The other process itself.
 pub(crate) fn read(stream: &Path) -> Result<(), Fault> {
     // Counted: the writer waits for it where it follows.
-    let options = ReadOptions { name: "bench".into(), kind: Kind::Counted, ..ReadOptions::default() };
+    let options = ReadOptions { name: "bench".into(), kind: Kind::Counted, spin: SPIN, ..ReadOptions::default() };
     let mut reader = Reader::open(&Os::shared(), stream, options).map_err(wrong("the stream cannot be read"))?;
     for line in std::io::stdin().lines() {
         let line = line.map_err(wrong("the reader's input"))?;
