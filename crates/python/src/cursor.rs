@@ -10,13 +10,14 @@ use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
 use crate::memory::{Ours, unpicklable};
 use crate::message::Message;
 use crate::place::Place;
+use crate::position::{self, From, Position};
 use flow::Fault;
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Clock, Entry, Reader, Watch};
+use store::{Clock, Entry, Reader, Start, Watch};
 
 /// What is wanted of a stream.
 #[derive(Clone, Debug)]
@@ -25,8 +26,10 @@ pub(crate) struct Wanted {
     pub(crate) since: i64,
     /// First time that is wanted no more.
     pub(crate) until: i64,
-    /// First sequence; negative = from the end.
-    pub(crate) start: Option<i64>,
+    /// Where to begin; a name that was there before goes on where it committed.
+    pub(crate) start: Option<From>,
+    /// Name under which the position is kept.
+    pub(crate) name: Option<String>,
     /// First sequence that is wanted no more; negative = from the end.
     pub(crate) stop: Option<i64>,
     /// No sequence outside of these, whatever the others say: the range of a sealed run.
@@ -69,7 +72,7 @@ pub(crate) struct Cursor {
     end: Option<u64>,
     /// The caller did not say where to start, and nothing was delivered: what retention takes was not asked for.
     drifts: bool,
-    /// The stream that was opened, and the epoch of what was read last.
+    /// The stream that was opened, and the epoch of `next`.
     identity: ([u8; 16], u32),
     /// Times are those of arrival, because the source's own mean nothing.
     by_arrival: bool,
@@ -79,7 +82,9 @@ pub(crate) struct Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        if let Some(reader) = self.reader.take() {
+        if let Some(reader) = self.reader.take()
+            && self.wanted.name.is_none()
+        {
             self.place.give(self.wanted.early, reader);
         }
     }
@@ -96,19 +101,55 @@ fn place_of(asked: i64, first: u64, end: u64) -> u64 {
 impl Cursor {
     pub(crate) fn open(py: Python<'_>, place: &Arc<Place>, wanted: Wanted) -> PyResult<Self> {
         let failed = |e| fault::of_store(py, "read", &place.folder, &e);
-        let reader = place.take(wanted.early).map_err(failed)?;
+        let mut reader = place.take(wanted.early).map_err(failed)?;
         let (first, end) = (reader.bounds().first, reader.end());
         let by_arrival = reader.header().clock != Clock::Epoch;
         let (low, high) = wanted.within.unwrap_or((0, u64::MAX));
-        let next = wanted.start.map_or(first, |start| place_of(start, first, end)).max(low);
+        let mut next = match &wanted.start {
+            None | Some(From::Beginning) => first,
+            Some(From::End) => end,
+            Some(From::Sequence(start)) => place_of(*start, first, end),
+            Some(From::Time(time)) => {
+                let found = py.detach(|| search(&mut reader, *time, i64::MAX, by_arrival));
+                found.map_err(|e| fault::of_store(py, "searched", &place.folder, &e))?.0
+            }
+            Some(From::Position(position)) => {
+                position.check(py, &place.folder, reader.header(), first, reader.bounds().count)?;
+                position.sequence
+            }
+        };
+        next = next.max(low);
+        let mut drifts = low == 0
+            && match &wanted.start {
+                None | Some(From::Beginning | From::Time(_)) => true,
+                Some(From::Sequence(start)) => *start < 0,
+                Some(From::End | From::Position(_)) => false,
+            };
+        let mut epoch = reader.header().epoch_of(next);
+        if let Some(name) = &wanted.name {
+            let start = match &wanted.start {
+                None | Some(From::Beginning) if low == 0 => Start::Committed,
+                Some(From::Position(_)) => Start::Here(next),
+                _ => Start::New(next),
+            };
+            place.give(wanted.early, reader);
+            reader = place.named(name, wanted.early, start).map_err(failed)?;
+            drifts &= !reader.resumed();
+            next = reader.position();
+        }
+        epoch = match &wanted.start {
+            Some(From::Position(position)) => position.epoch,
+            _ if wanted.name.is_some() => reader.header().epoch_of(next.saturating_sub(1)),
+            _ => epoch,
+        };
         let stop = wanted.stop.map_or(u64::MAX, |stop| place_of(stop, first, end)).min(high);
-        let identity = (reader.header().uuid, reader.header().epoch_of(next));
+        let identity = (reader.header().uuid, epoch);
         let mut cursor = Self {
             place: place.clone(),
             reader: Some(reader),
             next,
             end: (!wanted.follow || stop != u64::MAX).then(|| if wanted.follow { stop } else { stop.min(end) }),
-            drifts: wanted.start.is_none_or(|start| start < 0) && low == 0,
+            drifts,
             by_arrival,
             identity,
             origins: Arc::new([]),
@@ -139,17 +180,7 @@ impl Cursor {
     fn find(&mut self, py: Python<'_>) -> PyResult<()> {
         let (since, until, by_arrival) = (self.wanted.since, self.wanted.until, self.by_arrival);
         let Some(reader) = &mut self.reader else { return Ok(()) };
-        let found = py.detach(|| {
-            let mut tries = 0;
-            loop {
-                let found = if by_arrival { arrivals(reader, since, until) } else { reader.time_range(since, until) };
-                match found {
-                    // Retention took the block that was searched.
-                    Err(store::Error::Gone { .. }) if tries < SEARCHES_MAX => tries += 1,
-                    found => return found,
-                }
-            }
-        });
+        let found = py.detach(|| search(reader, since, until, by_arrival));
         let (low, high) = found.map_err(|e| fault::of_store(py, "searched", &self.place.folder, &e))?;
         self.next = self.next.max(low);
         if let (Some(end), false) = (&mut self.end, self.wanted.follow) {
@@ -196,6 +227,7 @@ impl Cursor {
                 Ok(None) if !self.wanted.follow || self.place.now() >= self.wanted.until => return Ok(Polled::End),
                 Ok(None) => return Ok(Polled::Nothing),
                 Err(store::Error::Gone { first }) if self.drifts => self.next = first,
+                Err(store::Error::Gone { first }) => return Err(self.gone(py, first)),
                 Err(e) => return Err(fault::of_store(py, "read", &self.place.folder, &e)),
             }
         }
@@ -264,6 +296,9 @@ impl Cursor {
     fn read(&mut self) -> store::Result<Option<Arc<Block>>> {
         let Some(reader) = &mut self.reader else { return Ok(None) };
         let room = self.end.map_or(BATCH_MESSAGES_MAX, |end| end - self.next).min(BATCH_MESSAGES_MAX);
+        // One epoch at a time, so that each place in what is read has a name.
+        let later = reader.header().epochs.iter().map(|e| e.1).find(|first| *first > self.next);
+        let room = room.min(later.map_or(u64::MAX, |first| first - self.next));
         reader.seek(self.next);
         let batch = reader.read(room as usize)?;
         if batch.is_empty() {
@@ -302,6 +337,19 @@ impl Cursor {
     }
 }
 
+/// The range of sequences outside of which no message has a time in `[since, until)`.
+fn search(reader: &mut Reader, since: i64, until: i64, by_arrival: bool) -> store::Result<(u64, u64)> {
+    let mut tries = 0;
+    loop {
+        let found = if by_arrival { arrivals(reader, since, until) } else { reader.time_range(since, until) };
+        match found {
+            // Retention took the block that was searched.
+            Err(store::Error::Gone { .. }) if tries < SEARCHES_MAX => tries += 1,
+            found => return found,
+        }
+    }
+}
+
 /// The range of sequences with arrival in `[since, until)`: arrival rises, so each end is found by halving.
 fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, u64)> {
     let mut find = |time: i64| {
@@ -322,6 +370,8 @@ fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, 
 struct Stand {
     /// None once it has come to its end.
     cursor: Option<Cursor>,
+    /// One with a name that has come to its end: what it read last can still be committed.
+    ended: Option<Cursor>,
     /// Made when it is asked for first; at the end it is raised for good, as that of a file is.
     watch: Option<Ours<Watch>>,
     /// What went wrong while something was handed out: raised when there is nothing more to hand out.
@@ -330,7 +380,7 @@ struct Stand {
 
 impl Stand {
     fn new(cursor: Cursor) -> Self {
-        Self { cursor: Some(cursor), watch: None, trouble: None }
+        Self { cursor: Some(cursor), ended: None, watch: None, trouble: None }
     }
 
     /// The next messages, waited for; none at the end.
@@ -383,7 +433,9 @@ impl Stand {
 
     /// Lets go of the stream. The descriptor stays, raised: who waits for it learns of the end.
     fn end(&mut self) {
-        self.cursor = None;
+        if let Some(cursor) = self.cursor.take() {
+            self.ended = Some(cursor).filter(Cursor::is_named);
+        }
         if let Some(watch) = self.watch.as_ref().filter(|watch| watch.is_ours()) {
             watch.raise();
         }
@@ -402,8 +454,23 @@ impl Stand {
     }
 
     fn close(&mut self) {
-        (self.cursor, self.watch) = (None, None);
+        (self.cursor, self.ended, self.watch) = (None, None, None);
     }
+
+    /// Behind all that was read.
+    fn position(&self, py: Python<'_>) -> PyResult<Position> {
+        self.cursor.as_ref().or(self.ended.as_ref()).map(Cursor::position).ok_or_else(|| ended(py))
+    }
+
+    fn kept(&mut self, py: Python<'_>) -> PyResult<&mut Cursor> {
+        self.cursor.as_mut().or(self.ended.as_mut()).ok_or_else(|| ended(py))
+    }
+}
+
+/// A fault of who asks an iteration that is no more.
+fn ended(py: Python<'_>) -> PyErr {
+    let hint = "ask before its end, or give it a name: `read(name=\"analysis\")`";
+    fault::error(py, Fault::new("this has no position any more", "the iteration has come to its end").hint(hint))
 }
 
 /// Iterator over messages; made by `Stream.read`.
@@ -417,6 +484,15 @@ pub(crate) struct Messages {
 impl Messages {
     pub(crate) fn new(cursor: Cursor) -> Self {
         Self { stand: Stand::new(cursor), block: None, at: 0 }
+    }
+
+    /// Behind the last message that was handed out; behind those that were not wanted where the block is used up.
+    fn at(&self, py: Python<'_>) -> PyResult<Position> {
+        let behind = self.stand.position(py)?;
+        match self.block.as_ref().filter(|block| (1..block.sequences.len()).contains(&self.at)) {
+            Some(block) => Ok(Position { sequence: block.sequences[self.at - 1] + 1, ..behind }),
+            None => Ok(behind),
+        }
     }
 
     /// The next message of what was read.
@@ -462,10 +538,46 @@ impl Messages {
         self.stand.fileno(py)
     }
 
-    /// Ends the iteration and lets go of the stream; views and messages stay.
+    /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
+    /// together with what came of the messages, and go on with `start=position`: then nothing is done twice.
+    #[getter]
+    fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
+        self.at(py).map(|at| at.tuple())
+    }
+
+    /// Sequence behind the last message that is committed; of a named iteration.
+    #[getter]
+    fn committed(&mut self, py: Python<'_>) -> PyResult<u64> {
+        self.stand.kept(py)?.committed(py).map(|answer| answer.0)
+    }
+
+    /// Messages of the stream that are not committed yet; of a named iteration.
+    #[getter]
+    fn lag(&mut self, py: Python<'_>) -> PyResult<u64> {
+        self.stand.kept(py)?.committed(py).map(|answer| answer.1)
+    }
+
+    /// Says that all messages handed out (or those before a position) are done with: who reads under this name next
+    /// begins behind them. It outlives any process; after a power cut it may be an earlier one.
+    #[pyo3(signature = (position=None))]
+    fn commit(&mut self, py: Python<'_>, position: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let at = self.at(py)?;
+        self.stand.kept(py)?.commit(py, position, at)
+    }
+
+    /// Ends the iteration and lets go of the stream and of its name; views and messages stay.
     fn close(&mut self) {
         self.stand.close();
         self.block = None;
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_why))]
+    fn __exit__(&mut self, _why: &Bound<'_, PyAny>) {
+        self.close();
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
@@ -482,6 +594,10 @@ pub(crate) struct Batches {
 impl Batches {
     pub(crate) fn new(cursor: Cursor) -> Self {
         Self { stand: Stand::new(cursor) }
+    }
+
+    fn at(&self, py: Python<'_>) -> PyResult<Position> {
+        self.stand.position(py)
     }
 
     fn hand_out(&mut self, py: Python<'_>, block: Option<Arc<Block>>) -> Option<Batch> {
@@ -516,13 +632,106 @@ impl Batches {
         self.stand.fileno(py)
     }
 
-    /// Ends the iteration and lets go of the stream; views and batches stay.
+    /// The position behind the messages that were handed out: `(uuid, epoch, sequence)` of the next one. Keep it
+    /// together with what came of the messages, and go on with `start=position`: then nothing is done twice.
+    #[getter]
+    fn position(&self, py: Python<'_>) -> PyResult<(String, u32, u64)> {
+        self.at(py).map(|at| at.tuple())
+    }
+
+    /// Sequence behind the last message that is committed; of a named iteration.
+    #[getter]
+    fn committed(&mut self, py: Python<'_>) -> PyResult<u64> {
+        self.stand.kept(py)?.committed(py).map(|answer| answer.0)
+    }
+
+    /// Messages of the stream that are not committed yet; of a named iteration.
+    #[getter]
+    fn lag(&mut self, py: Python<'_>) -> PyResult<u64> {
+        self.stand.kept(py)?.committed(py).map(|answer| answer.1)
+    }
+
+    /// Says that all messages handed out (or those before a position) are done with: who reads under this name next
+    /// begins behind them. It outlives any process; after a power cut it may be an earlier one.
+    #[pyo3(signature = (position=None))]
+    fn commit(&mut self, py: Python<'_>, position: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let at = self.at(py)?;
+        self.stand.kept(py)?.commit(py, position, at)
+    }
+
+    /// Ends the iteration and lets go of the stream and of its name; views and batches stay.
     fn close(&mut self) {
         self.stand.close();
     }
 
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_why))]
+    fn __exit__(&mut self, _why: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
     fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
         Err(unpicklable(py, "an iteration"))
+    }
+}
+
+impl Cursor {
+    /// The position behind all that was read.
+    pub(crate) fn position(&self) -> Position {
+        Position { uuid: self.identity.0, epoch: self.identity.1, sequence: self.next }
+    }
+
+    /// True if its position is kept under a name, and more can be committed when it has come to its end.
+    pub(crate) fn is_named(&self) -> bool {
+        self.wanted.name.is_some()
+    }
+
+    /// The reader, if it keeps its position and is this process's.
+    fn named(&mut self, py: Python<'_>) -> PyResult<&mut Reader> {
+        match &mut self.reader {
+            Some(reader) if self.wanted.name.is_some() => {
+                reader.check(py, "an iteration")?;
+                Ok(reader)
+            }
+            _ => Err(refused(py, "it keeps no position", "give it a name: `read(name=\"analysis\")`")),
+        }
+    }
+
+    /// Next sequence that is committed, and how many messages there are from there on.
+    pub(crate) fn committed(&mut self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let reader = self.named(py)?;
+        let committed = reader.committed();
+        Ok((committed, reader.bounds().count.saturating_sub(committed)))
+    }
+
+    /// Keeps a position: that which was asked for, which is not behind `at`, or `at`.
+    pub(crate) fn commit(&mut self, py: Python<'_>, asked: Option<&Bound<'_, PyAny>>, at: Position) -> PyResult<()> {
+        let place = self.place.clone();
+        let reader = self.named(py)?;
+        let position = match asked {
+            Some(asked) => Position::read(asked).ok_or_else(|| position::no_position(py))?,
+            None => at.clone(),
+        };
+        let failed = |e| fault::of_store(py, "committed", &place.folder, &e);
+        // Another stream, or another epoch of it, may stand here now.
+        let header = place.header().map_err(failed)?;
+        position.check(py, &place.folder, &header, 0, u64::MAX)?;
+        if position.sequence > at.sequence {
+            let cause = format!("message {} was not handed out yet", position.sequence - 1);
+            return Err(fault::error(py, Fault::new("this cannot be committed", cause)));
+        }
+        py.detach(|| reader.commit_identity(position.epoch, position.sequence)).map_err(failed)
+    }
+
+    /// The error where messages that were to be read are no longer there.
+    fn gone(&self, py: Python<'_>, first: u64) -> PyErr {
+        match &self.reader {
+            Some(reader) if self.wanted.name.is_some() => position::gone(py, reader.header(), self.next, first),
+            _ => fault::of_store(py, "read", &self.place.folder, &store::Error::Gone { first }),
+        }
     }
 }
 

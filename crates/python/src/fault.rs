@@ -41,6 +41,15 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Gone { first } => {
             format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
         }
+        store::Error::Rewound { .. } => crate::position::rewound(cause),
+        store::Error::Taken { pid, .. } if *pid == std::process::id() => {
+            "end the earlier reading with its `.close()`, or take another name".to_owned()
+        }
+        store::Error::Taken { .. } => "end that process, or take another name".to_owned(),
+        store::Error::Behind { name: reader, pid: None, .. } => {
+            format!("if nobody will read as it again: `beamport forget {name} '{reader}' --data {parent}`")
+        }
+        store::Error::Behind { .. } => format!("see who reads with `beamport ls --pins --data {parent}`"),
         store::Error::Quota { .. } => {
             "let go of messages and views, or keep copies: `m[\"pixel_id\"].copy()`".to_owned()
         }

@@ -16,6 +16,7 @@ mod memory;
 mod message;
 mod numpy;
 mod place;
+mod position;
 mod stream;
 mod writer;
 

@@ -8,7 +8,7 @@ use crate::limits::READERS_KEPT_MAX;
 use crate::memory::Ours;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use store::{Check, Header, Kind, Media, Os, ReadOptions, Reader};
+use store::{Check, Header, Kind, Media, Os, ReadOptions, Reader, Start};
 
 /// The readers of one stream that wait for work.
 pub(crate) struct Place {
@@ -50,6 +50,20 @@ impl Place {
             }
         }
         let options = ReadOptions { early, kind: Kind::Anonymous, check: Check::All, ..ReadOptions::default() };
+        Reader::open(&self.media, &self.folder, options).map(Ours::new)
+    }
+
+    /// A reader that keeps its position under a name, for one iteration.
+    pub(crate) fn named(&self, name: &str, early: bool, start: Start) -> store::Result<Ours<Reader>> {
+        let options = ReadOptions {
+            name: name.to_owned(),
+            kind: Kind::Counted,
+            start,
+            strict: true,
+            early,
+            check: Check::All,
+            ..ReadOptions::default()
+        };
         Reader::open(&self.media, &self.folder, options).map(Ours::new)
     }
 

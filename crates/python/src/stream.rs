@@ -4,6 +4,7 @@ use crate::cursor::{Batches, Cursor, Messages, Wanted, refused};
 use crate::fault;
 use crate::memory::unpicklable;
 use crate::place::Place;
+use crate::position::From;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::path::PathBuf;
@@ -45,19 +46,27 @@ impl Stream {
         py: Python<'_>,
         since: Option<&Bound<'_, PyAny>>,
         until: Option<&Bound<'_, PyAny>>,
-        start: Option<i64>,
+        start: Option<&Bound<'_, PyAny>>,
         stop: Option<i64>,
         follow: bool,
         early: bool,
         origin: Option<String>,
         schema: Option<&str>,
         timeout: Option<f64>,
+        name: Option<String>,
     ) -> PyResult<Wanted> {
         let now = self.place.now();
         let time = |asked: Option<&Bound<'_, PyAny>>, word: &str, default: i64| match asked {
             Some(asked) => nanoseconds(py, asked, word, now),
             None => Ok(default),
         };
+        let start = match start {
+            Some(asked) => Some(From::read(py, asked, |asked| nanoseconds(py, asked, "start", now))?),
+            None => None,
+        };
+        if name.as_ref().is_some_and(|name| name.is_empty() || name.contains('\0')) {
+            return Err(refused(py, "a reader's name is not empty", "give it one, like `name=\"analysis\"`"));
+        }
         let schema = match schema.map(|id| <[u8; 4]>::try_from(id.as_bytes())) {
             None => None,
             Some(Ok(id)) => Some(id),
@@ -79,6 +88,7 @@ impl Stream {
             since: time(since, "since", i64::MIN)?.max(part.since),
             until: time(until, "until", i64::MAX)?.min(part.until),
             start,
+            name,
             stop,
             within: part.within,
             follow,
@@ -189,34 +199,41 @@ impl Stream {
     /// since, until: source times, `until` itself left out. Text (`"-10 s"` before now, `"now"`, or RFC 3339 like
     ///     `"2026-03-01T12:00:00Z"`), a `datetime` with a time zone, a `numpy.datetime64` (UTC), or `int` ns since
     ///     1970 UTC. Source times need not rise: every message inside is found.
-    /// start, stop: sequences, `stop` itself left out; negative ones count from the end, as in a slice.
+    /// start, stop: sequences, `stop` itself left out; negative ones count from the end, as in a slice. `start` may also
+    ///     be `"beginning"`, `"end"`, a source time (all but `int`): the first message that has it or a later one, or a
+    ///     position `(uuid, epoch, sequence)`, which is refused where the stream no longer has it.
     /// follow: at the end, wait for more. Otherwise it ends where the stream ended when `read` was called.
     /// timeout: with `follow`, end after so many seconds without a message (`float`); `None` waits for ever. With
     ///     `until` it ends also when that time has passed. Ctrl-C ends it at any time.
     ///     What `follow` gives can be waited for elsewhere: it has `fileno()` for `select` and asyncio, and `poll()`.
     /// early: of a disk stream, read also what a power cut could still take back.
     /// origin, schema: only messages of this origin, of this schema id.
+    /// name: keep the position under this name: the iteration has `commit()`, and the next one of the same name, in
+    ///     this process or another, goes on there; `start` is then for a new name alone (but a position always counts).
+    ///     One reads under a name at a time. What is not committed is not let go where `when_full = "wait"`; `forget`
+    ///     ends that.
     ///
     /// Raises `Error` where the stream or the origin is not there, the messages are no longer there (a source faster
     /// than this reader drops the oldest), or bytes do not verify.
     ///
     /// Example: `for m in data["detector"].read(since="-10 s"): print(m["pixel_id"].max())`
     #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
-    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None))]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None, name=None))]
     fn read(
         &self,
         py: Python<'_>,
         since: Option<&Bound<'_, PyAny>>,
         until: Option<&Bound<'_, PyAny>>,
-        start: Option<i64>,
+        start: Option<&Bound<'_, PyAny>>,
         stop: Option<i64>,
         follow: bool,
         early: bool,
         origin: Option<String>,
         schema: Option<&str>,
         timeout: Option<f64>,
+        name: Option<String>,
     ) -> PyResult<Messages> {
-        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout)?;
+        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout, name)?;
         Cursor::open(py, &self.place, wanted).map(Messages::new)
     }
 
@@ -224,22 +241,31 @@ impl Stream {
     ///
     /// Example: `sum(batch.concat("pixel_id").size for batch in data["detector"].batches(since="-1 min"))`
     #[allow(clippy::too_many_arguments, reason = "each is a word of its own for the user")]
-    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None))]
+    #[pyo3(signature = (since=None, until=None, start=None, stop=None, follow=false, early=false, origin=None, schema=None, timeout=None, name=None))]
     fn batches(
         &self,
         py: Python<'_>,
         since: Option<&Bound<'_, PyAny>>,
         until: Option<&Bound<'_, PyAny>>,
-        start: Option<i64>,
+        start: Option<&Bound<'_, PyAny>>,
         stop: Option<i64>,
         follow: bool,
         early: bool,
         origin: Option<String>,
         schema: Option<&str>,
         timeout: Option<f64>,
+        name: Option<String>,
     ) -> PyResult<Batches> {
-        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout)?;
+        let wanted = self.wanted(py, since, until, start, stop, follow, early, origin, schema, timeout, name)?;
         Cursor::open(py, &self.place, wanted).map(Batches::new)
+    }
+
+    /// Lets go of a name under which was read: its position is no longer kept, and nothing waits for it.
+    ///
+    /// Raises `Error` while a process reads under it. False if there is no such name.
+    fn forget(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let forgotten = self.place.ask(false, |reader| reader.forget(name));
+        forgotten.map_err(|e| fault::of_store(py, "let go of", self.place.path(), &e))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
