@@ -53,7 +53,9 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
     /// List streams and runs
-    #[command(after_help = "Examples:\n  beamport ls\n  beamport ls --data beamport-data/amor --json")]
+    #[command(
+        after_help = "Examples:\n  beamport ls\n  beamport ls --pins\n  beamport ls --data beamport-data/amor --json"
+    )]
     Ls(Ls),
     /// Print the messages of a stream
     #[command(after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json")]
@@ -72,6 +74,9 @@ pub enum Verb {
         after_help = "Examples:\n  beamport verify\n  beamport verify detector --json\n  beamport verify detector --repair"
     )]
     Verify(Verify),
+    /// Let go of a reader that will not come back: nothing waits for it any more
+    #[command(after_help = "Examples:\n  beamport forget detector analysis")]
+    Forget(Forget),
     /// Measure this machine against its own limits
     #[command(after_help = "Examples:\n  beamport bench\n  beamport bench store --quick")]
     Bench(Bench),
@@ -226,6 +231,24 @@ pub struct Check {
 /// `beamport ls`
 #[derive(Debug, Args)]
 pub struct Ls {
+    /// List who reads instead: what each one keeps, and where it stands
+    #[arg(long)]
+    pub pins: bool,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport forget`
+#[derive(Debug, Args)]
+pub struct Forget {
+    /// Name of the stream
+    pub stream: String,
+    /// Name of the reader, as `beamport ls --pins` has it
+    pub reader: String,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -53,6 +53,7 @@ pub fn run() -> ExitCode {
         Verb::Write(asked) => verbs::write::run(&asked, &mut out, &mut err),
         Verb::Replay(asked) => verbs::replay::run(&asked, &mut out, &mut err),
         Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),
+        Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),
         Verb::Doctor(asked) => verbs::doctor::run(&asked, &mut out, &mut err),
         // Answered above.
         Verb::Demo(_) | Verb::Up(_) => Ok(ExitCode::SUCCESS),

@@ -1065,3 +1065,88 @@ fn verify_names_a_table_of_origins_that_is_gone_and_hints_at_repair_where_it_hel
     assert!(out.contains("its header") && out.contains("devices/stream is missing"), "{out}");
     println!("injected 2 wrong commit records, 1 table and 1 header removed: no message lost but by the header");
 }
+
+#[test]
+fn who_holds_what_is_listed_and_can_be_let_go() {
+    let place = Place::new("pins");
+    let data = place.data("d");
+    fill(&data, "devices", 100, 0..0, &options(Level::Disk, Clock::Epoch));
+    assert_eq!(told(&data, &["ls", "--pins"]), (0, format!("nobody reads in {}\n", data.folder.display()), "".into()));
+    let named = |name: &str| store::ReadOptions { name: name.into(), kind: store::Kind::Counted, ..Default::default() };
+    let mut reader = data.reader("devices", named("analysis")).unwrap();
+    let held = reader.read(40).unwrap().segments()[0].clone();
+    reader.commit(40);
+    data.hold("devices", "file:7", 90).unwrap();
+    let answer = json(&data, &["ls", "--pins", "--json"], 0);
+    let [analysis, sink] = answer["pins"].as_array().unwrap().as_slice() else { panic!("{answer}") };
+    assert_eq!((&analysis["stream"], &analysis["reader"]), (&"devices".into(), &"analysis".into()));
+    assert_eq!((&analysis["pid"], &analysis["alive"]), (&std::process::id().into(), &true.into()));
+    assert_eq!((&analysis["committed"], &analysis["lag"], &analysis["segments"]), (&40.into(), &60.into(), &1.into()));
+    assert!(analysis["program"].is_string() && analysis["lag_ns"].as_i64().unwrap() > 2_000_000_000, "{analysis}");
+    assert_eq!((&sink["reader"], &sink["alive"], &sink["lag"]), (&"file:7".into(), &false.into(), &10.into()));
+    let (_, out, _) = told(&data, &["ls", "--pins"]);
+    assert!(out.contains("beamport forget devices 'file:7'"), "{out}");
+    // One that reads is not let go, and one that is let go is gone.
+    let (status, _, err) = told(&data, &["forget", "devices", "analysis"]);
+    assert_eq!(status, 2);
+    assert!(err.contains(&format!("process {} reads as `analysis`", std::process::id())), "{err}");
+    assert_eq!(told(&data, &["forget", "devices", "file:7"]), (0, String::new(), String::new()));
+    let (status, _, err) = told(&data, &["forget", "devices", "file:7"]);
+    assert_eq!((status, err.contains("cause: it has `analysis`")), (2, true), "{err}");
+    drop((reader, held));
+    assert_eq!(told(&data, &["forget", "devices", "analysis"]).0, 0);
+    assert_eq!(data.reader_early("devices").unwrap().pins().lowest_committed(), None);
+}
+
+#[test]
+fn a_source_says_who_makes_it_wait() {
+    let place = Place::new("held");
+    let data = place.data("d");
+    let stream = Options { when_full: store::WhenFull::Wait, ..Options::memory(1 << 20) };
+    let options = IntakeOptions { stream, ahead_max: i64::MAX };
+    let devices = Devices { next: 0, count: 100_000, left_out: 0..0 };
+    let mut now = data.media.now();
+    let mut intake = Intake::start(&data, "devices", Box::new(devices), &options, now).unwrap();
+    data.hold("devices", "analysis", 7).unwrap();
+    intake.step(now).unwrap();
+    // Readers may think for a moment.
+    assert_eq!(intake.trouble(), None);
+    now += 6 * SECOND;
+    intake.step(now).unwrap();
+    let fault = intake.trouble().unwrap();
+    assert!(fault.cause.contains("reader `analysis` (no process now) has not moved on from message 7"), "{fault}");
+    assert_eq!(fault.hint, "if nobody will read as it again: `beamport forget devices 'analysis'`");
+    assert_eq!(told(&data, &["forget", "devices", "analysis"]).0, 0);
+    intake.step(now).unwrap();
+    assert_eq!(intake.trouble(), None);
+}
+
+#[test]
+fn doctor_says_when_the_disk_will_be_full() {
+    let place = Place::new("forecast");
+    let data = place.data("d");
+    let mut writer = data.writer("detector", &Options::disk(4 << 20)).unwrap();
+    let origin = writer.origin("o").unwrap();
+    let (schema, mut sent) = (SchemaId(*b"test"), 0);
+    let begin = std::time::Instant::now();
+    // A rate is that of a second at least.
+    while begin.elapsed() < Duration::from_millis(1200) {
+        let meta = Meta { source_time: 0, origin, origin_seq: sent, schema, flags: 0 };
+        sent += u64::from(writer.append(&meta, &[1; 10_000]).is_ok());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (_, out, _) = told(&data, &["doctor", "--json"]);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let forecast = &answer["forecast"];
+    let rate = forecast["bytes_per_s"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate <= sent as f64 * 10_064.0, "{forecast}");
+    let free = forecast["free_bytes"].as_f64().unwrap();
+    let full_in = forecast["full_in_s"].as_f64().unwrap_or(free / rate);
+    assert!((full_in * rate / free - 1.0).abs() < 0.01, "{forecast}");
+    assert_eq!(forecast["streams"][0]["stream"], "detector");
+    let findings = answer["findings"].as_array().unwrap();
+    assert!(
+        findings.iter().any(|f| f["name"] == "disk full" && f["found"].as_str().unwrap().contains("/s into")),
+        "{out}"
+    );
+}

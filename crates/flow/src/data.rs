@@ -225,6 +225,12 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
     use store::Error as E;
     let what = format!("stream `{name}` failed");
     let hint = match &error {
+        E::Behind { name: reader, pid: None, .. } => {
+            &format!("if nobody will read as it again: `beamport forget {name} '{reader}'`")
+        }
+        E::Behind { .. } => "`beamport ls --pins` shows who reads; the stream goes on when it has",
+        E::Taken { .. } => "end that process, or take another name",
+        E::Rewound { .. } => "a recovery cut what came behind: read on from where the epoch ends",
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
         E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",

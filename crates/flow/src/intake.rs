@@ -18,6 +18,9 @@ use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
 use std::time::Duration;
 use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
 
+/// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
+const HELD_PATIENCE: i64 = 5_000_000_000;
+
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
 pub struct IntakeOptions {
@@ -39,7 +42,11 @@ pub struct Intake {
     frontier: i64,
     ended: bool,
     no_room: Option<Fault>,
+    held: Option<Held>,
 }
+
+/// A reader that makes the source wait: its name, where it stands, and since when.
+struct Held(String, u64, i64);
 
 struct Outward<'a> {
     writer: &'a mut Writer,
@@ -48,6 +55,7 @@ struct Outward<'a> {
     latest: i64,
     blocked: bool,
     no_room: Option<Fault>,
+    behind: Option<Error>,
 }
 
 impl Outlet for Outward<'_> {
@@ -70,7 +78,11 @@ impl Outlet for Outward<'_> {
             Err(e) if e.is_full() => {
                 self.blocked = true;
                 // A full stream is the ordinary course; a device without room for what was promised is not.
-                self.no_room = matches!(e, Error::Io { .. }).then(|| stream_fault(self.name, e));
+                match e {
+                    Error::Io { .. } => self.no_room = Some(stream_fault(self.name, e)),
+                    Error::Behind { .. } => self.behind = Some(e),
+                    _ => {}
+                }
                 Ok(Pushed::Full)
             }
             Err(e) => Err(stream_fault(self.name, e)),
@@ -133,6 +145,7 @@ impl Intake {
             frontier: i64::MIN,
             ended: false,
             no_room: None,
+            held: None,
         })
     }
 
@@ -140,10 +153,22 @@ impl Intake {
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         let latest = now.saturating_add(self.ahead_max);
         let (writer, gaps, name) = (&mut self.writer, &mut self.gaps, &self.name);
-        let mut out = Outward { writer, gaps, name, latest, blocked: false, no_room: None };
+        let mut out = Outward { writer, gaps, name, latest, blocked: false, no_room: None, behind: None };
         let step = self.source.step(now, &mut out)?;
         let blocked = out.blocked;
         self.no_room = out.no_room;
+        self.held = match (out.behind, self.held.take()) {
+            (Some(Error::Behind { name, pid, at, lag }), held) => {
+                let since = held.filter(|h| (&h.0, h.1) == (&name, at)).map_or(now, |h| h.2);
+                // Not long enough, and it is the ordinary course.
+                if now.saturating_sub(since) >= HELD_PATIENCE {
+                    let error = Error::Behind { name: name.clone(), pid, at, lag };
+                    self.no_room = Some(stream_fault(&self.name, error));
+                }
+                Some(Held(name, at, since))
+            }
+            _ => None,
+        };
         self.writer.publish();
         let ends = step == Step::Ended && !self.ended;
         if !self.gaps.is_empty() || ends {
@@ -211,7 +236,8 @@ impl Intake {
         self.ended
     }
 
-    /// Why the source waits or its messages are not marked, where that is no ordinary course: a device without room.
+    /// Why the source waits or its messages are not marked, where that is no ordinary course: a device without room, a
+    /// reader that has not moved on for long.
     pub fn trouble(&self) -> Option<Fault> {
         self.no_room.clone().or_else(|| {
             let why = self.writer.trouble()?;

@@ -4,6 +4,7 @@
 //! finding is `ok`, `note` (works, but know it) or `wrong` (something will fail; exit status 1).
 
 use super::figures::{bytes, thousands};
+use super::forecast::{self, Forecast};
 use super::{Answer, ended, json_line, status};
 use crate::cli::{DataFolder, Doctor};
 use crate::file::{self, Instrument, Mistake};
@@ -81,6 +82,8 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     let place = existing(&folder);
     let mut findings =
         vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
+    let forecast = data.as_ref().and_then(|data| forecast::look(data, instrument.as_ref()));
+    findings.extend(forecast.as_ref().map(when_full));
     // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
     if let (None, Some(named), None) = (&asked.file, &asked.data, &data) {
         let found = format!("there is no folder `{}`", named.display());
@@ -97,7 +100,9 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
     let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
     if asked.form.json {
-        json_line(out, &serde_json::json!({"ok": !wrong, "data": folder.display().to_string(), "findings": findings}))?;
+        let folder = folder.display().to_string();
+        let all = serde_json::json!({"ok": !wrong, "data": folder, "forecast": forecast, "findings": findings});
+        json_line(out, &all)?;
     } else {
         write!(out, "{}", text(&findings))?;
     }
@@ -260,6 +265,29 @@ fn free_disk(place: &Path) -> Finding {
         }
         _ => Finding::new(NAME, Verdict::Ok, found),
     }
+}
+
+/// What the present rate makes of the disk. Where `keep_free` stands, the oldest messages go and nothing fails.
+fn when_full(forecast: &Forecast) -> Finding {
+    const NAME: &str = "disk full";
+    let found = forecast.text();
+    let verdict = match forecast.full_in_s {
+        None => return Finding::new(NAME, Verdict::Ok, found),
+        Some(_) if forecast.keep_free_bytes > 0 => Verdict::Note,
+        Some(s) if s < forecast::SOON_S => Verdict::Wrong,
+        Some(s) if s < forecast::DAY_S => Verdict::Note,
+        Some(_) => Verdict::Ok,
+    };
+    let hint = match forecast.largest() {
+        Some(_) if verdict == Verdict::Ok => String::new(),
+        Some(largest) => format!(
+            "`{}` grows by {}: give it a `retain` in the instrument file",
+            largest.stream,
+            super::figures::si(largest.bytes_per_s, "B/s")
+        ),
+        None => "free some, or lower `retain`".to_owned(),
+    };
+    Finding::new(NAME, verdict, found).hint(hint)
 }
 
 /// What the instrument asks for, or what the streams that are there are known to: a segment is an eighth of a live end, up

@@ -14,7 +14,7 @@ const PARENTS_NAMED: usize = 8;
 
 /// Runs the verb.
 pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = list(asked, out, err);
+    let answer = if asked.pins { super::pins::list(asked, out, err) } else { list(asked, out, err) };
     ended(answer, err)
 }
 
