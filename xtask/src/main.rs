@@ -24,7 +24,7 @@ usage: cargo xtask WORD
   setup            make or renew .venv with the pinned Python packages
   demo [ARGS]      build, then run `beamport demo ARGS`
   test             every test that needs no root: Rust, Python, command line, system
-  check            what CI runs: lint, test, root-only tests, real services, simulation (needs root)
+  check            what CI runs: lint, test, root-only tests, simulation (needs root)
   soak [WORD]      full fault counts, of tests whose names hold WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build, then run `beamport bench ARGS`

@@ -1,8 +1,7 @@
-//! `cargo xtask test`: every test that needs no root, no Java and no service; also the parts that `check` and `soak`
-//! share with it.
+//! `cargo xtask test`: every test that needs no root; also the parts that `check` and `soak` share with it.
 //!
-//! The tests of crates are cargo's; `tests/python`, `tests/cli` and `tests/system` are pytest's and use the wheel that
-//! was just installed. A compiler warning fails the part it appears in.
+//! The tests of crates are cargo's; `tests/python` and `tests/system` are pytest's and use the wheel that was just
+//! installed. A compiler warning fails the part it appears in.
 
 use std::ffi::OsString;
 
@@ -12,11 +11,11 @@ use crate::part::Parts;
 use crate::step::Step;
 use crate::{Done, setup, tree};
 
-/// Tests of Python, the command line, and the whole system; those that are absent are left out.
-const FOLDERS: [&str; 4] = ["tests/python", "tests/cli", "tests/system", "tests/services"];
+/// Tests of Python and of the whole system.
+const FOLDERS: [&str; 2] = ["tests/python", "tests/system"];
 
 /// Markers of tests that `test` leaves out; pyproject.toml says what they mean.
-pub(crate) const NEED_NOTHING: &str = "not root and not service and not soak";
+pub(crate) const NEED_NOTHING: &str = "not root and not soak";
 /// Markers of tests that `check` leaves out.
 pub(crate) const NOT_SOAK: &str = "not soak";
 
@@ -67,11 +66,6 @@ pub(crate) fn cargo_tests(args: &[&str], count: &mut Count, mut also: impl FnMut
 /// Runs the Python tests that `markers` select (empty: all); `full` asks those whose names hold
 /// its word for the counts of `soak`.
 pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut also: impl FnMut(&str) + Send) -> Done {
-    let folders: Vec<&str> = FOLDERS.into_iter().filter(|folder| has_tests(folder)).collect();
-    if folders.is_empty() {
-        eprintln!("there are no Python tests yet");
-        return Ok(());
-    }
     let report = tree::target().join("pytest.xml");
     // A report of an earlier run must not be counted.
     let _ = std::fs::remove_file(&report);
@@ -80,7 +74,7 @@ pub(crate) fn pytest(markers: &str, full: Option<&str>, count: &mut Count, mut a
     let mut step = Step::new(tree::venv("python"))
         .args(["-m", "pytest", "-p", "no:cacheprovider"])
         .args([junit])
-        .args(folders)
+        .args(FOLDERS)
         .env("PATH", build::path()?)
         .env("VIRTUAL_ENV", tree::root().join(".venv"));
     if !markers.is_empty() {
@@ -112,12 +106,4 @@ pub(crate) fn simulate(args: &[String]) -> Done {
 
 pub(crate) fn can_simulate() -> bool {
     tree::root().join(SIMULATE).exists()
-}
-
-/// Whether a folder holds a `test_*.py`.
-fn has_tests(folder: &str) -> bool {
-    let Ok(entries) = std::fs::read_dir(tree::root().join(folder)) else {
-        return false;
-    };
-    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("test_"))
 }
