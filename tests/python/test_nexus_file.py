@@ -57,7 +57,7 @@ def programs(tmp_path_factory) -> Path:
         found = [ROOT / "target" / kind / name for kind in kinds]
         program = next((path for path in found if path.is_file()), None)
         if program is None:
-            pytest.skip(f"`{name}` is neither on PATH nor in target: `cargo xtask build` or `pip install .`")
+            pytest.skip(f"`{name}` is neither on PATH nor in target: `pip install .`")
         shutil.copy2(program, folder)
     return folder
 

@@ -115,9 +115,8 @@ impl Started {
                 // What is damaged in one run takes nothing from the reports of the others.
                 Err(fault) => {
                     untold += 1;
-                    let cause =
-                        if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
-                    let fault = Fault::new(format!("run `{name}` cannot be told"), cause)
+                    let fault = fault
+                        .leads_to(format!("run `{name}` cannot be told"))
                         .hint(format!("`beamport verify --data {folder}` says what is damaged"));
                     let _ = writeln!(stderr(), "{fault}");
                 }

@@ -647,7 +647,9 @@ fn with_writer(place: &Place, script: &str) -> PathBuf {
     if !program.exists() {
         std::fs::copy(env!("CARGO_BIN_EXE_beamport"), &program).unwrap();
     }
-    std::fs::write(&writer, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let version = format!("beamport-nexus {} (a pretended one)", env!("CARGO_PKG_VERSION"));
+    let script = format!("#!/bin/sh\n[ \"$1\" = --version ] && {{ echo '{version}'; exit 0; }}\n{script}\n");
+    std::fs::write(&writer, script).unwrap();
     std::fs::set_permissions(&writer, std::fs::Permissions::from_mode(0o755)).unwrap();
     program
 }
@@ -721,6 +723,59 @@ fn a_changed_member_changes_the_hash() {
     assert_eq!(whole(&other), hash(&data));
     assert_eq!(hash(&data).0, 200);
     assert_ne!(whole(&place.data("c")).1, hash(&data).1);
+}
+
+#[test]
+fn a_writer_of_another_version_was_started_again_for_ever() {
+    let place = Place::new("version");
+    let data = measured(&place, "a");
+    std::fs::write(data.folder.join("amor.nexus.json"), "{}").unwrap();
+    let program = with_writer(&place, "exit 2");
+    let (writer, instrument) = (program.with_file_name("beamport-nexus"), place.0.join("i.toml"));
+    let ours = std::fs::read_to_string(&writer).unwrap();
+    let theirs = "#!/bin/sh\necho beamport-nexus 0.0.1\n";
+    std::fs::write(&writer, theirs).unwrap();
+    std::fs::write(
+        &instrument,
+        format!(
+            "instrument = \"lab\"\ndata = \"{0}/up\"\n[source.field]\nkind = \"sim\"\nmodel = \"field\"\n\
+             [sink.file]\nkind = \"nexus\"\ninputs = [\"field\"]\ntemplate = \"{0}/a/amor.nexus.json\"\n\
+             file = \"{{run}}.nxs\"\n[run.one]\nduration = \"100 ms\"\nsettle = \"10 ms\"\n",
+            place.0.display()
+        ),
+    )
+    .unwrap();
+    let mut up = Command::new(&program);
+    up.arg("up").arg(&instrument).stdin(Stdio::null());
+    let mut write = Command::new(&program);
+    write.args(["write", "7", "--output", &place.0.join("x.nxs").display().to_string()]);
+    write.env("BEAMPORT_DATA", &data.folder).stdin(Stdio::null());
+    for command in [&mut up, &mut write] {
+        let output = command.output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("`beamport-nexus` does not fit this `beamport`\ncause: "), "{err}");
+        assert!(err.contains("beamport-nexus says `beamport-nexus 0.0.1`, and this is beamport "), "{err}");
+        assert!(err.contains("hint:  install both from the same source: `pip install .`"), "{err}");
+        assert!(!place.0.join("x.nxs").exists());
+    }
+    // One that was replaced while we run: the file is given up.
+    let replaced = place.0.join("other");
+    std::fs::write(&replaced, theirs).unwrap();
+    let fails = format!(
+        "[ \"$1\" = check ] && {{ echo '{{\"mistakes\":[]}}'; exit 0; }}\nmv '{}' '{}'; exit 2\n",
+        replaced.display(),
+        writer.display()
+    );
+    let script = ours.replace("exit 2\n", &fails);
+    std::fs::write(&writer, script).unwrap();
+    std::fs::set_permissions(&replaced, std::fs::metadata(&writer).unwrap().permissions()).unwrap();
+    let output = up.output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{out}{err}");
+    assert!(err.contains("the writer of sink `file` for run `one` ended: exit status: 2"), "{err}");
+    let told = "error: sink `file` cannot write run `one`\ncause: `beamport-nexus` does not fit this `beamport`: ";
+    assert!(out.contains(told) && out.contains("`beamport write one --output FILE`"), "{out}{err}");
 }
 
 #[test]

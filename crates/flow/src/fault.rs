@@ -33,6 +33,13 @@ impl Fault {
         Self::new(what, error).hint(hint)
     }
 
+    /// The fault that this one is the cause of; the hint stays.
+    #[must_use]
+    pub fn leads_to(self, what: impl Into<String>) -> Self {
+        let cause = if self.cause.is_empty() { self.what } else { format!("{}: {}", self.what, self.cause) };
+        Self::new(what, cause).hint(self.hint)
+    }
+
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -33,7 +33,7 @@ struct Programs {
 
 /// Runs both rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let programs = Programs { nexus: nexus()?, python: python()? };
+    let programs = Programs { nexus: crate::mover::program()?, python: python()? };
     let rows = [
         ("12,400 events a message / h5py", 12_400, Folder::on_disk()?, "the disk", (4.0, 10.0)),
         ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (8.0, 10.0)),
@@ -59,17 +59,6 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         figures.push(figure);
     }
     Ok(figures)
-}
-
-/// The process that writes files: beside this program.
-fn nexus() -> Result<PathBuf, Fault> {
-    let me = std::env::current_exe().map_err(wrong("the own program"))?;
-    let beside = me.with_file_name("beamport-nexus");
-    if beside.is_file() {
-        return Ok(beside);
-    }
-    Err(Fault::new("bench: `beamport-nexus` is not there", format!("it is not beside {}", me.display()))
-        .hint("build both with `cargo xtask build`"))
 }
 
 /// A Python that has h5py: that of the active environment, of `.venv` here, or the one on the path.

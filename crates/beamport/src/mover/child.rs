@@ -11,12 +11,14 @@
 //!
 //! A writer that dies or meets a fault is started again, after a pause that doubles. One that says its fault will come
 //! again is not: the file is given up, its places are let go so that nobody waits for it, and `up` says so at its end.
+//! The same where the program beside ours is of another version, which is asked before each start: it may have been
+//! replaced while we run, and what the two say to each other may be different then.
 
 use crate::file::{Instrument, SinkSection};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -28,15 +30,45 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before a writer is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The program, beside our own.
+/// Why a writer is of no use.
+const UNFIT: &str = "`beamport-nexus` does not fit this `beamport`";
+
+/// The program beside our own, which is of our version.
 pub fn program() -> Result<PathBuf, Fault> {
+    let program = beside()?;
+    version().map(|_| program)
+}
+
+/// What the program beside our own says it is, `beamport-nexus VERSION (HDF5 VERSION)`: of our version.
+pub fn version() -> Result<String, Fault> {
+    let program = beside()?;
+    version_of(&program).map_err(|e| Fault::new(UNFIT, format!("{} does not run: {e}", program.display())))?
+}
+
+/// Asks a program for its version. The inner fault will come again; the error outside is of this moment.
+fn version_of(program: &Path) -> io::Result<Result<String, Fault>> {
+    let ours = env!("CARGO_PKG_VERSION");
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    let said: String = String::from_utf8_lossy(&output.stdout).trim().chars().take(100).collect();
+    let cause = if !output.status.success() {
+        format!("{} does not run: {}", program.display(), output.status)
+    } else if said.split_whitespace().nth(1) == Some(ours) {
+        return Ok(Ok(said));
+    } else {
+        format!("{} says `{said}`, and this is beamport {ours}", program.display())
+    };
+    Ok(Err(Fault::new(UNFIT, cause).hint("install both from the same source: `pip install .`")))
+}
+
+/// The program beside our own, whatever it is.
+fn beside() -> Result<PathBuf, Fault> {
     let me = std::env::current_exe().map_err(|e| Fault::new("our own program cannot be found", e))?;
     let beside = me.with_file_name("beamport-nexus");
     if beside.is_file() {
         return Ok(beside);
     }
     Err(Fault::new("`beamport-nexus` is not there", format!("it is not beside {}", me.display()))
-        .hint("install with `pip install .`, or build both with `cargo xtask build`"))
+        .hint("install both: `pip install .`"))
 }
 
 /// What a writer is asked to do.
@@ -75,13 +107,13 @@ impl Job {
         }
     }
 
-    /// Starts the process; its answer goes to the end of `output`.
+    /// Starts the process, which is of our version by the word of its caller; its answer goes to the end of `output`.
     pub fn start_into(&self, output: &mut std::fs::File) -> Result<Child, Fault> {
         if let Some(folder) = self.output.parent() {
             std::fs::create_dir_all(folder)
                 .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
         }
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(beside()?);
         command.arg("write").arg("--data").arg(&self.data).args(["--sink", &self.sink, "--run", &self.run]);
         for input in &self.inputs {
             command.args(["--input", input]);
@@ -122,6 +154,16 @@ pub struct Failed {
     pub fault: Fault,
 }
 
+/// How a writer ended.
+enum Ended {
+    /// The file is made; its answer.
+    Done(Value),
+    /// With a fault that will come again.
+    Never(Fault),
+    /// It died, or met a fault that may go away.
+    Fallen(ExitStatus),
+}
+
 /// A writer at work on a run, or the pause before it is started again.
 struct Working {
     child: Option<Child>,
@@ -153,23 +195,31 @@ impl Working {
     }
 
     /// Starts the writer where one is due. How it ended, if it has.
-    fn step(&mut self, job: impl FnOnce() -> Job) -> Result<Option<ExitStatus>, Fault> {
-        match &mut self.child {
-            None if Instant::now() >= self.again => match self.start(&job()) {
-                Ok(child) => self.child = Some(child),
-                // No room, too many processes: what a machine is short of now it may have later.
-                Err(fault) => {
-                    tracing::warn!("{fault}");
-                    self.wait();
-                }
-            },
-            None => {}
-            Some(child) => {
-                let ended = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))?;
-                if ended.is_some() {
-                    self.child = None;
-                }
-                return Ok(ended);
+    fn step(&mut self, job: impl FnOnce() -> Job) -> Result<Option<Ended>, Fault> {
+        if let Some(child) = &mut self.child {
+            let Some(status) = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))? else {
+                return Ok(None);
+            };
+            self.child = None;
+            return Ok(Some(match status.code() {
+                Some(0) => Ended::Done(self.answer()),
+                Some(WILL_FAIL_AGAIN) => Ended::Never(told(&self.answer())),
+                _ => Ended::Fallen(status),
+            }));
+        }
+        if Instant::now() < self.again {
+            return Ok(None);
+        }
+        // One that cannot even be asked now is started in vain and tried again.
+        if let Some(Err(fault)) = beside().ok().and_then(|program| version_of(&program).ok()) {
+            return Ok(Some(Ended::Never(fault)));
+        }
+        match self.start(&job()) {
+            Ok(child) => self.child = Some(child),
+            // No room, too many processes: what a machine is short of now it may have later.
+            Err(fault) => {
+                tracing::warn!("{fault}");
+                self.wait();
             }
         }
         Ok(None)
@@ -204,19 +254,20 @@ impl Children {
             let Some(sink) = instrument.sinks.iter().find(|s| s.name == key.0) else { continue };
             let job = || Job::of(sink, &instrument.data.value, &instrument.name, &key.1);
             let working = self.working.entry(key.clone()).or_insert_with(Working::new);
-            let Some(status) = working.step(job)? else { continue };
+            let Some(ended_as) = working.step(job)? else { continue };
             let (sink, run) = key.clone();
-            if status.success() {
-                let product = working.answer();
-                self.written.push(Written { sink, run, product });
-            } else if status.code() == Some(WILL_FAIL_AGAIN) {
-                let fault = told(&sink, &run, &working.answer());
-                tracing::error!("{fault}");
-                self.failed.push(Failed { sink, run, fault });
-            } else {
-                tracing::warn!("the writer of sink `{sink}` for run `{run}` ended: {status}");
-                working.wait();
-                continue;
+            match ended_as {
+                Ended::Done(product) => self.written.push(Written { sink, run, product }),
+                Ended::Never(fault) => {
+                    let fault = given_up(&sink, &run, fault);
+                    tracing::error!("{fault}");
+                    self.failed.push(Failed { sink, run, fault });
+                }
+                Ended::Fallen(status) => {
+                    tracing::warn!("the writer of sink `{sink}` for run `{run}` ended: {status}");
+                    working.wait();
+                    continue;
+                }
             }
             self.working.remove(key);
             ended.push(key.clone());
@@ -246,17 +297,20 @@ impl Children {
     }
 }
 
-/// The fault of a writer in the words of the run: `{"fault": {"what", "cause", "hint"}}`, else what stands on stderr.
-fn told(sink: &str, run: &str, answer: &Value) -> Fault {
+/// The fault that a writer told, `{"fault": {"what", "cause", "hint"}}`, else where it stands.
+fn told(answer: &Value) -> Fault {
     let text = |key: &str| answer["fault"][key].as_str().unwrap_or_default();
-    let cause = match (text("what"), text("cause")) {
-        ("", _) => "the writer said why on stderr".to_string(),
-        (what, "") => what.to_string(),
-        (what, cause) => format!("{what}: {cause}"),
-    };
+    match text("what") {
+        "" => Fault::new("the writer said why on stderr", ""),
+        what => Fault::new(what, text("cause")).hint(text("hint")),
+    }
+}
+
+/// A fault that will come again in the words of the run.
+fn given_up(sink: &str, run: &str, fault: Fault) -> Fault {
     let again = format!("then write it with `beamport write {run} --output FILE`, or start `beamport up` again");
-    let hint = if text("hint").is_empty() { again } else { format!("{}; {again}", text("hint")) };
-    Fault::new(format!("sink `{sink}` cannot write run `{run}`"), cause).hint(hint)
+    let hint = if fault.hint.is_empty() { again } else { format!("{}; {again}", fault.hint) };
+    fault.leads_to(format!("sink `{sink}` cannot write run `{run}`")).hint(hint)
 }
 
 /// A file without a name: what a child says is kept off the pipes that nobody empties.

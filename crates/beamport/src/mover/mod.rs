@@ -10,7 +10,7 @@ mod control;
 mod replay;
 mod sources;
 
-pub use child::{Failed, Job, Written, program};
+pub use child::{Failed, Job, Written, program, version};
 pub use control::ask;
 pub use sources::build;
 
@@ -69,7 +69,7 @@ impl Mover {
         let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
         std::fs::create_dir_all(&folder).map_err(fault)?;
         if !instrument.sinks.is_empty() {
-            // A writer that cannot be found will not come back: that is said at once.
+            // A writer that is not there, or another, will not come: that is said at once.
             program()?;
         }
         let data = Data::on_disk(&folder);

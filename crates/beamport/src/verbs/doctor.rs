@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use store::Level;
 
 /// Least free disk: the demonstration of 10 s takes about 150 MB in streams and file.
@@ -380,24 +380,9 @@ fn clock() -> Finding {
 
 fn nexus() -> Finding {
     const NAME: &str = "beamport-nexus";
-    let program = match mover::program() {
-        Ok(program) => program,
-        Err(fault) => return Finding::new(NAME, Verdict::Wrong, fault.cause).hint(fault.hint),
-    };
-    let answer = Command::new(&program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    match answer {
-        Ok(output) if output.status.success() => {
-            let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            if version.split_whitespace().nth(1) == Some(env!("CARGO_PKG_VERSION")) {
-                return Finding::new(NAME, Verdict::Ok, version);
-            }
-            Finding::new(NAME, Verdict::Wrong, format!("`{version}` beside beamport {}", env!("CARGO_PKG_VERSION")))
-                .hint("install both from the same source")
-        }
-        Ok(output) => {
-            Finding::new(NAME, Verdict::Wrong, format!("{} does not run: {}", program.display(), output.status))
-        }
-        Err(e) => Finding::new(NAME, Verdict::Wrong, format!("{} does not run: {e}", program.display())),
+    match mover::version() {
+        Ok(version) => Finding::new(NAME, Verdict::Ok, version),
+        Err(fault) => Finding::new(NAME, Verdict::Wrong, fault.cause).hint(fault.hint),
     }
 }
 

@@ -7,7 +7,7 @@ use super::figures::bytes;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::mover::Job;
+use crate::mover::{Job, program};
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
@@ -163,6 +163,7 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
 
 fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
+    program()?;
     let mut child = job.start_into(&mut answer)?;
     let mut progress = Progress::new();
     let status = loop {
