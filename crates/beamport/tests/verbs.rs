@@ -388,6 +388,39 @@ fn a_missing_segment_is_a_range_that_is_lost() {
     assert!(per > last || out.contains(&rest), "{out}");
 }
 
+#[test]
+fn a_stream_of_more_segments_than_files_may_be_open_lost_its_end_in_a_repair() {
+    let place = Place::new("many");
+    let data = place.data("a");
+    let mut writer = data.writer("raw", &Options::disk(1 << 20)).unwrap();
+    writer.origin("a").unwrap();
+    for number in 0..800 {
+        let meta = Meta { source_time: START, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+        while let Err(e) = writer.append(&meta, &[7; 30_000]) {
+            assert!(e.is_full(), "{e}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    drop(writer);
+    let folder = data.stream("raw");
+    let segments =
+        std::fs::read_dir(&folder).unwrap().flatten().filter(|f| f.file_name().as_encoded_bytes()[0] == b'p');
+    assert!(segments.count() > 140, "of one file each");
+    std::fs::write(folder.join("commit"), vec![0; 4096 + 64]).unwrap();
+    let script = format!("ulimit -n 128; exec {} verify raw --repair --json", env!("CARGO_BIN_EXE_beamport"));
+    let output = Command::new("sh").args(["-c", &script]).env("BEAMPORT_DATA", &data.folder).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let stream = &answer["streams"][0];
+    assert_eq!(
+        (&stream["messages"], &stream["ok"]),
+        (&800.into(), &true.into()),
+        "{answer} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let copy = folder.join("commit.damaged-1").display().to_string();
+    assert_eq!(stream["copies"], serde_json::json!([copy]), "what was there is kept, and named");
+}
+
 /// Takes everything.
 struct Taker(u64);
 
@@ -694,38 +727,6 @@ fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
 }
 
 #[test]
-fn a_changed_member_changes_the_hash() {
-    let place = Place::new("hash");
-    let data = measured(&place, "a");
-    let run = flow::runs::run(&data, "7").unwrap();
-    let hash = |data: &Data| beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap();
-    // The same messages of each origin in another order of origins.
-    let other = place.data("b");
-    let mut writer = other.writer("devices", &Options::memory(4 << 20)).unwrap();
-    let mut last = place.data("c").writer("devices", &Options::memory(4 << 20)).unwrap();
-    for (name, late) in [("angle", 150_000_000), ("temperature", 0)] {
-        let rows = (writer.origin(name).unwrap(), last.origin(name).unwrap());
-        for n in 0..200_u64 {
-            let time = START + n as i64 * 100_000_000 - late;
-            let meta =
-                Meta { source_time: time, origin: rows.0, origin_seq: n, schema: SchemaId(wire::f144::ID), flags: 0 };
-            writer.append(&meta, &f144(name, time, n as f64)).unwrap();
-            let value = if n == 50 { 50.000_001 } else { n as f64 };
-            last.append(&Meta { origin: rows.1, ..meta }, &f144(name, time, value)).unwrap();
-        }
-    }
-    let whole = |data: &Data| {
-        let mut run = run.clone();
-        let header = data.reader_early("devices").unwrap().header().clone();
-        (run.streams[0].uuid, run.streams[0].first, run.streams[0].next) = (header.uuid, 0, 400);
-        beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap()
-    };
-    assert_eq!(whole(&other), hash(&data));
-    assert_eq!(hash(&data).0, 200);
-    assert_ne!(whole(&place.data("c")).1, hash(&data).1);
-}
-
-#[test]
 fn a_writer_of_another_version_was_started_again_for_ever() {
     let place = Place::new("version");
     let data = measured(&place, "a");
@@ -776,6 +777,38 @@ fn a_writer_of_another_version_was_started_again_for_ever() {
     assert!(err.contains("the writer of sink `file` for run `one` ended: exit status: 2"), "{err}");
     let told = "error: sink `file` cannot write run `one`\ncause: `beamport-nexus` does not fit this `beamport`: ";
     assert!(out.contains(told) && out.contains("`beamport write one --output FILE`"), "{out}{err}");
+}
+
+#[test]
+fn a_changed_member_changes_the_hash() {
+    let place = Place::new("hash");
+    let data = measured(&place, "a");
+    let run = flow::runs::run(&data, "7").unwrap();
+    let hash = |data: &Data| beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap();
+    // The same messages of each origin in another order of origins.
+    let other = place.data("b");
+    let mut writer = other.writer("devices", &Options::memory(4 << 20)).unwrap();
+    let mut last = place.data("c").writer("devices", &Options::memory(4 << 20)).unwrap();
+    for (name, late) in [("angle", 150_000_000), ("temperature", 0)] {
+        let rows = (writer.origin(name).unwrap(), last.origin(name).unwrap());
+        for n in 0..200_u64 {
+            let time = START + n as i64 * 100_000_000 - late;
+            let meta =
+                Meta { source_time: time, origin: rows.0, origin_seq: n, schema: SchemaId(wire::f144::ID), flags: 0 };
+            writer.append(&meta, &f144(name, time, n as f64)).unwrap();
+            let value = if n == 50 { 50.000_001 } else { n as f64 };
+            last.append(&Meta { origin: rows.1, ..meta }, &f144(name, time, value)).unwrap();
+        }
+    }
+    let whole = |data: &Data| {
+        let mut run = run.clone();
+        let header = data.reader_early("devices").unwrap().header().clone();
+        (run.streams[0].uuid, run.streams[0].first, run.streams[0].next) = (header.uuid, 0, 400);
+        beamport::verbs::members::hash(data, &run, "devices", &mut |_| {}).unwrap()
+    };
+    assert_eq!(whole(&other), hash(&data));
+    assert_eq!(hash(&data).0, 200);
+    assert_ne!(whole(&place.data("c")).1, hash(&data).1);
 }
 
 #[test]

@@ -2,14 +2,13 @@
 //!
 //! Constraints: no map, because a bad sector or a file that somebody cuts is an error value here and a signal there; in
 //! order, a message costs no system call (both kinds of segment are read in windows), so that a gigabyte of small
-//! messages is recovered in a second.
+//! messages is recovered in a second; one file of each kind is open at a time, however many segments there are.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Header, segment_name};
 use crate::media::{File, Media, Open};
 use crate::recover::open_if_there;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,13 +22,16 @@ pub(crate) struct Entries<'a> {
     pub(crate) m: &'a dyn Media,
     pub(crate) places: Vec<PathBuf>,
     pub(crate) header: &'a Header,
-    /// Those that were looked at; none where there is no file.
-    pub(crate) files: BTreeMap<(char, u32), Option<Arc<dyn File>>>,
+    /// The index and the payload segment that were looked at last.
+    files: [Option<Looked>; 2],
     index: Window,
     payload: Window,
     /// (first sequence, salt seed) of the epochs, rising.
     seeds: Vec<(u64, u64)>,
 }
+
+/// The number of a segment, and its file if there is one.
+type Looked = (u32, Option<Arc<dyn File>>);
 
 /// A piece of a file.
 #[derive(Default)]
@@ -81,7 +83,7 @@ impl<'a> Entries<'a> {
         }
         let seeds = header.epochs.iter().map(|e| (e.1, salt_seed(&header.uuid, e.0))).collect();
         let (index, payload) = (Window::default(), Window::default());
-        Self { m, places, header, files: BTreeMap::new(), index, payload, seeds }
+        Self { m, places, header, files: [None, None], index, payload, seeds }
     }
 
     /// In one place only.
@@ -91,9 +93,10 @@ impl<'a> Entries<'a> {
 
     pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
         let name = segment_name(kind, number);
-        let file = match self.files.get(&(kind, number)) {
-            Some(file) => file.clone(),
-            None => {
+        let last = &mut self.files[usize::from(kind == 'p')];
+        let file = match last {
+            Some((known, file)) if *known == number => file.clone(),
+            _ => {
                 let mut found = None;
                 for place in &self.places {
                     found = open_if_there(self.m, &place.join(&name), Open::Write)?;
@@ -101,8 +104,7 @@ impl<'a> Entries<'a> {
                         break;
                     }
                 }
-                self.files.insert((kind, number), found.clone());
-                found
+                last.insert((number, found)).1.clone()
             }
         };
         file.ok_or_else(|| Error::Missing(self.places[0].join(name)))
@@ -118,7 +120,7 @@ impl<'a> Entries<'a> {
 
     /// Files may be others now: they are opened and read anew.
     pub(crate) fn forget(&mut self) {
-        self.files.clear();
+        self.files = [None, None];
         (self.index, self.payload) = (Window::default(), Window::default());
     }
 

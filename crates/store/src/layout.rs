@@ -16,8 +16,9 @@
 use crate::crc::crc32c;
 use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
-use crate::limits::{HEADER_BYTES_MAX, TIME_BLOCK};
+use crate::limits::{HEADER_BYTES_MAX, TABLE_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -276,9 +277,9 @@ impl Header {
     }
 
     /// Writes the header over one that is damaged, which stays beside.
-    pub(crate) fn write_aside(&self, media: &dyn Media, folder: &Path) -> Result<PathBuf> {
-        let aside = crate::recover::set_aside(media, folder, "stream")?;
-        self.write(media, folder).map(|()| aside)
+    pub(crate) fn write_over(&self, media: &dyn Media, folder: &Path) -> Result<PathBuf> {
+        let copy = crate::recover::keep_copy(media, folder, "stream")?;
+        self.write(media, folder).map(|()| copy)
     }
 
     /// Writes the header: a new file beside, synced, then renamed over the old.
@@ -419,6 +420,13 @@ pub(crate) fn segment_number(kind: char, name: &str) -> Option<u32> {
     (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
 }
 
+/// The numbers of the segment files of this kind in a folder. Who goes through a stream goes by them: a count or a number
+/// that lies costs no more time than the files do.
+pub(crate) fn segment_numbers(media: &dyn Media, folder: &Path, kind: char) -> Result<BTreeSet<u32>> {
+    let names = media.list(folder).map_err(Error::io("list", folder))?;
+    Ok(names.iter().filter_map(|name| segment_number(kind, name)).collect())
+}
+
 /// Bytes of a row of the time table: minimum i64, maximum i64, entries u32, CRC u32, zero u64.
 pub(crate) const TIME_ROW_BYTES: u64 = 32;
 
@@ -555,8 +563,7 @@ impl Names {
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         let len = file.len().map_err(Error::io("read", &path))?;
-        let limit = (crate::limits::ORIGINS_MAX * 64) as u64;
-        if len > limit {
+        if len > TABLE_BYTES_MAX {
             return Err(Error::Format { path, what: format!("{len} bytes are too many for a table") });
         }
         let mut bytes = vec![0; len as usize];
@@ -573,8 +580,11 @@ impl Names {
     /// Adds a row behind those that hold.
     pub(crate) fn add(&mut self, media: &dyn Media, folder: &Path, table: &str, name: &str) -> Result<()> {
         let path = folder.join(table);
-        let file = media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
         let line = Self::line(name);
+        if self.bytes + line.len() as u64 > TABLE_BYTES_MAX {
+            return Err(Error::Limit(format!("{} has at most {TABLE_BYTES_MAX} bytes", path.display())));
+        }
+        let file = media.open(&path, Open::Create).map_err(Error::io("open", &path))?;
         file.write_at(line.as_bytes(), self.bytes).map_err(Error::io("write", &path))?;
         self.bytes += line.len() as u64;
         self.names.push(name.to_string());
@@ -623,4 +633,23 @@ fn unescape(text: &str) -> Option<String> {
         }
     }
     Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_reader_would_refuse_were_written() {
+        let m = crate::Os::shared();
+        let folder = std::env::temp_dir().join(format!("beamport-names-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let line = Names::line("a").len() as u64;
+        let mut table = Names { bytes: TABLE_BYTES_MAX - line, ..Names::default() };
+        assert!(matches!(table.add(m.as_ref(), &folder, ORIGINS, "aa"), Err(Error::Limit(_))));
+        assert!(!folder.join(ORIGINS).exists());
+        table.add(m.as_ref(), &folder, ORIGINS, "a").unwrap();
+        assert!(Names::read(m.as_ref(), &folder, ORIGINS).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

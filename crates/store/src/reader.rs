@@ -14,7 +14,7 @@ use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     Commit, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_WRITING, TIME_ROW_BYTES, segment_name,
-    segment_number,
+    segment_numbers,
 };
 use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
@@ -653,11 +653,11 @@ impl Reader {
 
     /// The first index segment behind a missing one: what the files say, so that damage costs no more time than they do.
     fn next_index(&self, missing: u32) -> Result<Option<u32>> {
-        let mut names = Vec::new();
-        for place in [Some(self.folder.as_path()), self.live_place()].into_iter().flatten() {
-            names.extend(self.media.list(place).map_err(Error::io("list", place))?);
+        let mut numbers = segment_numbers(self.media.as_ref(), &self.folder, 'i')?;
+        if let Some(live) = self.live_place() {
+            numbers.append(&mut segment_numbers(self.media.as_ref(), live, 'i')?);
         }
-        Ok(names.iter().filter_map(|name| segment_number('i', name)).filter(|n| *n > missing).min())
+        Ok(numbers.into_iter().find(|number| *number > missing))
     }
 
     /// The next messages, at most `max`; empty if there are none now. Moves on behind them.

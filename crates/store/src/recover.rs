@@ -9,7 +9,7 @@ use crate::entry::{ENTRY_BYTES, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
-    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, table_bytes,
+    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
 use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open};
@@ -17,8 +17,8 @@ use crate::pins::Pins;
 use crate::protocol::marked;
 use crate::segment::Segment;
 use crate::view::View;
-use crate::writer::{Options, Writer, time_row};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::writer::{Kept, Options, Writer, time_row};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -350,8 +350,15 @@ fn from_disk(
         write_time_rows(&mut entries, from_block, &rows)?;
         // What this start of the machine wrote is perhaps in the page cache alone; after a power cut it came from the
         // medium. It counts from now on, so it goes to the medium first.
-        for (&(kind, number), file) in &entries.files {
-            let Some(file) = file else { continue };
+        let index = entries.index_number(commit.count)?..=entries.index_number(count - 1)?;
+        let files = index.map(|n| ('i', n)).chain((commit.segment..=segment).map(|n| ('p', n)));
+        for (kind, number) in files {
+            let file = match entries.file(kind, number) {
+                Ok(file) => file,
+                // Messages without bytes need no payload segment.
+                Err(Error::Missing(_)) => continue,
+                Err(e) => return Err(e),
+            };
             let path = folder.join(segment_name(kind, number));
             let from = if (kind, number) == ('p', commit.segment) { commit.used } else { 0 };
             if same_boot {
@@ -370,7 +377,7 @@ fn from_disk(
             || segment_number('i', &name).is_some_and(|n| n > last_index);
         let path = folder.join(&name);
         if count < commit.count && (beyond || segment_number('i', &name) == Some(last_index)) {
-            set_aside(m, folder, &name)?;
+            keep_copy(m, folder, &name)?;
         }
         if beyond {
             m.unlink(&path).map_err(Error::io("remove", &path))?;
@@ -384,8 +391,7 @@ fn from_disk(
 /// last entry before that is the end.
 fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
     let Commit { first, first_segment, segment, used, .. } = commit;
-    let names = entries.m.list(&entries.places[0]).map_err(Error::io("list", &entries.places[0]))?;
-    let there: BTreeSet<u64> = names.iter().filter_map(|n| segment_number('i', n)).map(u64::from).collect();
+    let there = segment_numbers(entries.m, &entries.places[0], 'i')?;
     let mut count = commit.count;
     while count > first {
         match entries.believed(count - 1) {
@@ -398,8 +404,8 @@ fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
             // Nothing of it is left: on with the file before, so that a wrong count costs no more than the files.
             Err(Error::Missing(_)) => {
                 let per = entries.header.index_entries;
-                let before = there.range(..(count - 1) / per).next_back();
-                count = before.map_or(first, |n| ((n + 1) * per).max(first));
+                let before = there.range(..entries.index_number(count - 1)?).next_back();
+                count = before.map_or(first, |n| ((u64::from(*n) + 1) * per).max(first));
             }
             Err(e) => return Err(e),
         }
@@ -408,7 +414,7 @@ fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
 }
 
 /// Copies a damaged file beside itself before anything is changed in it: `NAME.damaged-K`, which nobody reads.
-pub(crate) fn set_aside(m: &dyn Media, folder: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn keep_copy(m: &dyn Media, folder: &Path, name: &str) -> Result<PathBuf> {
     let names = m.list(folder).map_err(Error::io("list", folder))?;
     let free = (1..).map(|k: u32| format!("{name}.damaged-{k}")).find(|n| !names.contains(n)).unwrap_or_default();
     let (from, to) = (folder.join(name), folder.join(free));
@@ -549,8 +555,7 @@ fn build(
         ring.origins_dirty = true;
     }
     let index_number = header.index_number(count)?;
-    let names = m.list(&live).map_err(Error::io("list", &live))?;
-    let there = |kind: char| names.iter().filter_map(move |name| segment_number(kind, name));
+    let there = |kind: char| segment_numbers(m, &live, kind);
     let (low_payload, low_index) = if recovery == Recovery::Live {
         let head = Head::of(&head_map);
         (head.live_payload.load(Ordering::Acquire), head.live_index.load(Ordering::Acquire))
@@ -558,7 +563,7 @@ fn build(
         (0, 0)
     };
     // Payload segments that are alive in the live place; the last one is written on.
-    for number in there('p') {
+    for number in there('p')? {
         let path = live.join(segment_name('p', number));
         if count > 0 && number >= low_payload && number <= standing.segment {
             let bytes = m.open(&path, Open::Read).and_then(|f| f.len()).map_err(Error::io("read", &path))?;
@@ -588,7 +593,7 @@ fn build(
         let path = live.join(segment_name('p', payload_number));
         ring.payload.push_back((payload_number, Arc::new(Segment::open(m, &path, header.segment_bytes)?)));
     }
-    for number in there('i') {
+    for number in there('i')? {
         let path = live.join(segment_name('i', number));
         let full_before = u64::from(number) < count.div_ceil(header.index_entries);
         if full_before && number >= low_index {
@@ -624,12 +629,17 @@ fn build(
     if header.level == Level::Memory || options.lets_go() {
         let mut from = standing.first;
         for number in standing.first_segment..payload_number {
-            chain.push_back((number, from, began(&mut entries, from)));
-            from = entries.first_of(number + 1, from, count)?;
+            let (first, arrived) = (from, began(&mut entries, from));
+            from = entries.first_of(number + 1, first, count)?;
+            // One whose last entry is damaged is counted as full.
+            let end = |entries: &mut Entries<'_>| entries.believed(from - 1).map_or(header.segment_bytes, |e| e.end());
+            let bytes = if from > first { end(&mut entries).next_multiple_of(4096) } else { 0 };
+            chain.push_back(Kept { number, first, arrived, bytes });
         }
     }
     let arrived = if payload_first < count { began(&mut entries, payload_first) } else { i64::MAX };
-    chain.push_back((payload_number, payload_first, arrived));
+    let kept_bytes = chain.iter().map(|kept| kept.bytes).sum();
+    chain.push_back(Kept { number: payload_number, first: payload_first, arrived, bytes: 0 });
     let mut block = (i64::MAX, i64::MIN);
     for sequence in count / TIME_BLOCK * TIME_BLOCK..count {
         let time = entries.raw(sequence)?.source_time;
@@ -732,6 +742,7 @@ fn build(
         table_bytes: table_bytes(header.index_entries),
         block,
         chain,
+        kept_bytes,
         look_at: i64::MIN,
         view: View::new(count, standing.first),
         recovery,

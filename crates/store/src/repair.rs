@@ -7,11 +7,11 @@
 use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{COMMIT_BYTES, Commit, Header, Level, TIME_ROW_BYTES, segment_name, segment_number};
+use crate::layout::{COMMIT_BYTES, Commit, Header, Level, TIME_ROW_BYTES, segment_name, segment_numbers};
 use crate::limits::TIME_BLOCK;
 use crate::media::{Media, Open};
 use crate::mend::mended;
-use crate::recover::{live_head, set_aside};
+use crate::recover::{keep_copy, live_head};
 use crate::verify::{Verified, verify};
 use crate::writer::time_row;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ pub struct Repaired {
     /// Payloads that were made good.
     pub payloads: u64,
     /// Copies of damaged files as they were, to be removed by hand.
-    pub aside: Vec<PathBuf>,
+    pub copies: Vec<PathBuf>,
     /// What stands there now; its damage is what cannot be proven.
     pub left: Verified,
 }
@@ -70,7 +70,7 @@ impl Work<'_> {
     /// Writes bytes into a file of the stream, after a copy of the file as it was.
     fn write(&mut self, name: &str, bytes: &[u8], at: u64) -> Result<()> {
         if self.copied.insert(name.to_string()) {
-            self.done.aside.push(set_aside(self.m, self.folder, name)?);
+            self.done.copies.push(keep_copy(self.m, self.folder, name)?);
         }
         let path = self.folder.join(name);
         let file = self.m.open(&path, Open::Write).map_err(Error::io("open", &path))?;
@@ -89,7 +89,7 @@ impl Work<'_> {
         let mut bytes = vec![0; file.len().map_err(Error::io("read", &path))?.min(4096) as usize];
         let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         let Some(good) = Header::mended(&bytes[..n]) else { return Err(error) };
-        good.write_aside(self.m, self.folder).map(|aside| self.done.aside.push(aside))?;
+        good.write_over(self.m, self.folder).map(|copy| self.done.copies.push(copy))?;
         self.done.header = true;
         Ok(good)
     }
@@ -116,17 +116,16 @@ impl Work<'_> {
             return Ok(commit);
         }
         let mut entries = Entries::only_in(self.m, self.folder, header);
-        let names = self.m.list(self.folder).map_err(Error::io("list", self.folder))?;
-        let segments: Vec<u64> = names.iter().filter_map(|n| segment_number('i', n)).map(u64::from).collect();
-        let (Some(low), Some(high)) = (segments.iter().min(), segments.iter().max()) else {
+        let segments = segment_numbers(self.m, self.folder, 'i')?;
+        if segments.is_empty() {
             return Err(Error::Format {
                 path: self.folder.join("commit"),
                 what: "no record holds and there is no index".into(),
             });
-        };
+        }
         let per = header.index_entries;
         let mut ends: Option<((u64, Entry), (u64, Entry))> = None;
-        for sequence in low * per..(high + 1) * per {
+        for sequence in segments.into_iter().map(u64::from).flat_map(|n| n * per..(n + 1) * per) {
             let Ok(entry) = entries.raw(sequence) else { continue };
             if entries.holds(&entry, sequence) && entries.payload_holds(&entry, sequence) {
                 let first = ends.map_or((sequence, entry), |ends| ends.0);
@@ -149,10 +148,8 @@ impl Work<'_> {
             first_segment: low.segment,
             clean: false,
         };
-        if names.iter().all(|n| n != "commit") {
-            let path = self.folder.join("commit");
-            self.m.open(&path, Open::Create).map_err(Error::io("create", &path))?;
-        }
+        let path = self.folder.join("commit");
+        self.m.open(&path, Open::Create).map_err(Error::io("create", &path))?;
         let mut both = vec![0; 4096 + COMMIT_BYTES];
         both[4096..].copy_from_slice(&commit.to_bytes(seed));
         self.write("commit", &both, 0)?;
@@ -164,11 +161,9 @@ impl Work<'_> {
     fn index(&mut self, header: &Header, commit: Commit, place: &Path, second: Option<&Path>) -> Result<()> {
         let mut here = Entries::only_in(self.m, place, header);
         let mut there = second.map(|second| Entries::only_in(self.m, second, header));
-        // What the files say, so that a wrong count costs no more time than they do.
-        let names = self.m.list(place).map_err(Error::io("list", place))?;
         let per = header.index_entries;
-        let segments: BTreeSet<u64> = names.iter().filter_map(|n| segment_number('i', n)).map(u64::from).collect();
-        let kept = segments.into_iter().flat_map(|n| (n * per).max(commit.first)..((n + 1) * per).min(commit.count));
+        let segments = segment_numbers(self.m, place, 'i')?.into_iter().map(u64::from);
+        let kept = segments.flat_map(|n| (n * per).max(commit.first)..((n + 1) * per).min(commit.count));
         for sequence in kept {
             let raw = here.raw(sequence);
             let mut entry = raw.as_ref().ok().copied().filter(|e| here.holds(e, sequence));
@@ -206,11 +201,7 @@ impl Work<'_> {
     fn rows(&mut self, header: &Header, commit: Commit, here: &mut Entries<'_>) -> Result<()> {
         let seed = salt_seed(&header.uuid, 0);
         let per = header.index_entries;
-        // By the files that are there: a count that lies costs no more time than they do.
-        let names = self.m.list(self.folder).map_err(Error::io("list", self.folder))?;
-        let mut numbers: Vec<u32> = names.iter().filter_map(|name| segment_number('i', name)).collect();
-        numbers.sort_unstable();
-        let blocks = numbers.into_iter().flat_map(|number| {
+        let blocks = segment_numbers(self.m, self.folder, 'i')?.into_iter().flat_map(|number| {
             let low = (u64::from(number) * per).max(commit.first.next_multiple_of(TIME_BLOCK));
             let high = ((u64::from(number) + 1) * per).min(commit.count / TIME_BLOCK * TIME_BLOCK);
             (low..high).step_by(TIME_BLOCK as usize).map(move |at| (number, at))

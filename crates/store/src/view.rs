@@ -328,7 +328,7 @@ impl Writer {
         }
         let free = self.free_end(end)?;
         if free > self.first_sequence() {
-            let in_segment = self.chain.iter().rev().find(|s| s.1 <= free).map(|s| s.0);
+            let in_segment = self.chain.iter().rev().find(|s| s.first <= free).map(|s| s.number);
             let number = in_segment.unwrap_or_else(|| self.head().first_payload.load(Ordering::Relaxed));
             self.let_go(free, number);
             self.release_live_payload();

@@ -113,6 +113,19 @@ impl Options {
 const BEHIND: &str = "the disk is slower than the source";
 const HELD_BACK: &str = "a reader has not moved on";
 
+/// A payload segment that a stream keeps. Where messages have no bytes of their own it is a number without a file, and
+/// closed after as many entries as have its size.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) number: u32,
+    /// Its first message.
+    pub(crate) first: u64,
+    /// When that arrived.
+    pub(crate) arrived: i64,
+    /// What it takes on the medium; of the one that is written not known yet.
+    pub(crate) bytes: u64,
+}
+
 /// The one writer of a stream.
 pub struct Writer {
     pub(crate) media: Arc<dyn Media>,
@@ -143,8 +156,10 @@ pub struct Writer {
     pub(crate) table_bytes: u64,
     /// (minimum, maximum) of source time in the block that is filled.
     pub(crate) block: (i64, i64),
-    /// (payload segment, first sequence, its arrival) of what is kept, oldest first; complete from its first row on.
-    pub(crate) chain: std::collections::VecDeque<(u32, u64, i64)>,
+    /// Payload segments that are kept, oldest first, with the one that is written.
+    pub(crate) chain: std::collections::VecDeque<Kept>,
+    /// Bytes in all of them but the one that is written.
+    pub(crate) kept_bytes: u64,
     /// When to look for messages that are too old.
     pub(crate) look_at: i64,
     /// The streams that this one points into, if it is a view.
@@ -388,9 +403,14 @@ impl Writer {
                 self.ring.hurry();
             }
         }
+        if let Some(closed) = self.chain.back_mut() {
+            closed.bytes = self.used.next_multiple_of(4096);
+            self.kept_bytes += closed.bytes;
+        }
         (self.payload, self.payload_number, self.used) = (segment, number, 0);
         self.payload_first = self.next;
-        self.chain.push_back((number, self.next, self.media.now().max(self.arrival)));
+        let arrived = self.media.now().max(self.arrival);
+        self.chain.push_back(Kept { number, first: self.next, arrived, bytes: 0 });
         Ok(())
     }
 
@@ -486,7 +506,7 @@ impl Writer {
     fn retain(&mut self, coming: u64) -> Result<()> {
         let Some(limit) = self.options.retain_bytes else { return Ok(()) };
         loop {
-            let segments = self.chain.len() as u64 * self.header.segment_bytes;
+            let segments = self.kept_bytes + self.used;
             let index = (self.next - self.first_sequence()) * ENTRY_BYTES as u64;
             if segments + index + coming <= limit || self.chain.len() < 2 {
                 return Ok(());
@@ -506,11 +526,12 @@ impl Writer {
         let free = self.media.free(&self.folder).map_err(Error::io("ask for the room of", &self.folder))?;
         let mut missing = keep.saturating_add(coming).saturating_sub(free);
         while missing > 0 {
-            if self.chain.len() < 2 {
+            let (Some(oldest), Some(then)) = (self.chain.front(), self.chain.get(1)) else {
                 return Err(self.full(Error::Full("the disk has less free than `keep_free`")));
-            }
+            };
+            let bytes = oldest.bytes + (then.first - oldest.first) * ENTRY_BYTES as u64;
             self.release_oldest()?;
-            missing = missing.saturating_sub(self.header.segment_bytes);
+            missing = missing.saturating_sub(bytes);
             self.ring.hurry();
         }
         Ok(())
@@ -528,7 +549,7 @@ impl Writer {
         self.look_at = self.arrival.saturating_add((age / 16).clamp(1_000_000, 10_000_000_000));
         let oldest = self.arrival.saturating_sub(age);
         let mut any = false;
-        while let Some(&(number, first, arrived)) = self.chain.get(1) {
+        while let Some(&Kept { number, first, arrived, .. }) = self.chain.get(1) {
             let wanted = self.options.when_full != WhenFull::DropOldest
                 && self.pins.lowest_committed().is_some_and(|committed| committed < first);
             let unsafe_yet = self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire);
@@ -546,7 +567,7 @@ impl Writer {
 
     /// Gives up the oldest payload segment, if `when_full` allows it.
     fn release_oldest(&mut self) -> Result<()> {
-        let Some(&(number, first, _)) = self.chain.get(1) else {
+        let Some(&Kept { number, first, .. }) = self.chain.get(1) else {
             return Err(self.full(Error::Full("one segment is all there is")));
         };
         if self.options.when_full != WhenFull::DropOldest
@@ -576,7 +597,10 @@ impl Writer {
 
     /// Nothing below `first`, which lies in payload segment `number`, is kept any more.
     pub(crate) fn let_go(&mut self, first: u64, number: u32) {
-        while self.chain.len() > 1 && self.chain.front().is_some_and(|s| s.0 < number) {
+        while self.chain.len() > 1
+            && let Some(oldest) = self.chain.front().filter(|s| s.number < number)
+        {
+            self.kept_bytes -= oldest.bytes;
             self.chain.pop_front();
         }
         let index = (first / self.header.index_entries) as u32;

@@ -185,10 +185,10 @@ fn index_flips(count: u64) {
         if lost > 0 {
             let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
             assert_eq!((repaired.entries, repaired.left.wrong), (lost as u64, 0), "{bits:?}");
-            assert_eq!(repaired.aside.len(), 1);
+            assert_eq!(repaired.copies.len(), 1);
             assert!(case.readable().iter().all(|s| *s));
             mended += 1;
-            std::fs::remove_file(&repaired.aside[0]).unwrap();
+            std::fs::remove_file(&repaired.copies[0]).unwrap();
         }
         // Bits of the time table and behind the end are harmless; they are put back here.
         std::fs::write(&files[which], &good[which]).unwrap();
@@ -310,7 +310,7 @@ fn a_header_with_a_wrong_bit_is_made_good() {
             let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
             assert!(repaired.header && repaired.left.wrong == 0);
             mended += 1;
-            std::fs::remove_file(&repaired.aside[0]).unwrap();
+            std::fs::remove_file(&repaired.copies[0]).unwrap();
         }
         assert_eq!(Header::read(&Os, &case.folder).unwrap().name, "s");
         std::fs::write(case.path("stream"), &good).unwrap();
@@ -347,7 +347,7 @@ fn a_row_of_the_time_table_and_one_commit_record_are_named_and_made_again() {
         assert!(flaws.len() == 1 && flaws[0].contains(name), "{flaws:?}");
         let repaired = repair(&media(), &case.folder, &mut |_, _| ()).unwrap();
         assert_eq!((repaired.rows, repaired.commit), (u64::from(name != "commit"), name == "commit"));
-        assert!(repaired.left.flaws.is_empty() && repaired.aside.len() == 1);
+        assert!(repaired.left.flaws.is_empty() && repaired.copies.len() == 1);
         if name != "commit" {
             assert_eq!(std::fs::read(case.path(name)).unwrap(), good);
         }

@@ -355,6 +355,76 @@ fn a_reader_that_may_not_write_pins_was_refused() {
     }
 }
 
+/// Pushes until a stream has been filled many times over; it drops what it must.
+fn fill(writer: &mut Writer, to: u64, push: &mut dyn FnMut(&mut Writer, u64) -> Result<u64>) {
+    let mut n = 0;
+    while n < to {
+        match push(writer, n) {
+            Ok(_) => n += 1,
+            // Nothing goes before it is on the medium.
+            Err(Error::Dropped) => _ = writer.wait(n, Level::Disk, Duration::from_secs(60)).unwrap(),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    writer.publish();
+    assert!(writer.wait(n, Level::Disk, Duration::from_secs(60)).unwrap());
+}
+
+#[test]
+fn a_stream_of_small_messages_kept_half_of_retain_and_one_of_large_messages_twice_as_much() {
+    const RETAIN: u64 = 8 << 20;
+    let media = Os::shared();
+    let place = Place::new("retain");
+    let options = Options { retain_bytes: Some(RETAIN), when_full: WhenFull::DropOldest, ..Options::disk(1 << 20) };
+    for len in [8_u64, 1000, 300_000] {
+        let folder = place.stream(&format!("s{len}"));
+        let judge = |writer: &Writer, slack: u64| {
+            let kept = (writer.next_sequence() - writer.first_sequence()) * (64 + len);
+            assert!((RETAIN - slack..=RETAIN).contains(&kept), "{kept} B of messages of {len} B are kept");
+        };
+        let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+        let count = 3 * RETAIN / (len + 64);
+        let bytes = vec![7; len as usize];
+        fill(&mut writer, count, &mut |writer, n| writer.append(&meta(n), &bytes));
+        // Whole segments go, and one is on its way.
+        let segment = (128 << 10).max(len);
+        judge(&writer, 4 * segment);
+        // Spare files of segments that went wait to be written again.
+        let occupied = occupied(&folder);
+        assert!(occupied <= RETAIN + 8 * segment, "{occupied} B on the disk for messages of {len} B");
+        // The same after a restart.
+        drop(writer);
+        let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+        fill(&mut writer, RETAIN / 8 / (len + 64), &mut |writer, n| writer.append(&meta(n), &bytes));
+        judge(&writer, 5 * segment);
+    }
+}
+
+#[test]
+fn a_view_kept_half_of_what_it_was_told_to_keep() {
+    const RETAIN: u64 = 2 << 20;
+    let media = Os::shared();
+    let place = Place::new("retain-view");
+    let options = Options { retain_bytes: Some(RETAIN), when_full: WhenFull::DropOldest, ..Options::disk(1 << 20) };
+    let mut parent = Writer::open(&media, &place.stream("parent"), "parent", &Options::disk(64 << 20)).unwrap();
+    let count = 3 * RETAIN / 64;
+    for n in 0..count {
+        parent.append(&meta(n), &n.to_le_bytes()).unwrap();
+    }
+    assert!(parent.wait(count, Level::Disk, Duration::from_secs(60)).unwrap());
+    let mut view = Writer::open(&media, &place.stream("view"), "view", &options).unwrap();
+    let of = view.parent("parent").unwrap();
+    let mut reader = Reader::open(&media, &place.stream("parent"), ReadOptions::default()).unwrap();
+    let entries: Vec<Entry> = {
+        let mut all = Vec::new();
+        reader.walk(0, count, &mut |some| all.extend_from_slice(some)).unwrap();
+        all
+    };
+    fill(&mut view, count, &mut |view, n| view.push_view(of, n, &entries[n as usize]));
+    let kept = (view.next_sequence() - view.first_sequence()) * 64;
+    assert!((RETAIN * 3 / 4..=RETAIN).contains(&kept), "{kept} B of entries are kept");
+}
+
 #[test]
 fn messages_older_than_retain_age_go_and_those_that_a_reader_wants_stay() {
     use testkit::Machine;

@@ -113,11 +113,11 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         table.row([short, thousands(messages), bytes(seen.bytes), schemas.join(" "), result.join("; ")]);
         let ranges: Vec<_> =
             seen.damage.iter().map(|d| json!({"first": d.first, "last": d.end - 1, "why": d.why})).collect();
-        let aside: Vec<_> = repaired.iter().flat_map(|r| &r.aside).map(|p| p.display().to_string()).collect();
+        let copies: Vec<_> = repaired.iter().flat_map(|r| &r.copies).map(|p| p.display().to_string()).collect();
         streams.push(json!({"stream": name, "ok": first.is_none(), "first": seen.first, "messages": messages,
             "gone": seen.gone, "bytes": seen.bytes, "schemas": schemas, "wrong": first, "lost": seen.wrong, "ranges": ranges,
             "flaws": seen.flaws, "nameless": nameless.map_or(0, |_| seen.nameless),
-            "repaired": made_good, "aside": aside}));
+            "repaired": made_good, "copies": copies}));
     }
     if asked.form.json {
         json_line(out, &json!({"ok": !wrong, "streams": Value::from(streams)}))?;
