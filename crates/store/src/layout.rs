@@ -546,6 +546,8 @@ pub(crate) struct Names {
     pub names: Vec<String>,
     /// Bytes of the file that hold.
     pub bytes: u64,
+    /// A whole row behind them does not hold, and is lost with all that follow it.
+    pub damaged: bool,
 }
 
 impl Names {
@@ -570,7 +572,10 @@ impl Names {
         let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
         let mut table = Self::default();
         for line in bytes[..n].split_inclusive(|&b| b == b'\n') {
-            let Some(name) = parse_line(line) else { break };
+            let Some(name) = parse_line(line) else {
+                table.damaged = line.ends_with(b"\n");
+                break;
+            };
             table.names.push(name);
             table.bytes += line.len() as u64;
         }

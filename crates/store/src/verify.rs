@@ -2,7 +2,7 @@
 
 use crate::entry::{ENTRY_BYTES, SchemaId, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Level, Names, ORIGINS, TIME_ROW_BYTES, segment_name};
+use crate::layout::{Commit, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segment_name};
 use crate::limits::{DAMAGE_NAMED_MAX, TIME_BLOCK};
 use crate::media::Media;
 use crate::reader::{Bounds, Check, ReadOptions, Reader};
@@ -40,15 +40,16 @@ pub struct Verified {
     pub wrong: u64,
     /// Where they are: the first so many places.
     pub damage: Vec<Damage>,
-    /// What is wrong and costs no message: rows of the time table, a commit record of two. File and place.
+    /// What is wrong beside messages: rows of the time table and of that of parents, a commit record of two. File and
+    /// place.
     pub flaws: Vec<String>,
     /// Messages whose origin stands in no row of `origins`; all those of a stream that names none.
     pub nameless: u64,
 }
 
 impl Damage {
-    /// What an error of reading costs; none if it is no damage.
-    pub fn of(error: &Error) -> Option<Self> {
+    /// What an error of reading at `at` costs; none if it is no damage.
+    pub fn of(error: &Error, at: u64) -> Option<Self> {
         match error {
             Error::Corrupt { path, sequence, .. } => {
                 Some(Self { first: *sequence, end: sequence + 1, path: path.clone(), why: error.to_string() })
@@ -56,6 +57,13 @@ impl Damage {
             Error::Lost { path, first, end } => {
                 let why = format!("{} is missing", path.display());
                 Some(Self { first: *first, end: *end, path: path.clone(), why })
+            }
+            // The next message of a view may point elsewhere.
+            Error::Parent { folder: path, .. } => {
+                Some(Self { first: at, end: at + 1, path: path.clone(), why: error.to_string() })
+            }
+            Error::Format { path, .. } if path.ends_with(PARENTS) => {
+                Some(Self { first: at, end: at + 1, path: path.clone(), why: error.to_string() })
             }
             _ => None,
         }
@@ -117,7 +125,7 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
                     continue;
                 }
                 Err(e) => {
-                    let Some(found) = Damage::of(&e) else { return Err(e) };
+                    let Some(found) = Damage::of(&e, at) else { return Err(e) };
                     let end = found.end.min(bounds.count).max(at + 1);
                     seen.lose(Damage { first: at, end, ..found });
                     reader.seek(end);
@@ -165,6 +173,11 @@ fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> R
             }
             Err(e) => return Err(e),
         };
+    }
+    let parents = Names::read(m, folder, PARENTS)?;
+    if parents.damaged {
+        let (row, path) = (parents.names.len() + 1, folder.join(PARENTS));
+        all.push(format!("row {row} of {} does not verify", path.display()));
     }
     // One that is being written may be seen half.
     if header.level == Level::Disk

@@ -403,13 +403,115 @@ fn a_parent_that_is_missing_or_another_is_named_and_never_read_as_something_else
     }
     let error = reader(&media, "view", false).read(1).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("/disk/parent") && error.contains("not there"), "{error}");
-    assert!(verify(&media, &folder("view"), &mut |_, _| {}).unwrap_err().to_string().contains("/disk/parent"));
+    let seen = verify(&media, &folder("view"), &mut |_, _| {}).unwrap();
+    assert!(seen.wrong == 1 && seen.damage[0].why.contains("/disk/parent"), "{seen:?}");
     // Another stream in its place.
     let mut parent = open(&media, "parent", &how);
     parent.origin("a").unwrap();
     parent.append(&meta(0, 0), b"the other").unwrap();
     let error = reader(&media, "view", false).read(1).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("/disk/parent") && error.contains("made anew"), "{error}");
+}
+
+#[test]
+fn a_sparse_view_is_read_within_the_quota_of_its_parent() {
+    let machine = Machine::new(10);
+    let media: Arc<dyn Media> = machine.start();
+    let how = options(Level::Memory, WhenFull::Wait);
+    let mut parent = open(&media, "parent", &how);
+    parent.origin("a").unwrap();
+    let count = 40;
+    for n in 0..count {
+        parent.append(&meta(n, 0), &payload(n, 20_000)).unwrap();
+    }
+    let mut view = open(&media, "view", &how);
+    let known = view.parent("parent").unwrap();
+    let mut from = reader(&media, "parent", false);
+    let mut taken = 0;
+    // One of each segment: a batch of all of them would keep the whole of the parent's memory.
+    for n in (0..count).step_by(6) {
+        let entry = from.get(n).unwrap().unwrap().0;
+        view.push_view(known, n, &entry).unwrap();
+        taken += 1;
+    }
+    view.publish();
+    assert!(taken >= 6, "{taken} segments");
+    let mut r = reader(&media, "view", false);
+    let (mut read, mut most) = (0, 0);
+    loop {
+        let batch = r.read(100).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        assert!(batch.iter().all(|m| m.payload == payload(m.entry.origin_seq, 20_000)));
+        (read, most) = (read + batch.len(), batch.len().max(most));
+    }
+    assert!(read == taken && most < taken, "{read} of {taken} in batches of {most} at most");
+    // Who keeps what it has read is told so, and goes on when it lets go.
+    r.seek(0);
+    let mut kept = Vec::new();
+    let error = loop {
+        match r.read(1) {
+            Ok(batch) => kept.extend(batch.segments().to_vec()),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error, Error::Quota { .. }), "{error}");
+    let at = r.position();
+    kept.clear();
+    assert_eq!(r.read(1).unwrap().first, at);
+}
+
+/// A view of two streams, `a` and `b`, in turn: 40 messages.
+fn in_turn(media: &Arc<dyn Media>) -> Writer {
+    let how = options(Level::Disk, WhenFull::Wait);
+    let mut view = open(media, "view", &how);
+    let mut parents = ["a", "b"].map(|name| {
+        let mut parent = open(media, name, &how);
+        parent.origin(name).unwrap();
+        for n in 0..20 {
+            parent.append(&meta(n, 0), &payload(n, 300)).unwrap();
+        }
+        parent.drain().unwrap();
+        (view.parent(name).unwrap(), reader(media, name, false))
+    });
+    for _ in 0..20 {
+        for (parent, from) in &mut parents {
+            let batch = from.read(1).unwrap();
+            let m = batch.iter().next().unwrap();
+            view.push_view(*parent, m.sequence, m.entry).unwrap();
+        }
+    }
+    view.publish();
+    view.drain().unwrap();
+    view
+}
+
+#[test]
+fn a_parent_that_was_missing_ended_the_verification_of_the_rest_of_a_view() {
+    let machine = Machine::new(8);
+    let media: Arc<dyn Media> = machine.start();
+    drop(in_turn(&media));
+    media.unlink(Path::new("/disk/b/stream")).unwrap();
+    let seen = verify(&media, &folder("view"), &mut |_, _| {}).unwrap();
+    assert_eq!((seen.count, seen.wrong, seen.schemas[0].1), (40, 20, 20));
+    assert_eq!((seen.damage[0].first, seen.damage[0].end), (1, 2));
+    assert_eq!(seen.damage[0].why, "the parent /disk/b of a view is not there");
+}
+
+#[test]
+fn a_wrong_row_of_the_table_of_parents_costs_the_messages_of_that_row_and_is_named() {
+    for (row, lost) in [(1, 40), (2, 20)] {
+        let machine = Machine::new(9);
+        let media: Arc<dyn Media> = machine.start();
+        drop(in_turn(&media));
+        let table = Path::new("/disk/view/parents");
+        let length = media.open(table, media::Open::Read).unwrap().len().unwrap();
+        machine.flip(table, (row - 1) * length / 2 + 12).unwrap();
+        let seen = verify(&media, &folder("view"), &mut |_, _| {}).unwrap();
+        assert_eq!((seen.wrong, seen.flaws), (lost, vec![format!("row {row} of /disk/view/parents does not verify")]));
+        assert!(seen.damage[0].why.contains("/disk/view/parents"), "{:?}", seen.damage[0]);
+    }
 }
 
 #[test]

@@ -80,11 +80,11 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             }
             Err(e) => {
                 let end = reader.end();
-                let Some(mut damage) = Damage::of(&e) else { return Err(fault(e).into()) };
+                let Some(mut damage) = Damage::of(&e, at) else { return Err(fault(e).into()) };
                 reader.seek(damage.end);
                 while damage.end < end
                     && let Err(e) = reader.read(BATCH as usize)
-                    && Damage::of(&e).is_some_and(|next| damage.join(&next))
+                    && Damage::of(&e, damage.end).is_some_and(|next| damage.join(&next))
                 {
                     reader.seek(damage.end);
                 }
