@@ -474,7 +474,7 @@ pub(crate) struct Head {
     /// Lowest index segment in the live place.
     pub live_index: AtomicU32,
     _pad3: [u64; 5],
-    /// The writer: 0 none (ended cleanly), 1 writing, 2 stopped by a failed sync.
+    /// The writer: 0 none (it ended, or gave this place up), 1 writing, 2 stopped by a failed sync.
     pub state: AtomicU32,
     /// Process of the writer.
     pub pid: AtomicU32,

@@ -211,8 +211,14 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
 /// The control page of a header's live place, if it is there and belongs to this stream. An error says that it could not
 /// be looked at (too many open files, say): that is no proof that it is gone, and what is in memory alone would go.
 pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map>> {
-    let Some(map) = any_head(m, header)? else { return Ok(None) };
-    Ok((Head::of(&map).home.load(Ordering::Relaxed) == home_of(m, folder)?).then_some(map))
+    Ok(live_page(m, header, folder)?.map(|(_, map)| map))
+}
+
+/// The same with its file.
+pub(crate) fn live_page(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<(Arc<dyn File>, Map)>> {
+    let Some((file, map)) = any_head(m, header)? else { return Ok(None) };
+    let is_ours = Head::of(&map).home.load(Ordering::Relaxed) == home_of(m, folder)?;
+    Ok(is_ours.then_some((file, map)))
 }
 
 /// What tells a folder from its copies: its lock file.
@@ -231,12 +237,12 @@ pub(crate) fn open_if_there(m: &dyn Media, path: &Path, how: Open) -> Result<Opt
 
 /// True if the live place that a header names belongs to another folder.
 fn is_foreign(m: &dyn Media, header: &Header, folder: &Path) -> Result<bool> {
-    let Some(map) = any_head(m, header)? else { return Ok(false) };
+    let Some((_, map)) = any_head(m, header)? else { return Ok(false) };
     Ok(Head::of(&map).home.load(Ordering::Relaxed) != home_of(m, folder)?)
 }
 
 /// The control page of a stream of this identity, whoever's it is.
-fn any_head(m: &dyn Media, header: &Header) -> Result<Option<Map>> {
+fn any_head(m: &dyn Media, header: &Header) -> Result<Option<(Arc<dyn File>, Map)>> {
     let path = header.live.join("head");
     let Some(file) = open_if_there(m, &path, Open::Read)? else { return Ok(None) };
     if file.len().map_err(Error::io("read", &path))? < HEAD_BYTES as u64 {
@@ -247,7 +253,7 @@ fn any_head(m: &dyn Media, header: &Header) -> Result<Option<Map>> {
     let ours = head.magic.load(Ordering::Acquire) == HEAD_MAGIC
         && head.format.load(Ordering::Relaxed) == FORMAT
         && uuid_words(&header.uuid) == [head.uuid[0].load(Ordering::Relaxed), head.uuid[1].load(Ordering::Relaxed)];
-    Ok(ours.then_some(map))
+    Ok(ours.then_some((file, map)))
 }
 
 fn uuid_words(uuid: &[u8; 16]) -> [u64; 2] {
@@ -525,6 +531,7 @@ fn build(
     header.boot = m.boot();
     let live = header.live.clone();
     if recovery != Recovery::Live && live != folder {
+        crate::live::give_up(m, &header, folder)?;
         remove_live(m, &live, folder);
     }
     m.create_dir(&live).map_err(Error::io("make", &live))?;

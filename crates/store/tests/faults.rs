@@ -449,3 +449,32 @@ fn sectors(streams: u64) {
          openings refused with the name of the file, 0 lost once they can be read, 0 wrong"
     );
 }
+
+#[test]
+fn a_live_place_that_was_made_anew_looked_like_one_that_was_taken_away() {
+    let machine = Machine::new(1);
+    let place = |process: &Arc<PretendMedia>| LivePlace::open(process.as_ref(), Path::new(FOLDER)).unwrap();
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    stream.append(&meta(0), b"only in memory").unwrap();
+    let live = stream.header().live.clone();
+    let held = place(&process).unwrap();
+    assert!(held.is_there() && !held.is_given_up());
+    // Killed; what is left is not whole.
+    // SAFETY: the writer is the only object.
+    unsafe { machine.kill(&process, stream) };
+    let process = machine.start();
+    let held = place(&process).unwrap();
+    process.unlink(&live.join("p-00000000")).unwrap();
+    let stream = writer(&process, &options()).unwrap();
+    assert!(!held.is_there() && held.is_given_up(), "a writer that recovers says so before");
+    let held = place(&process).unwrap();
+    assert!(held.is_there() && !held.is_given_up());
+    drop(stream);
+    assert!(!held.is_there() && held.is_given_up() && place(&process).is_none(), "one that ends takes it along");
+    let _stream = writer(&process, &options()).unwrap();
+    let held = place(&process).unwrap();
+    process.unlink(&live.join("head")).unwrap();
+    assert!(!held.is_there() && !held.is_given_up(), "somebody took it away");
+}

@@ -8,6 +8,7 @@ use crate::file::Instrument;
 use flow::{Data, Fault, RUNS, commits};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use store::LivePlace;
 
 /// Time between two looks: a few system calls for each stream.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,8 +16,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What was there when the mover looked last.
 #[derive(Default)]
 pub(super) struct Belongings {
-    /// Identity of each stream, and whether its live place was there.
-    known: BTreeMap<String, ([u8; 16], bool)>,
+    /// Identity of each stream, and its live place while it has one.
+    known: BTreeMap<String, ([u8; 16], Option<LivePlace>)>,
     looked: Option<Instant>,
 }
 
@@ -28,7 +29,7 @@ impl Belongings {
         }
         self.looked = Some(Instant::now());
         let mut filed = Vec::new();
-        for (name, (uuid, was_live)) in &self.known {
+        for (name, (uuid, place)) in &mut self.known {
             let live = match store::Header::read(data.media.as_ref(), &data.stream(name)) {
                 Ok(header) if header.uuid != *uuid => {
                     return Err(gone(data, name, "another stream stands in its place"));
@@ -43,10 +44,13 @@ impl Belongings {
                 }
                 Err(e) => return Err(flow::stream_fault(name, e)),
             };
-            // A writer that ends in order, as that of a source which is started again, takes its live place with it.
-            let closed = || data.reader_early(name).is_ok_and(|reader| reader.bounds().closed);
-            if *was_live && !live.join("head").exists() && !closed() {
-                return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
+            match place {
+                Some(place) if place.is_there() => continue,
+                // A writer that ends takes its live place with it, and one that recovers may make it anew.
+                Some(place) if !place.is_given_up() => {
+                    return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
+                }
+                _ => *place = live_place(data, name),
             }
         }
         self.known.retain(|name, _| !filed.contains(name));
@@ -55,11 +59,16 @@ impl Belongings {
                 && is_ours(instrument, &name)
                 && let Ok(header) = store::Header::read(data.media.as_ref(), &data.stream(&name))
             {
-                self.known.insert(name, (header.uuid, header.live.join("head").exists()));
+                let place = live_place(data, &name);
+                self.known.insert(name, (header.uuid, place));
             }
         }
         Ok(())
     }
+}
+
+fn live_place(data: &Data, name: &str) -> Option<LivePlace> {
+    LivePlace::open(data.media.as_ref(), &data.stream(name)).ok().flatten()
 }
 
 /// True for the streams that this instrument writes, and their books.

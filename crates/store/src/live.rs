@@ -1,0 +1,48 @@
+//! A live place as somebody sees it who neither reads nor writes the stream, and wants to know whether it was taken away.
+//!
+//! A path does not tell: a writer that ends takes its place with it, and one that recovers a place that is not whole makes
+//! it anew, so for a moment nothing is there. Both say so first, on the control page that goes.
+
+use crate::error::{Error, Result};
+use crate::layout::{HEAD_BYTES, Head, Header, STATE_CLOSED};
+use crate::media::{File, Map, Media, Open};
+use crate::recover::{live_head, live_page};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The live place of a stream, held by its control page.
+pub struct LivePlace {
+    file: Arc<dyn File>,
+    page: Map,
+}
+
+impl LivePlace {
+    /// That of the stream in this folder; none if there is none now.
+    pub fn open(media: &dyn Media, folder: &Path) -> Result<Option<Self>> {
+        let header = Header::read(media, folder)?;
+        Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { file, page }))
+    }
+
+    /// False once no name leads to it.
+    pub fn is_there(&self) -> bool {
+        self.file.linked()
+    }
+
+    /// True if a writer ended here, or gave it up to make it anew. What is neither there nor given up was taken away.
+    pub fn is_given_up(&self) -> bool {
+        Head::of(&self.page).state.load(Ordering::Acquire) == STATE_CLOSED
+    }
+}
+
+/// Says on the control page of a live place that it goes, before it does.
+pub(crate) fn give_up(media: &dyn Media, header: &Header, folder: &Path) -> Result<()> {
+    if live_head(media, header, folder)?.is_none() {
+        return Ok(());
+    }
+    let path = header.live.join("head");
+    let file = media.open(&path, Open::Write).map_err(Error::io("open", &path))?;
+    let page = file.map(HEAD_BYTES, true).map_err(Error::io("map", &path))?;
+    Head::of(&page).state.store(STATE_CLOSED, Ordering::Release);
+    Ok(())
+}
