@@ -20,14 +20,15 @@ KILLS = 100 if os.environ.get("BEAMPORT_SOAK") == "1" else 10
 
 
 def writer_of(parent: int) -> int | None:
-    """The `beamport-nexus` among the children of a process."""
+    """The `beamport-nexus` among the children of a process that writes: another one only says its version."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, rest = stat.read_text().rpartition(")")[::2]
+            writes = "\0write\0" in (stat.parent / "cmdline").read_text()
         except OSError:
             continue
         state, above = rest.split()[:2]
-        if name.partition("(")[2] == "beamport-nexus" and int(above) == parent and state != "Z":
+        if name.partition("(")[2] == "beamport-nexus" and int(above) == parent and state != "Z" and writes:
             return int(stat.parent.name)
     return None
 

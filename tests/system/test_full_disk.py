@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, gapless, lost_of, until
 from nexus_files import different
-from test_kill_writer import gone
+from test_kill_writer import writers_of
 
 STREAMS = """
 [source.detector]
@@ -212,11 +212,6 @@ def test_interrupt_on_a_full_disk_seals_when_there_is_room(lab):
     print(f"interrupt while no file may grow: 1 injected, sealed with room, 0 lost of {stream.marks()[2]} messages")
 
 
-def writers(lab, process) -> list[int]:
-    """The children that write, as far as they live."""
-    return [pid for pid in lab.children(process) if not gone(pid)]
-
-
 def finish(lab, process, file: Path) -> int:
     """Ends the run and compares its file with the undisturbed one; the number of messages."""
     lab.interrupt(process)
@@ -249,7 +244,7 @@ def test_file_on_a_full_disk_heals_and_is_complete(lab, nexus, disk, times):
         assert process.poll() is None
         small.free()
         until(lambda size=size: file.exists() and file.stat().st_size > size + (1 << 20), "the file does not heal")
-        until(lambda process=process: writers(lab, process), "there is no writer")
+        until(lambda process=process: writers_of(lab, process), "there is no writer")
     messages = finish(lab, process, file)
     ended = lab.said(process)[1].count("ended: signal")
     print(
@@ -295,14 +290,14 @@ def test_file_that_may_not_grow_heals_and_is_complete(lab, nexus, times):
     for _ in range(full):
         until(lambda: file.exists() and file.stat().st_size > 1 << 20, "the file does not grow")
         size = file.stat().st_size
-        for pid in writers(lab, process):
+        for pid in writers_of(lab, process):
             try:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
             except ProcessLookupError:
                 continue
         count = stream.marks()[2]
         until(lambda count=count: stream.marks()[2] > count + 14, "a full disk of the file stops the streams")
-        for pid in writers(lab, process):
+        for pid in writers_of(lab, process):
             try:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             except ProcessLookupError:

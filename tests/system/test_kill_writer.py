@@ -41,15 +41,22 @@ settle = "200 ms"
 EVENTS = "entry/instrument/detector/data"
 
 
-def writer_of(lab, process) -> int | None:
-    """The child that writes, once it is that program."""
+def writers_of(lab, process) -> list[int]:
+    """The children that write, as far as they live and are that program: others only say their version."""
+    found = []
     for pid in lab.children(process):
         try:
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "beamport-nexus" and not gone(pid):
-                return pid
-        except FileNotFoundError:
+            program, *words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
             continue
-    return None
+        if Path(program).name == "beamport-nexus" and words[0] == "write" and not gone(pid):
+            found.append(pid)
+    return found
+
+
+def writer_of(lab, process) -> int | None:
+    """One of them."""
+    return next(iter(writers_of(lab, process)), None)
 
 
 class TornError(Exception):

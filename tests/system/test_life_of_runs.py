@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import HANG_S, lost_of, until
+from test_kill_writer import writer_of
 
 SOURCE = """
 [source.detector]
@@ -196,7 +197,7 @@ def test_a_writer_killed_before_its_run_ends_takes_nothing_with_it(lab, nexus, t
         until(lambda book=book: book.exists(), "the writer does not work")
         # The mover has looked at the book.
         time.sleep(1.2)
-        (writer,) = lab.children(process)
+        writer = writer_of(lab, process)
         os.kill(writer, signal.SIGKILL)
         lab.run("end", name, "--data", lab.data)
         file = lab.data / "files" / f"{name}.nxs"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from conftest import until
-from test_kill_writer import gone
+from test_kill_writer import writer_of
 
 INSTRUMENT = """
 [source.detector]
@@ -52,7 +52,7 @@ def test_stopped_reader_blocks_or_losses_are_counted(lab, nexus, when_full, leve
     lab.write(INSTRUMENT.format(when_full=when_full, level=level))
     process, _ = lab.up_ready()
     stream = lab.stream("detector")
-    writer = until(lambda: next((p for p in lab.children(process) if not gone(p)), None), "no writer is started")
+    writer = until(lambda: writer_of(lab, process), "no writer is started")
     until(lambda: (lab.data / "files" / "first.nxs").exists() and stream.marks()[2] > 5, "the writer does not begin")
     os.kill(writer, signal.SIGSTOP)
     try:

@@ -7,12 +7,13 @@ use crate::error::{Error, Result};
 use crate::layout::{HEAD_BYTES, Head, Header, STATE_CLOSED};
 use crate::media::{File, Map, Media, Open};
 use crate::recover::{live_head, live_page};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The live place of a stream, held by its control page.
 pub struct LivePlace {
+    path: PathBuf,
     file: Arc<dyn File>,
     page: Map,
 }
@@ -21,12 +22,16 @@ impl LivePlace {
     /// That of the stream in this folder; none if there is none now.
     pub fn open(media: &dyn Media, folder: &Path) -> Result<Option<Self>> {
         let header = Header::read(media, folder)?;
-        Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { file, page }))
+        let path = header.live.join("head");
+        Ok(live_page(media, &header, folder)?.map(|(file, page)| Self { path, file, page }))
     }
 
-    /// False once no name leads to it.
-    pub fn is_there(&self) -> bool {
-        self.file.linked()
+    /// False once its name does not lead to it: it was removed, or has another name. What cannot be looked at is there.
+    pub fn is_there(&self, media: &dyn Media) -> bool {
+        match media.open(&self.path, Open::Read) {
+            Ok(file) => file.identity() == self.file.identity(),
+            Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+        }
     }
 
     /// True if a writer ended here, or gave it up to make it anew. What is neither there nor given up was taken away.

@@ -460,7 +460,7 @@ fn a_live_place_that_was_made_anew_looked_like_one_that_was_taken_away() {
     stream.append(&meta(0), b"only in memory").unwrap();
     let live = stream.header().live.clone();
     let held = place(&process).unwrap();
-    assert!(held.is_there() && !held.is_given_up());
+    assert!(held.is_there(process.as_ref()) && !held.is_given_up());
     // Killed; what is left is not whole.
     // SAFETY: the writer is the only object.
     unsafe { machine.kill(&process, stream) };
@@ -468,13 +468,18 @@ fn a_live_place_that_was_made_anew_looked_like_one_that_was_taken_away() {
     let held = place(&process).unwrap();
     process.unlink(&live.join("p-00000000")).unwrap();
     let stream = writer(&process, &options()).unwrap();
-    assert!(!held.is_there() && held.is_given_up(), "a writer that recovers says so before");
+    assert!(!held.is_there(process.as_ref()) && held.is_given_up(), "a writer that recovers says so before");
     let held = place(&process).unwrap();
-    assert!(held.is_there() && !held.is_given_up());
+    assert!(held.is_there(process.as_ref()) && !held.is_given_up());
     drop(stream);
-    assert!(!held.is_there() && held.is_given_up() && place(&process).is_none(), "one that ends takes it along");
+    assert!(
+        !held.is_there(process.as_ref()) && held.is_given_up() && place(&process).is_none(),
+        "one that ends takes it along"
+    );
     let _stream = writer(&process, &options()).unwrap();
     let held = place(&process).unwrap();
-    process.unlink(&live.join("head")).unwrap();
-    assert!(!held.is_there() && !held.is_given_up(), "somebody took it away");
+    process.rename(&live.join("head"), &live.join("taken")).unwrap();
+    assert!(!held.is_there(process.as_ref()) && !held.is_given_up(), "somebody took it away, and has it still");
+    process.unlink(&live.join("taken")).unwrap();
+    assert!(!held.is_there(process.as_ref()) && !held.is_given_up(), "somebody took it away");
 }

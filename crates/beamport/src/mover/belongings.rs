@@ -45,7 +45,7 @@ impl Belongings {
                 Err(e) => return Err(flow::stream_fault(name, e)),
             };
             match place {
-                Some(place) if place.is_there() => continue,
+                Some(place) if place.is_there(data.media.as_ref()) => continue,
                 // A writer that ends takes its live place with it, and one that recovers may make it anew.
                 Some(place) if !place.is_given_up() => {
                     return Err(gone(data, name, format!("its shared memory {} was removed", live.display())));
