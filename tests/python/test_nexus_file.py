@@ -166,6 +166,20 @@ def test_a_template_with_mistakes_is_told_whole(programs, tmp_path):
     assert pointers == ["/children/0/nam", "/children/0", "/children/1/module"]
 
 
+def test_what_another_beamport_asks_for_was_asked_for_again_and_again(programs):
+    answer = subprocess.run(
+        [programs / "beamport-nexus", "write", "--word-of-tomorrow", "1"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    # The status that says: do not start me again.
+    assert answer.returncode == 3
+    fault = json.loads(answer.stdout.splitlines()[-1])["fault"]
+    assert "does not fit" in fault["what"] and "--word-of-tomorrow" in fault["cause"] and fault["hint"]
+
+
 def test_a_measured_histogram_is_handed_over(programs, tmp_path):
     import numpy as np
 

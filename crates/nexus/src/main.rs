@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
-//! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`). It dies with its parent and leaves
-//! Ctrl-C to it.
+//! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
+//! know. It dies with its parent and leaves Ctrl-C to it.
 
 use beamport_nexus::serve::{self, Ended, Order};
 use beamport_nexus::{pace, search, template, version};
@@ -98,7 +98,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let parent = parent();
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|e| misread(&e));
     if arguments.version {
         println!("beamport-nexus {} (HDF5 {})", env!("CARGO_PKG_VERSION"), version());
         return ExitCode::SUCCESS;
@@ -125,6 +125,26 @@ fn main() -> ExitCode {
     })
 }
 
+/// Who asks `write` for what it does not know is another `beamport`, and would ask again.
+fn misread(error: &clap::Error) -> ! {
+    if !error.use_stderr() || std::env::args_os().nth(1).is_none_or(|verb| verb != "write") {
+        error.exit();
+    }
+    let text = error.to_string();
+    let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let what = "`beamport-nexus` does not fit the `beamport` that started it";
+    let fault = Fault::new(what, cause).hint("install both from the same source: `pip install .`");
+    std::process::exit(i32::from(never(&fault)))
+}
+
+/// Says a fault that will come again; the exit status.
+fn never(fault: &Fault) -> u8 {
+    let Fault { what, cause, hint } = fault;
+    println!("{}", serde_json::json!({"fault": {"what": what, "cause": cause, "hint": hint}}));
+    eprintln!("{fault}");
+    3
+}
+
 fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
     // SAFETY: sets the disposition of signals of this process, before any thread is started.
     unsafe {
@@ -142,12 +162,7 @@ fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
             Ok(ExitCode::SUCCESS)
         }
         Err(Ended::Fault(fault)) => Err(fault),
-        Err(Ended::Permanent(fault)) => {
-            let Fault { what, cause, hint } = &fault;
-            println!("{}", serde_json::json!({"fault": {"what": what, "cause": cause, "hint": hint}}));
-            eprintln!("{fault}");
-            Ok(ExitCode::from(3))
-        }
+        Err(Ended::Permanent(fault)) => Ok(ExitCode::from(never(&fault))),
         Err(Ended::Broken(fault)) => {
             eprintln!("{fault}");
             // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.
