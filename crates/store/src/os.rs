@@ -194,19 +194,8 @@ impl Media for Os {
             .mode(0o640)
             .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
             .open(path)?;
-        // SAFETY: zero is a valid `flock` for "whole file".
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = libc::F_WRLCK as i16;
-        lock.l_whence = libc::SEEK_SET as i16;
-        // SAFETY: the structure is initialised and outlives the call.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } != 0 {
-            let error = io::Error::last_os_error();
-            return Err(match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EACCES) => io::ErrorKind::WouldBlock.into(),
-                _ => error,
-            });
-        }
-        Ok(Box::new(file))
+        set_lock(&file, libc::F_WRLCK)?;
+        Ok(Box::new(Locked(file)))
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -297,6 +286,32 @@ impl Media for Os {
         // SAFETY: name and structure outlive the call.
         unsafe { libc::statfs(name.as_ptr(), &mut stat) == 0 && stat.f_type == libc::TMPFS_MAGIC }
     }
+}
+
+/// A file that is locked for as long as this lives. Closing it would not do: a child that a thread of ours has just forked has
+/// the same open file until it executes its program, and the lock with it.
+struct Locked(fs::File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = set_lock(&self.0, libc::F_UNLCK);
+    }
+}
+
+fn set_lock(file: &fs::File, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: zero is a valid `flock` for "whole file".
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    // SAFETY: the structure is initialised and outlives the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => io::ErrorKind::WouldBlock.into(),
+        _ => error,
+    })
 }
 
 /// Everybody may make folders in `/dev/shm`: one that another user made there under our name is not written into.

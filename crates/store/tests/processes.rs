@@ -510,6 +510,37 @@ fn soak_two_writers() {
     pairs(100);
 }
 
+/// A child between fork and exec has every descriptor of its parent, locks with them, for as long as it takes.
+#[test]
+fn a_child_that_was_just_forked_does_not_keep_the_lock_of_a_writer_that_went() {
+    let place = Place::new("forked");
+    let folder = place.stream(Level::Memory);
+    let media = Os::shared();
+    let open = || Writer::open(&media, &folder, "s", &options(Level::Memory));
+    let writer = open().unwrap();
+    // SAFETY: the child makes system calls alone.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: in the child, until it is killed.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::pause();
+            libc::_exit(0);
+        }
+    }
+    assert!(child > 0);
+    let meanwhile = open().map(drop);
+    drop(writer);
+    let after = open().map(drop);
+    // SAFETY: our own child.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    assert!(matches!(meanwhile, Err(Error::Locked(_))), "{meanwhile:?}");
+    assert!(after.is_ok(), "{after:?}");
+}
+
 fn stops(count: u32) {
     let place = Place::new("stops");
     let folder = place.stream(Level::Memory);
