@@ -125,7 +125,6 @@ impl Cursor {
                 Some(From::Sequence(start)) => *start < 0,
                 Some(From::End | From::Position(_)) => false,
             };
-        let mut epoch = reader.header().epoch_of(next);
         if let Some(name) = &wanted.name {
             let start = match &wanted.start {
                 None | Some(From::Beginning) if low == 0 => Start::Committed,
@@ -137,10 +136,10 @@ impl Cursor {
             drifts &= !reader.resumed();
             next = reader.position();
         }
-        epoch = match &wanted.start {
+        let epoch = match &wanted.start {
             Some(From::Position(position)) => position.epoch,
             _ if wanted.name.is_some() => reader.header().epoch_of(next.saturating_sub(1)),
-            _ => epoch,
+            _ => reader.header().epoch_of(next),
         };
         let stop = wanted.stop.map_or(u64::MAX, |stop| place_of(stop, first, end)).min(high);
         let identity = (reader.header().uuid, epoch);

@@ -11,7 +11,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 /// Up to here the single instruction is as fast as folding.
 const SHORT: usize = 256;
-/// From here on a payload is written past the caches: smaller ones are read again soon, and a fence costs more than it saves.
+/// From here on a payload is written past the caches: smaller ones are read again soon, and mostly from a cache.
 const PAST_CACHES: usize = 4096;
 
 /// A piece of [`crc32c_from_memory`]: a multiple of the 384 B that `crc-fast` folds at a time, so that no piece ends
