@@ -1,12 +1,8 @@
 """Reads streams of format 1 in plain Python: made from stream-format.md alone, no map, nothing of beamport.
 
-    python stream_reader.py data/detector
-
-prints each message: sequence, source time, origin, schema, bytes. Checked against the package by
-tests/python/test_stream_format.py.
+python stream_reader.py data/detector prints each message: sequence, source time, origin, schema, bytes. Checked against
+the package by tests/python/test_stream_format.py.
 """
-
-from __future__ import annotations
 
 import re
 import struct
@@ -20,10 +16,7 @@ ESCAPED, PLAIN = re.compile(r"\\(?:u\{(\w+)\}|(.))"), {"t": "\t", "r": "\r", "n"
 
 
 def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
+    return reduce(lambda crc, byte: TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8, data, 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 def mix(z: int) -> int:
@@ -33,12 +26,8 @@ def mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def u32(data: bytes, at: int) -> int:
-    return struct.unpack_from("<I", data, at)[0]
-
-
-def u64(data: bytes, at: int) -> int:
-    return struct.unpack_from("<Q", data, at)[0]
+def word(data: bytes, at: int, size: int = 4) -> int:
+    return int.from_bytes(data[at : at + size], "little")
 
 
 class WrongError(Exception):
@@ -47,8 +36,7 @@ class WrongError(Exception):
 
 class PlainReader:
     def __init__(self, folder: Path):
-        self.folder = folder
-        text = (folder / "stream").read_bytes()
+        self.folder, text = folder, (folder / "stream").read_bytes()
         end = text.rindex(b"crc32c ")
         if int(text[end + 7 :], 16) != crc32c(text[:end]):
             raise WrongError("the header")
@@ -57,25 +45,23 @@ class PlainReader:
         if self.header["beamport-stream"] != "1":
             raise WrongError("a format that this reader does not know")
         self.epochs = [tuple(map(int, value.split())) for key, value in lines if key == "epoch"]
-        self.uuid = bytes.fromhex(self.header["uuid"])
+        self.uuid, self.live = bytes.fromhex(self.header["uuid"]), Path(self.header["live"])
         self.per = int(self.header["index_entries"])
         self.table = -(-self.per // 8 // 4096) * 4096
-        self.live = Path(self.header["live"])
-        self.low = {"i": 2**32, "p": 2**32}
-        self.first = self.disk = self.count = 0
+        self.first, self.disk, self.count, self.low = 0, 0, 0, {"i": 2**32, "p": 2**32}
         self.is_live = self._head()
-        if not self.is_live and self.header["level"] == "disk" and (record := self.commit()):
-            self.first, self.count, self.disk = record["first"], record["count"], record["count"]
+        if not self.is_live and self.header["level"] == "disk":
+            self._cold()
         self.end = self.disk if self.header["level"] == "disk" else self.count
 
     def _head(self) -> bool:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
         path = self.live / "head"
         page = path.read_bytes() if boot == self.header["boot"] and path.is_file() else b""
-        if page[:8] != b"BEAMHEAD" or u32(page, 8) != 1 or page[16:32] != self.uuid:
+        if page[:8] != b"BEAMHEAD" or word(page, 8) != 1 or page[16:32] != self.uuid:
             return False
-        self.count, self.disk, self.first = u64(page, 64), u64(page, 128), u64(page, 192)
-        self.low = {"p": u32(page, 208), "i": u32(page, 212)}
+        self.count, self.disk, self.first = word(page, 64, 8), word(page, 128, 8), word(page, 192, 8)
+        self.low = {"p": word(page, 208), "i": word(page, 212)}
         return True
 
     def salt(self, epoch: int, n: int) -> int:
@@ -85,13 +71,24 @@ class PlainReader:
     def epoch(self, sequence: int) -> int:
         return max(e for e, first in self.epochs if first <= sequence)
 
-    def commit(self) -> dict | None:
+    def _cold(self) -> None:
+        (_, end, self.first, _, *last, _, clean), known = self.commit(), len(self.rows("origins"))
+        while not clean:
+            try:
+                *_, origin, _, segment, place, _, _, _, parent, _ = self.entry(end)
+                used = 8 * place + (0 if parent else len(self.payload(end)))
+            except (WrongError, OSError):
+                break
+            if origin >= known or [segment, 8 * place] < last or segment > last[0] + 1:
+                break
+            end, last = end + 1, [segment, used]
+        self.count = self.disk = end
+
+    def commit(self) -> tuple:
+        """(generation, count, first, epoch, segment, used, first segment, 1 = closed cleanly)."""
         data = (self.folder / "commit").read_bytes()
-        records = [data[at : at + 64] for at in (0, 4096) if len(data) >= at + 64]
-        good = [r for r in records if crc32c(r[:60]) ^ self.salt(0, u64(r, 0)) == u32(r, 60)]
-        names = ("generation", "count", "first", "epoch", "segment", "used", "first_segment", "clean")
-        newest = max(good, key=lambda record: u64(record, 0), default=None)
-        return newest and dict(zip(names, struct.unpack("<QQQIIQII", newest[:48]), strict=True))
+        good = [r for r in (data[:64], data[4096:4160]) if crc32c(r[:60]) ^ self.salt(0, word(r, 0, 8)) == word(r, 60)]
+        return struct.unpack("<QQQIIQII", max(good, key=lambda r: word(r, 0, 8))[:48])
 
     def segment(self, kind: str, number: int, at: int, length: int) -> bytes:
         place = self.live if number >= self.low[kind] else self.folder
@@ -112,30 +109,35 @@ class PlainReader:
     def entry(self, sequence: int) -> tuple:
         number, slot = divmod(sequence, self.per)
         entry = self.segment("i", number, self.table + 64 * slot, 64)
-        if len(entry) < 64 or crc32c(entry[:60]) ^ self.salt(self.epoch(sequence), sequence) != u32(entry, 60):
+        if len(entry) < 64 or crc32c(entry[:60]) ^ self.salt(self.epoch(sequence), sequence) != word(entry, 60):
             raise WrongError(f"the entry of {sequence}")
         return struct.unpack("<qqQQI4sIIIIHHI", entry)
 
+    def payload(self, n: int) -> bytes:
+        *_, segment, place, length, crc, _, _, _ = self.entry(n)
+        payload = self.segment("p", segment, 8 * place, length) if length else b""
+        if len(payload) != length or crc != crc32c(payload) ^ self.salt(self.epoch(n), n):
+            raise WrongError(f"the payload of {n}")
+        return payload
+
     def message(self, sequence: int) -> tuple:
         """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
-        shown = self.entry(sequence)
-        stream, n, (_, _, _, above, _, _, segment, place, length, crc, _, parent, _) = self, sequence, shown
-        while parent:
+        stream, n, last = self, sequence, (shown := self.entry(sequence))
+        while parent := last[11]:
             uuid, epoch, name = stream.rows("parents")[parent - 1].split(" ", 2)
-            stream, n = PlainReader(stream.folder.parent / name), above
+            stream, n = PlainReader(stream.folder.parent / name), last[3]
             if stream.uuid.hex() != uuid or stream.epoch(n) != int(epoch) or n < stream.first:
                 raise WrongError(f"the parent {name} of {sequence}")
-            _, _, _, above, _, _, segment, place, length, crc, _, parent, _ = stream.entry(n)
-        payload = stream.segment("p", segment, 8 * place, length)
-        if len(payload) != length or not crc == shown[9] == crc32c(payload) ^ stream.salt(stream.epoch(n), n):
+            last = stream.entry(n)
+        if last[9] != shown[9]:
             raise WrongError(f"the payload of {sequence}")
-        return *shown[:3], *shown[4:6], shown[10], payload
+        return *shown[:3], *shown[4:6], shown[10], stream.payload(n)
 
     def time_row(self, block: int) -> tuple[int, int] | None:
         """(smallest, largest) source time of a whole block; none if the row says nothing."""
         number, slot = divmod(256 * block, self.per)
         row = self.segment("i", number, slot // 256 * 32, 32)
-        if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != u32(row, 20) or u32(row, 16) != 256:
+        if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != word(row, 20) or word(row, 16) != 256:
             return None
         return struct.unpack("<qq", row[:16])
 

@@ -2,6 +2,8 @@
 //!
 //! Order: payload and index blocks, fdatasync of each file touched, fsync of the folder if a name is new, then the
 //! commit record and its fdatasync, then the mark. A record therefore never speaks for bytes that are not there.
+//! Where somebody waits for little in files that stood there before, the mark comes without a record: entries and
+//! payloads prove themselves (`recover::tail`), and the record comes with the next commit, 50 ms later at most.
 //! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
 //!
 //! Failure behaviour: no room is reported and tried again (nothing was promised); a sync that fails stops the stream.
@@ -90,7 +92,10 @@ pub(crate) struct Drainer {
     pub(crate) index_entries: u64,
     /// Salt seed of epoch 0: commit records.
     pub(crate) seed: u64,
+    /// What is on the medium.
     pub(crate) done: Commit,
+    /// The count of the newest record: what is beyond proves itself.
+    pub(crate) recorded: u64,
     pub(crate) files: BTreeMap<(char, u32), (Arc<dyn File>, u64)>,
     /// Segment files that retention gave up, with the record generation after which they may be written again.
     pub(crate) released: VecDeque<(char, u32, u64)>,
@@ -104,7 +109,7 @@ impl Drainer {
     }
 
     /// Group commits until all that is published now is on the medium. False if there was nothing to do.
-    pub(crate) fn once(&mut self, clean: bool) -> Result<bool> {
+    pub(crate) fn once(&mut self, clean: bool, brief: bool) -> Result<bool> {
         if self.head().state.load(Ordering::Acquire) == STATE_FAILED {
             return Err(Error::Failed("a sync failed before".into()));
         }
@@ -113,7 +118,7 @@ impl Drainer {
         loop {
             let end = self.commit_end(count)?;
             let origins_dirty = std::mem::take(&mut self.ring.lock().origins_dirty);
-            let answer = self.commit(end, clean && end == count, origins_dirty);
+            let answer = self.commit(end, clean && end == count, origins_dirty, brief);
             // A commit that failed has not synced the origins either.
             self.ring.lock().origins_dirty |= origins_dirty && answer.is_err();
             any |= answer?;
@@ -148,11 +153,13 @@ impl Drainer {
     }
 
     /// One group commit of all below `count`. False if there was nothing to do.
-    fn commit(&mut self, count: u64, clean: bool, origins_dirty: bool) -> Result<bool> {
+    /// `brief`: without a record, if one of a moment ago says enough for a recovery.
+    fn commit(&mut self, count: u64, clean: bool, origins_dirty: bool, brief: bool) -> Result<bool> {
         let keep = self.ring.lock().keep;
         // Retention may be ahead of the medium; a record never begins past its own end.
         let moved = keep.0 > self.done.first && keep.0 <= count;
-        if count == self.done.count && !moved && !clean && !origins_dirty {
+        let behind = !brief && self.recorded < self.done.count;
+        if count == self.done.count && !moved && !clean && !origins_dirty && !behind {
             return Ok(false);
         }
         let mut record = Commit { generation: self.done.generation + 1, clean, ..self.done };
@@ -199,11 +206,20 @@ impl Drainer {
             file.sync().map_err(|e| self.failed(&path, &e))?;
             self.names_dirty = true;
         }
+        // A recovery of the live place expects every segment there from that of the record on.
+        let same_index = record.count / self.index_entries == self.recorded / self.index_entries;
+        let same = same_index && record.segment == self.done.segment;
+        let brief = brief && same && !moved && !clean && !origins_dirty && !self.names_dirty;
         if self.names_dirty {
             self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
             self.names_dirty = false;
         }
-        self.write_record(record)?;
+        if brief {
+            record.generation = self.done.generation;
+        } else {
+            self.write_record(record)?;
+            self.recorded = record.count;
+        }
         self.done = record;
         self.ring.kept.store(record.first, Ordering::Release);
         self.ring.drained_payload.store(record.segment, Ordering::Release);
@@ -258,10 +274,10 @@ impl Drainer {
 
     /// Copies a range, widened to whole blocks.
     fn copy(&mut self, segment: &Segment, kind: char, number: u32, from: u64, end: u64) -> Result<()> {
-        let (from, to) = (from & !4095, end.next_multiple_of(4096).min(segment.bytes()));
         if from >= end {
             return Ok(());
         }
+        let (from, to) = (from & !4095, end.next_multiple_of(4096).min(segment.bytes()));
         let path = self.folder.join(segment_name(kind, number));
         if !self.files.contains_key(&(kind, number)) {
             // Never over a file that holds something of a commit.
@@ -332,8 +348,8 @@ impl Drainer {
     }
 
     /// [`Drainer::once`], with what comes of it told to the writer.
-    pub(crate) fn step(&mut self, clean: bool) -> Result<bool> {
-        let answer = self.once(clean);
+    pub(crate) fn step(&mut self, clean: bool, brief: bool) -> Result<bool> {
+        let answer = self.once(clean, brief);
         self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
         answer
     }
@@ -354,7 +370,7 @@ impl Drainer {
         let mut last = media.now();
         loop {
             let stop = ring_of.lock().stop;
-            let answer = lock().step(stop);
+            let answer = lock().step(stop, false);
             let ring = ring_of.lock();
             if stop || matches!(answer, Err(Error::Failed(_))) {
                 break;

@@ -7,7 +7,7 @@
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Header, segment_name};
-use crate::media::{File, Media, Open};
+use crate::media::{File, Media, Open, read_again};
 use crate::recover::open_if_there;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(crate) struct Entries<'a> {
     pub(crate) m: &'a dyn Media,
     pub(crate) places: Vec<PathBuf>,
     pub(crate) header: &'a Header,
+    /// A reader may look where it must not write.
+    how: Open,
     /// The index and the payload segment that were looked at last.
     files: [Option<Looked>; 2],
     index: Window,
@@ -41,6 +43,8 @@ struct Window {
     bytes: Vec<u8>,
     /// How many of them were read.
     len: usize,
+    /// The medium does not give them: they are lost, where a file that cannot be looked at is not.
+    lost: bool,
 }
 
 impl Window {
@@ -52,7 +56,7 @@ impl Window {
 
     /// Reads `len` bytes of a file with those around them, if there are so many.
     fn load(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<()> {
-        self.len = 0;
+        (self.len, self.lost) = (0, false);
         // A hostile length would have that much memory filled with zeroes first.
         if file.len()? < at.saturating_add(len as u64) {
             return Ok(());
@@ -63,7 +67,9 @@ impl Window {
         if self.bytes.len() < size {
             self.bytes.resize(size, 0);
         }
-        self.len = file.read_at(&mut self.bytes[..size], from)?;
+        let answer = read_again(file, &mut self.bytes[..size], from);
+        self.lost = answer.is_err();
+        self.len = answer?;
         (self.number, self.at) = (number, from);
         Ok(())
     }
@@ -83,12 +89,17 @@ impl<'a> Entries<'a> {
         }
         let seeds = header.epochs.iter().map(|e| (e.1, salt_seed(&header.uuid, e.0))).collect();
         let (index, payload) = (Window::default(), Window::default());
-        Self { m, places, header, files: [None, None], index, payload, seeds }
+        Self { m, places, header, how: Open::Write, files: [None, None], index, payload, seeds }
     }
 
     /// In one place only.
     pub(crate) fn only_in(m: &'a dyn Media, place: &Path, header: &'a Header) -> Self {
         Self { places: vec![place.to_path_buf()], ..Self::new(m, place, header) }
+    }
+
+    /// In one place only, for somebody who changes nothing.
+    pub(crate) fn to_read(m: &'a dyn Media, place: &Path, header: &'a Header) -> Self {
+        Self { how: Open::Read, ..Self::only_in(m, place, header) }
     }
 
     pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
@@ -99,7 +110,7 @@ impl<'a> Entries<'a> {
             _ => {
                 let mut found = None;
                 for place in &self.places {
-                    found = open_if_there(self.m, &place.join(&name), Open::Write)?;
+                    found = open_if_there(self.m, &place.join(&name), self.how)?;
                     if found.is_some() {
                         break;
                     }
@@ -165,25 +176,47 @@ impl<'a> Entries<'a> {
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }
 
+    /// The entry at a position, if its message proves itself. An error says only that a file could not be looked at.
+    pub(crate) fn proven(&mut self, sequence: u64) -> Result<Option<Entry>> {
+        self.index.lost = false;
+        let entry = match self.raw(sequence) {
+            Ok(entry) => entry,
+            Err(Error::Io { .. }) if self.index.lost => return Ok(None),
+            Err(e @ Error::Io { .. }) => return Err(e),
+            Err(_) => return Ok(None),
+        };
+        Ok((self.holds(&entry, sequence) && self.payload_proven(&entry, sequence)?).then_some(entry))
+    }
+
     pub(crate) fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
+        self.payload_proven(entry, sequence).unwrap_or(false)
+    }
+
+    fn payload_proven(&mut self, entry: &Entry, sequence: u64) -> Result<bool> {
         let salt = self.salt(sequence);
         // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
         if entry.parent != 0 {
-            return true;
+            return Ok(true);
         }
         let (number, at, len) = (entry.segment, entry.offset(), entry.length as usize);
         // Messages without bytes need no file.
         if len == 0 {
-            return entry.payload_holds(&[], salt);
+            return Ok(entry.payload_holds(&[], salt));
         }
         if !self.payload.has(number, at, len) {
-            let Ok(file) = self.file('p', number) else { return false };
-            let loaded = self.payload.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW);
-            if loaded.is_err() || !self.payload.has(number, at, len) {
-                return false;
+            let file = match self.file('p', number) {
+                Err(Error::Missing(_)) => return Ok(false),
+                file => file?,
+            };
+            match self.payload.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW) {
+                Err(e) if !self.payload.lost => return Err(Error::io("read", &self.path('p', number))(e)),
+                _ => {}
+            }
+            if !self.payload.has(number, at, len) {
+                return Ok(false);
             }
         }
-        entry.payload_holds(self.payload.bytes(at, len), salt)
+        Ok(entry.payload_holds(self.payload.bytes(at, len), salt))
     }
 
     /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.

@@ -17,7 +17,7 @@ use crate::crc::crc32c;
 use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
 use crate::limits::{HEADER_BYTES_MAX, TABLE_BYTES_MAX, TIME_BLOCK};
-use crate::media::{Map, Media, Open};
+use crate::media::{Map, Media, Open, read_again};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -364,12 +364,15 @@ impl Commit {
         (holds && commit.first <= commit.count).then_some(commit)
     }
 
-    /// The newest record that holds. A header without one is damage: reading on from the first message would cut the stream.
+    /// The newest record that holds, for who writes: nothing may be cut for a record that the medium does not give. A header without one is damage: reading on from the first message would cut the stream.
     pub(crate) fn must_read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Self> {
-        Self::read(media, folder, seed)?.ok_or_else(|| Error::Format {
-            path: folder.join("commit"),
-            what: "neither of its two records holds, so what is safe cannot be told; nothing was changed".into(),
-        })
+        match Self::read(media, folder, seed)? {
+            (_, Some(e)) => Err(e),
+            (newest, None) => newest.ok_or_else(|| Error::Format {
+                path: folder.join("commit"),
+                what: "neither of its two records holds, so what is safe cannot be told; nothing was changed".into(),
+            }),
+        }
     }
 
     /// The place of a record that was written and does not hold.
@@ -378,26 +381,30 @@ impl Commit {
         let file = media.open(&path, Open::Read).map_err(Error::io("open", &path))?;
         for place in [0, 4096] {
             let mut bytes = [0; COMMIT_BYTES];
-            file.read_at(&mut bytes, place).map_err(Error::io("read", &path))?;
-            if bytes != [0; COMMIT_BYTES] && Self::from_bytes(&bytes, seed).is_none() {
+            let lost = read_again(file.as_ref(), &mut bytes, place).is_err();
+            if lost || bytes != [0; COMMIT_BYTES] && Self::from_bytes(&bytes, seed).is_none() {
                 return Ok(Some(place));
             }
         }
         Ok(None)
     }
 
-    /// The newest record that holds, or none.
-    pub(crate) fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<Self>> {
+    /// The newest record that holds, or none, and why the medium does not give one. Who reads or repairs goes on with
+    /// the other: what was marked since then proves itself.
+    pub(crate) fn read(media: &dyn Media, folder: &Path, seed: u64) -> Result<(Option<Self>, Option<Error>)> {
         let path = folder.join("commit");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((None, None)),
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
-        let mut newest: Option<Self> = None;
+        let (mut newest, mut lost): (Option<Self>, _) = (None, None);
         for place in [0, 4096] {
             let mut bytes = [0; COMMIT_BYTES];
-            let n = file.read_at(&mut bytes, place).map_err(Error::io("read", &path))?;
+            let n = read_again(file.as_ref(), &mut bytes, place).unwrap_or_else(|e| {
+                lost = Some(Error::io("read", &path)(e));
+                0
+            });
             if n == COMMIT_BYTES
                 && let Some(commit) = Self::from_bytes(&bytes, seed)
                 && newest.is_none_or(|known| known.generation < commit.generation)
@@ -405,7 +412,7 @@ impl Commit {
                 newest = Some(commit);
             }
         }
-        Ok(newest)
+        Ok((newest, lost))
     }
 }
 

@@ -10,6 +10,7 @@
 
 use crate::Message;
 use crate::crc::crc32c_from_memory;
+use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
@@ -20,7 +21,7 @@ use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, T
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
-use crate::recover::live_head;
+use crate::recover::{live_head, tail};
 use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -336,8 +337,8 @@ type KeptMap = (Arc<Map>, Arc<dyn File>);
 enum Control {
     /// The control page of the live place.
     Live(Arc<Map>),
-    /// No live place since the machine started: the commit record.
-    Cold(Commit),
+    /// No live place since the machine started: the commit record, and the end of what proves itself behind it.
+    Cold(Commit, u64),
 }
 
 /// A reader's place in a stream.
@@ -374,7 +375,7 @@ impl Reader {
     /// Opens a stream for reading. A named reader stands where it committed last; others at the oldest message.
     pub fn open(media: &Arc<dyn Media>, folder: &Path, options: ReadOptions) -> Result<Self> {
         let m = media.as_ref();
-        let (header, control) = attach(m, folder)?;
+        let (header, control) = attach(m, folder, None)?;
         let named = options.kind != Kind::Anonymous;
         let pins = if named { Pins::open(m, folder)? } else { Pins::open_for_reading(m, folder)? };
         let bounds = bounds_of(&control);
@@ -905,7 +906,7 @@ impl Reader {
     fn opened(&self) -> u64 {
         match &self.control {
             Control::Live(map) => Head::of(map).opened.load(Ordering::SeqCst),
-            Control::Cold(_) => 0,
+            Control::Cold(..) => 0,
         }
     }
 
@@ -913,7 +914,7 @@ impl Reader {
     fn is_unwritten(&self) -> bool {
         match &self.control {
             Control::Live(map) => Head::of(map).state.load(Ordering::Acquire) == STATE_CLOSED,
-            Control::Cold(_) => true,
+            Control::Cold(..) => true,
         }
     }
 
@@ -923,7 +924,7 @@ impl Reader {
         Ok(match (came, &self.control) {
             (Some(head), _) => Some(Arc::new(head)),
             (None, Control::Live(head)) => Some(head.clone()),
-            (None, Control::Cold(_)) => None,
+            (None, Control::Cold(..)) => None,
         })
     }
 
@@ -1144,7 +1145,7 @@ impl Reader {
     pub(crate) fn lookout(&self) -> Self {
         let control = match &self.control {
             Control::Live(map) => Control::Live(map.clone()),
-            Control::Cold(commit) => Control::Cold(*commit),
+            Control::Cold(commit, count) => Control::Cold(*commit, *count),
         };
         Self {
             media: self.media.clone(),
@@ -1187,7 +1188,7 @@ impl Reader {
         }
         let moved = header.live != self.header.live || header.boot != self.header.boot;
         if moved || header.epochs != self.header.epochs || self.is_unwritten() {
-            let (header, control) = attach(self.media.as_ref(), &self.folder)?;
+            let (header, control) = attach(self.media.as_ref(), &self.folder, Some(&self.control))?;
             (self.header, self.control) = (header, control);
             self.learn_epochs();
             (self.index, self.payload, self.seen) = (None, None, 0);
@@ -1275,16 +1276,33 @@ fn seen_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<Map
     }
 }
 
-fn attach(m: &dyn Media, folder: &Path) -> Result<(Header, Control)> {
+/// `seen` is what was there before: what proved itself then is not looked at again.
+fn attach(m: &dyn Media, folder: &Path, seen: Option<&Control>) -> Result<(Header, Control)> {
     let header = Header::read(m, folder)?;
     if header.boot == m.boot()
         && let Some(map) = seen_head(m, &header, folder)?
     {
         return Ok((header, Control::Live(Arc::new(map))));
     }
+    if header.level == Level::Memory {
+        return Ok((header, Control::Cold(Commit::default(), 0)));
+    }
     let seed = salt_seed(&header.uuid, 0);
-    let commit = if header.level == Level::Disk { Commit::must_read(m, folder, seed)? } else { Commit::default() };
-    Ok((header, Control::Cold(commit)))
+    let commit = match Commit::read(m, folder, seed)? {
+        (Some(commit), _) => commit,
+        _ => Commit::must_read(m, folder, seed)?,
+    };
+    let count = match seen {
+        Some(Control::Cold(known, count)) if *known == commit => *count,
+        _ if commit.clean => commit.count,
+        _ => {
+            let from = (commit.count, commit.segment, commit.used);
+            let end = tail(&mut Entries::to_read(m, folder, &header), folder, from, |_, _| {});
+            // Without the names nothing behind the record proves itself; what is before it can be read.
+            end.map_or(commit.count, |end| end.0)
+        }
+    };
+    Ok((header, Control::Cold(commit, count)))
 }
 
 fn bounds_of(control: &Control) -> Bounds {
@@ -1300,8 +1318,7 @@ fn bounds_of(control: &Control) -> Bounds {
                 dropped: head.dropped.load(Ordering::Relaxed),
             }
         }
-        Control::Cold(commit) => {
-            let Commit { first, count, clean, .. } = *commit;
+        &Control::Cold(Commit { first, clean, .. }, count) => {
             Bounds { first, count, disk: count, written: false, closed: clean, dropped: 0 }
         }
     }

@@ -5,14 +5,14 @@
 
 use crate::drain::{Drainer, Ring};
 use crate::entries::Entries;
-use crate::entry::{ENTRY_BYTES, salt, salt_seed};
+use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
     STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
 use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
-use crate::media::{File, Map, Media, Open};
+use crate::media::{File, Map, Media, Open, read_again};
 use crate::pins::Pins;
 use crate::protocol::marked;
 use crate::segment::Segment;
@@ -103,6 +103,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
                 answer => answer?,
             };
             if let Some(standing) = live {
+                let commit = up_to_mark(m, folder, &header, commit)?;
                 (header, Recovery::Live, standing, Some(commit))
             } else {
                 // What is left of the live place still says how far it went.
@@ -306,6 +307,20 @@ fn from_live(m: &dyn Media, folder: &Path, header: &Header, commit: Option<Commi
     Ok(Some(Standing { count, first, first_segment, segment: entry.segment, used }))
 }
 
+/// The record of the newest mark of a live place: a commit of little is marked before its record is written.
+fn up_to_mark(m: &dyn Media, folder: &Path, header: &Header, commit: Commit) -> Result<Commit> {
+    let marked = live_head(m, header, folder)?.map_or(0, |map| marked(&Head::of(&map).disk));
+    if marked <= commit.count {
+        return Ok(commit);
+    }
+    match Entries::new(m, folder, header).believed(marked - 1) {
+        Ok(last) => Ok(Commit { count: marked, segment: last.segment, used: last.end(), ..commit }),
+        // What came since the record goes to the medium once more.
+        Err(Error::Corrupt { .. } | Error::Missing(_)) => Ok(commit),
+        Err(e) => Err(e),
+    }
+}
+
 /// From the medium alone: what the commit record says, and past it what proves itself.
 /// Also one past the last message of which there is a trace, or none if nothing can have come after.
 fn from_disk(
@@ -317,8 +332,7 @@ fn from_disk(
 ) -> Result<(Standing, Option<u64>)> {
     let mut entries = Entries::only_in(m, folder, header);
     let promised = promised(&mut entries, commit)?;
-    let Standing { mut count, mut segment, mut used, .. } = promised;
-    let origins = Names::read(m, folder, ORIGINS)?.names.len();
+    let count = promised.count;
     // Rows of the time table that come anew are made as their entries are looked at, which is once.
     let (mut times, mut rows) = ((i64::MAX, i64::MIN), Vec::new());
     let from_block = count / TIME_BLOCK;
@@ -327,22 +341,12 @@ fn from_disk(
         times = (times.0.min(time), times.1.max(time));
         Ok(())
     });
-    while let Ok(entry) = entries.raw(count) {
-        // Room that was reserved and abandoned may lie between messages.
-        let follows =
-            (entry.segment == segment && entry.offset() >= used) || segment.checked_add(1) == Some(entry.segment);
-        // A row that is not on the medium will be given to another origin.
-        let nameless = entry.origin as usize >= origins;
-        if nameless || !follows || !entries.holds(&entry, count) || !entries.payload_holds(&entry, count) {
-            break;
-        }
-        (segment, used) = (entry.segment, entry.end());
+    let (count, segment, used) = tail(&mut entries, folder, (count, promised.segment, promised.used), |at, entry| {
         times = (times.0.min(entry.source_time), times.1.max(entry.source_time));
-        count += 1;
-        if count.is_multiple_of(TIME_BLOCK) {
+        if (at + 1).is_multiple_of(TIME_BLOCK) {
             rows.push(std::mem::replace(&mut times, (i64::MAX, i64::MIN)));
         }
-    }
+    })?;
     let (mut end, mut at) = (count.max(commit.count), count);
     while let Ok(entry) = entries.raw(at) {
         at += 1;
@@ -393,6 +397,30 @@ fn from_disk(
     Ok((standing, (!proven).then_some(end)))
 }
 
+/// What proves itself on the medium from a message on: where it ends, as (count, payload segment, bytes used in it). A
+/// commit of little is marked before its record is written, so this is where marked messages may end.
+pub(crate) fn tail(
+    entries: &mut Entries<'_>,
+    folder: &Path,
+    (mut count, mut segment, mut used): (u64, u32, u64),
+    mut found: impl FnMut(u64, &Entry),
+) -> Result<(u64, u32, u64)> {
+    let origins = Names::read(entries.m, folder, ORIGINS)?.names.len();
+    while let Some(entry) = entries.proven(count)? {
+        // Room that was reserved and abandoned may lie between messages.
+        let follows =
+            (entry.segment == segment && entry.offset() >= used) || segment.checked_add(1) == Some(entry.segment);
+        // A row that is not on the medium will be given to another origin.
+        let nameless = entry.origin as usize >= origins;
+        if nameless || !follows {
+            break;
+        }
+        found(count, &entry);
+        (count, segment, used) = (count + 1, entry.segment, entry.end());
+    }
+    Ok((count, segment, used))
+}
+
 /// What the commit record promises, as far as the index still says it: where its end was cut off or written over, the
 /// last entry before that is the end.
 fn promised(entries: &mut Entries<'_>, commit: Commit) -> Result<Standing> {
@@ -427,11 +455,19 @@ pub(crate) fn keep_copy(m: &dyn Media, folder: &Path, name: &str) -> Result<Path
     let source = m.open(&from, Open::Read).map_err(Error::io("open", &from))?;
     let copy = m.open(&to, Open::Create).map_err(Error::io("create", &to))?;
     let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
-    loop {
-        let n = source.read_at(&mut bytes, at).map_err(Error::io("read", &from))?;
-        if n == 0 {
-            break;
-        }
+    let len = source.len().map_err(Error::io("read", &from))?;
+    while at < len {
+        let n = match read_again(source.as_ref(), &mut bytes, at) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) => {
+                let block = &mut bytes[..4096.min(len - at) as usize];
+                block.fill(0);
+                // What the medium does not give is zero in the copy.
+                let _ = read_again(source.as_ref(), block, at);
+                block.len()
+            }
+        };
         copy.write_at(&bytes[..n], at).map_err(Error::io("write", &to))?;
         at += n as u64;
     }
@@ -695,6 +731,7 @@ fn build(
         index_entries: header.index_entries,
         seed: salt_seed(&header.uuid, 0),
         done: commit,
+        recorded: commit.count,
         files: BTreeMap::new(),
         released: VecDeque::new(),
         names_dirty: false,

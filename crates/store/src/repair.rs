@@ -97,7 +97,7 @@ impl Work<'_> {
     /// The newest commit record. Where neither holds, one is made that promises what the index proves.
     fn commit(&mut self, header: &Header) -> Result<Commit> {
         let seed = salt_seed(&header.uuid, 0);
-        if let Some(commit) = Commit::read(self.m, self.folder, seed)? {
+        if let (Some(commit), _) = Commit::read(self.m, self.folder, seed)? {
             if Commit::damaged(self.m, self.folder, seed)?.is_some() {
                 // It may have been the newer one: what was added after the other proves itself, as it does at an opening.
                 let mut again = Commit { generation: commit.generation + 1, ..commit };
@@ -109,7 +109,10 @@ impl Work<'_> {
                     (again.count, again.segment, again.used) = (again.count + 1, entry.segment, entry.end());
                     again.clean = false;
                 }
-                self.write("commit", &again.to_bytes(seed), Commit::place(again.generation))?;
+                // The whole block: a medium that does not give it takes it written over.
+                let mut block = [0; 4096];
+                block[..COMMIT_BYTES].copy_from_slice(&again.to_bytes(seed));
+                self.write("commit", &block, Commit::place(again.generation))?;
                 self.done.commit = true;
                 return Ok(again);
             }

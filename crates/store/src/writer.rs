@@ -663,7 +663,7 @@ impl Writer {
         if level == Level::Disk && self.header.level == Level::Memory {
             return Err(Error::Limit("a memory stream has no mark `disk`".into()));
         }
-        if self.thread.is_none() {
+        if self.thread.is_none() && !self.drain_little() {
             self.drain()?;
         }
         let deadline = std::time::Instant::now() + timeout;
@@ -700,7 +700,7 @@ impl Writer {
     pub fn drain(&mut self) -> Result<bool> {
         self.publish();
         match &self.drainer {
-            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false),
+            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false, false),
             None => Ok(false),
         }
     }
@@ -708,7 +708,7 @@ impl Writer {
     /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
     fn drain_little(&self) -> bool {
         let Some(Ok(mut drainer)) = self.drainer.as_ref().map(|drainer| drainer.try_lock()) else { return false };
-        drainer.little(self.published) && drainer.step(false).is_ok()
+        drainer.little(self.published) && drainer.step(false, true).is_ok()
     }
 
     /// The readers of this stream.
@@ -737,7 +737,7 @@ impl Drop for Writer {
             self.ring.notify();
             let _ = thread.join();
         } else if let Some(drainer) = &self.drainer {
-            clean = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true).is_ok();
+            clean = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true, false).is_ok();
         }
         let head = self.head();
         if self.header.level == Level::Disk

@@ -4,6 +4,7 @@ use beamport_store::media::{File, Open};
 use beamport_store::*;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use testkit::{Machine, PretendMedia};
 
 const FOLDER: &str = "/disk/s";
@@ -89,6 +90,60 @@ fn a_stream_without_commit_records_was_taken_for_empty() {
     machine.flip(&path, 20).unwrap();
     machine.flip(&path, 4096 + 20).unwrap();
     assert_eq!(writer(&process, &options()).unwrap().next_sequence(), 1);
+}
+
+#[test]
+fn what_was_marked_without_a_record_of_its_own_is_there_after_a_power_cut() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        let record = || {
+            let media: Arc<dyn Media> = process.clone();
+            let mut bytes = vec![0; 8192];
+            media.open(&Path::new(FOLDER).join("commit"), Open::Read).unwrap().read_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        let mut append = |n| {
+            stream.append(&meta(n), b"promised").unwrap();
+            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+        };
+        append(0);
+        let known = record();
+        append(1);
+        append(2);
+        assert_eq!(record(), known);
+        // SAFETY: the writer is the only object.
+        unsafe { machine.power_cut(stream) };
+        let process = machine.start();
+        // For who reads before a writer comes, too.
+        assert_eq!(numbers(&process, false), [0, 1, 2]);
+        let stream = writer(&process, &options()).unwrap();
+        assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 3, end: 3 });
+    }
+}
+
+#[test]
+fn a_medium_that_failed_once_cost_what_was_marked() {
+    for looks in 0..40 {
+        let machine = Machine::new(looks);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        for n in 0..3 {
+            stream.append(&meta(n), b"promised").unwrap();
+            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+        }
+        // SAFETY: the writer is the only object.
+        unsafe { machine.power_cut(stream) };
+        let process = machine.start();
+        machine.fail_look_after(Some(looks));
+        let opened = writer(&process, &options()).map(|stream| stream.next_sequence());
+        machine.fail_look_after(None);
+        assert!(matches!(opened, Ok(3) | Err(Error::Io { .. })), "{opened:?}");
+        assert_eq!(writer(&process, &options()).unwrap().next_sequence(), 3);
+    }
 }
 
 #[test]
@@ -448,6 +503,51 @@ fn sectors(streams: u64) {
         "sectors that cannot be read: {bad} injected into {streams} streams, {named} messages named, {read} read, {refused} \
          openings refused with the name of the file, 0 lost once they can be read, 0 wrong"
     );
+}
+
+#[test]
+fn a_record_that_cannot_be_read_kept_readers_from_a_stream_that_the_other_describes() {
+    for clean in [false, true] {
+        for newest in [false, true] {
+            let machine = Machine::new(7);
+            let process = machine.start();
+            let mut stream = writer(&process, &options()).unwrap();
+            stream.origin("o").unwrap();
+            for n in 0..500 {
+                stream.append(&meta(n), &[n as u8; 100]).unwrap();
+                if n % 100 == 0 {
+                    stream.drain().unwrap();
+                }
+            }
+            stream.drain().unwrap();
+            if clean {
+                drop(stream);
+            } else {
+                // SAFETY: the writer is the only object.
+                unsafe { machine.power_cut(stream) };
+            }
+            let process = machine.start();
+            let media: Arc<dyn Media> = process.clone();
+            let path = Path::new(FOLDER).join("commit");
+            let file = media.open(&path, Open::Read).unwrap();
+            let generation = |place| {
+                let mut bytes = [0; 8];
+                file.read_at(&mut bytes, place).unwrap();
+                u64::from_le_bytes(bytes)
+            };
+            let (older, newer) = if generation(0) < generation(4096) { (0, 4096) } else { (4096, 0) };
+            machine.bad_sector(&path, if newest { newer } else { older }).unwrap();
+            let all: Vec<u64> = (0..500).collect();
+            assert_eq!(numbers(&process, false), all);
+            assert!(matches!(writer(&process, &options()), Err(Error::Io { path: at, .. }) if at == path));
+            let seen = verify(&media, Path::new(FOLDER), &mut |_, _| ()).unwrap();
+            assert_eq!((seen.count, seen.wrong, seen.flaws.len()), (500, 0, 1), "{seen:?}");
+            let done = repair(&media, Path::new(FOLDER), &mut |_, _| ()).unwrap();
+            assert!(done.commit && done.left.flaws.is_empty(), "{done:?}");
+            assert_eq!(writer(&process, &options()).unwrap().next_sequence(), 500);
+            assert_eq!(numbers(&process, false), all);
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use beamport_store::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use testkit::{Dice, Ignore, Machine, PretendMedia};
 
 const SEEDS: u64 = 2000;
@@ -575,7 +576,10 @@ impl Test {
 
     fn drain(&mut self) -> Checked {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let answer = writer.drain();
+        // Who waits commits little without a record of its own.
+        let waits = self.options.level == Level::Disk && self.dice.one_in(2);
+        let end = writer.next_sequence();
+        let answer = if waits { writer.wait(end, Level::Disk, Duration::ZERO) } else { writer.drain() };
         self.published = writer.mark(Level::Memory);
         let mark = writer.mark(Level::Disk);
         self.say(format!("drain: {answer:?}, mark {mark}"));
@@ -615,6 +619,19 @@ impl Test {
     }
 
     /// Reads what a reader may see, from a random place.
+    /// What was promised is there after a power cut for who only reads, before a writer comes.
+    fn read_cold(&mut self) -> Checked {
+        let media: Arc<dyn Media> = self.onlooker.clone();
+        let mut reader = match Reader::open(&media, &self.folder, reading(false)) {
+            Ok(reader) => reader,
+            Err(e) => return Err(self.fail(format!("reader after a power cut: {e}"))),
+        };
+        if reader.end() < self.promised {
+            return Err(self.fail(format!("{} were promised, a reader sees {}", self.promised, reader.end())));
+        }
+        self.read_on(&mut reader, u64::MAX, false)
+    }
+
     fn read(&mut self, early: bool) -> Checked {
         if self.uuid == [0; 16] {
             return Ok(());
@@ -770,6 +787,9 @@ impl Test {
     fn reopen(&mut self, mut after: After) -> Checked {
         self.machine.room(u64::MAX, u64::MAX);
         self.machine.fail_sync_after(None);
+        if after == After::Cut && self.disk() && self.uuid != [0; 16] {
+            self.read_cold()?;
+        }
         // A file that cannot be looked at is not one that is gone.
         while self.dice.one_in(3) {
             let looks = self.dice.below(60);
