@@ -589,6 +589,38 @@ impl Names {
         Ok(table)
     }
 
+    /// The bytes of a table whose damaged rows have one wrong bit each, made good, and how many rows that were. None if
+    /// a row does not hold with any one of its bits turned, or with more than one.
+    pub(crate) fn mended(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
+        let (mut bytes, mut at, mut rows) = (bytes.to_vec(), 0, 0);
+        while at < bytes.len() {
+            let end = |bytes: &[u8]| bytes[at..].iter().position(|&b| b == b'\n').map(|n| at + n + 1);
+            let holds = |bytes: &[u8]| {
+                let line = &bytes[at..end(bytes)?];
+                parse_line(line).filter(|name| Self::line(name).as_bytes() == line)
+            };
+            // A torn last row was never promised.
+            let Some(last) = end(&bytes) else { break };
+            if parse_line(&bytes[at..last]).is_none() {
+                let mut turned = bytes.clone();
+                let mut good = (at * 8..last.min(at + ROW_MENDED_MAX) * 8).filter(|bit| {
+                    turned[bit / 8] ^= 1 << (bit % 8);
+                    let good = holds(&turned).is_some();
+                    turned[bit / 8] ^= 1 << (bit % 8);
+                    good
+                });
+                let bit = good.next()?;
+                if good.next().is_some() {
+                    return None;
+                }
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                rows += 1;
+            }
+            at = end(&bytes)?;
+        }
+        Some((bytes, rows))
+    }
+
     /// Adds a row behind those that hold.
     pub(crate) fn add(&mut self, media: &dyn Media, folder: &Path, table: &str, name: &str) -> Result<()> {
         let path = folder.join(table);
@@ -616,6 +648,9 @@ impl Names {
         self.names.iter().position(|n| n == name).map(|row| row as u32)
     }
 }
+
+/// Bytes of a row in which a wrong bit is looked for: each bit costs a checksum of the row.
+const ROW_MENDED_MAX: usize = 1024;
 
 fn parse_line(line: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;

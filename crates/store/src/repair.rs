@@ -7,8 +7,10 @@
 use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
-use crate::layout::{COMMIT_BYTES, Commit, Header, Level, TIME_ROW_BYTES, segment_name, segment_numbers};
-use crate::limits::TIME_BLOCK;
+use crate::layout::{
+    COMMIT_BYTES, Commit, Header, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segment_name, segment_numbers,
+};
+use crate::limits::{TABLE_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Media, Open};
 use crate::mend::mended;
 use crate::recover::{keep_copy, live_head};
@@ -27,6 +29,8 @@ pub struct Repaired {
     pub commit: bool,
     /// Rows of the time table that were made again from their entries.
     pub rows: u64,
+    /// Rows of `origins` and `parents` in which a wrong bit was turned.
+    pub names: u64,
     /// Index entries that were made good.
     pub entries: u64,
     /// Payloads that were made good.
@@ -47,6 +51,7 @@ pub fn repair(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     })?;
     let mut work = Work { m, folder, done: Repaired::default(), copied: BTreeSet::new() };
     let header = work.header()?;
+    work.names()?;
     let live = header.boot == m.boot() && live_head(m, &header, folder)?.is_some();
     // A memory stream has one copy of everything, in its live place; a disk stream is repaired where it is kept, and
     // its live place is a second copy.
@@ -92,6 +97,24 @@ impl Work<'_> {
         good.write_over(self.m, self.folder).map(|copy| self.done.copies.push(copy))?;
         self.done.header = true;
         Ok(good)
+    }
+
+    /// Rows of the tables of names with one wrong bit, by their own checksums.
+    fn names(&mut self) -> Result<()> {
+        for table in [ORIGINS, PARENTS] {
+            if !Names::read(self.m, self.folder, table)?.damaged {
+                continue;
+            }
+            let path = self.folder.join(table);
+            let file = self.m.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+            let mut bytes = vec![0; file.len().map_err(Error::io("read", &path))?.min(TABLE_BYTES_MAX) as usize];
+            let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+            if let Some((good, rows)) = Names::mended(&bytes[..n]) {
+                self.write(table, &good, 0)?;
+                self.done.names += rows;
+            }
+        }
+        Ok(())
     }
 
     /// The newest commit record. Where neither holds, one is made that promises what the index proves.

@@ -161,6 +161,7 @@ fn made_good(done: &Repaired) -> String {
         (done.entries, "index entry", "index entries"),
         (done.payloads, "payload", "payloads"),
         (done.rows, "time row", "time rows"),
+        (done.names, "name", "names"),
     ];
     for (count, one, many) in counts {
         if count > 0 {
