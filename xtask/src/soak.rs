@@ -40,7 +40,8 @@ pub(crate) fn run(args: &[String]) -> Done {
     let built = parts.run("build", |_| build::programs());
     let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
     parts.run("crates", |count| {
-        let mut args = vec!["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
+        let mut args =
+            vec!["test", "--no-fail-fast", "--profile", "soak", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
         args.extend(only);
         test::cargo_tests(&args, count, note)
     });

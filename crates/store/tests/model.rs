@@ -9,6 +9,7 @@
 use beamport_store::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::{Dice, Ignore, Machine, PretendMedia};
@@ -31,7 +32,11 @@ struct Sent {
 fn payload(id: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(id);
     let word = dice.word().to_le_bytes();
-    (0..len).map(|i| word[i % 8].wrapping_add((i / 8) as u8)).collect()
+    let mut bytes = vec![0; len];
+    for (i, piece) in bytes.chunks_mut(8).enumerate() {
+        piece.copy_from_slice(&word.map(|byte| byte.wrapping_add(i as u8))[..piece.len()]);
+    }
+    bytes
 }
 
 /// What was injected, and what stood against it.
@@ -51,21 +56,27 @@ struct Tally {
     read: u64,
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        let sum = |mine: &mut u64, its: u64| *mine += its;
-        sum(&mut self.kills, other.kills);
-        sum(&mut self.cuts, other.cuts);
-        sum(&mut self.cleaned, other.cleaned);
-        sum(&mut self.failed_syncs, other.failed_syncs);
-        sum(&mut self.failed_writes, other.failed_writes);
-        sum(&mut self.full, other.full);
-        sum(&mut self.clocks, other.clocks);
-        sum(&mut self.looks, other.looks);
-        sum(&mut self.abandoned, other.abandoned);
-        sum(&mut self.viewed, other.viewed);
-        sum(&mut self.marked, other.marked);
-        sum(&mut self.read, other.read);
+impl Tally {
+    fn counts(&mut self) -> [&mut u64; 12] {
+        let Self {
+            kills,
+            cuts,
+            cleaned,
+            failed_syncs,
+            failed_writes,
+            full,
+            clocks,
+            looks,
+            abandoned,
+            viewed,
+            marked,
+            read,
+        } = self;
+        [kills, cuts, cleaned, failed_syncs, failed_writes, full, clocks, looks, abandoned, viewed, marked, read]
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.counts().into_iter().zip(other.counts()).for_each(|(mine, its)| *mine += *its);
     }
 }
 
@@ -618,7 +629,6 @@ impl Test {
         Ok(())
     }
 
-    /// Reads what a reader may see, from a random place.
     /// What was promised is there after a power cut for who only reads, before a writer comes.
     fn read_cold(&mut self) -> Checked {
         let media: Arc<dyn Media> = self.onlooker.clone();
@@ -632,6 +642,7 @@ impl Test {
         self.read_on(&mut reader, u64::MAX, false)
     }
 
+    /// Reads what a reader may see, from a random place.
     fn read(&mut self, early: bool) -> Checked {
         if self.uuid == [0; 16] {
             return Ok(());
@@ -1014,35 +1025,54 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// Every so many of the seeds, and one line with the counts.
+fn some(part: u64, seeds: u64, parts: u64) {
+    let (mut tally, mut failures) = (Tally::default(), Vec::new());
+    for seed in (part..seeds).step_by(parts as usize) {
+        match Test::new(seed, None).run() {
+            Ok(one) => tally.add(one),
+            Err(e) => failures.push(e),
+        }
+        if failures.len() >= 5 {
+            break;
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    println!("\ncounts {}", tally.counts().map(|count| count.to_string()).join(" "));
+}
+
 fn agrees(seeds: u64) {
     if let Some(seed) = number("BEAMPORT_SEED") {
         Test::new(seed, None).run().unwrap_or_else(|e| panic!("{e}"));
         return;
     }
     let seeds = number("BEAMPORT_SEEDS").unwrap_or(seeds);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let some = |thread: u64| {
-        let (mut tally, mut failures) = (Tally::default(), Vec::new());
-        for seed in (thread..seeds).step_by(threads as usize) {
-            match Test::new(seed, None).run() {
-                Ok(one) => tally += one,
-                Err(e) => failures.push(e),
-            }
-            if failures.len() >= 5 {
-                break;
-            }
-        }
-        (tally, failures)
+    let parts = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    if let Some(part) = number("BEAMPORT_PART") {
+        return some(part, seeds, parts);
+    }
+    // Processes, because threads that map and unmap much wait for each other.
+    let start = |part: u64| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["the_store_agrees_with_a_vec", "--exact", "--nocapture"]);
+        command.env("BEAMPORT_PART", part.to_string()).env("BEAMPORT_SEEDS", seeds.to_string());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
+    let running: Vec<_> = (0..parts).map(start).collect();
     let (mut sum, mut failures) = (Tally::default(), Vec::new());
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || some(thread))).collect();
-        for thread in running {
-            let (tally, failed) = thread.join().expect("a failed check is a value");
-            sum += tally;
-            failures.extend(failed);
+    for part in running {
+        let done = part.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        if !done.status.success() {
+            failures.push(said + &String::from_utf8_lossy(&done.stderr));
+            continue;
         }
-    });
+        let counts = said.lines().find_map(|line| line.strip_prefix("counts ")).expect(&said);
+        let mut tally = Tally::default();
+        let mut counts = counts.split(' ').map(|count| count.parse().unwrap());
+        tally.counts().into_iter().for_each(|place| *place = counts.next().unwrap());
+        sum.add(tally);
+    }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     println!(
         "the store against a Vec: {seeds} seeds, injected {} kills, {} power cuts, {} times memory cleaned, {} failed \
