@@ -1,7 +1,6 @@
 """Reads streams of format 1 in plain Python: made from stream-format.md alone, no map, nothing of beamport.
 
-python stream_reader.py data/detector prints each message: sequence, source time, origin, schema, bytes. Checked against
-the package by tests/python/test_stream_format.py.
+With the folder of a stream it prints each message. Checked against the package by tests/python/test_stream_format.py.
 """
 
 import re
@@ -56,9 +55,11 @@ class PlainReader:
 
     def _head(self) -> bool:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-        path = self.live / "head"
-        page = path.read_bytes() if boot == self.header["boot"] and path.is_file() else b""
-        if page[:8] != b"BEAMHEAD" or word(page, 8) != 1 or page[16:32] != self.uuid:
+        path, lock = self.live / "head", (self.folder / "lock").stat()
+        self.same_boot = boot == self.header["boot"]
+        page = path.read_bytes() if self.same_boot and path.is_file() else b""
+        home = lock.st_ino ^ (lock.st_dev << 48 | lock.st_dev >> 16) & MASK
+        if (page[:8], word(page, 8), page[16:32], word(page, 288, 8)) != (b"BEAMHEAD", 1, self.uuid, home):
             return False
         self.count, self.disk, self.first = word(page, 64, 8), word(page, 128, 8), word(page, 192, 8)
         self.low = {"p": word(page, 208), "i": word(page, 212)}
@@ -72,7 +73,8 @@ class PlainReader:
         return max(e for e, first in self.epochs if first <= sequence)
 
     def _cold(self) -> None:
-        (_, end, self.first, _, *last, _, clean), known = self.commit(), len(self.rows("origins"))
+        _, self.disk, self.first, _, *last, _, clean = self.commit()
+        end, known = self.disk, len(self.rows("origins"))
         while not clean:
             try:
                 *_, origin, _, segment, place, _, _, _, parent, _ = self.entry(end)
@@ -82,7 +84,7 @@ class PlainReader:
             if origin >= known or [segment, 8 * place] < last or segment > last[0] + 1:
                 break
             end, last = end + 1, [segment, used]
-        self.count = self.disk = end
+        self.count, self.disk = end, self.disk if self.same_boot else end
 
     def commit(self) -> tuple:
         """(generation, count, first, epoch, segment, used, first segment, 1 = closed cleanly)."""
@@ -91,14 +93,13 @@ class PlainReader:
         return struct.unpack("<QQQIIQII", max(good, key=lambda r: word(r, 0, 8))[:48])
 
     def segment(self, kind: str, number: int, at: int, length: int) -> bytes:
-        place = self.live if number >= self.low[kind] else self.folder
-        with (place / f"{kind}-{number:08x}").open("rb") as file:
+        with ((self.live if number >= self.low[kind] else self.folder) / f"{kind}-{number:08x}").open("rb") as file:
             file.seek(at)
             return file.read(length)
 
     def rows(self, file: str) -> list[str]:
-        names = []
-        for line in (self.folder / file).read_bytes().splitlines(keepends=True):
+        names, path = [], self.folder / file
+        for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else ():
             crc, _, text = line.decode().partition(" ")
             name = ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else PLAIN.get(m[2], m[2]), text[:-1])
             if not text.endswith("\n") or int(crc, 16) != crc32c(name.encode()):
@@ -122,19 +123,19 @@ class PlainReader:
 
     def message(self, sequence: int) -> tuple:
         """(source time, arrival, origin sequence, origin row, schema, flags, payload), verified."""
-        stream, n, last = self, sequence, (shown := self.entry(sequence))
+        stream, n, last, depth = self, sequence, (shown := self.entry(sequence)), 0
         while parent := last[11]:
             uuid, epoch, name = stream.rows("parents")[parent - 1].split(" ", 2)
             stream, n = PlainReader(stream.folder.parent / name), last[3]
-            if stream.uuid.hex() != uuid or stream.epoch(n) != int(epoch) or n < stream.first:
+            wrong = (stream.uuid.hex(), stream.epoch(n)) != (uuid, int(epoch)) or n < stream.first
+            if wrong or (depth := depth + 1) > 4:
                 raise WrongError(f"the parent {name} of {sequence}")
             last = stream.entry(n)
-        if last[9] != shown[9]:
+        if last[8:10] != shown[8:10]:
             raise WrongError(f"the payload of {sequence}")
         return *shown[:3], *shown[4:6], shown[10], stream.payload(n)
 
     def time_row(self, block: int) -> tuple[int, int] | None:
-        """(smallest, largest) source time of a whole block; none if the row says nothing."""
         number, slot = divmod(256 * block, self.per)
         row = self.segment("i", number, slot // 256 * 32, 32)
         if len(row) < 32 or crc32c(row[:20]) ^ self.salt(0, 256 * block) != word(row, 20) or word(row, 16) != 256:
@@ -143,8 +144,7 @@ class PlainReader:
 
 
 if __name__ == "__main__":
-    reader = PlainReader(Path(sys.argv[1]))
-    names = reader.rows("origins")
+    names = (reader := PlainReader(Path(sys.argv[1]))).rows("origins")
     for n in range(reader.first, reader.end):
         time, _, _, origin, schema, _, data = reader.message(n)
         print(n, time, names[origin], schema.decode(), len(data))

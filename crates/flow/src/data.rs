@@ -87,18 +87,24 @@ impl Data {
 
     /// Opens a book for writing of which everything is kept: on disk (in memory where the data folder is).
     pub fn book(&self, name: &str) -> Result<Writer, Fault> {
-        if self.media.in_memory(&self.folder) {
-            return self.writer(name, &Options::memory(BOOK_MEMORY_BYTES));
-        }
-        self.writer(name, &Options::disk(Self::BOOK_LIVE_BYTES))
+        let memory = self.media.in_memory(&self.folder);
+        self.own(name, &if memory { Options::memory(BOOK_MEMORY_BYTES) } else { Options::disk(Self::BOOK_LIVE_BYTES) })
     }
 
     /// The same of which the newest `bytes` are kept.
     pub fn book_of_newest(&self, name: &str, bytes: u64) -> Result<Writer, Fault> {
-        if self.media.in_memory(&self.folder) {
-            return self.writer(name, &Options::memory(bytes));
+        let disk = || Options { retain_bytes: Some(bytes), ..Options::disk(Self::BOOK_LIVE_BYTES) };
+        self.own(name, &if self.media.in_memory(&self.folder) { Options::memory(bytes) } else { disk() })
+    }
+
+    /// A stream of which all messages are beamport's own. They have a name for who made them: without one a message that
+    /// is waited for does not prove itself, and each mark costs one more flush.
+    fn own(&self, name: &str, options: &Options) -> Result<Writer, Fault> {
+        let mut writer = self.writer(name, options)?;
+        match writer.origin("beamport") {
+            Err(e) if !e.is_full() => Err(stream_fault(name, e)),
+            _ => Ok(writer),
         }
-        self.writer(name, &Options { retain_bytes: Some(bytes), ..Options::disk(Self::BOOK_LIVE_BYTES) })
     }
 
     /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.

@@ -18,7 +18,7 @@ use crate::protocol::{Bell, mark};
 use crate::segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ const COMMIT_BYTES_MAX: u64 = 128 << 20;
 
 /// What a writer that waits for the mark puts on the medium itself: its thread woken and waking it would cost as much.
 const LITTLE_BYTES: u64 = 256 << 10;
+const LITTLE_MESSAGES: u64 = 1024;
 
 /// What writer and drainer share: the segments in the live place.
 #[derive(Default)]
@@ -109,7 +110,7 @@ impl Drainer {
     }
 
     /// Group commits until all that is published now is on the medium. False if there was nothing to do.
-    pub(crate) fn once(&mut self, clean: bool, brief: bool) -> Result<bool> {
+    pub(crate) fn once(&mut self, clean: bool, brief: Option<usize>) -> Result<bool> {
         if self.head().state.load(Ordering::Acquire) == STATE_FAILED {
             return Err(Error::Failed("a sync failed before".into()));
         }
@@ -153,12 +154,12 @@ impl Drainer {
     }
 
     /// One group commit of all below `count`. False if there was nothing to do.
-    /// `brief`: without a record, if one of a moment ago says enough for a recovery.
-    fn commit(&mut self, count: u64, clean: bool, origins_dirty: bool, brief: bool) -> Result<bool> {
+    /// `brief`: without a record, if one of a moment ago says enough for a recovery; with the rows that `origins` has.
+    fn commit(&mut self, count: u64, clean: bool, origins_dirty: bool, brief: Option<usize>) -> Result<bool> {
         let keep = self.ring.lock().keep;
         // Retention may be ahead of the medium; a record never begins past its own end.
         let moved = keep.0 > self.done.first && keep.0 <= count;
-        let behind = !brief && self.recorded < self.done.count;
+        let behind = brief.is_none() && self.recorded < self.done.count;
         if count == self.done.count && !moved && !clean && !origins_dirty && !behind {
             return Ok(false);
         }
@@ -209,7 +210,9 @@ impl Drainer {
         // A recovery of the live place expects every segment there from that of the record on.
         let same_index = record.count / self.index_entries == self.recorded / self.index_entries;
         let same = same_index && record.segment == self.done.segment;
-        let brief = brief && same && !moved && !clean && !origins_dirty && !self.names_dirty;
+        // A message without a name does not prove itself: its row may be one that was lost.
+        let named = |rows| (self.done.count..count).all(|n| self.entry(n).is_ok_and(|e| (e.origin as usize) < rows));
+        let brief = same && !moved && !clean && !origins_dirty && !self.names_dirty && brief.is_some_and(named);
         if self.names_dirty {
             self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
             self.names_dirty = false;
@@ -324,6 +327,8 @@ impl Drainer {
 
     /// Files below what retention keeps: written again soon, or unlinked where a reader has them mapped.
     fn release(&mut self, keep: (u64, u32, u32)) {
+        // Pairs with the fence of a reader that has claimed a segment: it sees what is lowest now, or its pin is seen here.
+        fence(Ordering::SeqCst);
         // No more wait than will be written next: retention has counted those already.
         let newest = {
             let ring = self.ring.lock();
@@ -348,7 +353,7 @@ impl Drainer {
     }
 
     /// [`Drainer::once`], with what comes of it told to the writer.
-    pub(crate) fn step(&mut self, clean: bool, brief: bool) -> Result<bool> {
+    pub(crate) fn step(&mut self, clean: bool, brief: Option<usize>) -> Result<bool> {
         let answer = self.once(clean, brief);
         self.ring.lock().trouble = answer.as_ref().err().map(ToString::to_string);
         answer
@@ -357,7 +362,10 @@ impl Drainer {
     /// True if what is below `count` and not on the medium is little: a commit that takes no longer than a flush.
     pub(crate) fn little(&self, count: u64) -> bool {
         let end = if count > self.done.count { self.entry(count - 1).ok() } else { None };
-        end.is_some_and(|e| e.segment == self.done.segment && e.end().saturating_sub(self.done.used) <= LITTLE_BYTES)
+        count <= self.done.count + LITTLE_MESSAGES
+            && end.is_some_and(|e| {
+                e.segment == self.done.segment && e.end().saturating_sub(self.done.used) <= LITTLE_BYTES
+            })
     }
 
     /// Runs until told to stop; the last record is then a clean one.
@@ -370,7 +378,7 @@ impl Drainer {
         let mut last = media.now();
         loop {
             let stop = ring_of.lock().stop;
-            let answer = lock().step(stop, false);
+            let answer = lock().step(stop, None);
             let ring = ring_of.lock();
             if stop || matches!(answer, Err(Error::Failed(_))) {
                 break;

@@ -27,7 +27,7 @@ pub(crate) struct Entries<'a> {
     /// The index and the payload segment that were looked at last.
     files: [Option<Looked>; 2],
     index: Window,
-    payload: Window,
+    payloads: Window,
     /// (first sequence, salt seed) of the epochs, rising.
     seeds: Vec<(u64, u64)>,
 }
@@ -54,7 +54,8 @@ impl Window {
         self.number == number && self.at <= at && at + len as u64 <= self.at + self.len as u64
     }
 
-    /// Reads `len` bytes of a file with those around them, if there are so many.
+    /// Reads `len` bytes of a file with those around them, if there are so many. Where the medium does not give them all,
+    /// those alone.
     fn load(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<()> {
         (self.len, self.lost) = (0, false);
         // A hostile length would have that much memory filled with zeroes first.
@@ -67,7 +68,9 @@ impl Window {
         if self.bytes.len() < size {
             self.bytes.resize(size, 0);
         }
-        let answer = read_again(file, &mut self.bytes[..size], from);
+        let own = (at - from) as usize + len;
+        let answer =
+            file.read_at(&mut self.bytes[..size], from).or_else(|_| read_again(file, &mut self.bytes[..own], from));
         self.lost = answer.is_err();
         self.len = answer?;
         (self.number, self.at) = (number, from);
@@ -88,8 +91,8 @@ impl<'a> Entries<'a> {
             places.push(folder.to_path_buf());
         }
         let seeds = header.epochs.iter().map(|e| (e.1, salt_seed(&header.uuid, e.0))).collect();
-        let (index, payload) = (Window::default(), Window::default());
-        Self { m, places, header, how: Open::Write, files: [None, None], index, payload, seeds }
+        let (index, payloads) = (Window::default(), Window::default());
+        Self { m, places, header, how: Open::Write, files: [None, None], index, payloads, seeds }
     }
 
     /// In one place only.
@@ -132,7 +135,7 @@ impl<'a> Entries<'a> {
     /// Files may be others now: they are opened and read anew.
     pub(crate) fn forget(&mut self) {
         self.files = [None, None];
-        (self.index, self.payload) = (Window::default(), Window::default());
+        (self.index, self.payloads) = (Window::default(), Window::default());
     }
 
     /// The number of the index segment of a sequence.
@@ -176,7 +179,8 @@ impl<'a> Entries<'a> {
         Err(Error::Corrupt { path, at, sequence, what: "the entry" })
     }
 
-    /// The entry at a position, if its message proves itself. An error says only that a file could not be looked at.
+    /// The entry at a position, if its message proves itself. A payload that the medium does not give disproves nothing:
+    /// who reads the message is told. An error says that a file could not be looked at.
     pub(crate) fn proven(&mut self, sequence: u64) -> Result<Option<Entry>> {
         self.index.lost = false;
         let entry = match self.raw(sequence) {
@@ -185,38 +189,39 @@ impl<'a> Entries<'a> {
             Err(e @ Error::Io { .. }) => return Err(e),
             Err(_) => return Ok(None),
         };
-        Ok((self.holds(&entry, sequence) && self.payload_proven(&entry, sequence)?).then_some(entry))
+        let holds = self.holds(&entry, sequence) && self.payload(&entry, sequence)?.unwrap_or(true);
+        Ok(holds.then_some(entry))
     }
 
     pub(crate) fn payload_holds(&mut self, entry: &Entry, sequence: u64) -> bool {
-        self.payload_proven(entry, sequence).unwrap_or(false)
+        matches!(self.payload(entry, sequence), Ok(Some(true)))
     }
 
-    fn payload_proven(&mut self, entry: &Entry, sequence: u64) -> Result<bool> {
+    /// True if a payload verifies, none if the medium does not give it.
+    fn payload(&mut self, entry: &Entry, sequence: u64) -> Result<Option<bool>> {
         let salt = self.salt(sequence);
         // The bytes of a view entry were safe in its parent before it was appended: its own checksum is proof enough.
         if entry.parent != 0 {
-            return Ok(true);
+            return Ok(Some(true));
         }
         let (number, at, len) = (entry.segment, entry.offset(), entry.length as usize);
         // Messages without bytes need no file.
         if len == 0 {
-            return Ok(entry.payload_holds(&[], salt));
+            return Ok(Some(entry.payload_holds(&[], salt)));
         }
-        if !self.payload.has(number, at, len) {
+        if !self.payloads.has(number, at, len) {
             let file = match self.file('p', number) {
-                Err(Error::Missing(_)) => return Ok(false),
+                Err(Error::Missing(_)) => return Ok(Some(false)),
                 file => file?,
             };
-            match self.payload.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW) {
-                Err(e) if !self.payload.lost => return Err(Error::io("read", &self.path('p', number))(e)),
-                _ => {}
-            }
-            if !self.payload.has(number, at, len) {
-                return Ok(false);
+            match self.payloads.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW) {
+                Err(_) if self.payloads.lost => return Ok(None),
+                Err(e) => return Err(Error::io("read", &self.path('p', number))(e)),
+                Ok(()) if !self.payloads.has(number, at, len) => return Ok(Some(false)),
+                Ok(()) => {}
             }
         }
-        Ok(entry.payload_holds(self.payload.bytes(at, len), salt))
+        Ok(Some(entry.payload_holds(self.payloads.bytes(at, len), salt)))
     }
 
     /// First sequence in `low..high` whose payload segment is at least `segment`: segment numbers rise with sequence.

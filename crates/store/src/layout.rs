@@ -5,7 +5,7 @@
 //! STREAM/   stream   header: text, one `key value` a line, last line `crc32c HEX` over all before it
 //!           origins  origin table: a line a row, `HEX name` (CRC-32C of the name), row = line number
 //!           parents  the same for the streams that a view points into: `UUID EPOCH NAME`, row = line number from 1
-//!           pins     readers: 128 B of words, then places of 128 B (mapped by readers for writing)
+//!           pins     readers: 256 B of words, then places of 256 B (mapped by readers for writing)
 //!           lock     held by the one writer
 //!           commit   two commit records of 64 B at 0 and 4096 (disk streams)
 //!           p-XXXXXXXX i-XXXXXXXX   payload and index segments (hexadecimal number)
@@ -576,7 +576,7 @@ impl Names {
             return Err(Error::Format { path, what: format!("{len} bytes are too many for a table") });
         }
         let mut bytes = vec![0; len as usize];
-        let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
+        let n = read_again(file.as_ref(), &mut bytes, 0).map_err(Error::io("read", &path))?;
         let mut table = Self::default();
         for line in bytes[..n].split_inclusive(|&b| b == b'\n') {
             let Some(name) = parse_line(line) else {
@@ -602,8 +602,11 @@ impl Names {
             // A torn last row was never promised.
             let Some(last) = end(&bytes) else { break };
             if parse_line(&bytes[at..last]).is_none() {
+                if last - at > ROW_MENDED_MAX {
+                    return None;
+                }
                 let mut turned = bytes.clone();
-                let mut good = (at * 8..last.min(at + ROW_MENDED_MAX) * 8).filter(|bit| {
+                let mut good = (at * 8..last * 8).filter(|bit| {
                     turned[bit / 8] ^= 1 << (bit % 8);
                     let good = holds(&turned).is_some();
                     turned[bit / 8] ^= 1 << (bit % 8);
@@ -649,8 +652,8 @@ impl Names {
     }
 }
 
-/// Bytes of a row in which a wrong bit is looked for: each bit costs a checksum of the row.
-const ROW_MENDED_MAX: usize = 1024;
+/// Bytes of a row, or of two that ran together, in which a wrong bit is looked for: each bit costs a checksum of them.
+const ROW_MENDED_MAX: usize = 2048;
 
 fn parse_line(line: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;

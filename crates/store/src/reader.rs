@@ -337,8 +337,9 @@ type KeptMap = (Arc<Map>, Arc<dyn File>);
 enum Control {
     /// The control page of the live place.
     Live(Arc<Map>),
-    /// No live place since the machine started: the commit record, and the end of what proves itself behind it.
-    Cold(Commit, u64),
+    /// No live place: the commit record, the end of what proves itself behind it, and how much of that is safe. Within one
+    /// start of the machine that is what the record says: the rest may be in caches alone.
+    Cold { commit: Commit, count: u64, disk: u64 },
 }
 
 /// A reader's place in a stream.
@@ -906,7 +907,7 @@ impl Reader {
     fn opened(&self) -> u64 {
         match &self.control {
             Control::Live(map) => Head::of(map).opened.load(Ordering::SeqCst),
-            Control::Cold(..) => 0,
+            Control::Cold { .. } => 0,
         }
     }
 
@@ -914,7 +915,7 @@ impl Reader {
     fn is_unwritten(&self) -> bool {
         match &self.control {
             Control::Live(map) => Head::of(map).state.load(Ordering::Acquire) == STATE_CLOSED,
-            Control::Cold(..) => true,
+            Control::Cold { .. } => true,
         }
     }
 
@@ -924,7 +925,7 @@ impl Reader {
         Ok(match (came, &self.control) {
             (Some(head), _) => Some(Arc::new(head)),
             (None, Control::Live(head)) => Some(head.clone()),
-            (None, Control::Cold(..)) => None,
+            (None, Control::Cold { .. }) => None,
         })
     }
 
@@ -1145,7 +1146,7 @@ impl Reader {
     pub(crate) fn lookout(&self) -> Self {
         let control = match &self.control {
             Control::Live(map) => Control::Live(map.clone()),
-            Control::Cold(commit, count) => Control::Cold(*commit, *count),
+            &Control::Cold { commit, count, disk } => Control::Cold { commit, count, disk },
         };
         Self {
             media: self.media.clone(),
@@ -1207,7 +1208,8 @@ impl Reader {
         let mut at = bounds.first;
         while at < end {
             let block_end = ((at / TIME_BLOCK + 1) * TIME_BLOCK).min(end);
-            let full = block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK;
+            let full =
+                block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK && block_end <= self.rows_end();
             let row = if full { self.time_row(at) } else { Ok(None) };
             let entries = match row {
                 Ok(Some((min, max))) if max < start || min >= stop => Ok(&[][..]),
@@ -1236,6 +1238,12 @@ impl Reader {
             at = block_end;
         }
         Ok(range.unwrap_or((end, end)))
+    }
+
+    /// Rows of blocks that end above this say nothing: behind the record of a stream that nobody recovered stand those of
+    /// what a recovery cut before.
+    pub(crate) fn rows_end(&self) -> u64 {
+        if let Control::Cold { commit, .. } = &self.control { commit.count } else { u64::MAX }
     }
 
     /// The proven row of the time table for the full block that begins at `at`, or none: then its entries must be seen.
@@ -1285,7 +1293,7 @@ fn attach(m: &dyn Media, folder: &Path, seen: Option<&Control>) -> Result<(Heade
         return Ok((header, Control::Live(Arc::new(map))));
     }
     if header.level == Level::Memory {
-        return Ok((header, Control::Cold(Commit::default(), 0)));
+        return Ok((header, Control::Cold { commit: Commit::default(), count: 0, disk: 0 }));
     }
     let seed = salt_seed(&header.uuid, 0);
     let commit = match Commit::read(m, folder, seed)? {
@@ -1293,16 +1301,15 @@ fn attach(m: &dyn Media, folder: &Path, seen: Option<&Control>) -> Result<(Heade
         _ => Commit::must_read(m, folder, seed)?,
     };
     let count = match seen {
-        Some(Control::Cold(known, count)) if *known == commit => *count,
+        Some(Control::Cold { commit: known, count, .. }) if *known == commit => *count,
         _ if commit.clean => commit.count,
         _ => {
             let from = (commit.count, commit.segment, commit.used);
-            let end = tail(&mut Entries::to_read(m, folder, &header), folder, from, |_, _| {});
-            // Without the names nothing behind the record proves itself; what is before it can be read.
-            end.map_or(commit.count, |end| end.0)
+            tail(&mut Entries::to_read(m, folder, &header), folder, from, |_, _| {})?.0
         }
     };
-    Ok((header, Control::Cold(commit, count)))
+    let disk = if header.boot == m.boot() { commit.count } else { count };
+    Ok((header, Control::Cold { commit, count, disk }))
 }
 
 fn bounds_of(control: &Control) -> Bounds {
@@ -1318,8 +1325,8 @@ fn bounds_of(control: &Control) -> Bounds {
                 dropped: head.dropped.load(Ordering::Relaxed),
             }
         }
-        &Control::Cold(Commit { first, clean, .. }, count) => {
-            Bounds { first, count, disk: count, written: false, closed: clean, dropped: 0 }
+        &Control::Cold { commit: Commit { first, clean, .. }, count, disk } => {
+            Bounds { first, count, disk, written: false, closed: clean, dropped: 0 }
         }
     }
 }

@@ -461,11 +461,14 @@ pub(crate) fn keep_copy(m: &dyn Media, folder: &Path, name: &str) -> Result<Path
             Ok(0) => break,
             Ok(n) => n,
             Err(_) => {
-                let block = &mut bytes[..4096.min(len - at) as usize];
-                block.fill(0);
-                // What the medium does not give is zero in the copy.
-                let _ = read_again(source.as_ref(), block, at);
-                block.len()
+                // Block by block: what the medium does not give is zero in the copy.
+                let piece = &mut bytes[..(1 << 20).min(len - at) as usize];
+                for (i, block) in piece.chunks_mut(4096).enumerate() {
+                    if read_again(source.as_ref(), block, at + (i * 4096) as u64).is_err() {
+                        block.fill(0);
+                    }
+                }
+                piece.len()
             }
         };
         copy.write_at(&bytes[..n], at).map_err(Error::io("write", &to))?;

@@ -123,14 +123,14 @@ impl Work<'_> {
         if let (Some(commit), _) = Commit::read(self.m, self.folder, seed)? {
             if Commit::damaged(self.m, self.folder, seed)?.is_some() {
                 // It may have been the newer one: what was added after the other proves itself, as it does at an opening.
-                let mut again = Commit { generation: commit.generation + 1, ..commit };
+                // Where the lost one said that the stream was opened again, numbers were given that left no trace.
+                let mut again = Commit { generation: commit.generation + 1, clean: false, ..commit };
                 let mut entries = Entries::only_in(self.m, self.folder, header);
                 while let Ok(entry) = entries.believed(again.count)
                     && entry.segment >= again.segment
                     && entries.payload_holds(&entry, again.count)
                 {
                     (again.count, again.segment, again.used) = (again.count + 1, entry.segment, entry.end());
-                    again.clean = false;
                 }
                 // The whole block: a medium that does not give it takes it written over.
                 let mut block = [0; 4096];

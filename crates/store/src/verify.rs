@@ -158,7 +158,7 @@ fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> R
     let mut all = Vec::new();
     let header = reader.header().clone();
     let mut at = bounds.first.next_multiple_of(TIME_BLOCK);
-    while at + TIME_BLOCK <= bounds.count && all.len() < DAMAGE_NAMED_MAX {
+    while at + TIME_BLOCK <= bounds.count.min(reader.rows_end()) && all.len() < DAMAGE_NAMED_MAX {
         at = match reader.time_row(at) {
             Ok(Some(_)) => at + TIME_BLOCK,
             Ok(None) => {

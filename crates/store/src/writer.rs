@@ -700,7 +700,7 @@ impl Writer {
     pub fn drain(&mut self) -> Result<bool> {
         self.publish();
         match &self.drainer {
-            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false, false),
+            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false, None),
             None => Ok(false),
         }
     }
@@ -708,7 +708,7 @@ impl Writer {
     /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
     fn drain_little(&self) -> bool {
         let Some(Ok(mut drainer)) = self.drainer.as_ref().map(|drainer| drainer.try_lock()) else { return false };
-        drainer.little(self.published) && drainer.step(false, true).is_ok()
+        drainer.little(self.published) && drainer.step(false, Some(self.origins.names.len())).is_ok()
     }
 
     /// The readers of this stream.
@@ -731,14 +731,15 @@ pub(crate) fn time_row(block: (i64, i64), salt: u32) -> [u8; TIME_ROW_BYTES as u
 impl Drop for Writer {
     fn drop(&mut self) {
         self.publish();
-        let mut clean = true;
         if let Some(thread) = self.thread.take() {
             self.ring.lock().stop = true;
             self.ring.notify();
             let _ = thread.join();
         } else if let Some(drainer) = &self.drainer {
-            clean = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true, false).is_ok();
+            let _ = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true, None);
         }
+        // The mark alone is no proof that a record says so.
+        let clean = self.drainer.as_ref().is_some_and(|d| d.lock().unwrap_or_else(|p| p.into_inner()).done.clean);
         let head = self.head();
         if self.header.level == Level::Disk
             && clean

@@ -125,6 +125,125 @@ fn what_was_marked_without_a_record_of_its_own_is_there_after_a_power_cut() {
 }
 
 #[test]
+fn what_was_marked_in_a_stream_that_names_no_origin_went_with_the_power() {
+    for seed in 0..20 {
+        let machine = Machine::new(seed);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        for n in 0..3 {
+            stream.append(&Meta { origin: if n == 2 { 7 } else { 0 }, ..meta(n) }, b"promised").unwrap();
+            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+        }
+        // SAFETY: the writer is the only object.
+        unsafe { machine.power_cut(stream) };
+        let process = machine.start();
+        assert_eq!(numbers(&process, false), [0, 1, 2]);
+        assert_eq!(writer(&process, &options()).unwrap().next_sequence(), 3);
+    }
+}
+
+#[test]
+fn a_clean_end_without_its_record_took_the_live_place() {
+    for drain in [Drain::Caller, Drain::Thread] {
+        let machine = Machine::new(1);
+        let process = machine.start();
+        let mut stream = writer(&process, &Options { drain, ..options() }).unwrap();
+        for n in 0..3 {
+            stream.append(&meta(n), b"promised").unwrap();
+            assert!(stream.wait(n + 1, Level::Disk, Duration::from_secs(60)).unwrap());
+        }
+        machine.fail_write_after(Some(0));
+        drop(stream);
+        machine.fail_write_after(None);
+        let stream = writer(&process, &options()).unwrap();
+        assert_eq!((stream.recovery(), stream.next_sequence()), (&Recovery::Live, 3), "{drain:?}");
+    }
+}
+
+#[test]
+fn a_sector_that_nobody_uses_cut_what_was_marked_before_it() {
+    for (file, at) in [("i-00000000", 8192), ("p-00000000", 8192), ("p-00000000", 4096)] {
+        let machine = Machine::new(1);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        for n in 0..3 {
+            stream.append(&meta(n), &[n as u8; 3000]).unwrap();
+            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+        }
+        // SAFETY: the writer is the only object.
+        unsafe { machine.power_cut(stream) };
+        let process = machine.start();
+        machine.bad_sector(&Path::new(FOLDER).join(file), at).unwrap();
+        let media: Arc<dyn Media> = process.clone();
+        let reader = Reader::open(&media, Path::new(FOLDER), ReadOptions::default()).unwrap();
+        assert_eq!(reader.end(), 3, "{file} {at}");
+        drop(reader);
+        // A message on it is there and is named as any other that cannot be read.
+        let stream = writer(&process, &options()).unwrap();
+        assert_eq!(stream.next_sequence(), 3, "{file} {at}");
+        drop(stream);
+        machine.good_sectors();
+        assert_eq!(numbers(&process, false), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_reader_called_safe_what_was_in_caches_alone() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    stream.append(&meta(0), b"promised").unwrap();
+    stream.drain().unwrap();
+    stream.append(&meta(1), b"written").unwrap();
+    machine.fail_sync_after(Some(0));
+    assert!(stream.drain().is_err());
+    machine.fail_sync_after(None);
+    let live = stream.header().live.clone();
+    // SAFETY: the writer is the only object.
+    unsafe { machine.kill(&process, stream) };
+    let process = machine.start();
+    let media: Arc<dyn Media> = process.clone();
+    for name in media.list(&live).unwrap() {
+        media.unlink(&live.join(name)).unwrap();
+    }
+    let reader = Reader::open(&media, Path::new(FOLDER), ReadOptions::default()).unwrap();
+    assert_eq!((reader.bounds().disk, reader.bounds().count, reader.end()), (1, 2, 1));
+}
+
+#[test]
+fn a_repaired_record_said_clean_of_a_stream_that_was_opened_again() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.origin("o").unwrap();
+    stream.append(&meta(0), b"promised").unwrap();
+    drop(stream);
+    let path = Path::new(FOLDER).join("commit");
+    let media: Arc<dyn Media> = process.clone();
+    let generations = || {
+        let file = media.open(&path, Open::Read).unwrap();
+        [0, 4096].map(|place| {
+            let mut bytes = [0; 8];
+            file.read_at(&mut bytes, place).unwrap();
+            u64::from_le_bytes(bytes)
+        })
+    };
+    let mut stream = writer(&process, &options()).unwrap();
+    stream.append(&meta(1), b"seen by a reader").unwrap();
+    let [a, b] = generations();
+    // SAFETY: the writer is the only object.
+    unsafe { machine.power_cut(stream) };
+    let process = machine.start();
+    machine.bad_sector(&path, if a > b { 0 } else { 4096 }).unwrap();
+    let media: Arc<dyn Media> = process.clone();
+    repair(&media, Path::new(FOLDER), &mut |_, _| ()).unwrap();
+    let stream = writer(&process, &options()).unwrap();
+    assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 1, end: 1 });
+}
+
+#[test]
 fn a_medium_that_failed_once_cost_what_was_marked() {
     for looks in 0..40 {
         let machine = Machine::new(looks);

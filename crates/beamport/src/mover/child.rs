@@ -4,7 +4,7 @@
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
 //!                      [--flush-ms N] [--detached]
 //! ```
-//! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.commits` (not with `--detached`), waits while
+//! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
 //! the run goes on, and ends when the sealed run is in the file. The last line on stdout is
 //! `{"file","size","sha256","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
 //! its parent.
