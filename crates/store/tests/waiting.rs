@@ -236,6 +236,15 @@ fn what_goes_wrong_raises_the_descriptor_and_is_told() {
     assert!(error.to_string().contains("stream"), "{error}");
 }
 
+/// A thread gives itself its name, and stands in `/proc` for a moment after it was joined.
+fn until(wanted: (usize, usize), what: &str) {
+    let began = Instant::now();
+    while (watching_threads(), eventfds()) != wanted {
+        assert!(began.elapsed() < HANG, "{what}: {:?}, not {wanted:?}", (watching_threads(), eventfds()));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_watch_that_is_dropped_leaves_no_thread_and_no_descriptor_behind() {
     let place = Place::new();
@@ -253,18 +262,13 @@ fn a_watch_that_is_dropped_leaves_no_thread_and_no_descriptor_behind() {
             read_all(&mut reader);
         }
         drop(watch);
-        assert_eq!((watching_threads(), eventfds()), (0, 0), "after drop {n}");
+        until((0, 0), &format!("after drop {n}"));
     }
     // Without a writer, and asleep until one comes.
     drop(writer);
     let mut watch = reader.watch().unwrap();
     watch.rest(&mut reader).unwrap();
-    // A thread gives itself its name.
-    let began = Instant::now();
-    while (watching_threads(), eventfds()) != (1, 1) {
-        assert!(began.elapsed() < HANG, "nobody watches");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until((1, 1), "nobody watches");
     drop(watch);
-    assert_eq!((watching_threads(), eventfds()), (0, 0));
+    until((0, 0), "after the last drop");
 }
