@@ -7,6 +7,7 @@ import os
 import select
 import selectors
 import threading
+import time
 
 import beamport
 import pytest
@@ -147,6 +148,10 @@ def test_a_closed_iteration_leaves_no_thread_and_no_descriptor(memory):
             with pytest.raises(ValueError, match="ended"):
                 messages.fileno()
         del messages
+        # A thread stands in /proc for a moment after it was joined.
+        began = time.monotonic()
+        while count() != before and time.monotonic() - began < GUARD_S:
+            time.sleep(0.001)
         assert count() == before
 
 
