@@ -493,16 +493,23 @@ fn write_again(file: &dyn File, from: u64) -> std::io::Result<()> {
     }
 }
 
-/// Writes rows of the time table, from that of a block on.
+/// Writes rows of the time table, from that of a block on: those of a segment at once, if they are not there already.
 fn write_time_rows(entries: &mut Entries<'_>, from: u64, rows: &[(i64, i64)]) -> Result<()> {
     let per_segment = entries.header.index_entries / TIME_BLOCK;
     let seed = salt_seed(&entries.header.uuid, 0);
-    for (block, &range) in (from..).zip(rows) {
-        let row = time_row(range, salt(seed, block * TIME_BLOCK));
-        let at = block % per_segment * TIME_ROW_BYTES;
-        let number = (block / per_segment) as u32;
-        let path = entries.places[0].join(segment_name('i', number));
-        entries.file('i', number)?.write_at(&row, at).map_err(Error::io("write", &path))?;
+    let (mut block, mut rows) = (from, rows);
+    while !rows.is_empty() {
+        let (these, later) = rows.split_at(rows.len().min((per_segment - block % per_segment) as usize));
+        let made: Vec<u8> =
+            (block..).zip(these).flat_map(|(at, &range)| time_row(range, salt(seed, at * TIME_BLOCK))).collect();
+        let (number, place) = ((block / per_segment) as u32, block % per_segment * TIME_ROW_BYTES);
+        let file = entries.file('i', number)?;
+        let mut there = vec![0; made.len()];
+        if !matches!(file.read_at(&mut there, place), Ok(n) if there[..n] == made) {
+            let path = entries.places[0].join(segment_name('i', number));
+            file.write_at(&made, place).map_err(Error::io("write", &path))?;
+        }
+        (block, rows) = (block + these.len() as u64, later);
     }
     Ok(())
 }
