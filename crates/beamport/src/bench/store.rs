@@ -53,7 +53,11 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
 }
 
 pub(crate) fn open(folder: &Path, options: &Options) -> Result<Writer, Fault> {
-    Writer::open(&Os::shared(), folder, "bench", options).map_err(wrong("the stream cannot be made"))
+    let mut writer =
+        Writer::open(&Os::shared(), folder, "bench", options).map_err(wrong("the stream cannot be made"))?;
+    // That of row 0, as in every stream of a source.
+    writer.origin("bench").map_err(wrong("the origin"))?;
+    Ok(writer)
 }
 
 /// Appends `count` messages of `piece`, publishing every `batch`; waits where there is no room.
