@@ -565,20 +565,9 @@ impl Names {
 
     /// Reads what holds of a table; a torn last line ends it.
     pub(crate) fn read(media: &dyn Media, folder: &Path, table: &str) -> Result<Self> {
-        let path = folder.join(table);
-        let file = match media.open(&path, Open::Read) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(e) => return Err(Error::io("open", &path)(e)),
-        };
-        let len = file.len().map_err(Error::io("read", &path))?;
-        if len > TABLE_BYTES_MAX {
-            return Err(Error::Format { path, what: format!("{len} bytes are too many for a table") });
-        }
-        let mut bytes = vec![0; len as usize];
-        let n = read_again(file.as_ref(), &mut bytes, 0).map_err(Error::io("read", &path))?;
+        let bytes = Self::bytes_of(media, folder, table)?;
         let mut table = Self::default();
-        for line in bytes[..n].split_inclusive(|&b| b == b'\n') {
+        for line in bytes.split_inclusive(|&b| b == b'\n') {
             let Some(name) = parse_line(line) else {
                 table.damaged = line.ends_with(b"\n");
                 break;
@@ -587,6 +576,24 @@ impl Names {
             table.bytes += line.len() as u64;
         }
         Ok(table)
+    }
+
+    /// The bytes of a table; none where there is none.
+    pub(crate) fn bytes_of(media: &dyn Media, folder: &Path, table: &str) -> Result<Vec<u8>> {
+        let path = folder.join(table);
+        let file = match media.open(&path, Open::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        let len = file.len().map_err(Error::io("read", &path))?;
+        if len > TABLE_BYTES_MAX {
+            return Err(Error::Format { path, what: format!("{len} bytes are too many for a table") });
+        }
+        let mut bytes = vec![0; len as usize];
+        let n = read_again(file.as_ref(), &mut bytes, 0).map_err(Error::io("read", &path))?;
+        bytes.truncate(n);
+        Ok(bytes)
     }
 
     /// The bytes of a table whose damaged rows have one wrong bit each, made good, and how many rows that were. None if

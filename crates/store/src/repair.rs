@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{
     COMMIT_BYTES, Commit, Header, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segment_name, segment_numbers,
 };
-use crate::limits::{TABLE_BYTES_MAX, TIME_BLOCK};
+use crate::limits::TIME_BLOCK;
 use crate::media::{Media, Open};
 use crate::mend::mended;
 use crate::recover::{keep_copy, live_head};
@@ -105,11 +105,7 @@ impl Work<'_> {
             if !Names::read(self.m, self.folder, table)?.damaged {
                 continue;
             }
-            let path = self.folder.join(table);
-            let file = self.m.open(&path, Open::Read).map_err(Error::io("open", &path))?;
-            let mut bytes = vec![0; file.len().map_err(Error::io("read", &path))?.min(TABLE_BYTES_MAX) as usize];
-            let n = file.read_at(&mut bytes, 0).map_err(Error::io("read", &path))?;
-            if let Some((good, rows)) = Names::mended(&bytes[..n]) {
+            if let Some((good, rows)) = Names::mended(&Names::bytes_of(self.m, self.folder, table)?) {
                 self.write(table, &good, 0)?;
                 self.done.names += rows;
             }

@@ -28,7 +28,7 @@ use crate::view::View;
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What happens to an append when there is no room.
@@ -699,10 +699,11 @@ impl Writer {
     /// One group commit (for `Drain::Caller`).
     pub fn drain(&mut self) -> Result<bool> {
         self.publish();
-        match &self.drainer {
-            Some(drainer) => drainer.lock().unwrap_or_else(|p| p.into_inner()).step(false, None),
-            None => Ok(false),
-        }
+        self.drainer().map_or(Ok(false), |mut drainer| drainer.step(false, None))
+    }
+
+    fn drainer(&self) -> Option<MutexGuard<'_, Drainer>> {
+        self.drainer.as_ref().map(|drainer| drainer.lock().unwrap_or_else(|p| p.into_inner()))
     }
 
     /// Puts what is left on the medium, if it is little and the drainer's thread is idle. False: that thread has to.
@@ -735,11 +736,11 @@ impl Drop for Writer {
             self.ring.lock().stop = true;
             self.ring.notify();
             let _ = thread.join();
-        } else if let Some(drainer) = &self.drainer {
-            let _ = drainer.lock().unwrap_or_else(|p| p.into_inner()).step(true, None);
+        } else if let Some(mut drainer) = self.drainer() {
+            let _ = drainer.step(true, None);
         }
         // The mark alone is no proof that a record says so.
-        let clean = self.drainer.as_ref().is_some_and(|d| d.lock().unwrap_or_else(|p| p.into_inner()).done.clean);
+        let clean = self.drainer().is_some_and(|drainer| drainer.done.clean);
         let head = self.head();
         if self.header.level == Level::Disk
             && clean

@@ -22,6 +22,23 @@ fn meta(n: u64) -> Meta {
     Meta { source_time: n as i64, origin: 0, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 }
 }
 
+/// Appends a message and waits until it is safe.
+fn promise(stream: &mut Writer, meta: &Meta, payload: &[u8]) {
+    let sequence = stream.append(meta, payload).unwrap();
+    assert!(stream.wait(sequence + 1, Level::Disk, Duration::from_secs(60)).unwrap());
+}
+
+/// Those of both commit records.
+fn generations(process: &Arc<PretendMedia>) -> [u64; 2] {
+    let media: Arc<dyn Media> = process.clone();
+    let file = media.open(&Path::new(FOLDER).join("commit"), Open::Read).unwrap();
+    [0, 4096].map(|place| {
+        let mut bytes = [0; 8];
+        file.read_at(&mut bytes, place).unwrap();
+        u64::from_le_bytes(bytes)
+    })
+}
+
 fn counted(process: &Arc<PretendMedia>) -> Reader {
     let media: Arc<dyn Media> = process.clone();
     let named = ReadOptions { name: "file".into(), kind: Kind::Counted, ..ReadOptions::default() };
@@ -106,8 +123,7 @@ fn what_was_marked_without_a_record_of_its_own_is_there_after_a_power_cut() {
             bytes
         };
         let mut append = |n| {
-            stream.append(&meta(n), b"promised").unwrap();
-            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+            promise(&mut stream, &meta(n), b"promised");
         };
         append(0);
         let known = record();
@@ -131,8 +147,7 @@ fn what_was_marked_in_a_stream_that_names_no_origin_went_with_the_power() {
         let process = machine.start();
         let mut stream = writer(&process, &options()).unwrap();
         for n in 0..3 {
-            stream.append(&Meta { origin: if n == 2 { 7 } else { 0 }, ..meta(n) }, b"promised").unwrap();
-            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+            promise(&mut stream, &Meta { origin: if n == 2 { 7 } else { 0 }, ..meta(n) }, b"promised");
         }
         // SAFETY: the writer is the only object.
         unsafe { machine.power_cut(stream) };
@@ -149,8 +164,7 @@ fn a_clean_end_without_its_record_took_the_live_place() {
         let process = machine.start();
         let mut stream = writer(&process, &Options { drain, ..options() }).unwrap();
         for n in 0..3 {
-            stream.append(&meta(n), b"promised").unwrap();
-            assert!(stream.wait(n + 1, Level::Disk, Duration::from_secs(60)).unwrap());
+            promise(&mut stream, &meta(n), b"promised");
         }
         machine.fail_write_after(Some(0));
         drop(stream);
@@ -168,8 +182,7 @@ fn a_sector_that_nobody_uses_cut_what_was_marked_before_it() {
         let mut stream = writer(&process, &options()).unwrap();
         stream.origin("o").unwrap();
         for n in 0..3 {
-            stream.append(&meta(n), &[n as u8; 3000]).unwrap();
-            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+            promise(&mut stream, &meta(n), &[n as u8; 3000]);
         }
         // SAFETY: the writer is the only object.
         unsafe { machine.power_cut(stream) };
@@ -221,18 +234,9 @@ fn a_repaired_record_said_clean_of_a_stream_that_was_opened_again() {
     stream.append(&meta(0), b"promised").unwrap();
     drop(stream);
     let path = Path::new(FOLDER).join("commit");
-    let media: Arc<dyn Media> = process.clone();
-    let generations = || {
-        let file = media.open(&path, Open::Read).unwrap();
-        [0, 4096].map(|place| {
-            let mut bytes = [0; 8];
-            file.read_at(&mut bytes, place).unwrap();
-            u64::from_le_bytes(bytes)
-        })
-    };
     let mut stream = writer(&process, &options()).unwrap();
     stream.append(&meta(1), b"seen by a reader").unwrap();
-    let [a, b] = generations();
+    let [a, b] = generations(&process);
     // SAFETY: the writer is the only object.
     unsafe { machine.power_cut(stream) };
     let process = machine.start();
@@ -251,8 +255,7 @@ fn a_medium_that_failed_once_cost_what_was_marked() {
         let mut stream = writer(&process, &options()).unwrap();
         stream.origin("o").unwrap();
         for n in 0..3 {
-            stream.append(&meta(n), b"promised").unwrap();
-            assert!(stream.wait(n + 1, Level::Disk, Duration::ZERO).unwrap());
+            promise(&mut stream, &meta(n), b"promised");
         }
         // SAFETY: the writer is the only object.
         unsafe { machine.power_cut(stream) };
@@ -648,13 +651,8 @@ fn a_record_that_cannot_be_read_kept_readers_from_a_stream_that_the_other_descri
             let process = machine.start();
             let media: Arc<dyn Media> = process.clone();
             let path = Path::new(FOLDER).join("commit");
-            let file = media.open(&path, Open::Read).unwrap();
-            let generation = |place| {
-                let mut bytes = [0; 8];
-                file.read_at(&mut bytes, place).unwrap();
-                u64::from_le_bytes(bytes)
-            };
-            let (older, newer) = if generation(0) < generation(4096) { (0, 4096) } else { (4096, 0) };
+            let [a, b] = generations(&process);
+            let (older, newer) = if a < b { (0, 4096) } else { (4096, 0) };
             machine.bad_sector(&path, if newest { newer } else { older }).unwrap();
             let all: Vec<u64> = (0..500).collect();
             assert_eq!(numbers(&process, false), all);
