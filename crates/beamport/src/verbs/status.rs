@@ -312,10 +312,10 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option
     let mut reader = data.reader(name, options)?;
     let header = reader.header().clone();
     // A recovery may have cut the end of what was looked at.
-    if seen.uuid != header.uuid || seen.next > reader.bounds().count {
+    let first_look = seen.uuid != header.uuid || seen.next > reader.bounds().count;
+    if first_look {
         *seen = Seen { uuid: header.uuid, ..Seen::default() };
     }
-    let first_look = seen.next == 0 && seen.blocks.is_empty();
     seen.catch_up(&mut reader).map_err(fault)?;
     seen.count_late(&mut reader, runs).map_err(fault)?;
     let bounds = reader.bounds();
