@@ -4,7 +4,7 @@
 //! commit alone is the account.
 
 use crate::bpgp::{self, Gap};
-use crate::flat::{Message, Writer};
+use crate::flat::{Message, Table, Writer};
 use crate::{Array, Error, List};
 
 /// The schema id.
@@ -68,12 +68,7 @@ pub fn read(bytes: &[u8]) -> Result<Commit<'_>, Error> {
     let message = Message::open(bytes, ID)?;
     let table = message.root()?;
     let inputs = table.tables(4, "inputs", |input| {
-        let counts = input.tables(6, "inputs.counts", |count| {
-            Ok(Count {
-                name: count.text_or_empty(0, "inputs.counts.name")?,
-                value: count.number(1, 0, "inputs.counts.value")?,
-            })
-        })?;
+        let counts = input.tables(6, "inputs.counts", read_count)?;
         Ok(CommitInput {
             stream: input.text_or_empty(0, "inputs.stream")?,
             uuid: input.uuid(1, "inputs.uuid")?,
@@ -131,8 +126,17 @@ fn write_input(writer: &mut Writer<'_>, slot: usize, input: &CommitInput<'_>) {
     writer.put(done, input.done);
     writer.text(stream, input.stream);
     writer.array(uuid, Array::from(&input.uuid));
-    let slots = writer.list(counts, input.counts.len(), "inputs.counts");
-    for (at, count) in input.counts.iter().enumerate() {
+    write_counts(writer, counts, &input.counts);
+}
+
+/// The same table stands in answers of slots.
+pub(crate) fn read_count<'a>(count: Table<'_, 'a>) -> Result<Count<'a>, Error> {
+    Ok(Count { name: count.text_or_empty(0, "counts.name")?, value: count.number(1, 0, "counts.value")? })
+}
+
+pub(crate) fn write_counts(writer: &mut Writer<'_>, slot: usize, counts: &List<'_, Count<'_>>) {
+    let slots = writer.list(slot, counts.len(), "counts");
+    for (at, count) in counts.iter().enumerate() {
         let [name, value] = writer.table(slots + 4 * at, [4, 8]);
         writer.put(value, count.value);
         writer.text(name, count.name);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::limits::JSON_VALUES_MAX;
 use crate::{
-    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, da00, f144, pl72, read, schema_id,
+    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, bptk, da00, f144, pl72, read, schema_id,
 };
 
 /// The value of a field.
@@ -136,6 +136,18 @@ impl<'a> Message<'a> {
                 ("streams", Field::List(m.streams.iter().map(run_stream).collect())),
                 ("reason", Text(m.reason)),
             ],
+            Message::Bpas(m) => vec![
+                ("stage", Text(m.stage)),
+                ("reason", Text(m.reason)),
+                ("text", Text(m.text)),
+                ("stream", Text(m.stream)),
+                ("uuid", Uuid(m.uuid)),
+                ("epoch", UInt(m.epoch.into())),
+                ("sequence", UInt(m.sequence)),
+                ("kind", Text(m.kind)),
+                ("time", Int(m.time)),
+                ("payload", m.payload.into()),
+            ],
             Message::Bpcm(m) => vec![
                 ("stage", Text(m.stage)),
                 ("run", Text(m.run)),
@@ -148,6 +160,17 @@ impl<'a> Message<'a> {
                 ("state", Text(m.state)),
                 ("finished", Field::Bool(m.finished)),
             ],
+            Message::Bpdn(m) => vec![
+                ("task", Field::Table(task(&m.task))),
+                ("output_first", UInt(m.output_first)),
+                ("outputs", m.outputs.into()),
+                ("aside", m.aside.into()),
+                ("counts", Field::List(m.counts.iter().map(count).collect())),
+                ("gaps", Field::List(m.gaps.iter().map(gap).collect())),
+                ("busy", UInt(m.busy)),
+                ("state", Text(m.state)),
+            ],
+            Message::Bptk(m) => task(m),
             Message::Bpgp(m) => gap(m),
             Message::Bpct(m) => vec![
                 ("command", Text(m.command)),
@@ -225,7 +248,6 @@ fn run_stream<'a>(s: &bprn::RunStream<'a>) -> Fields<'a> {
 }
 
 fn commit_input<'a>(input: &bpcm::CommitInput<'a>) -> Fields<'a> {
-    let count = |count: &bpcm::Count<'a>| vec![("name", Field::Text(count.name)), ("value", Field::UInt(count.value))];
     vec![
         ("stream", Field::Text(input.stream)),
         ("uuid", Field::Uuid(input.uuid)),
@@ -234,6 +256,28 @@ fn commit_input<'a>(input: &bpcm::CommitInput<'a>) -> Fields<'a> {
         ("next", Field::UInt(input.next)),
         ("done", Field::UInt(input.done)),
         ("counts", Field::List(input.counts.iter().map(count).collect())),
+    ]
+}
+
+fn count<'a>(count: &bpcm::Count<'a>) -> Fields<'a> {
+    vec![("name", Field::Text(count.name)), ("value", Field::UInt(count.value))]
+}
+
+fn task<'a>(task: &bptk::Task<'a>) -> Fields<'a> {
+    vec![
+        ("command", Field::Text(task.command)),
+        ("number", Field::UInt(task.number)),
+        ("slot", Field::UInt(task.slot.into())),
+        ("input", Field::UInt(task.input.into())),
+        ("uuid", Field::Uuid(task.uuid)),
+        ("epoch", Field::UInt(task.epoch.into())),
+        ("block_first", Field::UInt(task.block_first)),
+        ("block_next", Field::UInt(task.block_next)),
+        ("first", Field::UInt(task.first)),
+        ("next", Field::UInt(task.next)),
+        ("part", Field::UInt(task.part.into())),
+        ("parts", Field::UInt(task.parts.into())),
+        ("arguments", Field::Text(task.arguments)),
     ]
 }
 

@@ -34,12 +34,15 @@ pub mod limits;
 mod message;
 
 pub mod al00;
+pub mod bpas;
 pub mod bpcm;
 pub mod bpct;
+pub mod bpdn;
 pub mod bpgp;
 pub mod bpgr;
 pub mod bprn;
 pub mod bpst;
+pub mod bptk;
 pub mod da00;
 pub mod ev44;
 pub mod f144;

@@ -1,6 +1,8 @@
 //! A message of any schema: which one it is, its time, reading and writing without naming the module.
 
-use crate::{Error, al00, bpcm, bpct, bpgp, bpgr, bprn, bpst, da00, ev44, f144, pl72, s6s4t, schema_id, se00};
+use crate::{
+    Error, al00, bpas, bpcm, bpct, bpdn, bpgp, bpgr, bprn, bpst, bptk, da00, ev44, f144, pl72, s6s4t, schema_id, se00,
+};
 
 /// A message of any schema that beamport reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,16 +16,19 @@ pub enum Message<'a> {
     Pl72(pl72::Pl72<'a>),
     S6s4t(s6s4t::RunStop<'a>),
     Se00(se00::Se00<'a>),
+    Bpas(bpas::Aside<'a>),
     Bpcm(bpcm::Commit<'a>),
     Bpct(bpct::Control<'a>),
+    Bpdn(bpdn::Answer<'a>),
     Bpgp(bpgp::Gap<'a>),
     Bpgr(bpgr::Group<'a>),
     Bprn(bprn::Run<'a>),
     Bpst(bpst::Status<'a>),
+    Bptk(bptk::Task<'a>),
 }
 
 /// Every schema id that [`read`] knows.
-pub const KNOWN: [[u8; 4]; 13] = [
+pub const KNOWN: [[u8; 4]; 16] = [
     al00::ID,
     da00::ID,
     ev44::ID,
@@ -31,12 +36,15 @@ pub const KNOWN: [[u8; 4]; 13] = [
     pl72::ID,
     s6s4t::ID,
     se00::ID,
+    bpas::ID,
     bpcm::ID,
     bpct::ID,
+    bpdn::ID,
     bpgp::ID,
     bpgr::ID,
     bprn::ID,
     bpst::ID,
+    bptk::ID,
 ];
 
 /// Verifies and reads a message of any known schema.
@@ -50,19 +58,22 @@ pub fn read(bytes: &[u8]) -> Result<Message<'_>, Error> {
         pl72::ID => pl72::read(bytes).map(Message::Pl72),
         s6s4t::ID => s6s4t::read(bytes).map(Message::S6s4t),
         se00::ID => se00::read(bytes).map(Message::Se00),
+        bpas::ID => bpas::read(bytes).map(Message::Bpas),
         bpcm::ID => bpcm::read(bytes).map(Message::Bpcm),
         bpct::ID => bpct::read(bytes).map(Message::Bpct),
+        bpdn::ID => bpdn::read(bytes).map(Message::Bpdn),
         bpgp::ID => bpgp::read(bytes).map(Message::Bpgp),
         bpgr::ID => bpgr::read(bytes).map(Message::Bpgr),
         bprn::ID => bprn::read(bytes).map(Message::Bprn),
         bpst::ID => bpst::read(bytes).map(Message::Bpst),
+        bptk::ID => bptk::read(bytes).map(Message::Bptk),
         found => Err(Error::UnknownSchema { found }),
     }
 }
 
 impl Message<'_> {
     /// Source time, ns since 1970 UTC: of the first pulse, of the value, of the data. `None` where the message
-    /// has none (`ev44` without pulses, `pl72`, `6s4t`).
+    /// has none (`ev44` without pulses, `pl72`, `6s4t`, `bptk`, `bpdn`).
     pub fn time(&self) -> Option<i64> {
         match self {
             Message::Al00(m) => Some(m.timestamp),
@@ -70,7 +81,8 @@ impl Message<'_> {
             Message::Ev44(m) => m.reference_time.first(),
             Message::F144(m) => Some(m.timestamp),
             Message::Se00(m) => Some(m.packet_timestamp),
-            Message::Pl72(_) | Message::S6s4t(_) => None,
+            Message::Pl72(_) | Message::S6s4t(_) | Message::Bpdn(_) | Message::Bptk(_) => None,
+            Message::Bpas(m) => Some(m.time),
             Message::Bpcm(m) => Some(m.time),
             Message::Bpct(m) => Some(m.time),
             Message::Bpgp(m) => Some(m.from),
@@ -90,12 +102,15 @@ impl Message<'_> {
             Message::Pl72(m) => pl72::write(out, m),
             Message::S6s4t(m) => s6s4t::write(out, m),
             Message::Se00(m) => se00::write(out, m),
+            Message::Bpas(m) => bpas::write(out, m),
             Message::Bpcm(m) => bpcm::write(out, m),
             Message::Bpct(m) => bpct::write(out, m),
+            Message::Bpdn(m) => bpdn::write(out, m),
             Message::Bpgp(m) => bpgp::write(out, m),
             Message::Bpgr(m) => bpgr::write(out, m),
             Message::Bprn(m) => bprn::write(out, m),
             Message::Bpst(m) => bpst::write(out, m),
+            Message::Bptk(m) => bptk::write(out, m),
         }
     }
 }

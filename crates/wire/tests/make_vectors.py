@@ -58,6 +58,21 @@ INPUT = [
     ("done", "u64"),
     ("counts", COUNT),
 ]
+TASK = [
+    ("command", "text"),
+    ("number", "u64"),
+    ("slot", "u32"),
+    ("input", "u32"),
+    ("uuid", "uuid"),
+    ("epoch", "u32"),
+    ("block_first", "u64"),
+    ("block_next", "u64"),
+    ("first", "u64"),
+    ("next", "u64"),
+    ("part", "u32"),
+    ("parts", "u32"),
+    ("arguments", "text"),
+]
 OWN = {
     "bprn": [
         ("name", "text"),
@@ -87,6 +102,29 @@ OWN = {
     "bpct": [("command", "text"), ("arguments", "text"), ("from", "text"), ("time", "i64"), ("answer", "text")],
     "bpst": [("stage", "text"), ("time", "i64"), ("json", "text")],
     "bpgr": [("first", "u64"), ("count", "u32"), ("missing", "u32s"), ("time", "i64")],
+    "bptk": TASK,
+    "bpdn": [
+        ("task", {"table": TASK}),
+        ("output_first", "u64"),
+        ("outputs", "u32s"),
+        ("aside", "u32s"),
+        ("counts", COUNT),
+        ("gaps", GAP),
+        ("busy", "u64"),
+        ("state", "text"),
+    ],
+    "bpas": [
+        ("stage", "text"),
+        ("reason", "text"),
+        ("text", "text"),
+        ("stream", "text"),
+        ("uuid", "uuid"),
+        ("epoch", "u32"),
+        ("sequence", "u64"),
+        ("kind", "text"),
+        ("time", "i64"),
+        ("payload", "u8s"),
+    ],
 }
 RUN_STATES = ["open", "settling", "sealed"]
 FLAGS = {"u8": nt.Uint8Flags, "u32": nt.Uint32Flags, "u64": nt.Uint64Flags, "i64": nt.Int64Flags, "bool": nt.BoolFlags}
@@ -105,6 +143,10 @@ def own_table(builder, spec, values):
             offsets[name] = builder.CreateByteVector(bytes.fromhex(value))
         elif kind == "u32s":
             offsets[name] = builder.CreateNumpyVector(np.array(value["values"], np.uint32))
+        elif kind == "u8s":
+            offsets[name] = builder.CreateByteVector(bytes(value["values"]))
+        elif isinstance(kind, dict):
+            offsets[name] = own_table(builder, kind["table"], value)
         elif isinstance(kind, list):
             entries = [own_table(builder, kind, entry) for entry in value]
             builder.StartVector(4, len(entries), 4)
@@ -352,6 +394,47 @@ def ours():
     save("bpst", own("bpst", status), status)
     group = {"first": 2**40, "count": 3, "missing": array([1, 4], "uint32"), "time": T}
     save("bpgr", own("bpgr", group), group)
+    task = {
+        "command": "",
+        "number": 2**40,
+        "slot": 3,
+        "input": 1,
+        "uuid": uuid,
+        "epoch": 2,
+        "block_first": 100,
+        "block_next": 164,
+        "first": 110,
+        "next": 120,
+        "part": 1,
+        "parts": 2,
+        "arguments": "",
+    }
+    save("bptk", own("bptk", task), task)
+    save("bptk_configure", own("bptk", t := task | {"command": "configure", "arguments": '{"cut": 3.5}'}), t)
+    answer = {
+        "task": task,
+        "output_first": 77,
+        "outputs": array([1, 0, 2, 1, 1, 1, 1, 1, 1, 1], "uint32"),
+        "aside": array([9], "uint32"),
+        "counts": [{"name": "filtered", "value": 1}],
+        "gaps": [gap],
+        "busy": 5_000_000,
+        "state": '{"peaks": 8}',
+    }
+    save("bpdn", own("bpdn", answer), answer)
+    aside = {
+        "stage": "peaks",
+        "reason": "error",
+        "text": "ValueError: \u03bc",
+        "stream": "camera",
+        "uuid": uuid,
+        "epoch": 1,
+        "sequence": 4711,
+        "kind": "ad00",
+        "time": T,
+        "payload": array([0, 1, 255], "uint8"),
+    }
+    save("bpas", own("bpas", aside), aside)
 
 
 if __name__ == "__main__":
