@@ -1110,6 +1110,8 @@ fn commits_of_a_source_that_do_not_verify_leave_the_account_open() {
         time: START,
         inputs: Vec::new(),
         gaps: Vec::new(),
+        output_first: 0,
+        output_next: 0,
         state: String::new(),
         finished: false,
     };

@@ -318,6 +318,8 @@ impl Feed {
             time: now,
             inputs,
             gaps: self.gaps.clone(),
+            output_first: 0,
+            output_next: 0,
             state,
             finished,
         };

@@ -197,6 +197,8 @@ impl Intake {
             time: now,
             inputs: Vec::new(),
             gaps: std::mem::take(&mut self.gaps),
+            output_first: 0,
+            output_next: 0,
             state: String::new(),
             finished,
         };

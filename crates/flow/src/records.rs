@@ -209,6 +209,10 @@ pub struct Commit {
     pub inputs: Vec<Input>,
     /// Gaps: of a sink all since the work began, of a source those found since the last commit.
     pub gaps: Vec<Gap>,
+    /// First sequence of the stage's output that this commit speaks of; of a stage without a stream of output 0.
+    pub output_first: u64,
+    /// One past the last; as `output_first` where there is none.
+    pub output_next: u64,
     /// From which the stage goes on.
     pub state: String,
     /// Nothing more will come.
@@ -258,8 +262,8 @@ impl Commit {
             time: self.time,
             inputs: inputs.as_slice().into(),
             gaps: gaps.as_slice().into(),
-            output_first: 0,
-            output_next: 0,
+            output_first: self.output_first,
+            output_next: self.output_next,
             state: &self.state,
             finished: self.finished,
         };
@@ -301,8 +305,43 @@ impl Commit {
                     by_sequence: g.by_sequence,
                 })
                 .collect(),
+            output_first: c.output_first,
+            output_next: c.output_next,
             state: c.state.to_string(),
             finished: c.finished,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_comes_back_as_it_was_written() {
+        let input = Input {
+            stream: "bank0".into(),
+            uuid: [7; 16],
+            epoch: 2,
+            first: 3,
+            next: 9,
+            done: 4,
+            counts: BTreeMap::from([("aside.late".into(), 1), ("lost.full".into(), 1)]),
+        };
+        let commit = Commit {
+            stage: "all".into(),
+            run: String::new(),
+            block: 11,
+            time: 12,
+            inputs: vec![input],
+            gaps: Vec::new(),
+            output_first: 13,
+            output_next: 17,
+            state: "{}".into(),
+            finished: true,
+        };
+        let mut bytes = Vec::new();
+        commit.write(&mut bytes).unwrap();
+        assert_eq!(Commit::read(&bytes).unwrap(), commit);
     }
 }
