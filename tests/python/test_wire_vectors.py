@@ -17,9 +17,11 @@ pytest.importorskip("streaming_data_types", reason="pip install ess-streaming-da
 import flatbuffers  # noqa: E402  (comes with ess-streaming-data-types)
 from flatbuffers import number_types as nt  # noqa: E402
 from streaming_data_types.alarm_al00 import deserialise_al00  # noqa: E402
+from streaming_data_types.area_detector_ad00 import deserialise_ad00  # noqa: E402
 from streaming_data_types.array_1d_se00 import Location, deserialise_se00  # noqa: E402
 from streaming_data_types.dataarray_da00 import deserialise_da00  # noqa: E402
 from streaming_data_types.eventdata_ev44 import deserialise_ev44  # noqa: E402
+from streaming_data_types.fbschemas.area_detector_ad00 import ad00_ADArray as AdArray  # noqa: E402
 from streaming_data_types.logdata_f144 import deserialise_f144  # noqa: E402
 from streaming_data_types.run_start_pl72 import deserialise_pl72  # noqa: E402
 from streaming_data_types.run_stop_6s4t import deserialise_6s4t  # noqa: E402
@@ -92,6 +94,30 @@ def da00(data, fields):
             assert [variable.data] == expected["data"]["values"]
 
 
+def ad00(data, fields):
+    if fields["attributes"] and fields["attributes"][0]["description"] is None:
+        pytest.skip("the library wants a description and a source of each attribute")
+    found = deserialise_ad00(data)
+    assert (found.source_name, found.timestamp_ns) == (fields["source_name"], fields["timestamp"])
+    assert found.unique_id == fields["id"]
+    assert list(found.dimensions) == fields["dimensions"]["values"]
+    if isinstance(fields["data"], str):
+        assert found.data == fields["data"]
+    else:
+        assert list(found.data.shape) == fields["data"]["shape"]
+        same_array(found.data, fields["data"])
+    assert len(found.attributes) == len(fields["attributes"])
+    for attribute, expected in zip(found.attributes, fields["attributes"], strict=True):
+        for name in ("name", "description", "source"):
+            assert getattr(attribute, name) == expected[name]
+        if isinstance(attribute.data, np.ndarray):
+            same_array(attribute.data, expected["data"])
+        elif isinstance(attribute.data, str):
+            assert attribute.data == expected["data"]
+        else:
+            assert [attribute.data] == expected["data"]["values"]
+
+
 def se00(data, fields):
     found = deserialise_se00(data)
     assert (found.name, found.channel) == (fields["name"], fields["channel"])
@@ -159,11 +185,20 @@ def own(data, fields):
     assert found == fields
 
 
-READERS = {"ev44": ev44, "f144": f144, "al00": al00, "da00": da00, "se00": se00, "pl72": pl72, "6s4t": run_stop}
+READERS = {
+    "ev44": ev44,
+    "f144": f144,
+    "al00": al00,
+    "da00": da00,
+    "ad00": ad00,
+    "se00": se00,
+    "pl72": pl72,
+    "6s4t": run_stop,
+}
 
 
 def test_there_are_vectors():
-    assert len(NAMES) >= 60
+    assert len(NAMES) >= 80
     assert {path.stem for path in (VECTORS / "ours").glob("*.bin")} == set(NAMES)
 
 
@@ -184,6 +219,15 @@ def test_our_arrays_are_aligned_for_numpy():
     arrays = [variable.data for variable in deserialise_da00(data).data]
     assert len(arrays) == len(make_vectors.DTYPES)
     assert all(array.flags.aligned for array in arrays)
+
+
+def test_our_pixels_start_on_a_line_of_the_cache():
+    for name in (name for name in NAMES if name.startswith("ad00")):
+        data = (VECTORS / "ours" / f"{name}.bin").read_bytes()
+        pixels = AdArray.ad00_ADArray.GetRootAs(data).DataAsNumpy()
+        if len(pixels):
+            place = pixels.__array_interface__["data"][0] - np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+            assert place % 64 == 0
 
 
 def test_nan_is_told_apart_from_numbers():

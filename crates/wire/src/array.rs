@@ -15,7 +15,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Type of the elements of an array, in the order in which `f144` and `da00` number them.
+/// Type of the elements of an array, in the order in which `f144`, `da00` and `ad00` number them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -30,7 +30,7 @@ pub enum DType {
     UInt64,
     Float32,
     Float64,
-    /// UTF-8 text, one byte an element (`c_string` of da00).
+    /// UTF-8 text, one byte an element (`c_string` of da00 and ad00).
     Text,
 }
 
@@ -216,6 +216,13 @@ impl<'a, T: Number> Array<'a, T> {
             Some(slice) => slice.to_vec(),
             None => self.iter().collect(),
         }
+    }
+}
+
+impl Array<'_, i64> {
+    /// Number of elements of a shape; `None` if a length is negative or the number too large.
+    pub(crate) fn product(&self) -> Option<usize> {
+        self.iter().try_fold(1usize, |all, length| all.checked_mul(usize::try_from(length).ok()?))
     }
 }
 

@@ -42,7 +42,7 @@ impl Variable<'_> {
     /// Same as `shape`, but for variables without axes: there the Python library sends the number of *bytes*
     /// as shape, and the values are one dimension.
     pub fn extent(&self) -> Vec<usize> {
-        match product(self.shape) {
+        match self.shape.product() {
             Some(elements) if elements == self.data.len() => self.shape.iter().map(|length| length as usize).collect(),
             _ => vec![self.data.len()],
         }
@@ -51,7 +51,7 @@ impl Variable<'_> {
     /// Whether shape, axes and values fit together.
     fn check(&self) -> Result<(), Error> {
         let wrong = |what| Err(Error::Inconsistent { what });
-        let Some(elements) = product(self.shape) else {
+        let Some(elements) = self.shape.product() else {
             return wrong("a da00 `shape` is negative or too large");
         };
         if !self.axes.is_empty() && self.axes.len() != self.shape.len() {
@@ -63,11 +63,6 @@ impl Variable<'_> {
         }
         Ok(())
     }
-}
-
-/// Number of elements of a shape; `None` if a length is negative or the number too large.
-fn product(shape: Array<'_, i64>) -> Option<usize> {
-    shape.iter().try_fold(1usize, |all, length| all.checked_mul(usize::try_from(length).ok()?))
 }
 
 /// Verifies and reads a message, also that every shape fits its data.

@@ -6,7 +6,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::limits::JSON_VALUES_MAX;
 use crate::{
-    Array, DType, Error, Message, Number, Numbers, Scalar, bpcm, bpgp, bprn, bptk, da00, f144, pl72, read, schema_id,
+    Array, DType, Error, Message, Number, Numbers, Scalar, ad00, bpcm, bpgp, bprn, bptk, da00, f144, pl72, read,
+    schema_id,
 };
 
 /// The value of a field.
@@ -76,6 +77,14 @@ impl<'a> Message<'a> {
     pub fn fields(&self) -> Fields<'a> {
         use Field::{Float, Int, Text, UInt, Uuid};
         match self {
+            Message::Ad00(m) => vec![
+                ("source_name", Text(m.source_name)),
+                ("id", Int(m.id.into())),
+                ("timestamp", Int(m.timestamp)),
+                ("dimensions", m.dimensions.into()),
+                ("data", shaped(m.data, m.shape())),
+                ("attributes", Field::List(m.attributes.iter().map(attribute).collect())),
+            ],
             Message::Al00(m) => vec![
                 ("source_name", Text(m.source_name)),
                 ("timestamp", Int(m.timestamp)),
@@ -220,10 +229,6 @@ fn start<'a>(m: &pl72::Pl72<'a>) -> Fields<'a> {
 
 fn variable<'a>(v: &da00::Variable<'a>) -> Fields<'a> {
     let text = |text: Option<&'a str>| text.map_or(Field::None, Field::Text);
-    let data = match v.data.as_text() {
-        Some(text) => Field::Text(text),
-        None => Field::Array { dtype: v.data.dtype(), bytes: v.data.bytes(), shape: v.extent() },
-    };
     vec![
         ("name", Field::Text(v.name)),
         ("unit", text(v.unit)),
@@ -231,8 +236,26 @@ fn variable<'a>(v: &da00::Variable<'a>) -> Fields<'a> {
         ("source", text(v.source)),
         ("axes", Field::Texts(v.axes.to_vec())),
         ("shape", v.shape.into()),
-        ("data", data),
+        ("data", shaped(v.data, v.extent())),
     ]
+}
+
+fn attribute<'a>(a: &ad00::Attribute<'a>) -> Fields<'a> {
+    let text = |text: Option<&'a str>| text.map_or(Field::None, Field::Text);
+    vec![
+        ("name", Field::Text(a.name)),
+        ("description", text(a.description)),
+        ("source", text(a.source)),
+        ("data", shaped(a.data, vec![a.data.len()])),
+    ]
+}
+
+/// Numbers with a shape, or text.
+fn shaped(numbers: Numbers<'_>, shape: Vec<usize>) -> Field<'_> {
+    match numbers.as_text() {
+        Some(text) => Field::Text(text),
+        None => Field::Array { dtype: numbers.dtype(), bytes: numbers.bytes(), shape },
+    }
 }
 
 fn run_stream<'a>(s: &bprn::RunStream<'a>) -> Fields<'a> {

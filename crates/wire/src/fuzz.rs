@@ -31,6 +31,14 @@ pub fn fuzz(bytes: &[u8]) {
             assert!(pixels.iter().eq(slice.iter().copied()));
         }
     }
+    if let Message::Ad00(frame) = &message {
+        assert_eq!(frame.shape().iter().product::<usize>(), frame.data.len());
+        let (mut whole, mut head) = (Vec::new(), crate::ad00::Head::default());
+        crate::ad00::write(&mut whole, frame).expect("a frame that was read can be written");
+        head.write(frame).expect("a frame that was read has a head");
+        let parts = head.parts(frame.data.bytes()).expect("its own pixels");
+        assert!(parts.concat() == whole && head.len().is_multiple_of(crate::ad00::PIXELS_ALIGN));
+    }
     // What was read can be written, and writing what was read from that gives the same bytes. Not compared as
     // values: a NaN differs from itself.
     let (mut once, mut twice) = (Vec::new(), Vec::new());

@@ -33,6 +33,7 @@ pub mod fuzz;
 pub mod limits;
 mod message;
 
+pub mod ad00;
 pub mod al00;
 pub mod bpas;
 pub mod bpcm;

@@ -10,6 +10,9 @@ pub const MESSAGE_BYTES_MIN: usize = 16;
 /// larger ones are data and belong into numeric vectors.
 pub const LIST_LENGTH_MAX: usize = 65_536;
 
+/// Dimensions of a frame: what HDF5 and older numpy can hold; areaDetector has 10.
+pub const DIMENSIONS_MAX: usize = 32;
+
 /// Nesting of tables. Our deepest message is `bpcm`: commit, input, count. Two are spare for appended fields.
 pub const DEPTH_MAX: u8 = 5;
 

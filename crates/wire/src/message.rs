@@ -1,7 +1,8 @@
 //! A message of any schema: which one it is, its time, reading and writing without naming the module.
 
 use crate::{
-    Error, al00, bpas, bpcm, bpct, bpdn, bpgp, bpgr, bprn, bpst, bptk, da00, ev44, f144, pl72, s6s4t, schema_id, se00,
+    Error, ad00, al00, bpas, bpcm, bpct, bpdn, bpgp, bpgr, bprn, bpst, bptk, da00, ev44, f144, pl72, s6s4t, schema_id,
+    se00,
 };
 
 /// A message of any schema that beamport reads.
@@ -9,6 +10,7 @@ use crate::{
 #[non_exhaustive]
 #[allow(missing_docs, reason = "one for each module, named as it")]
 pub enum Message<'a> {
+    Ad00(ad00::Ad00<'a>),
     Al00(al00::Al00<'a>),
     Da00(da00::Da00<'a>),
     Ev44(ev44::Ev44<'a>),
@@ -28,7 +30,8 @@ pub enum Message<'a> {
 }
 
 /// Every schema id that [`read`] knows.
-pub const KNOWN: [[u8; 4]; 16] = [
+pub const KNOWN: [[u8; 4]; 17] = [
+    ad00::ID,
     al00::ID,
     da00::ID,
     ev44::ID,
@@ -51,6 +54,7 @@ pub const KNOWN: [[u8; 4]; 16] = [
 pub fn read(bytes: &[u8]) -> Result<Message<'_>, Error> {
     let found = schema_id(bytes).ok_or(Error::TooShort { length: bytes.len() })?;
     match found {
+        ad00::ID => ad00::read(bytes).map(Message::Ad00),
         al00::ID => al00::read(bytes).map(Message::Al00),
         da00::ID => da00::read(bytes).map(Message::Da00),
         ev44::ID => ev44::read(bytes).map(Message::Ev44),
@@ -72,10 +76,11 @@ pub fn read(bytes: &[u8]) -> Result<Message<'_>, Error> {
 }
 
 impl Message<'_> {
-    /// Source time, ns since 1970 UTC: of the first pulse, of the value, of the data. `None` where the message
-    /// has none (`ev44` without pulses, `pl72`, `6s4t`, `bptk`, `bpdn`).
+    /// Source time, ns since 1970 UTC: of the first pulse, of the value, of the data, of the frame. `None` where the
+    /// message has none (`ev44` without pulses, `pl72`, `6s4t`, `bptk`, `bpdn`).
     pub fn time(&self) -> Option<i64> {
         match self {
+            Message::Ad00(m) => Some(m.timestamp),
             Message::Al00(m) => Some(m.timestamp),
             Message::Da00(m) => Some(m.timestamp),
             Message::Ev44(m) => m.reference_time.first(),
@@ -95,6 +100,7 @@ impl Message<'_> {
     /// Writes the message into `out`, replacing what was there.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
+            Message::Ad00(m) => ad00::write(out, m),
             Message::Al00(m) => al00::write(out, m),
             Message::Da00(m) => da00::write(out, m),
             Message::Ev44(m) => ev44::write(out, m),

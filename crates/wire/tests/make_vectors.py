@@ -16,10 +16,13 @@ import flatbuffers
 import numpy as np
 from flatbuffers import number_types as nt
 from streaming_data_types.alarm_al00 import Severity, serialise_al00
+from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00
 from streaming_data_types.array_1d_se00 import Location, serialise_se00
 from streaming_data_types.dataarray_da00 import Variable, serialise_da00
 from streaming_data_types.eventdata_ev44 import serialise_ev44
 from streaming_data_types.fbschemas.alarm_al00 import Alarm
+from streaming_data_types.fbschemas.area_detector_ad00 import Attribute as AdAttribute
+from streaming_data_types.fbschemas.area_detector_ad00 import ad00_ADArray as AdArray
 from streaming_data_types.logdata_f144 import serialise_f144
 from streaming_data_types.run_start_pl72 import DetectorSpectrumMap, serialise_pl72
 from streaming_data_types.run_stop_6s4t import serialise_6s4t
@@ -282,6 +285,78 @@ def da00():
     one("da00_empty", "none", none, [expect(none[0], [0, 4], shaped(none[0].data))])
 
 
+def ad00():
+    def attribute(given):
+        data = given.data
+        expected = data if isinstance(data, str) else array(data)
+        return {"name": given.name, "description": given.description, "source": given.source, "data": expected}
+
+    def one(name, source, number, data, attributes=()):
+        made = serialise_ad00(source, number, T, data, list(attributes))
+        fields = {
+            "source_name": source,
+            "id": number,
+            "timestamp": T,
+            "dimensions": array([len(data.encode())] if isinstance(data, str) else np.shape(data), "int64"),
+            "data": data if isinstance(data, str) else shaped(data),
+            "attributes": [attribute(given) for given in attributes],
+        }
+        save(name, made, fields)
+
+    for dtype in DTYPES:
+        one(f"ad00_{dtype}", "13SIM1:image", 7, np.resize(some(dtype), (2, 5)))
+    one("ad00_text", "13SIM1:text", 0, "grüezi")
+
+    # Layouts: a spectrum, colours, a stack of stacks, one pixel without axes, no pixel at all; ids to the ends.
+    one("ad00_1d", "spectrum", 2**31 - 1, np.arange(9, dtype="uint16"))
+    one("ad00_rgb", "colour", -(2**31), np.arange(24, dtype="uint8").reshape(2, 4, 3))
+    one("ad00_4d", "stack", -1, np.arange(24, dtype="float32").reshape(2, 3, 1, 4))
+    one("ad00_pixel", "", 1, np.array(2.5))
+    one("ad00_empty", "none", 1, np.zeros((0, 4), "int32"))
+    # Not in C order in memory, and larger than what starts on 64 bytes in a stream.
+    one("ad00_large", "camera", 3, np.asfortranarray(np.arange(600, dtype="uint16").reshape(20, 30)))
+
+    every = [Attribute(dtype, f"some {dtype}", "driver", some(dtype)) for dtype in DTYPES]
+    every += [
+        Attribute("ColorMode", "", "", "Mono °"),
+        Attribute("Gain", "of the amplifier", "13SIM1:GAIN", -1.5),
+        Attribute("Exposures", "", "13SIM1:N", -3),
+        Attribute("Comment", "empty", "", ""),
+        Attribute("None", "no numbers", "", np.array([], "float32")),
+    ]
+    one("ad00_attributes", "13SIM1:image", 8, np.arange(6, dtype="uint8").reshape(2, 3), every)
+
+    # What other writers leave out: number, time, type of the data, and all but the name and data of an attribute.
+    builder = flatbuffers.Builder(128)
+    name, data = builder.CreateString("least"), builder.CreateByteVector(b"\x05")
+    AdAttribute.AttributeStart(builder)
+    AdAttribute.AttributeAddName(builder, name)
+    AdAttribute.AttributeAddData(builder, data)
+    entry = AdAttribute.AttributeEnd(builder)
+    AdArray.ad00_ADArrayStartAttributesVector(builder, 1)
+    builder.PrependUOffsetTRelative(entry)
+    attributes = builder.EndVector()
+    dimensions = builder.CreateNumpyVector(np.array([2], "int64"))
+    source, pixels = builder.CreateString("least"), builder.CreateByteVector(b"\x01\xff")
+    AdArray.ad00_ADArrayStart(builder)
+    AdArray.ad00_ADArrayAddSourceName(builder, source)
+    AdArray.ad00_ADArrayAddDimensions(builder, dimensions)
+    AdArray.ad00_ADArrayAddData(builder, pixels)
+    AdArray.ad00_ADArrayAddAttributes(builder, attributes)
+    builder.Finish(AdArray.ad00_ADArrayEnd(builder), file_identifier=b"ad00")
+    fields = {
+        "source_name": "least",
+        "id": 0,
+        "timestamp": 0,
+        "dimensions": array([2], "int64"),
+        "data": {"dtype": "int8", "values": [1, -1], "shape": [2]},
+        "attributes": [
+            {"name": "least", "description": None, "source": None, "data": {"dtype": "int8", "values": [5]}},
+        ],
+    }
+    save("ad00_least", bytes(builder.Output()), fields)
+
+
 def se00():
     for dtype in DTYPES:
         values = some(dtype)
@@ -439,7 +514,7 @@ def ours():
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    for part in (ev44, f144, al00, da00, se00, runs, ours):
+    for part in (ev44, f144, al00, da00, ad00, se00, runs, ours):
         part()
     files = sorted(OUT.glob("*.*"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files)} bytes in {OUT.name}")

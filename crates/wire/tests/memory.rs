@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use beamport_wire::limits::VISITS_PER_BYTE_MAX;
-use beamport_wire::{Error, al00, bpcm, da00, ev44, f144, read};
+use beamport_wire::{Error, ad00, al00, bpcm, da00, ev44, f144, read};
 
 struct Counting;
 
@@ -72,8 +72,23 @@ fn the_data_path_allocates_nothing() {
     }];
     let array = da00::Da00 { source_name: "m", timestamp: 1, data: (&variables).into() };
 
+    let attributes = [ad00::Attribute { name: "Gain", description: None, source: None, data: (&[1.5f64]).into() }];
+    let frame = ad00::Ad00 {
+        source_name: "camera",
+        id: 1,
+        timestamp: 1,
+        dimensions: (&[100i64, 100]).into(),
+        data: (&events).into(),
+        attributes: (&attributes).into(),
+    };
+    let mut head = ad00::Head::default();
+
     let mut out = Vec::new();
     let mut write_all = || {
+        head.write(&frame).expect("written");
+        head.set(2, 2);
+        assert!(head.parts(frame.data.bytes()).is_some());
+        ad00::write(&mut out, &frame).expect("written");
         ev44::write(&mut out, &parts).expect("written");
         da00::write(&mut out, &array).expect("written");
         al00::write(&mut out, &alarm).expect("written");
@@ -85,6 +100,8 @@ fn the_data_path_allocates_nothing() {
     ev44::write(&mut out, &parts).expect("written");
     let sum = |message: &ev44::Ev44<'_>| message.pixel_id.iter().map(i64::from).sum::<i64>();
     assert_eq!(allocated(|| assert_eq!(sum(&ev44::read(&out).expect("read")), 49_995_000)), 0);
+    ad00::write(&mut out, &ad00::Ad00 { attributes: Default::default(), ..frame }).expect("written");
+    assert_eq!(allocated(|| assert_eq!(ad00::read(&out).expect("read").data.len(), 10_000)), 0);
     f144::write(&mut out, &value).expect("written");
     assert_eq!(allocated(|| assert_eq!(f144::read(&out).expect("read").timestamp, 1)), 0);
 }

@@ -31,7 +31,7 @@ fn vectors() -> Vec<(String, Vec<u8>, Json)> {
         .filter(|path| path.extension().is_some_and(|end| end == "bin"))
         .collect();
     names.sort();
-    assert!(names.len() >= 60, "vectors are missing: {}", names.len());
+    assert!(names.len() >= 80, "vectors are missing: {}", names.len());
     names
         .iter()
         .map(|path| {

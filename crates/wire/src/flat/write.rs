@@ -88,11 +88,17 @@ impl<'o> Writer<'o> {
 
     /// Appends a vector of `count` elements given as bytes.
     pub(crate) fn bytes(&mut self, slot: usize, count: usize, bytes: &[u8]) {
-        let at = aligned(self.out.len() + 4, 8) - 4;
+        self.vector(slot, count, 8);
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Appends what stands before the elements of a vector, which come right behind it and start on a multiple of
+    /// `align` (a power of two, at least 4).
+    pub(crate) fn vector(&mut self, slot: usize, count: usize, align: usize) {
+        let at = aligned(self.out.len() + 4, align) - 4;
         self.out.resize(at, 0);
         self.point(slot, at);
         self.out.extend_from_slice(&(count as u32).to_le_bytes());
-        self.out.extend_from_slice(bytes);
     }
 
     /// Appends a vector of `count` offsets for the slot at `slot`; gives the position of the first, the others
@@ -115,17 +121,27 @@ impl<'o> Writer<'o> {
 
     /// Ends the message. On failure the buffer is left empty.
     pub(crate) fn finish(self) -> Result<(), Error> {
-        // A multiple of 8, so that messages put one behind the other stay aligned.
-        let length = aligned(self.out.len(), 8);
-        self.out.resize(length, 0);
+        let out = self.out;
+        let end = Writer { out, fault: self.fault }.finish_before(0)?;
+        out.resize(out.len() + end, 0);
+        Ok(())
+    }
+
+    /// Ends a message whose last `bytes` bytes are for others to put behind it, and says how many zeros follow
+    /// them: its length is a multiple of 8, so that messages put one behind the other stay aligned. On failure the
+    /// buffer is left empty.
+    pub(crate) fn finish_before(self, bytes: usize) -> Result<usize, Error> {
+        let written = self.out.len().saturating_add(bytes);
         let fault = match self.fault {
-            None if length > MESSAGE_BYTES_MAX => Some(Error::TooLong { length }),
+            None if written > MESSAGE_BYTES_MAX => Some(Error::TooLong { length: written }),
             fault => fault,
         };
-        if let Some(fault) = fault {
-            self.out.clear();
-            return Err(fault);
+        match fault {
+            Some(fault) => {
+                self.out.clear();
+                Err(fault)
+            }
+            None => Ok(aligned(written, 8) - written),
         }
-        Ok(())
     }
 }
