@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString};
 use std::sync::Arc;
 use store::Entry;
-use wire::Field;
+use wire::ad00::{self, Ad00};
+use wire::{DType, Field};
 
 /// One time-stamped, numbered, typed piece of data, as it lies in stream memory.
 ///
@@ -18,6 +19,8 @@ use wire::Field;
 /// the rest: an array holds its whole segment (up to 64 MiB of memory). `m["pixel_id"].copy()` lets go.
 ///
 /// Numbers become `int` or `float`, text `str`, a uuid 32 hexadecimal digits, tables `dict`, an absent field `None`.
+///
+/// A frame (schema `ad00`) has its pixels in `m.array`, its number in `m.id` and its attributes in `m.metadata` besides.
 ///
 /// Raises `Error` for a name that the schema does not have, and where the bytes are no message of their schema.
 #[pyclass(frozen, module = "beamport")]
@@ -59,12 +62,7 @@ impl Message {
             Field::Float(value) => value.into_pyobject(py)?.into_any(),
             Field::Text(text) => PyString::new(py, text).into_any(),
             Field::Uuid(bytes) => PyString::new(py, &store::hex(bytes)).into_any(),
-            Field::Array { dtype, bytes, shape } => {
-                // An empty array need not lie anywhere.
-                let range = wire::range_in(self.bytes(), bytes).unwrap_or(0..0);
-                let view = View::of_segment(&self.pinned, self.place + range.start as u64, range.len() as u64);
-                numpy::array(py, view, shape, numpy::dtype(py, *dtype)?)?
-            }
+            Field::Array { dtype, bytes, shape } => self.view(py, *dtype, bytes, shape)?,
             Field::Texts(texts) => PyList::new(py, texts)?.into_any(),
             Field::List(tables) => {
                 let list = PyList::empty(py);
@@ -75,6 +73,26 @@ impl Message {
             }
             Field::Table(fields) => self.table(py, fields)?.into_any(),
         })
+    }
+
+    /// A read-only array over bytes of the message, which has as many elements as they hold.
+    fn view<'py>(&self, py: Python<'py>, dtype: DType, bytes: &[u8], shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+        // An empty array need not lie anywhere.
+        let range = wire::range_in(self.bytes(), bytes).unwrap_or(0..0);
+        let view = View::of_segment(&self.pinned, self.place + range.start as u64, range.len() as u64);
+        numpy::array(py, view, shape, numpy::dtype(py, dtype)?)
+    }
+
+    /// The message as a frame; `asked` is what only frames have.
+    fn frame(&self, py: Python<'_>, asked: &str) -> PyResult<Ad00<'_>> {
+        self.check(py)?;
+        if self.entry.schema.0 != ad00::ID {
+            let what = format!("message {} has no `{asked}`", self.sequence);
+            let cause = format!("it is of schema {}, and only a frame, ad00, has one", self.entry.schema);
+            let hint = "`m.fields()` has all that it holds; `read(schema=\"ad00\")` gives frames alone";
+            return Err(fault::error(py, Fault::new(what, cause).hint(hint)));
+        }
+        ad00::read(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))
     }
 
     fn table<'py>(&self, py: Python<'py>, fields: &wire::Fields<'_>) -> PyResult<Bound<'py, PyDict>> {
@@ -144,6 +162,42 @@ impl Message {
         let len = self.entry.length;
         let view = View::of_segment(&self.pinned, self.place, len.into());
         numpy::array(py, view, &[len as usize], numpy::dtype(py, wire::DType::UInt8)?)
+    }
+
+    /// The pixels of a frame: a read-only numpy array with its shape and type, in stream memory.
+    ///
+    /// Raises `Error` where the message is no frame (schema `ad00`). Text in the place of pixels is its bytes.
+    #[getter]
+    fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let frame = self.frame(py, "array")?;
+        self.view(py, frame.data.dtype(), frame.data.bytes(), &frame.shape())
+    }
+
+    /// The number that a camera gave its frame (`int`); `origin_seq` is what loss is counted by.
+    ///
+    /// Raises `Error` where the message is no frame (schema `ad00`).
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<i32> {
+        Ok(self.frame(py, "id")?.id)
+    }
+
+    /// The attributes of a frame, `{name: value}`: `str`, `int`, `float`, or a view where there is not just one number.
+    ///
+    /// Of a name that comes twice the last counts. Descriptions and sources are in `m["attributes"]`.
+    /// Raises `Error` where the message is no frame (schema `ad00`).
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let metadata = PyDict::new(py);
+        for attribute in self.frame(py, "metadata")?.attributes.iter() {
+            let data = &attribute.data;
+            let value = match (data.as_text(), data.get(0)) {
+                (Some(text), _) => PyString::new(py, text).into_any(),
+                (None, Some(number)) if data.len() == 1 => self.value(py, &Field::from(number))?,
+                _ => self.view(py, data.dtype(), data.bytes(), &[data.len()])?,
+            };
+            metadata.set_item(attribute.name, value)?;
+        }
+        Ok(metadata)
     }
 
     /// Value of a field: a read-only numpy view for arrays, see the class.
