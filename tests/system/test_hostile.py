@@ -123,6 +123,7 @@ def test_mutated_instrument_files_are_refused_or_read(cage, times, dice):
         GOOD.format(data="data"),
         (ROOT / "examples/amor.toml").read_text(),
         (ROOT / "examples/ess.toml").read_text(),
+        (ROOT / "examples/camera.toml").read_text(),
     ]
     words = [
         "9" * 400,

@@ -82,10 +82,12 @@ impl Started {
         room::for_instrument(&instrument)?;
         // Into the configuration itself: the source draws from it, and the run's metadata says what it was.
         for section in &mut instrument.sources {
-            if let SourceKind::Sim(sim) = &mut section.kind
-                && let Some(from) = &sim.from
-            {
+            let SourceKind::Sim(sim) = &mut section.kind else { continue };
+            if let Some(from) = &sim.from {
                 sim.config.histogram = Some(load_histogram(from)?);
+            }
+            if let Some(files) = &sim.files {
+                sim.config.files = files.iter().map(|path| map_frames(path)).collect::<Result<_, _>>()?;
             }
         }
         Ok(Self { mover: Mover::start(instrument, &HashMap::new())?, signals })
@@ -190,6 +192,15 @@ fn load_histogram(path: &Path) -> Result<Vec<u8>, Fault> {
         return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
     }
     Ok(answer.stdout)
+}
+
+/// A file with the frames of a camera: mapped, however large it is.
+fn map_frames(path: &Path) -> Result<sim::camera::Recording, Fault> {
+    let fault = |cause: String| Fault::new(format!("no frames in `{}`", path.display()), cause);
+    // A stream's own files are no links; those of others may be.
+    let real = path.canonicalize().map_err(|e| fault(e.to_string()))?;
+    let file = store::Foreign::open(&store::Os, &real).map_err(|e| fault(e.to_string()))?;
+    Ok(sim::camera::Recording { name: path.display().to_string(), bytes: Arc::new(file) })
 }
 
 /// The line that moves while an instrument works. On a terminal only.

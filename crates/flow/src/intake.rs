@@ -63,12 +63,12 @@ impl Outlet for Outward<'_> {
         self.writer.origin(name).map_err(|e| stream_fault(self.name, e))
     }
 
-    fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
+    fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
         let mut meta = *meta;
         if meta.source_time > self.latest {
             meta.flags |= flags::AHEAD;
         }
-        match self.writer.push(&meta, &[payload]) {
+        match self.writer.push(&meta, parts) {
             Ok(_) => Ok(Pushed::Taken),
             Err(Error::Dropped) => {
                 let origin = self.writer.origins().get(meta.origin as usize).cloned().unwrap_or_default();

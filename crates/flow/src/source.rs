@@ -56,7 +56,11 @@ pub trait Outlet {
     /// The row of an origin in the stream's origin table, made on first use.
     fn origin(&mut self, name: &str) -> Result<u32, Fault>;
     /// Offers one message. The payload is copied into stream memory.
-    fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault>;
+    fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
+        self.push_parts(meta, &[payload])
+    }
+    /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
+    fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
 }
 
 /// Brings messages from outside into one stream.

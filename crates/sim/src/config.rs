@@ -3,10 +3,12 @@
 //! The program reads TOML; this module reads the keys of one section as JSON values (numbers, text, lists), so that types, ranges and
 //! hints are said in one place. Nothing is accepted that the model would ignore.
 
+use crate::camera::{Pattern, Recording, millihertz};
 use crate::keys::Kind;
 use crate::limits;
 use flow::Fault;
 use serde_json::Value;
+use wire::DType;
 
 /// How events are dealt out to messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,26 @@ pub struct Config {
     pub clock_fault: ClockFault,
     /// One message in this many has the fault.
     pub clock_fault_every: u32,
+    /// Frames a second, in thousandths.
+    pub fps: f64,
+    /// Lengths of a frame, slowest first; None is the default, or what the files have.
+    pub shape: Option<Vec<u64>>,
+    /// Type of the pixels; None is the default, or what the files have.
+    pub dtype: Option<DType>,
+    /// What the frames show.
+    pub pattern: Pattern,
+    /// Counts of the brightest pixels.
+    pub counts: f64,
+    /// Distinct frames.
+    pub frames: u64,
+    /// Process variables of the metadata of a camera.
+    pub values: u32,
+    /// From the time of the frame to that of its metadata, ns.
+    pub offset_ns: i64,
+    /// Up to so much later, by chance, ns.
+    pub jitter_ns: i64,
+    /// Files from which a camera takes its frames, in turn; opened by the program. None: they are made.
+    pub files: Vec<Recording>,
     /// The measured histogram of the model `histogram`, in the form of [`crate::histogram::Histogram::write`]; loaded by the program.
     pub histogram: Option<Vec<u8>>,
 }
@@ -96,6 +118,16 @@ impl Config {
             amplitude: 0.01,
             clock_fault: ClockFault::None,
             clock_fault_every: 50,
+            fps: 10.0,
+            shape: None,
+            dtype: None,
+            pattern: Pattern::Beam,
+            counts: 100.0,
+            frames: 16,
+            values: 1,
+            offset_ns: 0,
+            jitter_ns: 0,
+            files: Vec::new(),
             histogram: None,
         })
     }
@@ -178,6 +210,29 @@ impl Config {
             "alarm_after" => self.alarm_after_ns = time(0)?,
             "frequency" => self.frequency = number(0.0, 1e7)?,
             "amplitude" => self.amplitude = number(0.0, 100.0)?,
+            "fps" => {
+                let fps = number(limits::FPS_MIN, limits::FPS_MAX)?;
+                millihertz(fps).ok_or_else(|| wrong("it has more than three digits behind the point".to_owned()))?;
+                self.fps = fps;
+            }
+            "shape" => {
+                let lengths: Option<Vec<u64>> =
+                    value.as_array().and_then(|list| list.iter().map(|v| v.as_u64().filter(|n| *n > 0)).collect());
+                self.shape =
+                    Some(lengths.filter(|list| (1..=limits::FRAME_DIMENSIONS_MAX).contains(&list.len())).ok_or_else(
+                        || wrong(format!("it takes 1 to {} lengths above 0", limits::FRAME_DIMENSIONS_MAX)),
+                    )?);
+            }
+            "dtype" => {
+                let name = choice()?;
+                self.dtype = DType::ALL.into_iter().find(|dtype| dtype.name() == name);
+            }
+            "pattern" => self.pattern = Pattern::of(choice()?).unwrap_or(self.pattern),
+            "counts" => self.counts = number(0.0, limits::COUNTS_MAX)?,
+            "frames" => self.frames = whole(1, limits::FRAMES_PIXELS_MAX)?,
+            "values" => self.values = whole(1, u64::from(limits::FRAME_VALUES_MAX))? as u32,
+            "offset" => self.offset_ns = time(0)?,
+            "jitter" => self.jitter_ns = time(0)?,
             "clock_fault" => {
                 self.clock_fault = match choice()? {
                     "backward" => ClockFault::Backward,
@@ -230,6 +285,15 @@ impl Config {
         }
         if !self.frequency.is_finite() || !self.amplitude.is_finite() {
             return wrong("frequency");
+        }
+        if self.model.starts_with("camera") {
+            crate::camera::check(self)?;
+        }
+        if !(0.0..=limits::COUNTS_MAX).contains(&self.counts) {
+            return wrong("counts");
+        }
+        if !(1..=limits::FRAME_VALUES_MAX).contains(&self.values) || self.offset_ns < 0 || self.jitter_ns < 0 {
+            return wrong("values");
         }
         Ok(())
     }

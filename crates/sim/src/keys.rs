@@ -1,5 +1,6 @@
 //! The keys of the models: names, kinds, defaults, units, and a line of text each. The reference page and the checks are made of them.
 
+use crate::camera::Pattern;
 use crate::reflectivity::SAMPLES;
 
 /// What a key holds.
@@ -109,4 +110,30 @@ pub(crate) const FIELD: &[Key] = &[
     key("rate", Kind::Whole, "10000", "samples/s", "samples a second"),
     key("frequency", Kind::Number, "50", "Hz", "frequency of the field"),
     key("amplitude", Kind::Number, "0.01", "T", "amplitude of the field"),
+];
+
+/// Names of the types that pixels can have.
+const DTYPES: &[&str] =
+    &["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"];
+
+/// A camera and its metadata: they agree when they have one rate.
+pub(crate) const FRAMES: &[Key] = &[
+    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
+    key("fps", Kind::Number, "10", "frames/s", "frames a second, in thousandths: 0.001 to 1000000"),
+];
+
+/// The camera.
+pub(crate) const CAMERA: &[Key] = &[
+    key("shape", Kind::Numbers, "", "pixels", "lengths of a frame, slowest first; default [512, 512], or of `files`"),
+    key("dtype", Kind::Choice(DTYPES), "", "", "type of the pixels; default uint8, or of `files`"),
+    key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "what the frames show"),
+    key("counts", Kind::Number, "100", "", "counts of the brightest pixels, on average where they are by chance"),
+    key("frames", Kind::Whole, "16", "frames", "distinct frames, made at the start and shown in turn"),
+];
+
+/// The metadata of a camera.
+pub(crate) const FRAMES_METADATA: &[Key] = &[
+    key("values", Kind::Whole, "1", "", "process variables, each with one value a frame"),
+    key("offset", Kind::Time, "0 s", "", "from the time of the frame to that of its values"),
+    key("jitter", Kind::Time, "0 s", "", "up to so much later, by chance"),
 ];

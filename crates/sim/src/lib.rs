@@ -1,13 +1,14 @@
 //! Instruments that do not exist: sources like any other, for trying things out, for tests and for measurements.
 //!
 //! Constraints: no clock, no file, no thread. What a source says is a function of its configuration (with the seed) and the number of the
-//! pulse, counted from 1970 at 14 Hz; so two sources agree without talking, and a restart goes on where the grid is.
+//! pulse, counted from 1970 at 14 Hz (of a camera: the number of the frame, at its own rate); so two sources agree without talking, and a restart goes on where the grid is.
 //!
 //! [`models`] lists what there is with every key, [`Config`] holds one configuration, [`build`] makes a source of it and [`truth`] says
 //! what was put into its data.
 
 pub mod alias;
 pub mod amor;
+pub mod camera;
 mod config;
 pub mod ess;
 mod events;
@@ -27,7 +28,9 @@ pub use field::ORIGIN as FIELD_ORIGIN;
 pub use keys::{Key, Kind};
 
 use flow::{Fault, Source};
-use keys::{ALARM, ANGLES, BACKGROUND, COMMON, COUNTED, EVENTS, FIELD, METADATA, SAMPLE, key};
+use keys::{
+    ALARM, ANGLES, BACKGROUND, CAMERA, COMMON, COUNTED, EVENTS, FIELD, FRAMES, FRAMES_METADATA, METADATA, SAMPLE, key,
+};
 use serde_json::{Value, json};
 use train::Train;
 
@@ -123,6 +126,18 @@ pub fn models() -> &'static [Model] {
             rate: 10_000.0,
             groups: &[FIELD, COMMON],
         },
+        Model {
+            name: "camera",
+            about: "camera: frames made ahead or from files, at a steady rate, ad00",
+            rate: 0.0,
+            groups: &[FRAMES, CAMERA, COMMON],
+        },
+        Model {
+            name: "camera-metadata",
+            about: "values that belong to the frames of a camera of the same `fps`, f144",
+            rate: 0.0,
+            groups: &[FRAMES, FRAMES_METADATA, COMMON],
+        },
     ];
     MODELS
 }
@@ -140,7 +155,8 @@ pub fn model(name: &str) -> Result<&'static Model, Fault> {
     })
 }
 
-/// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, or a pool of up to 16 MiB.
+/// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, a pool of up to 16 MiB,
+/// or all frames of a camera.
 pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
     config.check()?;
     let model = model(&config.model)?;
@@ -159,6 +175,8 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
             // The same origin as the reflectometer's detector, so that a file template serves both.
             Box::new(Train::new(events::Counter::new(drawing, amor::DETECTOR, config), config))
         }
+        "camera" => Box::new(Train::new(camera::Camera::new(config)?, config)),
+        "camera-metadata" => Box::new(Train::new(camera::Metadata::new(config)?, config)),
         _ => Box::new(Train::new(field::Field::new(config)?, config)),
     })
 }
@@ -183,6 +201,7 @@ pub fn truth(config: &Config) -> Result<Value, Fault> {
             json!({"model": model.name, "seed": config.seed, "events_per_second": config.events_per_second(),
                    "shape": histogram.shape, "counts": total, "pixels": {"number": "1 + slow * length of fast + fast"}})
         }
+        "camera" | "camera-metadata" => camera::truth(config),
         "field" => {
             json!({"model": model.name, "seed": config.seed, "samples_per_second": config.rate,
                           "frequency_hertz": config.frequency, "amplitude_tesla": config.amplitude})

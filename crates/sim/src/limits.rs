@@ -37,3 +37,26 @@ pub const FIELD_SAMPLES_MAX: u32 = 10_000_000;
 
 /// Bytes of an origin's name: names of process variables have at most 60.
 pub const ORIGIN_BYTES_MAX: usize = 255;
+
+/// Frames a second, at least: one in a quarter of an hour.
+pub const FPS_MIN: f64 = 0.001;
+/// Frames a second, at most: a frame each microsecond is more than memory takes, whatever its size.
+pub const FPS_MAX: f64 = 1e6;
+
+/// Bytes of one frame: half of what a message can have. 4096 x 4096 pixels of 8 bytes are an eighth of it.
+pub const FRAME_BYTES_MAX: u64 = 1 << 30;
+
+/// Dimensions of a frame: what areaDetector has.
+pub const FRAME_DIMENSIONS_MAX: usize = 10;
+
+/// Pixels of all frames that are made ahead: some 4 s at 30 ns each, and at most 1 GiB.
+pub const FRAMES_PIXELS_MAX: u64 = 1 << 27;
+
+/// Counts of a pixel: beyond it the distance between neighbours in float32 is more than the noise.
+pub const COUNTS_MAX: f64 = 1e12;
+
+/// Files of one camera: each takes a descriptor, of which a process has 1024.
+pub const FILES_MAX: usize = 256;
+
+/// Process variables of the metadata of a camera: ten times what a beam line attaches to a frame.
+pub const FRAME_VALUES_MAX: u32 = 1000;

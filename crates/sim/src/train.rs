@@ -1,4 +1,5 @@
-//! The pulse train: makes a `flow::Source` of an instrument that knows what one pulse brings.
+//! The pulse train: makes a `flow::Source` of an instrument that knows what one pulse brings. (A camera has its own
+//! grid; its frames are pulses here.)
 //!
 //! Constraints: no clock of its own; every message is a function of (configuration, pulse number) but for its number, which goes on
 //! from the stream's. Messages are numbered per origin without a hole. One message is built at a time, so that a pulse of hundreds of
@@ -9,7 +10,7 @@
 
 use crate::config::{ClockFault, Config};
 use crate::limits;
-use crate::pulse::{pulse_at, pulse_time};
+use crate::pulse::Grid;
 use crate::random::mix;
 use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
 use store::{Meta, SchemaId};
@@ -27,12 +28,24 @@ pub(crate) struct Pulse {
 
 /// What a simulated instrument does at each pulse.
 pub(crate) trait Instrument: Send {
+    /// Its pulses.
+    fn grid(&self) -> Grid {
+        Grid::PULSES
+    }
     /// Names of its origins.
     fn origins(&self) -> &[String];
     /// A new pulse; what the one before has not given is forgotten.
     fn begin(&mut self, pulse: Pulse);
     /// The origin of the next message of this pulse, by its place in `origins`; None at the end of the pulse.
     fn next(&mut self) -> Option<usize>;
+    /// How far from its pulse the message lies that `next` announced, ns.
+    fn shift(&self) -> i64 {
+        0
+    }
+    /// The message that was written, in parts: what is large need not go through `written`, where `write` wrote.
+    fn parts<'p>(&'p self, written: &'p [u8]) -> Result<[&'p [u8]; 3], Fault> {
+        Ok([written, &[], &[]])
+    }
     /// Writes the message that `next` announced, with its number and time. Says its schema and its events (or values).
     fn write(&mut self, number: u64, time: i64, payload: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error>;
 }
@@ -50,6 +63,7 @@ struct Origin {
 /// An instrument on the grid of pulses.
 pub(crate) struct Train<I> {
     instrument: I,
+    grid: Grid,
     name: String,
     fault: ClockFault,
     fault_every: u64,
@@ -72,6 +86,7 @@ impl<I: Instrument> Train<I> {
     pub(crate) fn new(instrument: I, config: &Config) -> Self {
         let every = u64::from(config.clock_fault_every.max(1));
         Self {
+            grid: instrument.grid(),
             instrument,
             name: config.model.clone(),
             fault: config.clock_fault,
@@ -112,7 +127,7 @@ impl<I: Instrument> Train<I> {
             None => out.origin(&self.instrument.origins()[index])?,
         };
         let seq = self.origins[index].next_seq;
-        let time = self.time_of(index, seq, pulse_time(self.pulse));
+        let time = self.time_of(index, seq, self.grid.time(self.pulse).saturating_add(self.instrument.shift()));
         let (schema, events) = self
             .instrument
             .write(seq, time, &mut self.payload)
@@ -138,7 +153,7 @@ impl<I: Instrument> Source for Train<I> {
             .iter()
             .map(|name| Origin { row: None, next_seq: resume.next_seq(name), last_time: None })
             .collect();
-        self.pulse = pulse_at(now) + 1;
+        self.pulse = self.grid.at(now) + 1;
         self.first = Some(self.pulse);
         (self.stepped, self.open, self.pending) = (false, false, None);
         Ok(())
@@ -148,8 +163,8 @@ impl<I: Instrument> Source for Train<I> {
         let Some(mut first) = self.first else {
             return Err(Fault::new(format!("source `{}` cannot step", self.name), "it was not started"));
         };
-        if !self.stepped && now.saturating_sub(pulse_time(self.pulse)) > limits::LATE_AT_START_NS {
-            self.pulse = pulse_at(now);
+        if !self.stepped && now.saturating_sub(self.grid.time(self.pulse)) > limits::LATE_AT_START_NS {
+            self.pulse = self.grid.at(now);
             first = self.pulse;
             self.first = Some(first);
         }
@@ -157,12 +172,14 @@ impl<I: Instrument> Source for Train<I> {
         let (mut messages, mut events, mut bytes) = (0, 0, 0);
         loop {
             if let Some((meta, count)) = &self.pending {
-                match out.push(meta, &self.payload)? {
+                let parts = self.instrument.parts(&self.payload)?;
+                match out.push_parts(meta, &parts)? {
                     Pushed::Full => {
                         return Ok(Step::At(now.saturating_add(limits::OFFER_AGAIN_NS)));
                     }
                     Pushed::Taken => {
-                        (messages, events, bytes) = (messages + 1, events + count, bytes + self.payload.len());
+                        (messages, events, bytes) =
+                            (messages + 1, events + count, bytes + parts.iter().map(|part| part.len()).sum::<usize>());
                         self.pending = None;
                     }
                 }
@@ -180,8 +197,8 @@ impl<I: Instrument> Source for Train<I> {
                 }
                 continue;
             }
-            let time = pulse_time(self.pulse);
-            if self.duration.is_some_and(|d| time.saturating_sub(pulse_time(first)) >= d) {
+            let time = self.grid.time(self.pulse);
+            if self.duration.is_some_and(|d| time.saturating_sub(self.grid.time(first)) >= d) {
                 return Ok(Step::Ended);
             }
             if time > now {

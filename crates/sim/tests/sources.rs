@@ -120,7 +120,7 @@ fn fast_pulses_are_made_in_bounded_steps() {
 
 #[test]
 fn a_stream_without_room_loses_and_changes_nothing() {
-    for model in ["amor", "amor-devices", "amor-monitor", "loki", "field"] {
+    for model in ["amor", "amor-devices", "amor-monitor", "loki", "field", "camera", "camera-metadata"] {
         let mut config = Config::new(model).unwrap();
         (config.scale, config.metadata) = (0.01, 0.5);
         let free = record(&config, 5);
@@ -151,7 +151,7 @@ fn a_stream_without_room_loses_and_changes_nothing() {
 
 #[test]
 fn the_tape_does_not_depend_on_the_steps() {
-    for model in ["amor", "amor-devices", "nmx"] {
+    for model in ["amor", "amor-devices", "nmx", "camera", "camera-metadata"] {
         let mut config = Config::new(model).unwrap();
         config.scale = 0.01;
         let prompt = record(&config, 6);

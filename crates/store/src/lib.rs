@@ -13,6 +13,7 @@ mod drain;
 mod entries;
 mod entry;
 mod error;
+mod foreign;
 #[doc(hidden)]
 pub mod fuzz;
 mod layout;
@@ -37,6 +38,7 @@ pub use abandoned::abandoned;
 pub use crc::crc32c;
 pub use entry::{ENTRY_BYTES, Entry, Meta, SchemaId, flags};
 pub use error::{Error, Result};
+pub use foreign::Foreign;
 pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use live::LivePlace;
 pub use media::Media;

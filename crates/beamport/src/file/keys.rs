@@ -149,6 +149,15 @@ pub static FROM: Key = key(
     "For model `histogram`: events are drawn from the histogram measured in this file.",
 );
 
+/// `files`
+pub static FILES: Key = key(
+    Sim,
+    "files",
+    "list of paths",
+    "",
+    "For model `camera`: its frames are those of these files, numpy arrays (`.npy`) or plain numbers, in turn.",
+);
+
 /// `run`
 pub static REPLAY_RUN: Key = required(Replay, "run", "name of a run", "The recorded run that is played again.");
 /// `from_data`
@@ -227,6 +236,7 @@ pub static ALL: &[&Key] = &[
     &AHEAD_MAX,
     &MODEL,
     &FROM,
+    &FILES,
     &REPLAY_RUN,
     &FROM_DATA,
     &STREAM,

@@ -41,7 +41,7 @@ pub struct SourceSection {
 #[derive(Clone, Debug)]
 pub enum SourceKind {
     /// A simulated instrument.
-    Sim(SimSection),
+    Sim(Box<SimSection>),
     /// A recorded stream played again.
     Replay(ReplaySection),
 }
@@ -51,10 +51,13 @@ pub enum SourceKind {
 pub struct SimSection {
     /// Name of the model.
     pub model: Setting<String>,
-    /// The model with its keys set, as the crate `sim` takes it; a histogram is still to be loaded from `from`.
+    /// The model with its keys set, as the crate `sim` takes it; a histogram is still to be loaded from `from`,
+    /// and `files` are still to be mapped.
     pub config: sim::Config,
     /// NeXus file with the histogram to draw from.
     pub from: Option<Setting<PathBuf>>,
+    /// Files with the frames of a camera.
+    pub files: Option<Setting<Vec<PathBuf>>>,
 }
 
 /// A source of kind `replay`.
@@ -179,7 +182,7 @@ impl Word for KindWord {
 pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Option<SourceSection> {
     let kind: Option<Setting<KindWord>> = section.get(&keys::SOURCE_KIND);
     let kind = match kind.map(|kind| kind.value) {
-        Some(KindWord::Sim) => sim(section, folder).map(SourceKind::Sim),
+        Some(KindWord::Sim) => sim(section, folder).map(|sim| SourceKind::Sim(Box::new(sim))),
         Some(KindWord::Replay) => {
             section.refuse_unknown(&[Place::Source, Place::Replay], &[]);
             Some(SourceKind::Replay(replay(name, section, folder)))
@@ -290,7 +293,26 @@ fn sim(section: &mut Section<'_>, folder: &Path) -> Option<SimSection> {
         }
         _ => {}
     }
-    config.map(|config| SimSection { model, config, from })
+    let files = frames(section, folder, &model);
+    config.map(|config| SimSection { model, config, from, files })
+}
+
+/// The files of a camera; what is in them is looked at when they are mapped.
+fn frames(section: &mut Section<'_>, folder: &Path, model: &str) -> Option<Setting<Vec<PathBuf>>> {
+    let files = section.get::<Vec<String>>(&keys::FILES)?;
+    let files = files.map(|files| files.iter().map(|file| folder.join(file)).collect::<Vec<_>>());
+    let missing = files.iter().find(|file| !file.is_file()).map(|file| file.display().to_string());
+    let refused = if model != "camera" {
+        Refused::new(format!("model `{model}` shows no frames"), "write model = \"camera\", or remove `files`")
+    } else if files.is_empty() {
+        Refused::new("the list is empty", "without the line the frames are made")
+    } else if let Some(missing) = missing {
+        Refused::new(format!("no file {missing}"), "paths are relative to the instrument file")
+    } else {
+        return Some(files);
+    };
+    section.refuse(&keys::FILES, refused);
+    Some(files)
 }
 
 fn replay(name: &str, section: &mut Section<'_>, folder: &Path) -> ReplaySection {

@@ -74,7 +74,7 @@ fn examples(folder: &Folder) -> Vec<PathBuf> {
 fn the_examples_have_no_mistake() {
     let folder = Folder::new("examples");
     let files = examples(&folder);
-    assert!(files.len() >= 3);
+    assert!(files.len() >= 4);
     for file in &files {
         read(file, &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
     }
@@ -109,6 +109,31 @@ fn streams_and_origins_of_the_template_are_those_of_the_models() {
         .chain([("detector".into(), sim::amor::DETECTOR.into()), ("monitor".into(), sim::amor::MONITOR.into())])
         .collect();
     assert_eq!(sources, expected);
+}
+
+#[test]
+fn files_of_a_camera_are_there_and_of_a_camera() {
+    let folder = Folder::new("frames");
+    std::fs::write(folder.0.join("a.npy"), b"to be looked at when it is mapped").unwrap();
+    let read = |model: &str, files: &str| {
+        let text = format!("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"{model}\"\nfiles = {files}\n");
+        parse(&text, &folder.0.join("camera.toml"), &|_| Vec::new())
+    };
+    let good = read("camera", "[\"a.npy\"]").unwrap();
+    let SourceKind::Sim(camera) = &good.sources[0].kind else { panic!() };
+    assert_eq!(camera.files.as_ref().unwrap().value, [folder.0.join("a.npy")]);
+    for (model, files, cause) in [
+        ("camera", "[\"a.npy\", \"b.npy\"]", "no file"),
+        ("camera", "[\".\"]", "no file"),
+        ("camera", "[]", "the list is empty"),
+        ("camera", "\"a.npy\"", "not a list"),
+        ("amor", "[\"a.npy\"]", "shows no frames"),
+    ] {
+        let mistakes = read(model, files).unwrap_err();
+        let [mistake] = &mistakes[..] else { panic!("{mistakes:#?}") };
+        assert_eq!(mistake.line, 5);
+        assert!(mistake.cause.contains(cause) && !mistake.hint.is_empty(), "{mistake}");
+    }
 }
 
 #[test]

@@ -33,15 +33,16 @@ impl Outlet for Recorder {
         Ok(row as u32)
     }
 
-    fn push(&mut self, meta: &Meta, payload: &[u8]) -> Result<Pushed, Fault> {
+    fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
+        let payload = parts.concat();
         if let Some(room) = &mut self.room {
             if *room == 0 {
                 return Ok(Pushed::Full);
             }
             *room -= 1;
         }
-        assert_eq!(wire::schema_id(payload), Some(meta.schema.0));
-        self.messages.push((*meta, payload.to_vec()));
+        assert_eq!(wire::schema_id(&payload), Some(meta.schema.0));
+        self.messages.push((*meta, payload));
         Ok(Pushed::Taken)
     }
 }
