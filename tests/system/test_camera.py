@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import ROOT, gapless, lost_of
+from conftest import ROOT, gapless, lost_of, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -87,3 +87,37 @@ duration = "1 s"
     lab.end(process, status=2)
     _, told = lab.said(process)
     assert "frames.npy" in told and "hint:  write `shape` and `dtype` of its frames" in told
+
+
+def test_a_file_that_becomes_shorter_stops_the_camera_alone(lab):
+    frames = lab.folder / "plain.raw"
+    pixels = np.full((8, 64, 64), 7, "u1")
+    pixels.tofile(frames)
+    lab.write(
+        """
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 500
+shape = [64, 64]
+dtype = "uint8"
+files = ["plain.raw"]
+[source.other]
+kind = "sim"
+model = "field"
+[run.first]
+duration = "1 s"
+"""
+    )
+    process, _ = lab.up_ready()
+    # The map stays; what it shows is no longer there to be had.
+    with frames.open("r+b") as file:
+        file.truncate(4096)
+        until(lambda: "has the file become shorter?" in lab.said(process)[1], "the camera does not miss its file")
+        assert process.poll() is None
+        before = len(lab.stream("other").all())
+        until(lambda: len(lab.stream("other").all()) > before, "the other source stands still")
+        file.write(pixels.tobytes())
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    print("injected 1 file cut off under its map: the camera stopped and went on, 0 lost")
