@@ -14,7 +14,7 @@ use crate::intake::book_meta;
 use crate::records::{Commit, Run};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Level, SchemaId, Writer};
+use store::{Error, Level, ReadOptions, SchemaId, Writer};
 use wire::bprn::State;
 
 /// The last commit of each sink, by name.
@@ -69,15 +69,39 @@ pub fn last_commits(data: &Data) -> Result<BTreeMap<String, BySink>, Fault> {
     // Those of single runs first: a commit is filed before its book is removed.
     books.sort_by_key(|name| std::cmp::Reverse(name.matches('.').count()));
     for book in books {
+        // Those of sources and merges belong to no run, and may be long.
+        if first_of(data, &book).is_some_and(|commit| commit.run.is_empty()) {
+            continue;
+        }
         for message in data.book_messages(&book)? {
             let commit = Commit::read(&message)?;
-            // Those of sources belong to no run.
+            // A book of which the first message does not verify.
             if !commit.run.is_empty() {
                 all.entry(commit.run.clone()).or_default().insert(commit.stage.clone(), commit);
             }
         }
     }
     Ok(all)
+}
+
+/// The newest commit of a book that verifies.
+pub(crate) fn newest_commit(data: &Data, book: &str) -> Result<Option<Commit>, Fault> {
+    let mut reader = data.reader(book, ReadOptions::default())?;
+    for sequence in (reader.bounds().first..reader.end()).rev() {
+        match reader.get(sequence) {
+            Ok(Some((_, bytes))) => return Commit::read(&bytes).map(Some),
+            Ok(None) | Err(Error::Corrupt { .. } | Error::Lost { .. } | Error::Gone { .. }) => {}
+            Err(e) => return Err(stream_fault(book, e)),
+        }
+    }
+    Ok(None)
+}
+
+/// The oldest commit of a book, if it can be read.
+fn first_of(data: &Data, book: &str) -> Option<Commit> {
+    let mut reader = data.reader(book, ReadOptions::default()).ok()?;
+    let first = reader.bounds().first;
+    Commit::read(&reader.get(first).ok()??.1).ok()
 }
 
 /// Runs of which it cannot be told whether a sink has finished them: sealed, without a commit, and some of what the sink

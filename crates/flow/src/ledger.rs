@@ -1,13 +1,15 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
 //! * entry, per stream and origin: `sent + duplicate = appended + lost.<reason>`; `sent` spans the origin's own numbers.
-//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`.
+//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, which knows no runs, per
+//!   input, over all that it was given.
 //!
 //! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
 //! feed the report, the file, `top` and `--json`.
 
-use crate::commits::{BySink, commits_of, last_commits};
+use crate::commits::{BySink, commits_of, last_commits, newest_commit};
 use crate::data::{Data, stream_fault};
+use crate::merge::plan::Plan;
 use crate::records::{ABSENT, Commit, Gap, Run, UNKNOWN};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
@@ -427,6 +429,10 @@ fn finish_account(
     let mut all = Vec::new();
     for stream in streams {
         let ranges = || run.streams.iter().filter(|r| r.stream == stream);
+        if is_merged(data, stream)? {
+            // Its messages entered elsewhere: the merge has an account of each input.
+            continue;
+        }
         // The seal lists what was there then; a sink may have begun before, with what retention has taken since.
         let oldest = data.reader_early(stream)?.bounds().first;
         let begun = begins.iter().filter(|b| b.0 == stream && b.1 < oldest).map(|b| b.1);
@@ -449,16 +455,52 @@ fn finish_account(
     Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
 }
 
+/// The newest commit of a merge; none for another stream.
+fn merged(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
+    let book = commits_of(stream);
+    if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_err() {
+        return Ok(None);
+    }
+    Ok(newest_commit(data, &book)?.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
+}
+
+/// True for a stream that a merge fills.
+fn is_merged(data: &Data, stream: &str) -> Result<bool, Fault> {
+    merged(data, stream).map(|commit| commit.is_some())
+}
+
+/// The accounts of a merge, one an input, as its newest commit has them; none for a stream that no merge fills.
+pub fn merge(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
+    let Some(commit) = merged(data, name)? else { return Ok(Vec::new()) };
+    let plan = Plan::read(&commit.state)?;
+    let mut rows = Vec::new();
+    for (input, share) in commit.inputs.iter().zip(&plan.shares) {
+        let reader = data.reader_early(&input.stream)?;
+        if reader.header().uuid != input.uuid {
+            // A stream made anew: what was is gone with it.
+            continue;
+        }
+        let (aside, skipped, lost) = (group(input, "aside"), group(input, "skipped"), group(input, "lost"));
+        let read = reader.bounds().count.saturating_sub(input.first);
+        // What nobody looked at, and what waits for its slice.
+        let held = reader.bounds().count.saturating_sub(input.next) + share.held;
+        let known = input.done + [&aside, &skipped, &lost].iter().flat_map(|map| map.values()).sum::<u64>();
+        let closed = read == known + held;
+        let (stage, stream, done) = (name.to_owned(), input.stream.clone(), input.done);
+        rows.push(Row { stage, stream, read, done, aside, skipped, lost, held, closed });
+    }
+    Ok(rows)
+}
+
+/// The counts of an input of one kind, by reason.
+fn group(input: &crate::records::Input, kind: &str) -> BTreeMap<String, u64> {
+    let of_kind = |(name, n): (&String, &u64)| Some((name.strip_prefix(kind)?.strip_prefix('.')?.to_string(), *n));
+    input.counts.iter().filter_map(of_kind).collect()
+}
+
 fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finished: bool) -> Result<Row, Fault> {
-    let group = |kind: &str| -> BTreeMap<String, u64> {
-        input
-            .counts
-            .iter()
-            .filter_map(|(name, n)| Some((name.strip_prefix(kind)?.strip_prefix('.')?.to_string(), *n)))
-            .collect()
-    };
-    let (aside, lost) = (group("aside"), group("lost"));
-    let mut skipped = group("skipped");
+    let (aside, lost) = (group(input, "aside"), group(input, "lost"));
+    let mut skipped = group(input, "skipped");
     // Messages of the stream that are not of the run are no part of the run's account.
     skipped.remove("outside");
     let (counted, from) = members(data, run, &input.stream, input.first)?;

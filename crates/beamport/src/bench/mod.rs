@@ -6,6 +6,7 @@
 mod limit;
 mod marks;
 mod measure;
+mod merge;
 mod nexus;
 mod place;
 mod reading;
@@ -117,6 +118,9 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
     let mut tell = |figure: &Figure| drop(writeln!(err, "measured: {}", figure.name));
     if wanted("store") {
         figures.extend(store::run(&sizes, rounds, &mut tell)?);
+    }
+    if wanted("merge") {
+        figures.extend(merge::run(&sizes, rounds, &mut tell)?);
     }
     if wanted("nexus") {
         figures.extend(nexus::run(&sizes, rounds, &mut tell)?);

@@ -1,0 +1,366 @@
+//! One input of a merge: what was looked at of it, what of that is not in the output yet, and how far it has come.
+//!
+//! Constraints: a look costs the proof of each entry and a comparison; what waits for its slice is kept in blocks of 128
+//! entries, 32 bytes a block, however long the wait is. No payload is touched.
+//!
+//! Failure behaviour: entries that are gone, damaged or missing become counts and gaps, exactly once: those that were
+//! never looked at when the look comes upon them, those that waited when their slice is taken.
+
+use crate::data::{Data, stream_fault};
+use crate::records::{Gap, Input as Account};
+use crate::{Fault, Heard};
+use std::collections::VecDeque;
+use store::{Check, Clock, Entry, Error, ReadOptions, Reader};
+
+/// Entries of a block: a slice looks again at those that it shares with the next.
+const BLOCK: u64 = 128;
+/// Entries of one look: some blocks, so that inputs take turns.
+const LOOK: usize = 4096;
+
+/// Some entries in a row of which at least one waits for its slice.
+struct Block {
+    first: u64,
+    len: u32,
+    /// How many wait.
+    waiting: u32,
+    /// The oldest time among them.
+    oldest: i64,
+}
+
+/// A message that will not be in the output.
+pub(super) struct Stray {
+    /// Its sequence.
+    pub(super) sequence: u64,
+    /// Its entry.
+    pub(super) entry: Entry,
+}
+
+/// What a slice takes, in the order (input, sequence).
+#[derive(Default)]
+pub(super) struct Taken {
+    /// The entries.
+    pub(super) entries: Vec<Entry>,
+    /// Their times, once more: sorting touches nothing else.
+    pub(super) times: Vec<i64>,
+    /// Of each: which input, and its sequence there.
+    pub(super) of: Vec<(u32, u64)>,
+}
+
+impl Taken {
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.times.clear();
+        self.of.clear();
+    }
+}
+
+/// One input.
+pub(super) struct Input {
+    /// Its place and account: `next` is where the next look begins.
+    pub(super) account: Account,
+    /// How long it is waited for, ns.
+    pub(super) wait: i64,
+    /// Looks.
+    reader: Reader,
+    /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when it
+    /// was looked at, and is proven again when it is pushed.
+    back: Reader,
+    blocks: VecDeque<Block>,
+    /// Newest time that is believed.
+    pub(super) newest: i64,
+    /// `next` at the last commit.
+    pub(super) before: u64,
+    /// Late or ahead since then.
+    pub(super) strays: Vec<Stray>,
+    /// Missing since then.
+    pub(super) gaps: Vec<Gap>,
+}
+
+/// True for a time too far beyond arrival to be believed.
+#[inline]
+pub(super) fn is_ahead(entry: &Entry, ahead_max: i64) -> bool {
+    entry.source_time > entry.arrival_time.saturating_add(ahead_max)
+}
+
+impl Input {
+    /// Opens an input where `account` stands. `early`: also what is not on the medium yet.
+    pub(super) fn open(data: &Data, stream: &str, wait: i64, early: bool) -> Result<Self, Fault> {
+        let options = ReadOptions { early, check: Check::Entries, ..ReadOptions::default() };
+        let reader = data.reader(stream, options.clone())?;
+        let header = reader.header();
+        if header.clock != Clock::Epoch {
+            return Err(Fault::new(
+                format!("stream `{stream}` cannot be merged by time"),
+                "its times do not count ns since 1970 UTC",
+            )
+            .hint("merge streams whose source has `clock = \"epoch\"`"));
+        }
+        let first = reader.bounds().first;
+        let account = Account {
+            stream: stream.to_string(),
+            uuid: header.uuid,
+            epoch: header.epoch_of(first),
+            first,
+            next: first,
+            done: 0,
+            counts: Default::default(),
+        };
+        // What was looked at once was safe, though a mark may say so a moment later after a start.
+        let back = data.reader(stream, ReadOptions { early: true, check: Check::Nothing, ..options })?;
+        Ok(Self {
+            account,
+            wait,
+            reader,
+            back,
+            blocks: VecDeque::new(),
+            newest: i64::MIN,
+            before: first,
+            strays: Vec::new(),
+            gaps: Vec::new(),
+        })
+    }
+
+    /// Goes on from a commit, if it speaks of this stream and nothing of it was cut since. False: it stands where the
+    /// messages of `from` on begin.
+    pub(super) fn resume(&mut self, known: Option<&Account>, from: i64) -> Result<bool, Fault> {
+        let header = self.reader.header().clone();
+        let same = known.filter(|k| k.uuid == header.uuid);
+        if let Some(known) = same.filter(|k| header.check_identity(k.epoch, k.next).is_ok()) {
+            self.account = Account { stream: self.account.stream.clone(), ..known.clone() };
+            self.before = known.next;
+            return Ok(true);
+        }
+        if from > i64::MIN {
+            let at = self.reader.time_range(from, i64::MAX).map_err(|e| stream_fault(&self.account.stream, e))?.0;
+            let cut = same.and_then(|k| header.epochs.iter().find(|e| e.0 > k.epoch)).map_or(0, |e| e.1);
+            self.stand(at.max(cut));
+        }
+        Ok(false)
+    }
+
+    fn stand(&mut self, at: u64) {
+        let account = &mut self.account;
+        (account.first, account.next, self.before) = (at, at, at);
+        account.epoch = self.reader.header().epoch_of(at);
+    }
+
+    /// Looks again at `low..end`, which a commit speaks of: what lies at or past `from` waits, what came at `before` or
+    /// later and is older or ahead is a stray. How many wait.
+    pub(super) fn look_back(
+        &mut self,
+        data: &Data,
+        (low, end): (u64, u64),
+        from: i64,
+        ahead_max: i64,
+    ) -> Result<u64, Fault> {
+        let account = self.account.clone();
+        self.account.next = low;
+        let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+        let reader = std::mem::replace(&mut self.reader, data.reader(&account.stream, options)?);
+        while self.account.next < end {
+            let most = usize::try_from(end - self.account.next).unwrap_or(LOOK).min(LOOK);
+            if !self.look(most, from, ahead_max)? {
+                break;
+            }
+        }
+        // What is missing now was looked at once: whoever knows what was there counts it.
+        self.account = account;
+        self.gaps.clear();
+        self.reader = reader;
+        Ok(self.waiting())
+    }
+
+    /// Messages that wait for their slice.
+    pub(super) fn waiting(&self) -> u64 {
+        self.blocks.iter().map(|b| u64::from(b.waiting)).sum()
+    }
+
+    /// The oldest time that waits.
+    pub(super) fn oldest(&self) -> Option<i64> {
+        self.blocks.iter().map(|b| b.oldest).min()
+    }
+
+    /// At most so many wait with times before `to`.
+    pub(super) fn waiting_before(&self, to: i64) -> u64 {
+        self.blocks.iter().filter(|b| b.oldest < to).map(|b| u64::from(b.waiting)).sum()
+    }
+
+    /// The lowest sequence that may still be pointed to.
+    pub(super) fn low(&self) -> u64 {
+        let stray = self.strays.first().map_or(u64::MAX, |s| s.sequence);
+        self.blocks.front().map_or(self.account.next, |b| b.first).min(stray)
+    }
+
+    /// All that was published has been looked at.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.account.next >= self.reader.bounds().count
+    }
+
+    /// Nothing more can be looked at now.
+    pub(super) fn has_seen_all(&self) -> bool {
+        self.account.next >= self.reader.end()
+    }
+
+    /// What commits speak of is marked.
+    pub(super) fn is_marked(&self) -> bool {
+        self.before <= self.reader.end()
+    }
+
+    /// The time up to which it has brought all, ns since 1970 UTC. `now` and `passed`: see `Merge::reach`.
+    pub(super) fn reach(&self, heard: Heard, now: i64, passed: i64, ahead_max: i64) -> i64 {
+        let at_end = self.is_at_end();
+        if at_end && heard.ended {
+            return i64::MAX;
+        }
+        let mut reach = self.newest;
+        if at_end {
+            reach = reach.max(heard.frontier.min(now.saturating_add(ahead_max)));
+        }
+        reach = reach.saturating_sub(self.wait);
+        if at_end { reach.max(passed.min(now.saturating_sub(self.wait))) } else { reach }
+    }
+
+    /// Looks at the next entries, at most `most`. False if there are none.
+    pub(super) fn look(&mut self, most: usize, from: i64, ahead_max: i64) -> Result<bool, Fault> {
+        let mut most = most.min(LOOK);
+        let (at, before) = (self.account.next, self.before);
+        let (blocks, strays) = (&mut self.blocks, &mut self.strays);
+        let lost = match self.reader.entries(at, most) {
+            Ok([]) => return Ok(false),
+            Ok(entries) => {
+                let newest = note(entries, at, before, (from, ahead_max), blocks, strays);
+                self.newest = self.newest.max(newest);
+                self.account.next = at + entries.len() as u64;
+                (0, "")
+            }
+            Err(Error::Gone { first }) => (first.saturating_sub(at), "full"),
+            Err(Error::Corrupt { sequence, .. }) if sequence > at => {
+                // Those before the wrong one come first.
+                most = (sequence - at) as usize;
+                return self.look(most, from, ahead_max);
+            }
+            Err(Error::Corrupt { .. }) => (1, "corrupt"),
+            Err(Error::Lost { end, .. }) => (end.min(self.reader.end()).saturating_sub(at).max(1), "missing"),
+            Err(e) => return Err(stream_fault(&self.account.stream, e)),
+        };
+        if lost.0 > 0 {
+            self.lose(at, at + lost.0 - 1, lost.0, lost.1);
+            self.account.next = at + lost.0;
+        }
+        self.account.epoch = self.reader.header().epoch_of(self.account.next.saturating_sub(1));
+        Ok(true)
+    }
+
+    /// Counts what is missing, `count` of `first..=last`.
+    pub(super) fn lose(&mut self, first: u64, last: u64, count: u64, reason: &str) {
+        *self.account.counts.entry(format!("lost.{reason}")).or_default() += count;
+        match self.gaps.last_mut() {
+            Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
+            _ => self.gaps.push(Gap {
+                stream: self.account.stream.clone(),
+                origin: String::new(),
+                first,
+                last,
+                from: i64::MIN,
+                to: i64::MAX,
+                reason: reason.into(),
+                by_sequence: true,
+            }),
+        }
+    }
+
+    /// Adds the waiting entries of `from..to` to `taken`, and lets go of them. How many.
+    pub(super) fn take(
+        &mut self,
+        number: u32,
+        (from, to): (i64, i64),
+        ahead_max: i64,
+        taken: &mut Taken,
+    ) -> Result<u64, Fault> {
+        let before = taken.entries.len();
+        let mut blocks = std::mem::take(&mut self.blocks);
+        for block in blocks.iter_mut().filter(|b| b.oldest < to) {
+            let end = block.first + u64::from(block.len);
+            let (mut at, mut left, mut low, mut oldest) = (block.first, 0, None, i64::MAX);
+            let (was, held, mut why) = (block.waiting, taken.entries.len(), "");
+            let mut most = block.len as usize;
+            while at < end {
+                match self.back.entries(at, most.min((end - at) as usize)) {
+                    Ok([]) => break,
+                    Ok(entries) => {
+                        most = block.len as usize;
+                        for (entry, sequence) in entries.iter().zip(at..) {
+                            let time = entry.source_time;
+                            if time < from || is_ahead(entry, ahead_max) {
+                                continue;
+                            }
+                            if time < to {
+                                taken.entries.push(*entry);
+                                taken.times.push(time);
+                                taken.of.push((number, sequence));
+                            } else {
+                                (left, oldest) = (left + 1, time.min(oldest));
+                                low.get_or_insert(sequence);
+                            }
+                        }
+                        at += entries.len() as u64;
+                    }
+                    Err(Error::Gone { first }) => (at, why) = (first.max(at + 1), "full"),
+                    Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
+                    Err(Error::Corrupt { .. }) => (at, most, why) = (at + 1, block.len as usize, "corrupt"),
+                    Err(Error::Lost { end, .. }) => (at, why) = (end.max(at + 1), "missing"),
+                    Err(e) => return Err(stream_fault(&self.account.stream, e)),
+                }
+            }
+            // What waited and is there no more, in this slice or a later one.
+            let missing = u64::from(was).saturating_sub((taken.entries.len() - held) as u64 + u64::from(left));
+            if missing > 0 {
+                self.lose(block.first, end - 1, missing, if why.is_empty() { "missing" } else { why });
+            }
+            let first = low.unwrap_or(end);
+            block.len -= (first - block.first) as u32;
+            (block.first, block.waiting, block.oldest) = (first, left, oldest);
+        }
+        blocks.retain(|b| b.waiting > 0);
+        self.blocks = blocks;
+        Ok((taken.entries.len() - before) as u64)
+    }
+}
+
+/// Sorts entries into what waits and what strays; the newest time that is believed.
+fn note(
+    entries: &[Entry],
+    first: u64,
+    before: u64,
+    (from, ahead_max): (i64, i64),
+    blocks: &mut VecDeque<Block>,
+    strays: &mut Vec<Stray>,
+) -> i64 {
+    let mut newest = i64::MIN;
+    let mut at = first;
+    for part in entries.chunks(BLOCK as usize) {
+        let (mut waiting, mut oldest) = (0, i64::MAX);
+        for (entry, sequence) in part.iter().zip(at..) {
+            let time = entry.source_time;
+            if time < from || is_ahead(entry, ahead_max) {
+                if sequence >= before {
+                    strays.push(Stray { sequence, entry: *entry });
+                }
+                continue;
+            }
+            (waiting, oldest, newest) = (waiting + 1, time.min(oldest), time.max(newest));
+        }
+        match blocks.back_mut() {
+            Some(last)
+                if last.first + u64::from(last.len) == at && u64::from(last.len) + part.len() as u64 <= BLOCK =>
+            {
+                last.len += part.len() as u32;
+                (last.waiting, last.oldest) = (last.waiting + waiting, last.oldest.min(oldest));
+            }
+            _ if waiting > 0 => blocks.push_back(Block { first: at, len: part.len() as u32, waiting, oldest }),
+            _ => {}
+        }
+        at += part.len() as u64;
+    }
+    newest
+}

@@ -1,0 +1,550 @@
+//! Merge by time: many streams become one view, in the order (source time, input, sequence). Decision 0009 says why it
+//! is so.
+//!
+//! Constraints: a step does a bounded amount of work and waits for nothing, no disk either. No payload is touched; a
+//! message costs a look at its entry, a place in the sorting of its slice, and `push_view`. No lock and no allocation a
+//! message.
+//!
+//! Bytes: the output `NAME`, `NAME.aside` (views that this merge alone writes) and `NAME.commits`: a commit (`bpcm`) for
+//! each slice, written before the slice, with its `Plan` as state.
+//!
+//! Failure behaviour: killed anywhere, a merge that opens again finishes the slice that its last commit speaks of, behind
+//! the newest message that the output shows; nothing is shown twice and nothing taken back. What is gone or damaged is
+//! counted. Without room it keeps what it has and tries again at the next step.
+
+mod input;
+pub(crate) mod plan;
+mod resume;
+
+use crate::commits::{commits_of, newest_commit};
+use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::intake::book_meta;
+use crate::records::Commit;
+use crate::{Fault, Step, StreamView};
+use input::{Input, Stray, Taken, is_ahead};
+use plan::{Plan, Share};
+use std::collections::VecDeque;
+use store::{Error, Level, Options, Parent, SchemaId, WhenFull, Writer};
+
+/// Streams of one merge: each has a place in the table of parents for each of its epochs, and a row in each commit.
+pub const INPUTS_MAX: usize = 1024;
+/// Entries that one step looks at: some milliseconds.
+const LOOK_MAX: usize = 1 << 16;
+/// Messages of one slice in memory: what is sorted stays in the caches.
+const SLICE_MESSAGES: u64 = 1 << 14;
+/// Messages of one slice on disk, where each waits for the medium twice.
+const SLICE_MESSAGES_DISK: u64 = 1 << 20;
+/// Strays of one input that are kept until a commit speaks of them: then it is looked at no further.
+const STRAYS_MAX: usize = 1 << 14;
+/// Strays alone wait so long for a commit, ns: a late input shall not write one a message.
+const STRAYS_PAUSE: i64 = 100_000_000;
+/// Gaps that a commit lists: beyond it the counts alone say how many are missing.
+const GAPS_MAX: usize = 1000;
+/// Messages that are pushed between two looks at the room.
+const PUSH: usize = 1 << 17;
+/// The longest pause between two steps, ns: a message that comes meanwhile waits so long.
+const PAUSE_MAX: i64 = 5_000_000;
+
+/// A stream that goes into a merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeInput {
+    /// Its name.
+    pub stream: String,
+    /// How long its messages, and the whole of it, are waited for, ns.
+    pub wait: i64,
+}
+
+/// How a merge works.
+#[derive(Clone, Debug)]
+pub struct MergeOptions {
+    /// How the output is kept.
+    pub stream: Options,
+    /// Least length of a slice, ns of source time.
+    pub slice: i64,
+    /// A source time further than this beyond arrival is not believed, ns.
+    pub ahead_max: i64,
+}
+
+/// What is known of an input's source, of before the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// It has brought everything up to this time, ns since 1970 UTC.
+    pub frontier: i64,
+    /// It has come to its end.
+    pub ended: bool,
+}
+
+impl Heard {
+    /// Nothing is known.
+    pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false };
+}
+
+impl From<&StreamView> for Heard {
+    fn from(view: &StreamView) -> Self {
+        Self { frontier: view.frontier, ended: view.ended }
+    }
+}
+
+/// A slice on its way: taken from the inputs, not yet in the output.
+struct Slice {
+    /// The commit that speaks of it.
+    commit: Vec<u8>,
+    /// Its sequence in the book, once it is there.
+    written: Option<u64>,
+    /// When the slice was taken, ns since 1970 UTC.
+    time: i64,
+    /// How many of `order` are in the output.
+    shown: usize,
+    /// Strays by place of their input, and how many are aside.
+    strays: Vec<(u32, Stray)>,
+    aside: usize,
+}
+
+/// A merge at work.
+pub struct Merge {
+    data: Data,
+    name: String,
+    options: MergeOptions,
+    out: Writer,
+    aside: Writer,
+    book: Writer,
+    /// Number of the next commit.
+    block: u64,
+    inputs: Vec<Input>,
+    /// Inputs in the output and aside, those of now first.
+    places: Vec<(Parent, Parent)>,
+    /// Where those that are inputs no more are not needed any more.
+    former: Vec<u64>,
+    /// What is older has been dealt with: it comes late.
+    from: i64,
+    /// The same, of what the output shows.
+    frontier: i64,
+    slice: Option<Slice>,
+    taken: Taken,
+    /// Indexes into `taken` in the order of the output.
+    order: Vec<u32>,
+    keys: Vec<u64>,
+    /// Newest time of all inputs, by the clock.
+    seen: VecDeque<(i64, i64)>,
+    committed_at: i64,
+    moved_at: i64,
+    ended: bool,
+    no_room: Option<Fault>,
+}
+
+impl Merge {
+    /// Opens the output `name` and all that belongs to it, and goes on where the last commit stands.
+    pub fn open(data: &Data, name: &str, inputs: &[MergeInput], options: &MergeOptions) -> Result<Self, Fault> {
+        if inputs.is_empty() || inputs.len() > INPUTS_MAX {
+            let cause = format!("it has {} inputs, one to {INPUTS_MAX} are possible", inputs.len());
+            return Err(Fault::new(format!("merge `{name}` cannot work"), cause));
+        }
+        let book_name = commits_of(name);
+        let mut book = data.book_of_newest(&book_name, BOOK_HISTORY_BYTES)?;
+        settle(&mut book, &book_name)?;
+        let last = newest_commit(data, &book_name)?;
+        let plan = last.as_ref().map(|commit| Plan::read(&commit.state)).transpose()?;
+        let mut out = data.writer(name, &options.stream)?;
+        let mut aside = data.writer(
+            &aside_name(name),
+            &Options {
+                live_bytes: Data::BOOK_LIVE_BYTES,
+                when_full: WhenFull::Wait,
+                retain_bytes: (options.stream.level == Level::Disk).then_some(BOOK_HISTORY_BYTES),
+                ..options.stream.clone()
+            },
+        )?;
+        let early = options.stream.level == Level::Memory;
+        let (mut open, mut places) = (Vec::new(), Vec::new());
+        for input in inputs {
+            // The place first: from now on the input keeps what may be pointed to.
+            places.push(places_of(&mut out, &mut aside, name, &input.stream)?);
+            open.push(Input::open(data, &input.stream, input.wait, early)?);
+        }
+        let mut merge = Self {
+            data: data.clone(),
+            name: name.to_string(),
+            options: options.clone(),
+            out,
+            aside,
+            block: last.as_ref().map_or(0, |c| c.block + 1),
+            book,
+            inputs: open,
+            places,
+            from: i64::MIN,
+            frontier: i64::MIN,
+            slice: None,
+            taken: Taken::default(),
+            order: Vec::new(),
+            keys: Vec::new(),
+            former: Vec::new(),
+            seen: VecDeque::new(),
+            committed_at: i64::MIN,
+            moved_at: i64::MIN,
+            ended: false,
+            no_room: None,
+        };
+        match (last, plan) {
+            (Some(commit), Some(plan)) => merge.resume(&commit, &plan)?,
+            // Nobody knows what of the inputs is in it.
+            _ if merge.out.next_sequence() + merge.aside.next_sequence() > 0 => {
+                let what = format!("merge `{name}` cannot go on");
+                return Err(Fault::new(what, format!("it has messages, and `{book_name}` has no commit"))
+                    .hint(format!("bring the book back, or move `{name}` away to begin anew")));
+            }
+            _ => {}
+        }
+        merge.keep_former()?;
+        Ok(merge)
+    }
+
+    /// Brings what is due into the output: a bounded amount of work. `now` in ns since 1970 UTC, `clock` in ns of a clock
+    /// that is never set; `heard` of each input, in the order of opening.
+    pub fn step(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<Step, Fault> {
+        self.no_room = None;
+        let mut due = self.show()?;
+        let more = self.look()?;
+        self.remember(clock);
+        if self.slice.is_none() && self.is_safe() {
+            self.move_on(clock)?;
+            due = self.take_slice(now, clock, heard)?;
+            due |= self.show()?;
+        }
+        let settled = self.slice.is_none() && self.inputs.iter().all(|i| i.waiting() == 0 && i.strays.is_empty());
+        let all_ended = |i: usize| heard.get(i).is_some_and(|h| h.ended);
+        self.ended = settled && (0..self.inputs.len()).all(|i| all_ended(i) && self.inputs[i].is_at_end());
+        Ok(if (more || due) && self.no_room.is_none() {
+            Step::Again
+        } else {
+            Step::At(now.saturating_add(self.options.slice.clamp(1_000_000, PAUSE_MAX)))
+        })
+    }
+
+    /// Looks at the inputs, those that are behind first. True if there is more than one step may look at.
+    fn look(&mut self) -> Result<bool, Fault> {
+        let mut left = LOOK_MAX;
+        // Once round, as far as there is something: most of the time that is all.
+        let mut open: Vec<usize> = (0..self.inputs.len()).filter(|&i| !self.inputs[i].has_seen_all()).collect();
+        while left > 0 && !open.is_empty() {
+            let Some(at) = (0..open.len()).min_by_key(|&at| self.inputs[open[at]].newest) else { break };
+            let input = &mut self.inputs[open[at]];
+            let before = input.account.next;
+            let is_full = input.strays.len() >= STRAYS_MAX;
+            if is_full || !input.look(left, self.from, self.options.ahead_max)? || input.has_seen_all() {
+                open.swap_remove(at);
+            }
+            left = left.saturating_sub((input.account.next - before) as usize);
+        }
+        Ok(!open.is_empty())
+    }
+
+    /// Keeps what was the newest time when: an input that brings nothing is passed over by it.
+    fn remember(&mut self, clock: i64) {
+        let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
+        let longest = self.inputs.iter().map(|i| i.wait).max().unwrap_or(0);
+        let last = self.seen.back().copied().unwrap_or((i64::MIN, i64::MIN));
+        // A thousandth of the wait is no matter, and the list stays short.
+        if newest > last.1 && clock >= last.0.saturating_add(longest / 1000) {
+            self.seen.push_back((clock, newest));
+        }
+        while self.seen.get(1).is_some_and(|s| s.0 <= clock.saturating_sub(longest)) {
+            self.seen.pop_front();
+        }
+    }
+
+    /// The time up to which each input has brought all, or has been waited for long enough:
+    /// * its newest time, or the frontier of its source where all of it has been looked at, less its wait;
+    /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
+    ///   wait before now;
+    /// * for ever, once its source has ended.
+    fn reach(&self, now: i64, clock: i64, heard: &[Heard]) -> i64 {
+        let reach = |(i, input): (usize, &Input)| {
+            let until = clock.saturating_sub(input.wait);
+            let passed = self.seen.partition_point(|s| s.0 <= until);
+            let passed = passed.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].1.saturating_add(1));
+            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), now, passed, self.options.ahead_max)
+        };
+        self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN)
+    }
+
+    /// Takes the next slice, if one is due. True if another may be.
+    fn take_slice(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<bool, Fault> {
+        let grid = self.options.slice.max(1);
+        // If nothing newer is waited for, all that is there is the slice.
+        let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN).saturating_add(1);
+        let to = match self.reach(now, clock, heard) {
+            i64::MAX => newest,
+            to if to == newest => newest,
+            to => to.div_euclid(grid).saturating_mul(grid),
+        };
+        let mut to = to.max(self.from);
+        let oldest = self.inputs.iter().filter_map(Input::oldest).min().unwrap_or(i64::MAX);
+        let strays: usize = self.inputs.iter().map(|i| i.strays.len()).sum();
+        let strays_due = strays >= STRAYS_MAX || clock >= self.committed_at.saturating_add(STRAYS_PAUSE);
+        let lost = self.inputs.iter().any(|i| !i.gaps.is_empty());
+        if oldest >= to && !((strays > 0 || lost) && strays_due) {
+            self.from = to;
+            self.frontier = to;
+            return Ok(false);
+        }
+        let all = to;
+        let most = if self.is_on_disk() { SLICE_MESSAGES_DISK } else { SLICE_MESSAGES };
+        while self.inputs.iter().map(|i| i.waiting_before(to)).sum::<u64>() > most {
+            // Half as long, as long as that is a slice.
+            let half = oldest.saturating_add(to.saturating_sub(oldest) / 2).div_euclid(grid).saturating_mul(grid);
+            if half <= oldest || half >= to {
+                break;
+            }
+            to = half;
+        }
+        let span = (self.from, to);
+        let ahead_max = self.options.ahead_max;
+        self.taken.clear();
+        let mut shares = Vec::with_capacity(self.inputs.len());
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            let (low, before) = (input.low(), input.before);
+            let took = input.take(i as u32, span, ahead_max, &mut self.taken)?;
+            shares.push(Share { low, before, took, strays: input.strays.len() as u64, held: input.waiting() });
+        }
+        self.sort();
+        let aside = (self.aside.next_sequence(), self.aside.next_sequence() + strays as u64);
+        let plan = Plan { output: self.out.header().uuid, from: span.0, to, ahead_max, aside, shares };
+        let mut kept = Vec::with_capacity(strays);
+        let mut gaps = Vec::new();
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            input.account.done += plan.shares[i].took;
+            for stray in input.strays.drain(..) {
+                let reason = if is_ahead(&stray.entry, ahead_max) { "aside.ahead" } else { "aside.late" };
+                *input.account.counts.entry(reason.into()).or_default() += 1;
+                kept.push((i as u32, stray));
+            }
+            input.before = input.account.next;
+            gaps.append(&mut input.gaps);
+        }
+        gaps.truncate(GAPS_MAX);
+        let output_first = self.out.next_sequence();
+        let commit = Commit {
+            stage: self.name.clone(),
+            run: String::new(),
+            block: self.block,
+            time: now,
+            inputs: self.inputs.iter().map(|i| i.account.clone()).collect(),
+            gaps,
+            output_first,
+            output_next: output_first + self.order.len() as u64,
+            state: plan.write()?,
+            finished: false,
+        };
+        let mut bytes = Vec::new();
+        commit.write(&mut bytes)?;
+        self.slice = Some(Slice { commit: bytes, written: None, time: now, shown: 0, strays: kept, aside: 0 });
+        self.from = to;
+        self.committed_at = clock;
+        Ok(to < all && !self.is_on_disk())
+    }
+
+    /// Brings what was taken into the order (time, input, sequence). It lies in the order (input, sequence).
+    fn sort(&mut self) {
+        let times = &self.taken.times;
+        let oldest = times.iter().copied().min().unwrap_or(0);
+        let newest = times.iter().copied().max().unwrap_or(0);
+        let bits = usize::BITS - times.len().leading_zeros();
+        self.order.clear();
+        if (newest.wrapping_sub(oldest) as u64).leading_zeros() >= bits {
+            // Time and index in one word.
+            let key = |(i, time): (usize, &i64)| (time.wrapping_sub(oldest) as u64) << bits | i as u64;
+            self.keys.clear();
+            self.keys.extend(times.iter().enumerate().map(key));
+            self.keys.sort_unstable();
+            let mask = (1u64 << bits) - 1;
+            self.order.extend(self.keys.iter().map(|key| (key & mask) as u32));
+        } else {
+            self.order.extend(0..times.len() as u32);
+            self.order.sort_by_key(|&i| times[i as usize]);
+        }
+    }
+
+    fn is_on_disk(&self) -> bool {
+        self.out.header().level == Level::Disk
+    }
+
+    /// All that is in the output and aside is as safe as the output's level promises.
+    fn is_safe(&self) -> bool {
+        !self.is_on_disk()
+            || self.out.mark(Level::Disk) >= self.out.next_sequence()
+                && self.aside.mark(Level::Disk) >= self.aside.next_sequence()
+    }
+
+    /// Writes the commit of the slice that is on its way and, once it is safe, the slice. True if more of it can be shown
+    /// at once.
+    fn show(&mut self) -> Result<bool, Fault> {
+        let Some(slice) = &mut self.slice else { return Ok(false) };
+        let written = match slice.written {
+            Some(written) => written,
+            None => {
+                let meta = book_meta(slice.time, self.block, SchemaId(wire::bpcm::ID));
+                match self.book.append(&meta, &slice.commit) {
+                    Ok(sequence) => {
+                        self.block += 1;
+                        *slice.written.insert(sequence)
+                    }
+                    Err(e) => {
+                        self.no_room = Some(refused(&commits_of(&self.name), e)?);
+                        return Ok(false);
+                    }
+                }
+            }
+        };
+        // On disk nothing may be in the output that no commit speaks of after a power cut.
+        let on_disk = self.out.header().level == Level::Disk && self.book.header().level == Level::Disk;
+        if on_disk && self.book.mark(Level::Disk) <= written {
+            return Ok(false);
+        }
+        // Just after a start the mark of an input may be behind what was taken.
+        if !self.inputs.iter().all(Input::is_marked) {
+            return Ok(false);
+        }
+        let end = self.order.len().min(slice.shown.saturating_add(PUSH));
+        let (shown, full) = push(&mut self.out, &self.order[slice.shown..end], &self.taken, &self.places);
+        slice.shown += shown;
+        if let Some(e) = full {
+            self.no_room = Some(refused(&self.name, e)?);
+            return Ok(false);
+        }
+        while let Some((input, Stray { sequence, entry })) = slice.strays.get(slice.aside) {
+            if let Err(e) = self.aside.push_view(self.places[*input as usize].1, *sequence, entry) {
+                self.aside.publish();
+                self.no_room = Some(refused(&aside_name(&self.name), e)?);
+                return Ok(false);
+            }
+            slice.aside += 1;
+        }
+        self.aside.publish();
+        if slice.shown < self.order.len() {
+            return Ok(true);
+        }
+        (self.slice, self.frontier) = (None, self.from);
+        Ok(false)
+    }
+
+    /// Moves the positions in the inputs behind what is in the output, all of which is safe, and lets go of what inputs
+    /// need room for.
+    fn move_on(&mut self, clock: i64) -> Result<(), Fault> {
+        // Each position that moves is a look at all of them: not more often than that is worth.
+        let pause = (self.places.len() * self.places.len()) as i64 * 10_000;
+        if (self.moved_at..self.moved_at.saturating_add(pause)).contains(&clock) {
+            return Ok(());
+        }
+        self.moved_at = clock;
+        for (i, (out, aside)) in self.places.iter().enumerate() {
+            let low = self.inputs.get(i).map(Input::low).or_else(|| self.former.get(i - self.inputs.len()).copied());
+            let low = low.unwrap_or(0);
+            self.out.passed(*out, low).map_err(|e| stream_fault(&self.name, e))?;
+            self.aside.passed(*aside, low).map_err(|e| stream_fault(&aside_name(&self.name), e))?;
+        }
+        self.out.relieve().map_err(|e| stream_fault(&self.name, e))?;
+        self.aside.relieve().map_err(|e| stream_fault(&aside_name(&self.name), e))
+    }
+
+    /// Its name, and that of its output.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The writer of the output, for marks and its header.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.out
+    }
+
+    /// The output is complete up to this time, ns since 1970 UTC; what comes later and is older is late.
+    pub fn frontier(&self) -> i64 {
+        self.frontier
+    }
+
+    /// All inputs have come to their end, and all of them is in the output.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// All that was published is as safe as the output's level promises.
+    pub fn marked(&self) -> bool {
+        self.is_safe()
+    }
+
+    /// What was looked at, by input: place and account, of which the newest commit knows all but the last looks.
+    pub fn accounts(&self) -> impl Iterator<Item = &crate::records::Input> {
+        self.inputs.iter().map(|i| &i.account)
+    }
+
+    /// Why it does not go on, where that is no ordinary course.
+    pub fn trouble(&self) -> Option<Fault> {
+        self.no_room.clone().or_else(|| {
+            let of = |name: String, writer: &Writer| {
+                let why = writer.trouble()?;
+                let fault = Fault::new(format!("stream `{name}` is not being written to disk"), why);
+                Some(fault.hint("free space on the device; the inputs keep what is not merged"))
+            };
+            of(self.name.clone(), &self.out)
+                .or_else(|| of(commits_of(&self.name), &self.book))
+                .or_else(|| of(aside_name(&self.name), &self.aside))
+        })
+    }
+
+    /// One group commit of each of its streams, in a machine of one thread (`Drain::Caller`).
+    pub fn drain(&mut self) -> Result<(), Fault> {
+        for writer in [&mut self.book, &mut self.out, &mut self.aside] {
+            match writer.drain() {
+                Err(e) if !e.is_full() => return Err(stream_fault(&writer.header().name.clone(), e)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stream of what a stage could not handle.
+pub fn aside_name(stage: &str) -> String {
+    format!("{stage}.aside")
+}
+
+/// Pushes entries in order; how many, and why no more.
+fn push(out: &mut Writer, order: &[u32], taken: &Taken, places: &[(Parent, Parent)]) -> (usize, Option<Error>) {
+    let mut shown = 0;
+    let mut full = None;
+    for &at in order {
+        let (input, sequence) = taken.of[at as usize];
+        if let Err(e) = out.push_view(places[input as usize].0, sequence, &taken.entries[at as usize]) {
+            full = Some(e);
+            break;
+        }
+        shown += 1;
+    }
+    out.publish();
+    (shown, full)
+}
+
+/// What is no more than a lack of room now; everything else ends this merge, and the next one goes on. So does a device
+/// without room: what a view has learned of a parent while it failed is not known.
+fn refused(name: &str, error: Error) -> Result<Fault, Fault> {
+    match error {
+        Error::Full(_) | Error::Behind { .. } | Error::Dropped => Ok(stream_fault(name, error)),
+        error => Err(stream_fault(name, error)),
+    }
+}
+
+/// The places of an input in the output and aside.
+fn places_of(out: &mut Writer, aside: &mut Writer, name: &str, stream: &str) -> Result<(Parent, Parent), Fault> {
+    let of = |writer: &mut Writer, name: &str| writer.parent(stream).map_err(|e| stream_fault(name, e));
+    Ok((of(out, name)?, of(aside, &aside_name(name))?))
+}
+
+impl From<&Merge> for StreamView {
+    fn from(merge: &Merge) -> Self {
+        Self {
+            name: merge.name().to_string(),
+            frontier: merge.frontier(),
+            ended: merge.ended(),
+            marked: merge.marked(),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A merge that opens again: what its last commit says, against what the output shows.
+//!
+//! The commit stands before the slice, so the output holds the first part of the slice, perhaps none or all of it. Which
+//! part, its newest entry says: it names an input and a sequence there, and the order of a slice has no two alike. The
+//! rest is taken from the inputs again, which keep it until it is safe.
+
+use super::{Input, Merge, Slice, Stray, Taken, aside_name, places_of};
+use crate::Fault;
+use crate::data::stream_fault;
+use crate::merge::plan::Plan;
+use crate::records::Commit;
+use store::{Check, Entry, Level, ParentRow, ReadOptions, Reader};
+
+/// Where a message stands in the order of a slice: time, number of the input in the commit, sequence.
+type Key = (i64, usize, u64);
+
+/// A view as it was found.
+struct Found {
+    reader: Reader,
+    parents: Vec<ParentRow>,
+}
+
+impl Found {
+    fn open(merge: &Merge, name: &str) -> Result<Self, Fault> {
+        let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+        let reader = merge.data.reader(name, options)?;
+        let parents = reader.parents().map_err(|e| stream_fault(name, e))?;
+        Ok(Self { reader, parents })
+    }
+
+    /// The input that an entry points into.
+    fn input(parents: &[ParentRow], commit: &Commit, entry: &Entry) -> Option<usize> {
+        let row = parents.get(usize::from(entry.parent).checked_sub(1)?)?;
+        commit.inputs.iter().position(|i| i.uuid == row.uuid)
+    }
+
+    /// The key of an entry; none if it is not there or does not verify.
+    fn key(&mut self, commit: &Commit, sequence: u64) -> Option<Key> {
+        let Self { reader, parents } = self;
+        let entry = *reader.entries(sequence, 1).ok()?.first()?;
+        Some((entry.source_time, Self::input(parents, commit, &entry)?, entry.parent_sequence))
+    }
+
+    /// How many entries of a range point into each input, and how many cannot be seen any more.
+    fn shown(&mut self, name: &str, commit: &Commit, from: u64, to: u64) -> Result<(Vec<u64>, u64), Fault> {
+        let Self { reader, parents } = self;
+        let mut shown = vec![0; commit.inputs.len()];
+        let mut see = |entries: &[Entry]| {
+            for at in entries.iter().filter_map(|e| Self::input(parents, commit, e)) {
+                shown[at] += 1;
+            }
+        };
+        let walked = reader.walk(from, to, &mut see).map_err(|e| stream_fault(name, e))?;
+        Ok((shown, walked.gone.map_or(0, |(low, high)| high - low) + walked.lost()))
+    }
+}
+
+impl Merge {
+    /// Goes on from the last commit: finishes its slice, and knows again what waits behind it.
+    pub(super) fn resume(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
+        (self.from, self.frontier) = (plan.to, plan.to);
+        if plan.shares.len() != commit.inputs.len() {
+            return Err(Fault::new(format!("the last commit of `{}` is not one of a merge", self.name), ""));
+        }
+        // A book whose newest commits do not verify says less than the output shows: going on would show it twice.
+        let shown = (self.out.next_sequence(), self.aside.next_sequence());
+        if plan.output == self.out.header().uuid && (shown.0 > commit.output_next || shown.1 > plan.aside.1) {
+            let (next, known) = (shown.0, commit.output_next);
+            let what = format!("merge `{}` cannot go on", self.name);
+            return Err(Fault::new(what, format!("it shows {next} messages and has commits for {known}"))
+                .hint("`beamport verify --repair` makes good what a checksum proves"));
+        }
+        // What waits was told from what is ahead by the old measure.
+        if plan.shares.iter().any(|s| s.held > 0) {
+            self.options.ahead_max = plan.ahead_max;
+        }
+        for input in &mut self.inputs {
+            let at = commit.inputs.iter().position(|i| i.stream == input.account.stream);
+            let known = at.map(|at| &commit.inputs[at]);
+            if !input.resume(known, plan.to)? {
+                continue;
+            }
+            if let Some(share) = at.map(|at| plan.shares[at]) {
+                let waiting = input.look_back(&self.data, (share.low, input.account.next), plan.to, plan.ahead_max)?;
+                if waiting < share.held {
+                    // Gone since; one that verifies no more is gone as well.
+                    input.lose(share.low, input.account.next - 1, share.held - waiting, "full");
+                }
+            }
+        }
+        // A stream made anew holds nothing of what was before, and it was told so.
+        if plan.output == self.out.header().uuid
+            && (commit.output_next > self.out.next_sequence() || plan.aside.1 > self.aside.next_sequence())
+        {
+            self.frontier = plan.from;
+            self.finish(commit, plan)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the slice of a commit again, as far as the output does not show it.
+    fn finish(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
+        let early = self.out.header().level == Level::Memory;
+        let (mut taken, mut strays) = (Taken::default(), Vec::new());
+        // Number of the input in the commit, by place.
+        let mut number_of = vec![usize::MAX; self.places.len()];
+        for (at, (known, share)) in commit.inputs.iter().zip(&plan.shares).enumerate() {
+            if share.took + share.strays == 0 {
+                continue;
+            }
+            // What is not there any more is counted below.
+            let Ok(mut input) = Input::open(&self.data, &known.stream, 0, early) else { continue };
+            if input.account.uuid != known.uuid {
+                continue;
+            }
+            let place = match self.inputs.iter().position(|i| i.account.stream == known.stream) {
+                Some(place) => place,
+                None => {
+                    let Ok(places) = places_of(&mut self.out, &mut self.aside, &self.name, &known.stream) else {
+                        continue;
+                    };
+                    self.places.push(places);
+                    self.former.push(known.next);
+                    number_of.push(usize::MAX);
+                    self.places.len() - 1
+                }
+            };
+            number_of[place] = at;
+            input.before = share.before;
+            input.look_back(&self.data, (share.low, known.next), plan.from, plan.ahead_max)?;
+            input.take(place as u32, (plan.from, plan.to), plan.ahead_max, &mut taken)?;
+            strays.extend(input.strays.drain(..).map(|stray| (place as u32, stray)));
+        }
+        self.taken = taken;
+        self.sort();
+        self.skip_shown(commit, plan, &number_of)?;
+        let aside = self.strays_shown(commit, plan, &number_of, &strays)?;
+        self.slice = Some(Slice { commit: Vec::new(), written: Some(0), time: commit.time, shown: 0, strays, aside });
+        Ok(())
+    }
+
+    /// Leaves what the output shows of a slice out of its order, and counts what is neither there nor to be had.
+    fn skip_shown(&mut self, commit: &Commit, plan: &Plan, number_of: &[usize]) -> Result<(), Fault> {
+        let (first, next) = (commit.output_first, self.out.next_sequence());
+        let mut found = Found::open(self, &self.name)?;
+        let newest = if next > first { found.key(commit, next - 1) } else { None };
+        let taken = &self.taken;
+        match newest {
+            Some(newest) => self.order.retain(|&at| {
+                let (place, sequence) = taken.of[at as usize];
+                (taken.entries[at as usize].source_time, number_of[place as usize], sequence) > newest
+            }),
+            None => {
+                let shown = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
+                self.order.drain(..shown.min(self.order.len()));
+            }
+        }
+        let mut left = vec![0; commit.inputs.len()];
+        for &at in &self.order {
+            left[number_of[self.taken.of[at as usize].0 as usize]] += 1;
+        }
+        let (shown, mut unseen) = found.shown(&self.name, commit, first, next)?;
+        for (at, known) in commit.inputs.iter().enumerate() {
+            let mut missing = plan.shares[at].took.saturating_sub(shown[at] + left[at]);
+            let excused = missing.min(unseen);
+            (missing, unseen) = (missing - excused, unseen - excused);
+            let input = self.inputs.iter_mut().find(|i| i.account.stream == known.stream);
+            if let Some(input) = input.filter(|i| missing > 0 && i.account.uuid == known.uuid) {
+                input.account.done = input.account.done.saturating_sub(missing);
+                input.lose(plan.shares[at].low, known.next.saturating_sub(1), missing, "full");
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the strays of a slice are aside: they stand there in the order (input, sequence).
+    fn strays_shown(
+        &self,
+        commit: &Commit,
+        plan: &Plan,
+        number_of: &[usize],
+        strays: &[(u32, Stray)],
+    ) -> Result<usize, Fault> {
+        let next = self.aside.next_sequence();
+        if next <= plan.aside.0 {
+            return Ok(0);
+        }
+        let newest = Found::open(self, &aside_name(&self.name))?.key(commit, next - 1);
+        Ok(match newest {
+            Some((_, number, sequence)) => {
+                let stands = |s: &(u32, Stray)| (number_of[s.0 as usize], s.1.sequence) <= (number, sequence);
+                strays.iter().filter(|s| stands(s)).count()
+            }
+            None => strays.len().min(usize::try_from(next - plan.aside.0).unwrap_or(usize::MAX)),
+        })
+    }
+
+    /// Streams that were inputs once: what the views keep of them is kept, and no more.
+    pub(super) fn keep_former(&mut self) -> Result<(), Fault> {
+        let mut rows = Found::open(self, &self.name)?.parents;
+        rows.extend(Found::open(self, &aside_name(&self.name))?.parents);
+        for row in rows {
+            if self.inputs.iter().any(|i| i.account.stream == row.name) {
+                continue;
+            }
+            let Ok(reader) = self.data.reader_early(&row.name) else { continue };
+            if reader.header().uuid != row.uuid {
+                continue;
+            }
+            // One that is there already is found again; what does not fit any more keeps nothing.
+            let Ok(places) = places_of(&mut self.out, &mut self.aside, &self.name, &row.name) else { continue };
+            if !self.places.contains(&places) {
+                self.places.push(places);
+                self.former.push(reader.bounds().count);
+            }
+        }
+        Ok(())
+    }
+}
