@@ -11,7 +11,9 @@ mod merge;
 pub mod records;
 pub mod runs;
 mod sink;
+mod slot;
 mod source;
+mod work;
 
 pub use commits::{commits_of, last_commit};
 pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, stream_fault};
@@ -21,4 +23,6 @@ pub use intake::{Intake, IntakeOptions};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeInput, MergeOptions, aside_name};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
+pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};
+pub use work::{InputView, SLOTS_MAX, Share, SlotState, Work, WorkOptions, aside_of, slot_stream, tasks_of};

@@ -172,6 +172,33 @@ impl Gap {
     pub fn count(&self) -> u64 {
         self.last.saturating_add(1).saturating_sub(self.first)
     }
+
+    /// As it stands in messages.
+    pub(crate) fn as_wire(&self) -> wire::bpgp::Gap<'_> {
+        wire::bpgp::Gap {
+            stream: &self.stream,
+            origin: &self.origin,
+            first: self.first,
+            last: self.last,
+            from: self.from,
+            to: self.to,
+            reason: &self.reason,
+            by_sequence: self.by_sequence,
+        }
+    }
+
+    pub(crate) fn from_wire(gap: &wire::bpgp::Gap<'_>) -> Self {
+        Self {
+            stream: gap.stream.to_owned(),
+            origin: gap.origin.to_owned(),
+            first: gap.first,
+            last: gap.last,
+            from: gap.from,
+            to: gap.to,
+            reason: gap.reason.to_owned(),
+            by_sequence: gap.by_sequence,
+        }
+    }
 }
 
 /// A stage's place in one input and its account so far.
@@ -241,20 +268,7 @@ impl Commit {
                 counts: counts.as_slice().into(),
             })
             .collect();
-        let gaps: Vec<wire::bpgp::Gap<'_>> = self
-            .gaps
-            .iter()
-            .map(|g| wire::bpgp::Gap {
-                stream: &g.stream,
-                origin: &g.origin,
-                first: g.first,
-                last: g.last,
-                from: g.from,
-                to: g.to,
-                reason: &g.reason,
-                by_sequence: g.by_sequence,
-            })
-            .collect();
+        let gaps: Vec<wire::bpgp::Gap<'_>> = self.gaps.iter().map(Gap::as_wire).collect();
         let commit = wire::bpcm::Commit {
             stage: &self.stage,
             run: &self.run,
@@ -291,20 +305,7 @@ impl Commit {
                     counts: i.counts.iter().map(|c| (c.name.to_string(), c.value)).collect(),
                 })
                 .collect(),
-            gaps: c
-                .gaps
-                .iter()
-                .map(|g| Gap {
-                    stream: g.stream.to_string(),
-                    origin: g.origin.to_string(),
-                    first: g.first,
-                    last: g.last,
-                    from: g.from,
-                    to: g.to,
-                    reason: g.reason.to_string(),
-                    by_sequence: g.by_sequence,
-                })
-                .collect(),
+            gaps: c.gaps.iter().map(Gap::from_wire).collect(),
             output_first: c.output_first,
             output_next: c.output_next,
             state: c.state.to_string(),

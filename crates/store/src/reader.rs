@@ -1179,8 +1179,8 @@ impl Reader {
         self.look_again()
     }
 
-    /// Looks for a writer that started anew.
-    pub(crate) fn look_again(&mut self) -> Result<()> {
+    /// Looks for a writer that started anew: one read of the header.
+    pub fn look_again(&mut self) -> Result<()> {
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
         if header.uuid != self.header.uuid {

@@ -129,12 +129,11 @@ fn write_input(writer: &mut Writer<'_>, slot: usize, input: &CommitInput<'_>) {
     write_counts(writer, counts, &input.counts);
 }
 
-/// The same table stands in answers of slots.
-pub(crate) fn read_count<'a>(count: Table<'_, 'a>) -> Result<Count<'a>, Error> {
+fn read_count<'a>(count: Table<'_, 'a>) -> Result<Count<'a>, Error> {
     Ok(Count { name: count.text_or_empty(0, "counts.name")?, value: count.number(1, 0, "counts.value")? })
 }
 
-pub(crate) fn write_counts(writer: &mut Writer<'_>, slot: usize, counts: &List<'_, Count<'_>>) {
+fn write_counts(writer: &mut Writer<'_>, slot: usize, counts: &List<'_, Count<'_>>) {
     let slots = writer.list(slot, counts.len(), "counts");
     for (at, count) in counts.iter().enumerate() {
         let [name, value] = writer.table(slots + 4 * at, [4, 8]);

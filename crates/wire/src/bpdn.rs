@@ -1,6 +1,5 @@
 //! `bpdn`: an answer: what a slot did, behind what it made (stream `WORKER.slotK`, decision 0008).
 
-use crate::bpcm::{self, Count};
 use crate::bpgp::{self, Gap};
 use crate::bptk::{self, Task};
 use crate::flat::{Message, Writer};
@@ -16,13 +15,12 @@ pub struct Answer<'a> {
     pub task: Task<'a>,
     /// Sequence in the slot's stream of the first message that it made.
     pub output_first: u64,
-    /// How many were made of each message from `task.first` to `task.next`; empty: one of each.
+    /// How many were made of each message from `task.first` to `task.next`; empty: one of each. 2^32-1: it was filtered,
+    /// 2^32-2: it was not there.
     pub outputs: Array<'a, u32>,
     /// Messages, counted from `task.first`, that went aside: the last that was made of each is a `bpas`, those before
     /// it are nobody's.
     pub aside: Array<'a, u32>,
-    /// Messages not done, by `kind.reason`; those aside are not in it.
-    pub counts: List<'a, Count<'a>>,
     /// Messages that were not there.
     pub gaps: List<'a, Gap<'a>>,
     /// Time in the user's code, ns.
@@ -36,30 +34,27 @@ pub fn read(bytes: &[u8]) -> Result<Answer<'_>, Error> {
     let message = Message::open(bytes, ID)?;
     let table = message.root()?;
     let Some(task) = table.table(0, "task")? else { return Err(Error::Missing { field: "task" }) };
-    let counts = table.tables(4, "counts", bpcm::read_count)?;
-    let gaps = table.tables(5, "gaps", bpgp::read_table)?;
+    let gaps = table.tables(4, "gaps", bpgp::read_table)?;
     Ok(Answer {
         task: bptk::read_table(task)?,
         output_first: table.number(1, 0, "output_first")?,
         outputs: table.array_or_empty(2, "outputs")?,
         aside: table.array_or_empty(3, "aside")?,
-        counts: counts.unwrap_or_default().into(),
         gaps: gaps.unwrap_or_default().into(),
-        busy: table.number(6, 0, "busy")?,
-        state: table.text_or_empty(7, "state")?,
+        busy: table.number(5, 0, "busy")?,
+        state: table.text_or_empty(6, "state")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Answer<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [task, output_first, outputs, aside, counts, gaps, busy, state] = writer.root([4, 8, 4, 4, 4, 4, 8, 4]);
+    let [task, output_first, outputs, aside, gaps, busy, state] = writer.root([4, 8, 4, 4, 4, 8, 4]);
     writer.put(output_first, parts.output_first);
     writer.put(busy, parts.busy);
     bptk::write_table(&mut writer, task, &parts.task);
     writer.array(outputs, parts.outputs);
     writer.array(aside, parts.aside);
-    bpcm::write_counts(&mut writer, counts, &parts.counts);
     let slots = writer.list(gaps, parts.gaps.len(), "gaps");
     for (at, gap) in parts.gaps.iter().enumerate() {
         bpgp::write_table(&mut writer, slots + 4 * at, gap);

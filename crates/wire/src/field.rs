@@ -174,7 +174,6 @@ impl<'a> Message<'a> {
                 ("output_first", UInt(m.output_first)),
                 ("outputs", m.outputs.into()),
                 ("aside", m.aside.into()),
-                ("counts", Field::List(m.counts.iter().map(count).collect())),
                 ("gaps", Field::List(m.gaps.iter().map(gap).collect())),
                 ("busy", UInt(m.busy)),
                 ("state", Text(m.state)),

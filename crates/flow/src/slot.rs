@@ -1,0 +1,685 @@
+//! A slot of a worker: reads tasks, does them, answers behind what it made. Decision 0008.
+//!
+//! A slot is a program of its own: it reads the streams `W.tasks` and the inputs, writes `W.slotK`, and keeps nothing
+//! else. Native slots are threads of the mover, Python slots processes; both call [`Slot::step`].
+//!
+//! Constraints: nothing is copied on the way in; what user code makes is copied once, into stream memory. One answer a
+//! task, however many messages that has.
+//!
+//! Failure behaviour: whoever kills a slot leaves messages without an answer behind them, which are nobody's. What the
+//! user code refuses goes aside with its reason; what is not there (retention, damage) is a gap in the answer. Where
+//! there is no room the message is begun anew later, and the answer says how far it went.
+
+use crate::data::{Data, stream_fault};
+use crate::intake::book_meta;
+use crate::records::Gap;
+use crate::work::{SLOTS_MAX, slot_stream, tasks_of};
+use crate::{Fault, Pushed};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Batch, Check, Entry, Error, Kind, Level, Message, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
+
+/// Tasks read at once.
+const TASKS: usize = 64;
+/// Command of an answer behind which more of the same task comes.
+pub(crate) const MORE: &str = "more";
+/// Position of a slot that is not in user code.
+const NOWHERE: u64 = u64::MAX;
+/// In the place of how many messages were made of one: it was filtered.
+pub(crate) const FILTERED: u32 = u32::MAX;
+/// The same: it was not there.
+pub(crate) const LOST: u32 = u32::MAX - 1;
+/// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// What a slot does with messages.
+pub trait Worker {
+    /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
+    /// [`Outputs::done`], [`Outputs::filtered`], [`Outputs::aside`]. Several messages may be done together: then all are
+    /// begun, and ended in the same order, and what was pushed belongs to the last of them. An error stops the slot.
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
+
+    /// Takes new parameters (a JSON object), between two tasks.
+    fn configure(&mut self, _parameters: &str) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Its own statistics: a JSON object, empty for none.
+    fn statistics(&mut self) -> String {
+        String::new()
+    }
+}
+
+/// Why a batch was not done to its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// No room: [`Outputs::push`] said so. The message is begun anew.
+    Full,
+    /// The slot cannot go on.
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What a slot is to do.
+#[derive(Clone, Debug)]
+pub struct SlotOptions {
+    /// Number of the slot.
+    pub number: u32,
+    /// Names of the inputs, as the runner has them.
+    pub inputs: Vec<String>,
+    /// The stream that it writes.
+    pub stream: Options,
+    /// First task that is for it.
+    pub from: u64,
+    /// How a message is given to one of several parts: by its origin.
+    pub by_key: bool,
+}
+
+/// What one step of a slot did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// Something: call again.
+    Worked,
+    /// There was no task: [`Slot::wait`].
+    Idle,
+    /// There is no room for what it makes: [`Slot::wait_room`].
+    Full,
+    /// It was told to end.
+    Ended,
+}
+
+/// A task as it is worked on.
+#[derive(Clone, Debug, Default)]
+struct Task {
+    command: String,
+    number: u64,
+    slot: u32,
+    input: u32,
+    uuid: [u8; 16],
+    epoch: u32,
+    block: (u64, u64),
+    first: u64,
+    next: u64,
+    part: u32,
+    parts: u32,
+    arguments: String,
+}
+
+/// One input of a slot.
+struct Source {
+    name: String,
+    reader: Reader,
+    /// Says how far the user code is: what the runner looks at when the slot dies.
+    stand: Reader,
+    /// Rows of the slot's stream for origins of the input.
+    origins: Vec<u32>,
+    /// Names of the origins of the input.
+    names: Arc<[String]>,
+}
+
+/// The account of the task that is worked on.
+#[derive(Default)]
+struct Account {
+    /// First message that is not answered for.
+    first: u64,
+    /// Sequence after the last message that has its end.
+    next: u64,
+    output_first: u64,
+    outputs: Vec<u32>,
+    aside: Vec<u32>,
+    gaps: Vec<Gap>,
+    /// When work on them began, ns since 1970 UTC.
+    began: i64,
+    /// Pushed for messages that have no end yet.
+    open: u32,
+    /// More than one message, or none, was made of one.
+    uneven: bool,
+    /// There was no room: what was pushed last is nobody's, and the answer ends before it.
+    is_cut: bool,
+}
+
+/// A slot at work.
+pub struct Slot {
+    data: Data,
+    stage: String,
+    options: SlotOptions,
+    tasks: Reader,
+    sources: Vec<Option<Source>>,
+    writer: Writer,
+    task: Option<Task>,
+    account: Account,
+    bytes: Vec<u8>,
+    parameters: Option<String>,
+}
+
+/// Where user code puts what it makes of a message.
+pub struct Outputs<'a> {
+    stage: &'a str,
+    writer: &'a mut Writer,
+    account: &'a mut Account,
+    stand: &'a Reader,
+    tasks: &'a Reader,
+    task: &'a Task,
+    source: &'a str,
+    origins: &'a mut Vec<u32>,
+    names: &'a [String],
+    /// Only messages of this origin hash are this part's.
+    key: Option<(u32, u32)>,
+    bytes: &'a mut Vec<u8>,
+    media: &'a dyn store::Media,
+    wait: &'a mut dyn FnMut(&Writer) -> bool,
+    /// First message that is to be done.
+    from: u64,
+}
+
+/// What is made: an index entry without the places.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    /// ns since 1970 UTC.
+    pub source_time: i64,
+    /// Four letters.
+    pub schema: SchemaId,
+    /// The number of the message that it was made of, or one of its own.
+    pub origin_seq: u64,
+    /// Quality flags.
+    pub flags: u16,
+}
+
+impl Made {
+    /// As the message that it is made of, but for its schema.
+    pub fn of(entry: &Entry, schema: [u8; 4]) -> Self {
+        Self {
+            source_time: entry.source_time,
+            schema: SchemaId(schema),
+            origin_seq: entry.origin_seq,
+            flags: entry.flags,
+        }
+    }
+}
+
+impl Outputs<'_> {
+    /// True if a message is for this slot; the others are passed over without a call of `begin`.
+    pub fn wants(&self, message: &Message<'_>) -> bool {
+        message.sequence >= self.from && self.is_ours(message.entry)
+    }
+
+    fn is_ours(&self, entry: &Entry) -> bool {
+        self.key.is_none_or(|(part, parts)| {
+            let name = self.names.get(entry.origin as usize).map_or("", String::as_str);
+            store::crc32c(name.as_bytes()) % parts == part
+        })
+    }
+
+    /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.
+    pub fn begin(&mut self, message: &Message<'_>) {
+        self.stand.commit(message.sequence);
+        // What lies between was not for this slot.
+        self.pass(message.sequence);
+    }
+
+    /// Messages below have an end: they were of other slots.
+    fn pass(&mut self, sequence: u64) {
+        let account = &mut *self.account;
+        if account.next < sequence {
+            account.uneven = true;
+            account.outputs.resize((sequence - account.first) as usize, 0);
+            account.next = sequence;
+        }
+    }
+
+    /// Appends a message made of `of`, whose origin it has. `parts` are its payload, one behind the other.
+    pub fn push(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        if made.schema.0 == wire::bpdn::ID {
+            return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
+        }
+        self.append(of, made, parts)
+    }
+
+    fn append(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        let origin = self.origin(of.origin)?;
+        let Made { source_time, schema, origin_seq, flags } = *made;
+        let meta = Meta { source_time, origin, origin_seq, schema, flags };
+        loop {
+            match offer(self.writer, &meta, parts)? {
+                Pushed::Taken => {
+                    self.account.open += 1;
+                    return Ok(());
+                }
+                // A reader of the runner must see what was made, or the view never lets go of what is before.
+                Pushed::Full => {
+                    self.writer.publish();
+                    if self.account.next > self.account.first {
+                        // What is done is shown, so that it can be let go.
+                        self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")?;
+                    }
+                    // While it waits no time is counted against the user code.
+                    self.tasks.commit(self.task.number + 1);
+                    let goes_on = (self.wait)(self.writer);
+                    self.tasks.commit(self.task.number);
+                    if !goes_on {
+                        return Err(Stop::Full);
+                    }
+                }
+            }
+        }
+    }
+
+    fn origin(&mut self, row: u32) -> Result<u32, Stop> {
+        let at = row as usize;
+        match self.origins.get(at) {
+            Some(&known) if known != u32::MAX => Ok(known),
+            _ => {
+                let name = self.names.get(at).map_or("", String::as_str);
+                let known = self.writer.origin(name).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+                if self.origins.len() <= at {
+                    self.origins.resize(at + 1, u32::MAX);
+                }
+                self.origins[at] = known;
+                Ok(known)
+            }
+        }
+    }
+
+    /// The message has its end: what was pushed since `begin` is what was made of it.
+    pub fn done(&mut self) {
+        let account = &mut *self.account;
+        account.uneven |= account.open != 1;
+        account.outputs.push(account.open);
+        account.open = 0;
+        account.next += 1;
+    }
+
+    /// The same where nothing is made of it because it is not wanted: it is counted as `filtered`. To be called before
+    /// anything was pushed.
+    pub fn filtered(&mut self) {
+        self.done();
+        self.account.uneven = true;
+        if let Some(last) = self.account.outputs.last_mut() {
+            *last = FILTERED;
+        }
+    }
+
+    /// The message could not be handled. What was pushed of it is nobody's; its bytes go aside with the reason, one word,
+    /// and a text for people.
+    pub fn aside(&mut self, message: &Message<'_>, reason: &str, text: &str) -> Result<(), Stop> {
+        let entry = message.entry;
+        let kind = entry.schema.as_text();
+        let aside = wire::bpas::Aside {
+            stage: self.stage,
+            reason,
+            text: cut(text),
+            stream: self.source,
+            uuid: self.task.uuid,
+            epoch: self.task.epoch,
+            sequence: message.sequence,
+            kind: &kind,
+            time: entry.source_time,
+            payload: message.payload.into(),
+        };
+        let mut bytes = std::mem::take(self.bytes);
+        let written = wire::bpas::write(&mut bytes, &aside);
+        let made = Made::of(entry, wire::bpas::ID);
+        let answer = match written {
+            Ok(()) => self.append(entry, &made, &[&bytes]),
+            Err(e) => Err(Fault::new("a message cannot go aside", e).into()),
+        };
+        *self.bytes = bytes;
+        answer?;
+        self.account.aside.push((message.sequence - self.account.first) as u32);
+        self.account.uneven = true;
+        self.done();
+        Ok(())
+    }
+
+    /// Names of the origins of the input, by row.
+    pub fn origin_names(&self) -> &[String] {
+        self.names
+    }
+}
+
+/// The beginning of a text that is not too long.
+pub(crate) fn cut(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn offer(writer: &mut Writer, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
+    match writer.push(meta, parts) {
+        Ok(_) => Ok(Pushed::Taken),
+        Err(e) if e.is_full() => Ok(Pushed::Full),
+        Err(e) => Err(stream_fault(&writer.header().name.clone(), e)),
+    }
+}
+
+impl Slot {
+    /// Opens the streams of slot `options.number` of worker `stage`.
+    pub fn open(data: &Data, stage: &str, options: SlotOptions) -> Result<Self, Fault> {
+        if options.number >= SLOTS_MAX {
+            return Err(Fault::new(format!("worker `{stage}` has no slot {}", options.number), "there are too many"));
+        }
+        let writer = data.writer(&slot_stream(stage, options.number), &options.stream)?;
+        let name = format!("slot{}", options.number);
+        let live = ReadOptions { name, kind: Kind::Live, early: true, ..ReadOptions::default() };
+        let mut tasks = data.reader(&tasks_of(stage), live)?;
+        tasks.seek(options.from);
+        tasks.commit(options.from);
+        Ok(Self {
+            data: data.clone(),
+            stage: stage.to_owned(),
+            sources: options.inputs.iter().map(|_| None).collect(),
+            options,
+            tasks,
+            writer,
+            task: None,
+            account: Account::default(),
+            bytes: Vec::new(),
+            parameters: None,
+        })
+    }
+
+    /// The stream that it writes.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    /// Waits for a task. False if the time was over first.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool, Fault> {
+        self.tasks.wait(timeout).map_err(|e| stream_fault(&tasks_of(&self.stage), e))
+    }
+
+    /// Waits for room, or until the time is over.
+    pub fn wait_room(&self, timeout: Duration) {
+        self.writer.wait_room(timeout);
+    }
+
+    /// Does one task, as far as it can. `wait` is called where there is no room for what is made: it waits, and says
+    /// whether to try again; if not, the message is begun anew in a later step.
+    pub fn step(&mut self, worker: &mut dyn Worker, wait: &mut dyn FnMut(&Writer) -> bool) -> Result<Stepped, Fault> {
+        if self.task.is_none() && !self.take()? {
+            return Ok(Stepped::Idle);
+        }
+        let Some(task) = self.task.clone() else { return Ok(Stepped::Idle) };
+        match task.command.as_str() {
+            "stop" => return Ok(Stepped::Ended),
+            "configure" => {
+                if self.parameters.as_deref() != Some(&task.arguments) {
+                    worker.configure(&task.arguments)?;
+                    self.parameters = Some(task.arguments);
+                }
+                self.task = None;
+                self.tasks.commit(task.number + 1);
+                return Ok(Stepped::Worked);
+            }
+            _ => {}
+        }
+        self.tasks.commit(task.number);
+        if !self.account.is_cut {
+            self.account.is_cut = !self.work(&task, worker, wait)?;
+        }
+        let is_done = !self.account.is_cut;
+        // Whoever kills it now, no message is to blame.
+        if let Some(Some(source)) = self.sources.get(task.input as usize) {
+            source.stand.commit(NOWHERE);
+        }
+        self.tasks.commit(task.number + 1);
+        let statistics = worker.statistics();
+        let media = self.data.media.as_ref();
+        if !self.account.answer(&mut self.writer, &task, media, &mut self.bytes, "", &statistics)? {
+            return Ok(Stepped::Full);
+        }
+        self.task = None;
+        Ok(if is_done { Stepped::Worked } else { Stepped::Full })
+    }
+
+    /// The next task for this slot. False if there is none.
+    fn take(&mut self) -> Result<bool, Fault> {
+        let name = tasks_of(&self.stage);
+        loop {
+            let at = self.tasks.position();
+            let (mut found, mut next) = (None, at);
+            {
+                let batch = match self.tasks.read(TASKS) {
+                    Ok(batch) => batch,
+                    // A slot that slept for long: those tasks were given to others.
+                    Err(Error::Gone { first }) => {
+                        self.tasks.seek(first);
+                        continue;
+                    }
+                    Err(e) => return Err(stream_fault(&name, e)),
+                };
+                if batch.is_empty() {
+                    return Ok(false);
+                }
+                for message in batch.iter() {
+                    next = message.sequence + 1;
+                    let Ok(task) = wire::bptk::read(message.payload) else { continue };
+                    if task.slot == self.options.number {
+                        found = Some(Task {
+                            slot: task.slot,
+                            command: task.command.to_owned(),
+                            number: message.sequence,
+                            input: task.input,
+                            uuid: task.uuid,
+                            epoch: task.epoch,
+                            block: (task.block_first, task.block_next),
+                            first: task.first,
+                            next: task.next,
+                            part: task.part,
+                            parts: task.parts,
+                            arguments: task.arguments.to_owned(),
+                        });
+                        break;
+                    }
+                }
+            }
+            self.tasks.seek(next);
+            if let Some(task) = found {
+                self.account.begin(task.first, self.writer.next_sequence(), self.data.media.now());
+                self.task = Some(task);
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Does what is left of a task. False where there was no room.
+    fn work(
+        &mut self,
+        task: &Task,
+        worker: &mut dyn Worker,
+        wait: &mut dyn FnMut(&Writer) -> bool,
+    ) -> Result<bool, Fault> {
+        let at = task.input as usize;
+        let Some(name) = self.options.inputs.get(at).cloned() else {
+            return Err(Fault::new(format!("worker `{}` has no input {at}", self.stage), "a task names it"));
+        };
+        if self.sources[at].as_ref().is_none_or(|s| s.reader.header().uuid != task.uuid) {
+            self.sources[at] = Some(Source::open(&self.data, &self.stage, self.options.number, &name)?);
+        }
+        let Some(source) = &mut self.sources[at] else { return Ok(true) };
+        while self.account.next < task.next {
+            let from = self.account.next;
+            source.reader.seek(from);
+            let max = usize::try_from(task.next - from).unwrap_or(usize::MAX);
+            let names = source.names(from, max)?;
+            let batch = match source.reader.read(max) {
+                Ok(batch) if !batch.is_empty() => batch,
+                Ok(_) => {
+                    // The runner has seen it: a writer that started anew has another live place.
+                    source.reader.look_again().map_err(|e| stream_fault(&name, e))?;
+                    if source.reader.end() <= from {
+                        let what = format!("slot {} of worker `{}` cannot go on", self.options.number, self.stage);
+                        return Err(Fault::new(what, format!("message {from} of `{name}` is not there")));
+                    }
+                    continue;
+                }
+                Err(Error::Gone { first }) => {
+                    self.account.miss(&name, first.min(task.next), "full");
+                    continue;
+                }
+                Err(Error::Corrupt { sequence, .. }) if sequence == from => {
+                    self.account.miss(&name, from + 1, "corrupt");
+                    continue;
+                }
+                Err(Error::Lost { end, .. }) => {
+                    self.account.miss(&name, end.min(task.next), "missing");
+                    continue;
+                }
+                // Messages before the wrong one are read one by one.
+                Err(Error::Corrupt { .. }) => match source.reader.read(1) {
+                    Ok(batch) if !batch.is_empty() => batch,
+                    Ok(_) => continue,
+                    Err(e) => return Err(stream_fault(&name, e)),
+                },
+                Err(e) => return Err(stream_fault(&name, e)),
+            };
+            let end = batch.next();
+            let key = (self.options.by_key && task.parts > 1).then_some((task.part, task.parts));
+            let mut out = Outputs {
+                stage: &self.stage,
+                writer: &mut self.writer,
+                account: &mut self.account,
+                stand: &source.stand,
+                tasks: &self.tasks,
+                task,
+                source: &name,
+                origins: &mut source.origins,
+                names: &names,
+                key,
+                bytes: &mut self.bytes,
+                media: self.data.media.as_ref(),
+                wait,
+                from,
+            };
+            match worker.work(&batch, &mut out) {
+                Ok(()) => out.pass(end),
+                Err(Stop::Full) => {
+                    out.account.open = 0;
+                    return Ok(false);
+                }
+                Err(Stop::Fault(fault)) => return Err(fault),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Account {
+    /// Begins anew, with the memory that it has.
+    fn begin(&mut self, first: u64, output_first: u64, now: i64) {
+        let (mut outputs, mut aside) = (std::mem::take(&mut self.outputs), std::mem::take(&mut self.aside));
+        outputs.clear();
+        aside.clear();
+        *self = Self { first, next: first, output_first, outputs, aside, began: now, ..Self::default() };
+    }
+
+    /// Says what was done of a task since the last answer, and begins anew behind it. False if there is no room even for
+    /// that.
+    fn answer(
+        &mut self,
+        writer: &mut Writer,
+        task: &Task,
+        media: &dyn store::Media,
+        bytes: &mut Vec<u8>,
+        command: &str,
+        statistics: &str,
+    ) -> Result<bool, Fault> {
+        let gaps: Vec<wire::bpgp::Gap<'_>> = self.gaps.iter().map(Gap::as_wire).collect();
+        let now = media.now();
+        let answer = wire::bpdn::Answer {
+            task: wire::bptk::Task {
+                command,
+                number: task.number,
+                slot: task.slot,
+                input: task.input,
+                uuid: task.uuid,
+                epoch: task.epoch,
+                block_first: task.block.0,
+                block_next: task.block.1,
+                first: self.first,
+                next: self.next,
+                part: task.part,
+                parts: task.parts,
+                arguments: "",
+            },
+            output_first: self.output_first,
+            outputs: if self.uneven { self.outputs.as_slice().into() } else { (&[]).into() },
+            aside: self.aside.as_slice().into(),
+            gaps: gaps.as_slice().into(),
+            busy: now.saturating_sub(self.began).max(0) as u64,
+            state: statistics,
+        };
+        wire::bpdn::write(bytes, &answer).map_err(|e| Fault::new("an answer cannot be coded", e))?;
+        let open = self.open;
+        // The first of the message that is not done yet lies before the answer.
+        let output_first = writer.next_sequence() - u64::from(open);
+        let meta = book_meta(self.began, task.number, SchemaId(wire::bpdn::ID));
+        let pushed = offer(writer, &meta, &[bytes])?;
+        let end = writer.publish();
+        if pushed == Pushed::Full {
+            return Ok(false);
+        }
+        if writer.header().level == Level::Disk {
+            // Asked for, not waited for: the runner looks for the mark.
+            writer.wait(end, Level::Disk, Duration::ZERO).map_err(|e| stream_fault(&writer.header().name, e))?;
+        }
+        self.begin(self.next, if open > 0 { output_first } else { end }, now);
+        (self.open, self.uneven) = (open, false);
+        Ok(true)
+    }
+
+    /// Messages up to `end` are not there.
+    fn miss(&mut self, stream: &str, end: u64, reason: &'static str) {
+        self.gaps.push(Gap {
+            stream: stream.to_owned(),
+            origin: String::new(),
+            first: self.next,
+            last: end - 1,
+            from: 0,
+            to: 0,
+            reason: reason.to_owned(),
+            by_sequence: true,
+        });
+        self.uneven = true;
+        self.outputs.resize((end - self.first) as usize, LOST);
+        self.next = end;
+    }
+}
+
+impl Source {
+    fn open(data: &Data, stage: &str, number: u32, name: &str) -> Result<Self, Fault> {
+        let stand =
+            ReadOptions { name: slot_stream(stage, number), kind: Kind::Live, early: true, ..ReadOptions::default() };
+        let options = ReadOptions { early: true, check: Check::All, ..ReadOptions::default() };
+        let stand = data.reader(name, stand)?;
+        // The place may be that of a slot that died.
+        stand.commit(NOWHERE);
+        Ok(Self {
+            name: name.to_owned(),
+            reader: data.reader(name, options)?,
+            stand,
+            origins: Vec::new(),
+            names: Arc::new([]),
+        })
+    }
+
+    /// Names of origins by row: read again where one of the messages has a row that is not known.
+    fn names(&mut self, from: u64, max: usize) -> Result<Arc<[String]>, Fault> {
+        let highest = match self.reader.entries(from, max) {
+            Ok(entries) => entries.iter().map(|e| e.origin).max(),
+            // Reading says what is wrong.
+            Err(_) => None,
+        };
+        if highest.is_some_and(|row| row as usize >= self.names.len()) {
+            self.names = self.reader.origins().map_err(|e| stream_fault(&self.name, e))?.into();
+        }
+        Ok(self.names.clone())
+    }
+}

@@ -1,0 +1,192 @@
+//! Who gets what: blocks are cut and handed to slots.
+
+use super::piece::Piece;
+use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
+use crate::Fault;
+
+impl Work {
+    /// Gives slots what there is to do.
+    pub(super) fn deal(&mut self, now: i64) -> Result<bool, Fault> {
+        let mut did = false;
+        // What came back goes first: all that is behind waits for it.
+        let open: Vec<u64> = self
+            .pieces
+            .iter()
+            .filter(|(_, piece)| piece.parts.iter().any(|part| !part.todo.is_empty()))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in open {
+            did |= self.give(id)?;
+        }
+        let most = self.options.slots as usize * (TASKS_EACH + 2) + 4;
+        let mut input = 0;
+        while input < self.sources.len() && self.pieces.len() < most {
+            let Some((first, next)) = self.next_block(input, now) else {
+                input += 1;
+                continue;
+            };
+            if !self.has_room() {
+                break;
+            }
+            let id = self.add_piece(input, first, next);
+            self.sources[input].cut = next;
+            self.sources[input].waits_since = None;
+            did = true;
+            self.give(id)?;
+        }
+        Ok(did)
+    }
+
+    /// True if a new block would find who takes it.
+    pub(super) fn has_room(&self) -> bool {
+        match self.options.share {
+            Share::Balance => self.groups().any(|group| group.clone().all(|slot| self.is_free(slot))),
+            Share::RoundRobin => self.group_in_turn().is_some(),
+            Share::All | Share::Key => (0..self.options.slots as usize).any(|slot| self.is_free(slot)),
+        }
+    }
+
+    pub(super) fn is_free(&self, slot: usize) -> bool {
+        self.places.get(slot).is_some_and(|p| p.ready && p.tasks.len() < TASKS_EACH)
+    }
+
+    /// The sets of slots that see the same block.
+    pub(super) fn groups(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let (slots, set) = (self.options.slots as usize, self.options.set.clamp(1, self.options.slots) as usize);
+        (0..slots / set).map(move |group| group * set..(group + 1) * set)
+    }
+
+    /// The set whose turn it is, if it can take a block; sets with a slot that is not there are passed over, unless all
+    /// are.
+    pub(super) fn group_in_turn(&self) -> Option<std::ops::Range<usize>> {
+        let count = self.groups().count();
+        let there = |group: &std::ops::Range<usize>| group.clone().all(|slot| self.places[slot].ready);
+        let group = (0..count).map(|i| (self.turn + i) % count).filter_map(|g| self.groups().nth(g)).find(there)?;
+        group.clone().all(|slot| self.is_free(slot)).then_some(group)
+    }
+
+    /// The next messages of an input that go together.
+    pub(super) fn next_block(&mut self, input: usize, now: i64) -> Option<(u64, u64)> {
+        let source = &mut self.sources[input];
+        while let Some(next) = source.ahead.get(&source.cut) {
+            source.cut = *next;
+        }
+        let first = source.cut;
+        let end = source.reader.end();
+        let there = end.checked_sub(first).filter(|n| *n > 0)?;
+        let each = self.message_ns.max(1);
+        let usual = if self.message_ns == 0 { 1 } else { (BLOCK_NS / each).clamp(1, BLOCK_MESSAGES_MAX) };
+        let slots = u64::from(self.options.slots);
+        let mut count = match (self.options.turn, self.options.share) {
+            (0, Share::Balance) => usual.min(there.div_ceil(slots)),
+            (0, _) => usual,
+            (turn, _) if self.turn_left == 0 => turn,
+            _ => self.turn_left,
+        };
+        count = count.min(there).min(BLOCK_MESSAGES_MAX);
+        if self.options.batch > 1 {
+            let batch = self.options.batch;
+            let whole = there / batch * batch;
+            count = match whole {
+                0 => {
+                    // Not whole: it waits for more, but not for ever.
+                    let since = *source.waits_since.get_or_insert(now);
+                    let is_over = source.ended || now.saturating_sub(since) >= self.options.batch_wait;
+                    if !is_over {
+                        return None;
+                    }
+                    there
+                }
+                whole => count.next_multiple_of(batch).min(whole),
+            };
+        }
+        // A block is of one epoch.
+        let header = source.reader.header();
+        let epoch_ends = header.epochs.iter().find(|e| e.1 > first).map_or(u64::MAX, |e| e.1);
+        // What retention has taken is for a slot to find: it says how much was lost.
+        let next = (first + count).min(epoch_ends);
+        Some((first, source.open_end(first, next)))
+    }
+
+    /// Gives the open parts of a block to slots that have room. True if any was given.
+    pub(super) fn give(&mut self, id: u64) -> Result<bool, Fault> {
+        let Some(mut piece) = self.pieces.remove(&id) else { return Ok(false) };
+        let answer = self.give_parts(id, &mut piece);
+        self.pieces.insert(id, piece);
+        answer
+    }
+
+    pub(super) fn give_parts(&mut self, id: u64, piece: &mut Piece) -> Result<bool, Fault> {
+        let is_free_set = matches!(self.options.share, Share::Balance | Share::RoundRobin);
+        let is_new = piece.parts.iter().all(|p| p.slot.is_none());
+        if is_free_set && is_new {
+            let group = match self.options.share {
+                Share::RoundRobin => self.group_in_turn(),
+                _ => self
+                    .groups()
+                    .filter(|g| g.clone().all(|slot| self.is_free(slot)))
+                    .min_by_key(|g| g.clone().map(|slot| self.places[slot].tasks.len()).max()),
+            };
+            let Some(group) = group else { return Ok(false) };
+            if self.options.share == Share::RoundRobin {
+                self.turn_on(&group, piece.next - piece.first);
+            }
+            piece.parts.iter_mut().zip(group).for_each(|(part, slot)| part.slot = Some(slot));
+        }
+        let mut did = false;
+        for at in 0..piece.parts.len() {
+            let count = piece.parts.len() as u32;
+            let part = &mut piece.parts[at];
+            while let Some(todo) = part.todo.front() {
+                let slots = self.options.slots as usize;
+                let slot = match part.slot.filter(|slot| count > 1 && *slot < slots) {
+                    // Who sees the same block as others has a part of its own in it.
+                    Some(slot) => Some(slot).filter(|slot| self.is_free(*slot)),
+                    None => part.slot.filter(|slot| self.is_free(*slot)).or_else(|| {
+                        let free = (0..slots).filter(|slot| self.is_free(*slot));
+                        free.min_by_key(|slot| self.places[*slot].tasks.len())
+                    }),
+                };
+                let Some(slot) = slot else { break };
+                let number = self.tasks.next_sequence();
+                let task = wire::bptk::Task {
+                    command: "",
+                    number,
+                    slot: slot as u32,
+                    input: piece.input as u32,
+                    uuid: self.sources[piece.input].account.uuid,
+                    epoch: piece.epoch,
+                    block_first: piece.block.0,
+                    block_next: piece.block.1,
+                    first: todo.first,
+                    next: todo.next,
+                    part: at as u32,
+                    parts: count,
+                    arguments: "",
+                };
+                if !self.append_task(&task)? {
+                    return Ok(did);
+                }
+                let Some(todo) = part.todo.pop_front() else { break };
+                self.places[slot].tasks.push_back(number);
+                self.given.insert(number, (id, at));
+                part.given.push((number, todo));
+                did = true;
+            }
+        }
+        Ok(did)
+    }
+
+    /// A set has had some messages of its turn.
+    pub(super) fn turn_on(&mut self, group: &std::ops::Range<usize>, messages: u64) {
+        let count = self.groups().count();
+        let at = group.start / (group.end - group.start).max(1);
+        if self.turn_left == 0 || self.turn != at {
+            (self.turn, self.turn_left) = (at, self.options.turn.max(messages));
+        }
+        self.turn_left = self.turn_left.saturating_sub(messages);
+        if self.turn_left == 0 {
+            self.turn = (at + 1) % count.max(1);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The runner of a worker: hands blocks of its inputs to slots, makes the output of their answers, commits. Decision 0008.
+//!
+//! Constraints: no payload is touched; an output costs one index entry, a block one task, one answer and one commit.
+//! Nothing in a step waits. Order at each commit: the answer is safe, then the output is, then the commit, then the
+//! position in the input moves, and what the slots' streams keep is let go.
+//!
+//! Failure behaviour: a runner that was killed finds in the last commit what was done, in the output what was shown
+//! since, and in the slots' streams what was answered: it goes on with the next message that nobody answered. A slot
+//! that dies gives its tasks back ([`Work::died`]); a message that kills twice goes aside.
+
+mod deal;
+mod output;
+mod piece;
+mod place;
+mod resume;
+mod slots;
+mod source;
+
+use self::piece::{Part, Piece, Row, Todo};
+use self::place::Place;
+use self::source::Source;
+use crate::Fault;
+use crate::commits::commits_of;
+use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::records::{Commit, Gap, Input};
+use crate::runs::StreamView;
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use store::{Error, Level, Options, WhenFull, Writer};
+
+/// Slots of one worker: each takes two of the 127 places for readers of an input.
+pub const SLOTS_MAX: u32 = 32;
+/// Tasks that a slot has at once: one that it does, and the next.
+const TASKS_EACH: usize = 2;
+/// How long a block should take, ns: short beside what a person notices, long beside a task and a commit.
+const BLOCK_NS: u64 = 5_000_000;
+/// Messages of a block at most: its answer lists what was made of each.
+const BLOCK_MESSAGES_MAX: u64 = 4096;
+/// Deaths after which a message goes aside.
+const DEATHS_MAX: u32 = 2;
+/// Shared memory of the tasks: a few thousand, of which some dozens matter.
+const TASKS_LIVE_BYTES: u64 = 1 << 20;
+/// What is kept of messages aside.
+const ASIDE_BYTES: u64 = 64 << 20;
+/// Answers of a slot that are remembered: between the outputs of one message lie a few at most.
+const RECENT: usize = 1024;
+/// Entries looked at in one go.
+const ENTRIES: usize = 1024;
+/// Between two looks at how long slots have been at a message, ns.
+const OVERDUE_LOOK: i64 = 50_000_000;
+/// Between two looks for a writer that started anew, ns.
+const WRITER_LOOK: i64 = 20_000_000;
+
+/// The stream of tasks of a worker.
+pub fn tasks_of(stage: &str) -> String {
+    format!("{stage}.tasks")
+}
+
+/// The stream of a slot.
+pub fn slot_stream(stage: &str, number: u32) -> String {
+    format!("{stage}.slot{number}")
+}
+
+/// The stream of messages that a stage could not handle.
+pub fn aside_of(stage: &str) -> String {
+    format!("{stage}.aside")
+}
+
+/// Who gets a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The slot, or the set, that has least to do.
+    Balance,
+    /// Each in turn.
+    RoundRobin,
+    /// All of them.
+    All,
+    /// All of them, and each takes the messages of its origins.
+    Key,
+}
+
+/// How a worker works.
+#[derive(Clone, Debug)]
+pub struct WorkOptions {
+    /// The output, a view; its level is that of the slots' streams and of the messages aside.
+    pub output: Options,
+    /// Shared memory of each slot's stream.
+    pub slot_live_bytes: u64,
+    /// How many slots.
+    pub slots: u32,
+    /// Who gets a block.
+    pub share: Share,
+    /// Slots that see the same block, where `share` is `Balance` or `RoundRobin`.
+    pub set: u32,
+    /// Messages of one turn exactly; 0 = as many as take a few ms.
+    pub turn: u64,
+    /// Messages that user code takes together; 1 = each alone.
+    pub batch: u64,
+    /// How long a batch waits to be full, ns.
+    pub batch_wait: i64,
+    /// Output in the order of the input.
+    pub keep_order: bool,
+    /// Longest time of user code on a message, ns.
+    pub time_max: i64,
+    /// What the worker is told at its start, a JSON object.
+    pub parameters: String,
+}
+
+impl WorkOptions {
+    /// Slots that share what comes, output in order, nothing survives a power cut.
+    pub fn memory(slots: u32, live_bytes: u64) -> Self {
+        Self {
+            output: Options::memory(live_bytes),
+            slot_live_bytes: live_bytes,
+            slots,
+            share: Share::Balance,
+            set: 1,
+            turn: 0,
+            batch: 1,
+            batch_wait: 1_000_000_000,
+            keep_order: true,
+            time_max: 30_000_000_000,
+            parameters: "{}".into(),
+        }
+    }
+
+    /// The stream of a slot.
+    pub fn slot_options(&self) -> Options {
+        Options {
+            live_bytes: self.slot_live_bytes,
+            when_full: WhenFull::Wait,
+            retain_bytes: None,
+            ..self.output.clone()
+        }
+    }
+}
+
+/// An input as its own stage sees it at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct InputView {
+    /// Everything up to this time is in the stream, ns since 1970 UTC.
+    pub frontier: i64,
+    /// Nothing more will come.
+    pub ended: bool,
+}
+
+/// What a slot does at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotState {
+    /// It takes tasks.
+    pub ready: bool,
+    /// Tasks that it has.
+    pub tasks: usize,
+    /// Messages that it has answered since the runner started.
+    pub messages: u64,
+    /// Time in user code, ns.
+    pub busy: u64,
+    /// How often it has died.
+    pub deaths: u64,
+    /// What its user code says of itself, a JSON object; empty if nothing.
+    pub statistics: String,
+}
+
+/// A commit that is on its way.
+struct Pending {
+    commit: Commit,
+    output_next: u64,
+    aside_next: u64,
+    /// Its sequence in the book, once it is there.
+    sequence: Option<u64>,
+}
+
+/// A worker's runner.
+pub struct Work {
+    data: Data,
+    stage: String,
+    options: WorkOptions,
+    sources: Vec<Source>,
+    places: Vec<Place>,
+    tasks: Writer,
+    output: Writer,
+    aside: Option<Writer>,
+    /// Messages that stand in `W.aside` behind the last commit.
+    known_aside: BTreeMap<(String, u64), String>,
+    /// The first of them.
+    known_from: u64,
+    commits: Writer,
+    block: u64,
+    pieces: BTreeMap<u64, Piece>,
+    next_piece: u64,
+    /// Which piece and part a task is of.
+    given: BTreeMap<u64, (u64, usize)>,
+    pending: VecDeque<Pending>,
+    /// Since the last commit.
+    gaps: Vec<Gap>,
+    is_changed: bool,
+    committed_output: u64,
+    /// Mean time of a message, ns.
+    message_ns: u64,
+    turn: usize,
+    turn_left: u64,
+    looked: i64,
+    looked_for_writers: i64,
+    bytes: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+impl Work {
+    /// Starts the worker `stage` on its inputs, or goes on.
+    pub fn open(data: &Data, stage: &str, inputs: &[String], options: &WorkOptions) -> Result<Self, Fault> {
+        let book = commits_of(stage);
+        let mut commits = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
+        settle(&mut commits, &book)?;
+        let last = data.book_messages(&book)?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
+        let state: Value = last.as_ref().and_then(|c| serde_json::from_str(&c.state).ok()).unwrap_or_default();
+        let mut output = data.writer(stage, &options.output)?;
+        let mut options = options.clone();
+        options.slots = options.slots.clamp(1, SLOTS_MAX);
+        if let Value::Object(parameters) = &state["parameters"] {
+            options.parameters = Value::Object(parameters.clone()).to_string();
+        }
+        let tasks = fresh_tasks(data, stage)?;
+        let mut sources = Vec::new();
+        for name in inputs {
+            let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *name));
+            sources.push(Source::open(data, stage, name, known, &state)?);
+        }
+        // Slots that are to be gone may have answered, and the output points into their streams.
+        let known_slots = state["slots"].as_array().map_or(0, Vec::len);
+        let mut places = Vec::new();
+        for number in 0..SLOTS_MAX.min(options.slots.max(known_slots as u32)) {
+            let at = state["slots"][number as usize].as_u64().unwrap_or(0);
+            places.push(Place::open(data, stage, number, &options, &mut output, at)?);
+        }
+        // Of an output that no commit speaks of, nothing is committed.
+        let is_same = state["output"].as_str() == Some(&store::hex(&output.header().uuid));
+        let shown = last.as_ref().filter(|_| is_same).map_or_else(|| output.first_sequence(), |c| c.output_next);
+        let mut work = Self {
+            data: data.clone(),
+            stage: stage.to_owned(),
+            sources,
+            places,
+            tasks,
+            aside: None,
+            known_aside: BTreeMap::new(),
+            known_from: 0,
+            commits,
+            block: last.as_ref().map_or(0, |c| c.block + 1),
+            pieces: BTreeMap::new(),
+            next_piece: 0,
+            given: BTreeMap::new(),
+            pending: VecDeque::new(),
+            gaps: Vec::new(),
+            is_changed: false,
+            committed_output: shown,
+            message_ns: 0,
+            turn: 0,
+            turn_left: 0,
+            looked: i64::MIN,
+            looked_for_writers: i64::MIN,
+            bytes: Vec::new(),
+            rows: Vec::new(),
+            output,
+            options,
+        };
+        work.resume_aside(state["aside"].as_u64().filter(|_| is_same).unwrap_or(0))?;
+        work.resume(shown)?;
+        Ok(work)
+    }
+
+    /// Does what there is to do at `now` (ns since 1970 UTC). `inputs` as their own stages see them, in order. True if
+    /// anything was done.
+    pub fn step(&mut self, now: i64, inputs: &[InputView]) -> Result<bool, Fault> {
+        let looks = now.saturating_sub(self.looked_for_writers).unsigned_abs() >= WRITER_LOOK.unsigned_abs();
+        if looks {
+            self.looked_for_writers = now;
+            for place in self.places.iter_mut().filter(|p| !p.tasks.is_empty() && p.reader.end() <= p.at) {
+                place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
+            }
+            self.look_for_full();
+        }
+        for (source, view) in self.sources.iter_mut().zip(inputs) {
+            source.look(view, looks)?;
+        }
+        let mut did = false;
+        for slot in 0..self.places.len() {
+            did |= self.collect(slot)?;
+        }
+        did |= self.make_way();
+        did |= self.deal(now)?;
+        did |= self.show(now)?;
+        did |= self.settle()?;
+        self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
+        Ok(did)
+    }
+
+    fn add_piece(&mut self, input: usize, first: u64, next: u64) -> u64 {
+        let parts = match self.options.share {
+            Share::Balance | Share::RoundRobin => self.options.set.clamp(1, self.options.slots) as usize,
+            Share::All | Share::Key => self.options.slots as usize,
+        };
+        let part = || Part { todo: VecDeque::from([Todo { first, next, deaths: 0 }]), ..Part::default() };
+        let mut parts: Vec<Part> = (0..parts).map(|_| part()).collect();
+        if parts.len() > 1 && matches!(self.options.share, Share::All | Share::Key) {
+            parts.iter_mut().enumerate().for_each(|(at, part)| part.slot = Some(at));
+        }
+        let epoch = self.sources[input].reader.header().epoch_of(first);
+        let id = self.next_piece;
+        self.next_piece += 1;
+        self.pieces.insert(id, Piece::new(input, epoch, (first, next), parts));
+        id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.stage
+    }
+
+    /// The accounts so far, one an input.
+    pub fn accounts(&self) -> impl Iterator<Item = &Input> {
+        self.sources.iter().map(|s| &s.account)
+    }
+
+    /// The output's writer, for marks and its header.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.output
+    }
+
+    /// The stream as the keeper of runs, and stages behind, see it: what was not committed has not come.
+    pub fn view(&self) -> StreamView {
+        let is_done = |s: &Source| s.ended && s.committed >= s.reader.end();
+        let ended = self.sources.iter().all(is_done) && self.pending.is_empty();
+        let frontier = self.sources.iter().map(|s| s.frontier).min().unwrap_or(i64::MAX);
+        let marked = match self.output.header().level {
+            Level::Memory => true,
+            Level::Disk => self.output.mark(Level::Disk) >= self.output.next_sequence(),
+        };
+        StreamView { name: self.stage.clone(), frontier, ended, marked }
+    }
+
+    /// All that the inputs have now is done and committed.
+    pub fn is_idle(&self) -> bool {
+        self.pieces.is_empty() && self.pending.is_empty() && self.sources.iter().all(|s| s.cut >= s.reader.end())
+    }
+
+    /// Waits until there may be something to do, or the time is over.
+    pub fn wait(&mut self, timeout: Duration) -> Result<(), Fault> {
+        /// Between two looks where two sides may have something.
+        const BOTH: Duration = Duration::from_micros(500);
+        let has_room = self.has_room();
+        let busy = self.places.iter().position(|p| !p.tasks.is_empty());
+        let both = busy.is_some() && has_room || !self.pending.is_empty() || self.sources.len() > 1;
+        let timeout = if both { timeout.min(BOTH) } else { timeout };
+        match busy {
+            Some(slot) => {
+                let place = &mut self.places[slot];
+                place.reader.seek(place.at);
+                place.reader.wait(timeout).map(drop).map_err(|e| stream_fault(&place.stream, e))
+            }
+            None if has_room => {
+                let Some(source) = self.sources.first_mut() else { return Ok(()) };
+                source.reader.seek(source.cut);
+                let name = &source.account.stream;
+                source.reader.wait(timeout).map(drop).map_err(|e| stream_fault(name, e))
+            }
+            None => {
+                self.output.wait_room(timeout.min(BOTH * 20));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// True if all below `end` is safe on disk. If not it is asked for, and written out here where it is little, but not
+/// waited for.
+fn asked(writer: &mut Writer, end: u64) -> bool {
+    writer.mark(Level::Disk) >= end || writer.wait(end, Level::Disk, Duration::ZERO).unwrap_or(false)
+}
+
+/// The stream of tasks, made anew: what an earlier runner asked for is void.
+fn fresh_tasks(data: &Data, stage: &str) -> Result<Writer, Fault> {
+    let name = tasks_of(stage);
+    match store::remove(&data.media, &data.stream(&name)) {
+        Ok(()) | Err(Error::Missing(_)) => {}
+        Err(e) => return Err(stream_fault(&name, e)),
+    }
+    let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(TASKS_LIVE_BYTES) };
+    data.writer(&name, &options)
+}

@@ -1,0 +1,396 @@
+//! What was answered becomes output, and output a commit.
+
+use super::piece::{Apart, Part, Piece, Row};
+use super::place::Place;
+use super::{ASIDE_BYTES, ENTRIES, Pending, Work, aside_of, asked};
+use crate::Fault;
+use crate::commits::commits_of;
+use crate::data::{Data, stream_fault};
+use crate::intake::book_meta;
+use crate::records::Commit;
+use crate::slot::{FILTERED, LOST, cut};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use store::{Level, Meta, Options, SchemaId, WhenFull, Writer};
+
+impl Work {
+    /// Puts what was answered into the output, and makes one commit of it.
+    pub(super) fn show(&mut self, now: i64) -> Result<bool, Fault> {
+        let mut did = false;
+        let ids: Vec<u64> = self.pieces.keys().copied().collect();
+        for id in ids {
+            let Some(mut piece) = self.pieces.remove(&id) else { continue };
+            // As far as it goes: outputs of a block may be more than a slot's stream holds.
+            let end = piece.answered();
+            let mut has_room = true;
+            if end > piece.first {
+                let mut tally = BTreeMap::new();
+                has_room = self.push(&mut piece, end, &mut tally, now)?;
+                if has_room {
+                    did = true;
+                    self.count(&mut piece, end, tally);
+                }
+            }
+            let is_whole = piece.first == piece.next;
+            if !is_whole {
+                self.pieces.insert(id, piece);
+            }
+            if !has_room || !is_whole && self.options.keep_order {
+                break;
+            }
+        }
+        self.output.publish();
+        if did || self.is_changed {
+            self.is_changed = false;
+            self.prepare(now);
+        }
+        Ok(did)
+    }
+
+    /// Pushes the outputs of the messages of a block up to `end`. False where there is no room for the rest.
+    pub(super) fn push(
+        &mut self,
+        piece: &mut Piece,
+        end: u64,
+        tally: &mut BTreeMap<String, u64>,
+        now: i64,
+    ) -> Result<bool, Fault> {
+        let aparts = self.rows_of(piece, end, tally);
+        for apart in aparts.into_iter().skip(piece.set_aside) {
+            let at = self.aside.as_ref().map_or(0, Writer::next_sequence);
+            let Some(reason) = self.set_apart(piece, apart, now)? else { return Ok(false) };
+            piece.set_aside += 1;
+            piece.aside_from.get_or_insert(at);
+            *piece.reasons.entry(reason).or_default() += 1;
+        }
+        // Who starts anew must know of them before it finds what is shown behind them.
+        if let Some(aside) = self.aside.as_mut().filter(|_| piece.set_aside > 0) {
+            let end = aside.next_sequence();
+            if self.options.output.level == Level::Disk && !asked(aside, end) {
+                return Ok(false);
+            }
+        }
+        let (mut at, rows) = (0, std::mem::take(&mut self.rows));
+        let mut answer = Ok(true);
+        'rows: for row in &rows {
+            let from = piece.pushed.saturating_sub(at).min(row.count);
+            at += row.count;
+            let mut sequence = row.first + from;
+            let end = row.first + row.count;
+            while sequence < end {
+                match self.push_row(row.slot, sequence, end) {
+                    Ok(0) => {
+                        answer = Ok(false);
+                        break 'rows;
+                    }
+                    Ok(pushed) => {
+                        piece.pushed += pushed;
+                        sequence += pushed;
+                    }
+                    Err(fault) => {
+                        answer = Err(fault);
+                        break 'rows;
+                    }
+                }
+            }
+        }
+        self.rows = rows;
+        answer
+    }
+
+    /// Pushes messages of a slot's stream. How many; 0 = there is no room.
+    pub(super) fn push_row(&mut self, slot: usize, first: u64, end: u64) -> Result<u64, Fault> {
+        let Place { reader, parent, stream, .. } = &mut self.places[slot];
+        let max = usize::try_from(end - first).unwrap_or(ENTRIES).min(ENTRIES);
+        let entries = reader.entries(first, max).map_err(|e| stream_fault(stream, e))?;
+        let mut pushed = 0;
+        for (entry, sequence) in entries.iter().zip(first..) {
+            match self.output.push_view(*parent, sequence, entry) {
+                Ok(_) => pushed += 1,
+                Err(e) if e.is_full() => break,
+                Err(e) => return Err(stream_fault(&self.stage, e)),
+            }
+        }
+        if pushed == 0 {
+            // Readers must see what is there, or nothing is ever let go.
+            self.output.publish();
+        }
+        Ok(pushed)
+    }
+
+    /// Where the outputs of the messages of a block up to `end` lie, in order, into `self.rows`; the answer is what goes
+    /// aside. `tally`: the other messages that are not done, by `kind.reason`.
+    pub(super) fn rows_of(&mut self, piece: &Piece, end: u64, tally: &mut BTreeMap<String, u64>) -> Vec<Apart> {
+        let rows = &mut self.rows;
+        rows.clear();
+        let mut add = |slot: usize, first: u64, count: u64| match rows.last_mut() {
+            Some(row) if row.slot == slot && row.first + row.count == first => row.count += count,
+            _ if count > 0 => rows.push(Row { slot, first, count }),
+            _ => {}
+        };
+        let is_plain = |part: &Part| part.answers.iter().all(|a| a.is_plain() && (a.first >= end || a.next <= end));
+        if let [part] = piece.parts.as_slice()
+            && is_plain(part)
+        {
+            let answers = part.answers.iter().filter(|a| a.next <= end);
+            answers.for_each(|a| add(a.slot, a.output_first, a.next - a.first));
+            return Vec::new();
+        }
+        let mut aparts = Vec::new();
+        // Of each part: its answer, the message in it that is next, and where that lies.
+        let mut cursors = vec![(0, 0, 0); piece.parts.len()];
+        for (part, cursor) in piece.parts.iter().zip(&mut cursors) {
+            cursor.2 = part.answers.first().map_or(0, |a| a.output_first);
+            // Messages of its first answer may have been shown.
+            cursor.1 = part.answers.first().map_or(0, |a| a.first);
+        }
+        for sequence in piece.first.min(cursors.iter().map(|c| c.1).min().unwrap_or(0))..end {
+            let is_shown = sequence < piece.first;
+            // One fate for each message, the worst of what slots that saw it say.
+            let (mut apart, mut filtered, mut lost) = (None, false, None);
+            for (part, (at, next, made)) in piece.parts.iter().zip(&mut cursors) {
+                if sequence < *next {
+                    continue;
+                }
+                if part.answers.get(*at).is_some_and(|a| a.next <= sequence) {
+                    *at += 1;
+                    *made = part.answers.get(*at).map_or(0, |a| a.output_first);
+                }
+                let Some(answer) = part.answers.get(*at) else { continue };
+                *next = sequence + 1;
+                if let Some((reason, text)) = &answer.killed {
+                    let (reason, text) = (reason.clone(), text.clone());
+                    apart = apart.or(Some(Apart::Killed { sequence, reason, text }));
+                    continue;
+                }
+                let place = (sequence - answer.first) as usize;
+                let count = match answer.outputs.get(place) {
+                    None => 1,
+                    Some(&FILTERED) => {
+                        filtered = true;
+                        0
+                    }
+                    Some(&LOST) => {
+                        let gap = answer.gaps.iter().find(|g| (g.first..=g.last).contains(&sequence));
+                        lost = Some(gap.map_or("missing", |g| g.reason.as_str()));
+                        0
+                    }
+                    Some(&count) => u64::from(count),
+                };
+                let is_aside = answer.aside.binary_search(&(place as u32)).is_ok();
+                for made_of_it in 0..count {
+                    while answer.between.contains(made) {
+                        *made += 1;
+                    }
+                    if !is_aside && !is_shown {
+                        add(answer.slot, *made, 1);
+                    } else if is_aside && made_of_it + 1 == count {
+                        apart = apart.or(Some(Apart::Written { sequence, slot: answer.slot, at: *made }));
+                    }
+                    *made += 1;
+                }
+            }
+            if is_shown {
+                continue;
+            }
+            match (lost, apart) {
+                (Some(reason), _) => *tally.entry(format!("lost.{reason}")).or_default() += 1,
+                (None, Some(apart)) => aparts.push(apart),
+                (None, None) if filtered => *tally.entry("filtered".to_owned()).or_default() += 1,
+                (None, None) => {}
+            }
+        }
+        aparts
+    }
+
+    /// Puts a message aside; the answer is the reason. None where there is no room.
+    pub(super) fn set_apart(&mut self, piece: &Piece, apart: Apart, now: i64) -> Result<Option<String>, Fault> {
+        let source = &mut self.sources[piece.input];
+        let sequence = apart.sequence();
+        let (bytes, reason, time, seq) = match apart {
+            Apart::Written { slot, at, .. } => {
+                let Place { reader, stream, .. } = &mut self.places[slot];
+                let Some((entry, bytes)) = reader.get(at).map_err(|e| stream_fault(stream, e))? else {
+                    return Ok(None);
+                };
+                let reason = wire::bpas::read(&bytes).map_or("error", |aside| aside.reason).to_owned();
+                (bytes, reason, entry.source_time, entry.origin_seq)
+            }
+            Apart::Killed { reason, text, .. } => {
+                // Its bytes, where they are still there.
+                let (entry, payload) = match source.reader.get(sequence) {
+                    Ok(Some((entry, payload))) => (Some(entry), payload),
+                    _ => (None, Vec::new()),
+                };
+                let kind = entry.map(|e| e.schema.as_text()).unwrap_or_default();
+                let (time, seq) = entry.map_or((now, 0), |e| (e.source_time, e.origin_seq));
+                let aside = wire::bpas::Aside {
+                    stage: &self.stage,
+                    reason: &reason,
+                    text: cut(&text),
+                    stream: &source.account.stream,
+                    uuid: source.account.uuid,
+                    epoch: piece.epoch,
+                    sequence,
+                    kind: &kind,
+                    time,
+                    payload: payload.as_slice().into(),
+                };
+                let mut bytes = Vec::new();
+                let written = wire::bpas::write(&mut bytes, &aside);
+                written.map_err(|e| Fault::new("a message cannot go aside", e))?;
+                (bytes, reason, time, seq)
+            }
+        };
+        // Behind the last commit it may be there already.
+        if self.known_aside.remove(&(source.account.stream.clone(), sequence)).is_some() {
+            return Ok(Some(reason));
+        }
+        if self.aside.is_none() {
+            self.aside = Some(self.open_aside()?);
+        }
+        let Some(writer) = &mut self.aside else { return Ok(None) };
+        let name = aside_of(&self.stage);
+        let origin = match writer.origin(&self.stage) {
+            Ok(origin) => origin,
+            Err(e) if e.is_full() => return Ok(None),
+            Err(e) => return Err(stream_fault(&name, e)),
+        };
+        let schema = SchemaId(wire::bpas::ID);
+        let meta = Meta { source_time: time, origin, origin_seq: seq, schema, flags: 0 };
+        match writer.append(&meta, &bytes) {
+            Ok(_) => Ok(Some(reason)),
+            Err(e) if e.is_full() => Ok(None),
+            Err(e) => Err(stream_fault(&name, e)),
+        }
+    }
+
+    pub(super) fn open_aside(&self) -> Result<Writer, Fault> {
+        let bounded = match self.options.output.level {
+            Level::Memory => Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) },
+            Level::Disk => Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(Data::BOOK_LIVE_BYTES) },
+        };
+        self.data.writer(&aside_of(&self.stage), &Options { clock: self.options.output.clock, ..bounded })
+    }
+
+    /// Enters the messages of a block up to `end`, which are shown, into the account.
+    pub(super) fn count(&mut self, piece: &mut Piece, end: u64, mut counts: BTreeMap<String, u64>) {
+        let source = &mut self.sources[piece.input];
+        let (first, messages) = (piece.first, end - piece.first);
+        for (reason, value) in std::mem::take(&mut piece.reasons) {
+            *counts.entry(format!("aside.{reason}")).or_default() += value;
+        }
+        let others: u64 = counts.values().sum();
+        source.account.done += messages.saturating_sub(others);
+        for (name, value) in counts {
+            *source.account.counts.entry(name).or_default() += value;
+        }
+        // Slots that see the same block miss the same messages.
+        if let Some(part) = piece.parts.first() {
+            let gaps = part.answers.iter().flat_map(|a| &a.gaps).filter(|g| (first..end).contains(&g.first));
+            self.gaps.extend(gaps.cloned());
+        }
+        source.ahead.insert(first, end);
+        while let Some(next) = source.ahead.remove(&source.account.next) {
+            source.account.next = next;
+        }
+        source.account.epoch = source.reader.header().epoch_of(source.account.next.saturating_sub(1));
+        piece.shown_to(end, self.rows.iter().map(|row| row.count).sum());
+    }
+
+    /// Makes the commit of what is shown.
+    pub(super) fn prepare(&mut self, now: i64) {
+        let output_next = self.output.next_sequence();
+        let aside_next = self.aside.as_ref().map_or(0, Writer::next_sequence);
+        // Of blocks that are not shown yet some may be aside already: who starts anew looks for them from here.
+        let begun = self.pieces.values().filter_map(|p| p.aside_from);
+        let known = (!self.known_aside.is_empty()).then_some(self.known_from);
+        let aside_known = begun.chain(known).fold(aside_next, u64::min);
+        let passed = self.passed();
+        let mut ahead = Map::new();
+        for source in self.sources.iter().filter(|s| !s.ahead.is_empty()) {
+            let ranges: Vec<_> = source.ahead.iter().map(|(first, next)| json!([first, next])).collect();
+            ahead.insert(source.account.stream.clone(), ranges.into());
+        }
+        let parameters: Value = serde_json::from_str(&self.options.parameters).unwrap_or_default();
+        let state = json!({
+            "output": store::hex(&self.output.header().uuid),
+            "aside": aside_known,
+            "slots": passed,
+            "ahead": ahead,
+            "parameters": parameters,
+        });
+        let output_first = self.committed_output;
+        self.committed_output = output_next;
+        let commit = Commit {
+            stage: self.stage.clone(),
+            run: String::new(),
+            block: self.block,
+            time: now,
+            inputs: self.sources.iter().map(|s| s.account.clone()).collect(),
+            gaps: std::mem::take(&mut self.gaps),
+            output_first,
+            output_next,
+            state: state.to_string(),
+            finished: false,
+        };
+        self.block += 1;
+        self.pending.push_back(Pending { commit, output_next, aside_next, sequence: None });
+    }
+
+    /// Where slots' streams are needed no more: what was answered and is not shown begins there.
+    pub(super) fn passed(&self) -> Vec<u64> {
+        let mut passed: Vec<u64> = self.places.iter().map(|p| p.answered).collect();
+        let answers = self.pieces.values().flat_map(|p| &p.parts).flat_map(|p| &p.answers);
+        for answer in answers.filter(|a| a.killed.is_none()) {
+            passed[answer.slot] = passed[answer.slot].min(answer.output_first);
+        }
+        passed
+    }
+
+    /// Moves commits on: to the book when what they speak of is safe, to the positions when they are.
+    pub(super) fn settle(&mut self) -> Result<bool, Fault> {
+        let mut did = false;
+        let on_disk = self.options.output.level == Level::Disk;
+        for pending in self.pending.iter_mut().filter(|p| p.sequence.is_none()) {
+            let mut is_safe = !on_disk || asked(&mut self.output, pending.output_next);
+            if let Some(aside) = &mut self.aside {
+                aside.publish();
+                is_safe &= !on_disk || asked(aside, pending.aside_next);
+            }
+            if !is_safe {
+                break;
+            }
+            let mut bytes = std::mem::take(&mut self.bytes);
+            pending.commit.write(&mut bytes)?;
+            let meta = book_meta(pending.commit.time, pending.commit.block, SchemaId(wire::bpcm::ID));
+            let appended = self.commits.append(&meta, &bytes);
+            self.bytes = bytes;
+            match appended {
+                Ok(sequence) => pending.sequence = Some(sequence),
+                Err(e) if e.is_full() => break,
+                Err(e) => return Err(stream_fault(&commits_of(&self.stage), e)),
+            }
+            did = true;
+        }
+        let book_on_disk = on_disk && self.commits.header().level == Level::Disk;
+        while let Some(sequence) = self.pending.front().and_then(|p| p.sequence) {
+            if book_on_disk && !asked(&mut self.commits, sequence + 1) {
+                break;
+            }
+            let Some(Pending { commit, .. }) = self.pending.pop_front() else { break };
+            for (source, input) in self.sources.iter_mut().zip(&commit.inputs) {
+                source.committed = input.next;
+                source.reader.commit(input.next);
+            }
+            did = true;
+        }
+        if self.pending.is_empty() {
+            // What is on its way to a commit is needed until that is safe: a runner that starts looks for it.
+            for (place, at) in self.places.iter().zip(self.passed()) {
+                self.output.passed(place.parent, at).map_err(|e| stream_fault(&self.stage, e))?;
+            }
+        }
+        Ok(did)
+    }
+}

@@ -1,0 +1,176 @@
+//! Blocks on their way through the slots: what is to be done of them, what was answered, what is shown.
+
+use crate::records::Gap;
+use crate::slot::LOST;
+use std::collections::{BTreeMap, VecDeque};
+use wire::bpdn::Answer;
+
+/// Input, first message, and the one after the last.
+pub(super) type Block = (usize, u64, u64);
+
+/// What is to be done of a part of a block.
+#[derive(Clone, Debug)]
+pub(super) struct Todo {
+    pub(super) first: u64,
+    pub(super) next: u64,
+    pub(super) deaths: u32,
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    pub(super) slot: usize,
+    /// Of the answer in the slot's stream.
+    pub(super) sequence: u64,
+    pub(super) first: u64,
+    pub(super) next: u64,
+    pub(super) output_first: u64,
+    /// Made of each message; empty: one of each.
+    pub(super) outputs: Vec<u32>,
+    pub(super) aside: Vec<u32>,
+    pub(super) gaps: Vec<Gap>,
+    /// Of a message that killed its slots: the reason and what is known.
+    pub(super) killed: Option<(String, String)>,
+    /// Answers among its outputs.
+    pub(super) between: Vec<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) answers: Vec<Answered>,
+    pub(super) todo: VecDeque<Todo>,
+    /// The task that is with a slot, and what it is to do.
+    pub(super) given: Vec<(u64, Todo)>,
+    /// The slot that gets it; none: any.
+    pub(super) slot: Option<usize>,
+}
+
+/// A block of an input on its way through the slots.
+pub(super) struct Piece {
+    pub(super) input: usize,
+    pub(super) epoch: u32,
+    /// As it was cut: what tasks and answers call it.
+    pub(super) block: (u64, u64),
+    /// First message that is not shown.
+    pub(super) first: u64,
+    pub(super) next: u64,
+    pub(super) parts: Vec<Part>,
+    /// Entries that are in the output already, of messages from `first` on.
+    pub(super) pushed: u64,
+    /// Messages that are aside already.
+    pub(super) set_aside: usize,
+    /// Where the first of them stands in the stream of messages aside.
+    pub(super) aside_from: Option<u64>,
+    /// Why they are.
+    pub(super) reasons: BTreeMap<String, u64>,
+}
+
+impl Piece {
+    pub(super) fn new(input: usize, epoch: u32, block: (u64, u64), parts: Vec<Part>) -> Self {
+        let (first, next) = block;
+        Self {
+            input,
+            epoch,
+            block,
+            first,
+            next,
+            parts,
+            pushed: 0,
+            set_aside: 0,
+            aside_from: None,
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    /// All parts have answered up to here.
+    pub(super) fn answered(&self) -> u64 {
+        let of_part =
+            |part: &Part| part.answers.iter().fold(self.first, |at, a| if a.first <= at { at.max(a.next) } else { at });
+        self.parts.iter().map(of_part).min().unwrap_or(self.next)
+    }
+
+    /// Forgets the messages up to `end`.
+    pub(super) fn shown_to(&mut self, end: u64, entries: u64) {
+        // A runner that started anew may have found more of it in the output.
+        (self.first, self.pushed) = (end, self.pushed.saturating_sub(entries));
+        (self.set_aside, self.aside_from) = (0, None);
+        for part in &mut self.parts {
+            part.answers.retain(|a| a.next > end);
+        }
+    }
+}
+
+/// A row of messages in a slot's stream.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) slot: usize,
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+/// What one message of a piece came to, where it is aside: the message in a slot's stream, or who died of it.
+pub(super) enum Apart {
+    Written { sequence: u64, slot: usize, at: u64 },
+    Killed { sequence: u64, reason: String, text: String },
+}
+
+impl Apart {
+    pub(super) fn sequence(&self) -> u64 {
+        match self {
+            Self::Written { sequence, .. } | Self::Killed { sequence, .. } => *sequence,
+        }
+    }
+}
+
+impl Answered {
+    pub(super) fn from_wire(slot: usize, sequence: u64, answer: &Answer<'_>, recent: &VecDeque<u64>) -> Self {
+        let between = recent.iter().copied().filter(|at| (answer.output_first..sequence).contains(at)).collect();
+        Self {
+            between,
+            slot,
+            sequence,
+            first: answer.task.first,
+            next: answer.task.next,
+            output_first: answer.output_first,
+            outputs: answer.outputs.iter().collect(),
+            aside: answer.aside.iter().collect(),
+            gaps: answer.gaps.iter().map(Gap::from_wire).collect(),
+            killed: None,
+        }
+    }
+
+    pub(super) fn killed(todo: &Todo, reason: &str, text: &str) -> Self {
+        Self {
+            slot: usize::MAX,
+            sequence: 0,
+            first: todo.first,
+            next: todo.next,
+            output_first: 0,
+            outputs: vec![0; (todo.next - todo.first) as usize],
+            aside: Vec::new(),
+            gaps: Vec::new(),
+            killed: Some((reason.to_owned(), text.to_owned())),
+            between: Vec::new(),
+        }
+    }
+
+    /// One output for each message, all in a row.
+    pub(super) fn is_plain(&self) -> bool {
+        self.outputs.is_empty() && self.aside.is_empty() && self.between.is_empty() && self.killed.is_none()
+    }
+
+    /// Behind the last of its outputs.
+    pub(super) fn outputs_end(&self) -> u64 {
+        let made = if self.outputs.is_empty() {
+            self.next - self.first
+        } else {
+            self.outputs.iter().filter(|n| **n < LOST).map(|n| u64::from(*n)).sum()
+        };
+        self.between.iter().fold(self.output_first + made, |end, at| end + u64::from(*at < end))
+    }
+
+    /// True if a message of the slot's stream was made for it.
+    pub(super) fn holds(&self, sequence: u64) -> bool {
+        self.killed.is_none() && (self.output_first..self.outputs_end()).contains(&sequence)
+    }
+}

@@ -1,0 +1,104 @@
+//! A slot as the runner sees it: its stream, its tasks, its answers.
+
+use super::piece::Answered;
+use super::{ENTRIES, RECENT, SlotState, WorkOptions, slot_stream};
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use crate::slot::MORE;
+use std::collections::VecDeque;
+use store::{Error, Level, Parent, ReadOptions, Reader, Writer};
+
+pub(super) struct Place {
+    pub(super) stream: String,
+    pub(super) reader: Reader,
+    pub(super) parent: Parent,
+    /// Next entry of its stream to be looked at.
+    pub(super) at: u64,
+    /// Nothing below is of an answer to come.
+    pub(super) answered: u64,
+    /// Its last answers: they may lie between outputs of the next.
+    pub(super) recent: VecDeque<u64>,
+    /// Tasks that it has not answered.
+    pub(super) tasks: VecDeque<u64>,
+    pub(super) ready: bool,
+    /// Its process; 0 for a thread of this one.
+    pub(super) pid: u32,
+    pub(super) state: SlotState,
+    /// It has no room for what it makes.
+    pub(super) is_full: bool,
+    /// Task, place in the input, and since when.
+    pub(super) stands: Option<(u64, u64, i64)>,
+}
+
+impl Place {
+    pub(super) fn open(
+        data: &Data,
+        stage: &str,
+        number: u32,
+        options: &WorkOptions,
+        output: &mut Writer,
+        at: u64,
+    ) -> Result<Self, Fault> {
+        let stream = slot_stream(stage, number);
+        // Who can write it knows that no slot of an earlier runner does: its answers are all there.
+        drop(data.writer(&stream, &options.slot_options())?);
+        let early = options.output.level == Level::Memory;
+        let reader = data.reader(&stream, ReadOptions { early, ..ReadOptions::default() })?;
+        let parent = output.parent(&stream).map_err(|e| stream_fault(stage, e))?;
+        // What the output has passed it will never show.
+        let named = format!("view {stage}");
+        let passed = reader.pins().readers().into_iter().find(|r| r.name == named).map_or(0, |r| r.committed);
+        let at = at.max(passed).clamp(reader.bounds().first, reader.bounds().count.max(reader.bounds().first));
+        let state = SlotState { ready: false, tasks: 0, messages: 0, busy: 0, deaths: 0, statistics: String::new() };
+        Ok(Self {
+            stream,
+            reader,
+            parent,
+            at,
+            answered: at,
+            recent: VecDeque::new(),
+            tasks: VecDeque::new(),
+            ready: false,
+            pid: 0,
+            state,
+            is_full: false,
+            stands: None,
+        })
+    }
+
+    /// Answers behind the last that was looked at.
+    pub(super) fn new_answers(&mut self, slot: usize, stage: &str) -> Result<Vec<(Answered, Vec<u8>)>, Fault> {
+        let fault = |e| stream_fault(stage, e);
+        let mut answers = Vec::new();
+        loop {
+            let entries = match self.reader.entries(self.at, ENTRIES) {
+                Ok(entries) => entries,
+                Err(Error::Gone { first }) => {
+                    self.at = first;
+                    continue;
+                }
+                Err(e) => return Err(fault(e)),
+            };
+            if entries.is_empty() {
+                return Ok(answers);
+            }
+            let found: Vec<u64> = (self.at..)
+                .zip(entries)
+                .filter(|(_, entry)| entry.schema.0 == wire::bpdn::ID)
+                .map(|(sequence, _)| sequence)
+                .collect();
+            self.at += entries.len() as u64;
+            for sequence in found {
+                let Some((_, bytes)) = self.reader.get(sequence).map_err(fault)? else { continue };
+                let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+                let answered = Answered::from_wire(slot, sequence, &answer, &self.recent);
+                self.answered = if answer.task.command == MORE { answered.outputs_end() } else { sequence + 1 };
+                if self.recent.len() == RECENT {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(sequence);
+                answers.push((answered, bytes));
+            }
+        }
+    }
+}

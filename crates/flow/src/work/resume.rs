@@ -1,0 +1,181 @@
+//! How a runner goes on: what was answered since the last commit, and what of that is shown.
+
+use super::piece::{Answered, Block, Part, Piece, Todo};
+use super::{SLOTS_MAX, Work, aside_of};
+use crate::Fault;
+use crate::data::stream_fault;
+use std::collections::BTreeMap;
+use store::ReadOptions;
+
+/// An answer that was there when the runner started.
+struct Found {
+    answered: Answered,
+    block: Block,
+    part: usize,
+    parts: u32,
+    /// How many of its outputs are in the output behind the last commit.
+    shown: u64,
+}
+
+impl Work {
+    /// Finds what was answered since the last commit, and of that what is in the output already.
+    pub(super) fn resume(&mut self, shown: u64) -> Result<(), Fault> {
+        let mut found = Vec::new();
+        for slot in 0..self.places.len() {
+            let answers = self.places[slot].new_answers(slot, &self.stage)?;
+            // Its slot is no more: what comes behind the last answer is nobody's.
+            self.places[slot].answered = self.places[slot].at;
+            for (answered, bytes) in answers {
+                let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+                let task = &answer.task;
+                let Some(source) = self.sources.get(task.input as usize) else { continue };
+                let header = source.reader.header();
+                let is_of_now = task.uuid == header.uuid && task.epoch == header.epoch_of(task.block_first);
+                let fits = task.part < task.parts && task.parts <= SLOTS_MAX && task.block_first < task.block_next;
+                let is_shown = source.open_ranges(answered.first, answered.next).is_empty();
+                if is_of_now && fits && !is_shown {
+                    let block = (task.input as usize, task.block_first, task.block_next);
+                    found.push(Found { answered, block, part: task.part as usize, parts: task.parts, shown: 0 });
+                }
+            }
+        }
+        let order = self.shown_since(shown, &mut found)?;
+        // What is shown counts; of the others those that fit between. An answer that was not safe when a runner started
+        // may have been overtaken by another to the same messages.
+        found.sort_by_key(|f| (f.shown == 0, f.answered.sequence));
+        let mut pieces: BTreeMap<Block, Piece> = BTreeMap::new();
+        for Found { answered, block, part, parts, shown } in found {
+            let (input, first, next) = block;
+            let overlaps = |key: &Block| key.0 == input && key.1 < next && key.2 > first && *key != block;
+            if pieces.keys().any(overlaps) {
+                continue;
+            }
+            let source = &self.sources[input];
+            let piece = pieces.entry(block).or_insert_with(|| {
+                let epoch = source.reader.header().epoch_of(first);
+                let mut piece = Piece::new(input, epoch, (first, next), (0..parts).map(|_| Part::default()).collect());
+                // A part of it may be committed.
+                (piece.first, piece.next) = source.open_ranges(first, next).first().copied().unwrap_or((next, next));
+                piece
+            });
+            piece.pushed += shown;
+            let Some(part) = piece.parts.get_mut(part) else { continue };
+            if part.answers.iter().all(|a| a.next <= answered.first || a.first >= answered.next) {
+                part.answers.push(answered);
+            }
+        }
+        for piece in pieces.values_mut() {
+            let stream = &self.sources[piece.input].account.stream;
+            for part in &mut piece.parts {
+                // A message that killed slots has no answer; it is aside before anything behind it is shown.
+                for sequence in piece.first..piece.next {
+                    let is_open = !part.answers.iter().any(|a| (a.first..a.next).contains(&sequence));
+                    let known = self.known_aside.get(&(stream.clone(), sequence));
+                    if let Some(reason) = known.filter(|_| is_open) {
+                        let todo = Todo { first: sequence, next: sequence + 1, deaths: 0 };
+                        part.answers.push(Answered::killed(&todo, reason, ""));
+                    }
+                }
+                part.answers.sort_by_key(|a| a.first);
+                let mut at = piece.first;
+                for answer in &part.answers {
+                    if at < answer.first {
+                        part.todo.push_back(Todo { first: at, next: answer.first, deaths: 0 });
+                    }
+                    at = at.max(answer.next);
+                }
+                if at < piece.next {
+                    part.todo.push_back(Todo { first: at, next: piece.next, deaths: 0 });
+                }
+            }
+        }
+        self.queue(pieces, order);
+        Ok(())
+    }
+
+    /// Queues the blocks that are under way, those in `order` first of all in which something is shown, and the others
+    /// where they belong. What lies between is cut anew.
+    fn queue(&mut self, mut pieces: BTreeMap<Block, Piece>, mut order: Vec<Block>) {
+        let mut rest: Vec<Block> = pieces.keys().copied().filter(|key| !order.contains(key)).collect();
+        for (input, source) in self.sources.iter_mut().enumerate() {
+            let mut at = source.account.next;
+            for (_, first, next) in pieces.keys().filter(|key| key.0 == input) {
+                rest.extend(source.open_ranges(at, *first).into_iter().map(|(first, next)| (input, first, next)));
+                at = at.max(*next);
+            }
+            source.cut = at;
+        }
+        for key in rest {
+            let at = order.iter().position(|k| k.0 == key.0 && k.1 > key.1).unwrap_or(order.len());
+            order.insert(at, key);
+        }
+        for key in order {
+            match pieces.remove(&key) {
+                Some(piece) => {
+                    self.pieces.insert(self.next_piece, piece);
+                    self.next_piece += 1;
+                }
+                None => drop(self.add_piece(key.0, key.1, key.2)),
+            }
+        }
+    }
+
+    /// Counts for each answer the entries of the output behind the last commit that are of it. The blocks of those, in
+    /// the order of the output.
+    fn shown_since(&mut self, shown: u64, found: &mut [Found]) -> Result<Vec<Block>, Fault> {
+        let end = self.output.next_sequence();
+        let mut order = Vec::new();
+        if shown >= end {
+            return Ok(order);
+        }
+        let fault = |e| stream_fault(&self.stage, e);
+        let options = ReadOptions { early: true, ..ReadOptions::default() };
+        let mut reader = self.data.reader(&self.stage, options)?;
+        let rows = reader.parents().map_err(fault)?;
+        let mut at = shown;
+        while at < end {
+            let entries = reader.entries(at, (end - at) as usize).map_err(fault)?;
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries {
+                let name = rows.get(usize::from(entry.parent).wrapping_sub(1)).map(|row| row.name.as_str());
+                let slot = self.places.iter().position(|p| Some(p.stream.as_str()) == name);
+                let is_its = |f: &&mut Found| Some(f.answered.slot) == slot && f.answered.holds(entry.parent_sequence);
+                let Some(its) = found.iter_mut().find(is_its) else {
+                    return Err(Fault::new(
+                        format!("worker `{}` cannot go on", self.stage),
+                        format!("a message of its output behind {shown} is of no block that a slot has answered"),
+                    )
+                    .hint(format!("`beamport verify {}` looks for damage", self.stage)));
+                };
+                its.shown += 1;
+                if !order.contains(&its.block) {
+                    order.push(its.block);
+                }
+            }
+            at += entries.len() as u64;
+        }
+        Ok(order)
+    }
+
+    /// Finds the messages that went aside behind the last commit.
+    pub(super) fn resume_aside(&mut self, from: u64) -> Result<(), Fault> {
+        let name = aside_of(&self.stage);
+        if store::Header::read(self.data.media.as_ref(), &self.data.stream(&name)).is_err() {
+            return Ok(());
+        }
+        self.aside = Some(self.open_aside()?);
+        let mut reader = self.data.reader_early(&name)?;
+        reader.seek(from.max(reader.bounds().first));
+        let mut known = BTreeMap::new();
+        let read = crate::data::each(&mut reader, &mut |_, payload| {
+            if let Ok(aside) = wire::bpas::read(payload) {
+                known.insert((aside.stream.to_owned(), aside.sequence), aside.reason.to_owned());
+            }
+        });
+        read.map_err(|e| stream_fault(&name, e))?;
+        (self.known_aside, self.known_from) = (known, from);
+        Ok(())
+    }
+}

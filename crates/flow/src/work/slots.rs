@@ -1,0 +1,283 @@
+//! Slots come, answer and die.
+
+use super::piece::{Answered, Piece, Todo};
+use super::place::Place;
+use super::{DEATHS_MAX, OVERDUE_LOOK, SLOTS_MAX, SlotState, Work, tasks_of};
+use crate::Fault;
+use crate::data::stream_fault;
+use crate::intake::book_meta;
+use crate::slot::MORE;
+use store::SchemaId;
+
+impl Work {
+    /// How many slots there should be.
+    pub fn slots(&self) -> u32 {
+        self.options.slots
+    }
+
+    /// Changes how many slots there should be, from the next block on.
+    pub fn set_slots(&mut self, slots: u32) -> Result<(), Fault> {
+        let slots = slots.clamp(1, SLOTS_MAX);
+        for number in self.places.len() as u32..slots {
+            let place = Place::open(&self.data, &self.stage, number, &self.options, &mut self.output, 0)?;
+            self.places.push(place);
+        }
+        self.options.slots = slots;
+        (self.turn, self.turn_left) = (0, 0);
+        Ok(())
+    }
+
+    /// A slot is about to start: it takes tasks from now on. `pid`: its process, 0 for a thread of this one. The answer is
+    /// the first task that it shall look at.
+    pub fn ready(&mut self, slot: u32, pid: u32) -> u64 {
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
+        }
+        self.tasks.next_sequence()
+    }
+
+    /// Gives a slot the parameters of now: to be called after `ready`.
+    pub fn greet(&mut self, slot: u32) -> Result<(), Fault> {
+        let arguments = self.options.parameters.clone();
+        self.send(slot, "configure", &arguments).map(drop)
+    }
+
+    /// Changes the parameters (a JSON object): all blocks that are handed out from now on are worked on with them.
+    pub fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
+        self.options.parameters = parameters.to_owned();
+        self.is_changed = true;
+        for slot in 0..self.options.slots {
+            self.greet(slot)?;
+        }
+        Ok(())
+    }
+
+    /// Tells a slot to end when it has done what it has.
+    pub fn stop(&mut self, slot: u32) -> Result<(), Fault> {
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            (place.ready, place.state.ready) = (false, false);
+        }
+        self.send(slot, "stop", "").map(drop)
+    }
+
+    /// What the slots do.
+    pub fn states(&self) -> Vec<SlotState> {
+        let state = |p: &Place| SlotState { tasks: p.tasks.len(), ..p.state.clone() };
+        self.places.iter().take(self.options.slots as usize).map(state).collect()
+    }
+
+    /// A slot is no more (its process has been waited for): its tasks are given to others. `reason` is one word, `killed`
+    /// or `time`, and `text` says what is known.
+    pub fn died(&mut self, slot: u32, reason: &str, text: &str) -> Result<(), Fault> {
+        let at = slot as usize;
+        if at >= self.places.len() {
+            return Ok(());
+        }
+        self.collect(at)?;
+        let place = &mut self.places[at];
+        place.answered = place.at;
+        (place.ready, place.state.ready, place.stands) = (false, false, None);
+        place.state.deaths += 1;
+        let (pid, stream) = (place.pid, place.stream.clone());
+        let tasks = std::mem::take(&mut place.tasks);
+        // Those that it had not begun come back as they were; the last is put in front first.
+        for (number, is_first) in tasks.iter().enumerate().rev().map(|(i, n)| (*n, i == 0)) {
+            let Some((id, part)) = self.given.remove(&number) else { continue };
+            let Some(piece) = self.pieces.get_mut(&id) else { continue };
+            let stood = self.sources[piece.input].stand(&stream, pid);
+            let part = &mut piece.parts[part];
+            let Some(given) = part.given.iter().position(|g| g.0 == number) else { continue };
+            let (_, todo) = part.given.remove(given);
+            let blamed = stood.filter(|at| is_first && (todo.first..todo.next).contains(at));
+            let rest = match blamed {
+                None => vec![todo],
+                Some(_) if todo.next - todo.first == 1 && todo.deaths + 1 >= DEATHS_MAX => {
+                    part.answers.push(Answered::killed(&todo, reason, text));
+                    part.answers.sort_by_key(|a| a.first);
+                    Vec::new()
+                }
+                Some(_) if todo.next - todo.first == 1 => vec![Todo { deaths: todo.deaths + 1, ..todo }],
+                Some(at) if self.options.batch <= 1 => {
+                    let ranges = [(todo.first, at, 0), (at, at + 1, 1), (at + 1, todo.next, 0)];
+                    let some = ranges.into_iter().filter(|r| r.0 < r.1);
+                    some.map(|(first, next, deaths)| Todo { first, next, deaths }).collect()
+                }
+                Some(_) if todo.deaths + 1 < DEATHS_MAX => vec![Todo { deaths: todo.deaths + 1, ..todo }],
+                Some(_) => {
+                    let half = todo.first + (todo.next - todo.first) / 2;
+                    vec![
+                        Todo { first: todo.first, next: half, deaths: 0 },
+                        Todo { first: half, next: todo.next, deaths: 0 },
+                    ]
+                }
+            };
+            rest.into_iter().rev().for_each(|todo| part.todo.push_front(todo));
+        }
+        Ok(())
+    }
+
+    /// Slots whose user code is at one message (or batch) for longer than it may: whoever runs them kills them.
+    pub fn overdue(&mut self, now: i64) -> Vec<u32> {
+        if now.saturating_sub(self.looked).unsigned_abs() < OVERDUE_LOOK.unsigned_abs() {
+            return Vec::new();
+        }
+        self.looked = now;
+        let mut all = Vec::new();
+        let positions = self.tasks.pins().readers();
+        for (number, place) in (0..).zip(&mut self.places) {
+            let Some(&task) = place.tasks.front().filter(|_| place.ready) else {
+                place.stands = None;
+                continue;
+            };
+            // While it waits for room it stands behind the task.
+            let name = format!("slot{number}");
+            let works = positions.iter().any(|r| r.name == name && r.committed == task);
+            let input = self.given.get(&task).and_then(|(id, _)| self.pieces.get(id)).map(|p| p.input);
+            let at = input.and_then(|input| self.sources[input].stand(&place.stream, place.pid)).unwrap_or(0);
+            match place.stands {
+                Some((known, stood, since)) if works && (known, stood) == (task, at) => {
+                    if now.saturating_sub(since) > self.options.time_max {
+                        all.push(number);
+                    }
+                }
+                // A process that does not come to its first task is as stuck as any.
+                Some((known, _, since)) if known == task && !works => {
+                    let is_new = !positions.iter().any(|r| r.name == name && r.committed > task);
+                    if is_new && now.saturating_sub(since) > self.options.time_max {
+                        all.push(number);
+                    }
+                }
+                _ => place.stands = Some((task, at, now)),
+            }
+        }
+        all
+    }
+
+    pub(super) fn send(&mut self, slot: u32, command: &str, arguments: &str) -> Result<bool, Fault> {
+        let task = wire::bptk::Task {
+            command,
+            number: self.tasks.next_sequence(),
+            slot,
+            input: 0,
+            uuid: [0; 16],
+            epoch: 0,
+            block_first: 0,
+            block_next: 0,
+            first: 0,
+            next: 0,
+            part: 0,
+            parts: 1,
+            arguments,
+        };
+        self.append_task(&task)
+    }
+
+    pub(super) fn append_task(&mut self, task: &wire::bptk::Task<'_>) -> Result<bool, Fault> {
+        wire::bptk::write(&mut self.bytes, task).map_err(|e| Fault::new("a task cannot be coded", e))?;
+        let meta = book_meta(0, task.number, SchemaId(wire::bptk::ID));
+        match self.tasks.append(&meta, &self.bytes) {
+            Ok(_) => Ok(true),
+            Err(e) if e.is_full() => Ok(false),
+            Err(e) => Err(stream_fault(&tasks_of(&self.stage), e)),
+        }
+    }
+
+    /// Finds slots that wait for room: they stand behind a task that they have not answered.
+    pub(super) fn look_for_full(&mut self) {
+        let positions = self.tasks.pins().readers();
+        for (number, place) in (0..).zip(&mut self.places) {
+            let name = format!("slot{number}");
+            let stands = positions.iter().find(|r| r.name == name).map(|r| r.committed);
+            place.is_full |= place.tasks.front().is_some_and(|task| stands == Some(task + 1));
+        }
+    }
+
+    /// A slot's stream may be full of what comes behind a block that nobody can do without room in it. What it has
+    /// answered there is given up, to be done anew. True if anything was.
+    pub(super) fn make_way(&mut self) -> bool {
+        let is_open = |piece: &&Piece| piece.answered() < piece.next;
+        let Some(first) = self.pieces.iter().find(|(_, piece)| is_open(piece)).map(|(id, _)| *id) else { return false };
+        let given = self.given.values().any(|(id, _)| *id == first);
+        let mut did = false;
+        for slot in 0..self.places.len() {
+            let has_it = self.places[slot].tasks.iter().any(|n| self.given.get(n).is_some_and(|g| g.0 == first));
+            // Where nobody has it, it is for any of them.
+            if !self.places[slot].is_full || given && !has_it {
+                continue;
+            }
+            self.places[slot].is_full = false;
+            let behind = self.pieces.range_mut(first + 1..).map(|(_, piece)| piece);
+            for piece in behind.filter(|piece| piece.pushed == 0 && piece.set_aside == 0) {
+                for part in &mut piece.parts {
+                    let (gone, kept) = std::mem::take(&mut part.answers).into_iter().partition(|a| a.slot == slot);
+                    part.answers = kept;
+                    let gone: Vec<Answered> = gone;
+                    did |= !gone.is_empty();
+                    part.todo.extend(gone.iter().map(|a| Todo { first: a.first, next: a.next, deaths: 0 }));
+                    part.todo.make_contiguous().sort_by_key(|todo| todo.first);
+                }
+            }
+        }
+        did
+    }
+
+    /// Takes the new answers of a slot.
+    pub(super) fn collect(&mut self, slot: usize) -> Result<bool, Fault> {
+        let place = &mut self.places[slot];
+        if place.reader.end() <= place.at && place.tasks.is_empty() {
+            return Ok(false);
+        }
+        let mut did = false;
+        for (answered, bytes) in place.new_answers(slot, &self.stage)? {
+            let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+            // Tasks are numbered anew by each runner: an answer to another's may have been on its way to the disk.
+            let Some((id, part)) = self.given.get(&answer.task.number).copied() else { continue };
+            let Some(piece) = self.pieces.get(&id) else { continue };
+            let asked = piece.parts.get(part).and_then(|p| p.given.iter().find(|g| g.0 == answer.task.number));
+            let block = piece.block;
+            let place = &mut self.places[slot];
+            let is_to_it = (answer.task.block_first, answer.task.block_next) == block
+                && answer.task.part as usize == part
+                && asked.is_some_and(|g| g.1.first == answer.task.first)
+                && place.tasks.contains(&answer.task.number)
+                && answer.task.uuid == self.sources[piece.input].account.uuid;
+            if !is_to_it {
+                continue;
+            }
+            did = true;
+            let comes_more = answer.task.command == MORE;
+            if !comes_more {
+                self.given.remove(&answer.task.number);
+                place.tasks.retain(|number| *number != answer.task.number);
+            }
+            let n = answer.task.next - answer.task.first;
+            place.state.messages += n;
+            place.state.busy += answer.busy;
+            place.stands = None;
+            place.is_full = !comes_more && asked.is_some_and(|g| answer.task.next < g.1.next);
+            if !answer.state.is_empty() {
+                place.state.statistics = answer.state.to_owned();
+            }
+            if let Some(each) = answer.busy.checked_div(n) {
+                self.message_ns = if self.message_ns == 0 { each } else { (self.message_ns * 7 + each) / 8 };
+            }
+            let Some(part) = self.pieces.get_mut(&id).and_then(|piece| piece.parts.get_mut(part)) else { continue };
+            let Some(at) = part.given.iter().position(|g| g.0 == answer.task.number) else { continue };
+            let todo = part.given[at].1.clone();
+            let next = answer.task.next.min(todo.next);
+            if comes_more {
+                part.given[at].1.first = next;
+            } else {
+                part.given.remove(at);
+                if next < todo.next {
+                    part.todo.push_front(Todo { first: next, ..todo });
+                }
+            }
+            if next > todo.first {
+                part.answers.push(answered);
+                part.answers.sort_by_key(|a| a.first);
+            }
+        }
+        Ok(did)
+    }
+}

@@ -1,0 +1,129 @@
+//! An input of a worker: what is cut, done and committed of it.
+
+use super::InputView;
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use crate::records::Input;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use store::{Kind, ReadOptions, Reader};
+
+pub(super) struct Source {
+    pub(super) reader: Reader,
+    pub(super) account: Input,
+    /// Next message that is in no block.
+    pub(super) cut: u64,
+    /// Blocks that are in the output already, while older ones are not.
+    pub(super) ahead: BTreeMap<u64, u64>,
+    /// All up to this time is committed.
+    pub(super) frontier: i64,
+    /// All up to a time is there below a sequence.
+    pub(super) coming: Option<(i64, u64)>,
+    pub(super) ended: bool,
+    /// Since when a batch waits to be full, ns.
+    pub(super) waits_since: Option<i64>,
+    /// Committed, and its commit is safe.
+    pub(super) committed: u64,
+}
+
+impl Source {
+    pub(super) fn open(
+        data: &Data,
+        stage: &str,
+        name: &str,
+        known: Option<&Input>,
+        state: &Value,
+    ) -> Result<Self, Fault> {
+        let options = ReadOptions { name: stage.to_owned(), kind: Kind::Counted, ..ReadOptions::default() };
+        let reader = data.reader(name, options)?;
+        let header = reader.header();
+        let mut ahead = BTreeMap::new();
+        let account = match known.filter(|k| k.uuid == header.uuid) {
+            Some(known) => {
+                // Only what is marked is read, so no recovery takes it back.
+                header.check_identity(known.epoch, known.next).map_err(|e| stream_fault(name, e))?;
+                for range in state["ahead"][name].as_array().into_iter().flatten() {
+                    if let (Some(first), Some(next)) = (range[0].as_u64(), range[1].as_u64()) {
+                        ahead.insert(first, next);
+                    }
+                }
+                known.clone()
+            }
+            None => {
+                let first = reader.bounds().first;
+                Input {
+                    stream: name.to_owned(),
+                    uuid: header.uuid,
+                    epoch: header.epoch_of(first),
+                    first,
+                    next: first,
+                    done: 0,
+                    counts: BTreeMap::new(),
+                }
+            }
+        };
+        reader.commit(account.next);
+        let next = account.next;
+        Ok(Self {
+            reader,
+            account,
+            cut: next,
+            ahead,
+            frontier: i64::MIN,
+            coming: None,
+            ended: false,
+            waits_since: None,
+            committed: next,
+        })
+    }
+
+    /// What its own stage says, and what that means for what is behind it.
+    pub(super) fn look(&mut self, view: &InputView, looks: bool) -> Result<(), Fault> {
+        if looks && self.reader.end() <= self.cut {
+            self.reader.look_again().map_err(|e| stream_fault(&self.account.stream, e))?;
+        }
+        self.ended = view.ended;
+        let end = self.reader.end();
+        if self.coming.is_none() && view.frontier > self.frontier {
+            self.coming = Some((view.frontier, end));
+        }
+        if let Some((time, sequence)) = self.coming
+            && self.committed >= sequence
+        {
+            (self.frontier, self.coming) = (time, None);
+        }
+        Ok(())
+    }
+
+    /// True if a message is in the output already.
+    pub(super) fn is_done(&self, sequence: u64) -> bool {
+        sequence < self.account.next || self.ahead.range(..=sequence).next_back().is_some_and(|r| sequence < *r.1)
+    }
+
+    /// The end of the messages from `first` on that are not in the output, `next` at most.
+    pub(super) fn open_end(&self, first: u64, next: u64) -> u64 {
+        self.ahead.range(first..next).next().map_or(next, |range| *range.0)
+    }
+
+    /// What of a range is not in the output.
+    pub(super) fn open_ranges(&self, first: u64, next: u64) -> Vec<(u64, u64)> {
+        let (mut ranges, mut at) = (Vec::new(), first);
+        while at < next {
+            if self.is_done(at) {
+                at = self.ahead.range(..=at).next_back().map_or(self.account.next, |r| *r.1).max(at + 1);
+                continue;
+            }
+            let end = self.open_end(at, next);
+            ranges.push((at, end));
+            at = end;
+        }
+        ranges
+    }
+
+    /// The message that a slot's user code was given last.
+    pub(super) fn stand(&self, stream: &str, pid: u32) -> Option<u64> {
+        let readers = self.reader.pins().readers();
+        let place = readers.into_iter().find(|r| r.name == stream)?;
+        (pid == 0 || place.process.pid == pid).then_some(place.committed)
+    }
+}
