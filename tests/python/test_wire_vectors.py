@@ -161,10 +161,13 @@ def own_table(table, spec):
         place += table.Pos
         if kind == "text":
             found[name] = table.String(place).decode()
-        elif kind in ("uuid", "u32s"):
-            flags = nt.Uint8Flags if kind == "uuid" else nt.Uint32Flags
+        elif kind in ("uuid", "u8s", "u32s"):
+            flags = nt.Uint32Flags if kind == "u32s" else nt.Uint8Flags
             values = table.GetVectorAsNumpy(flags, place - table.Pos)
             found[name] = values.tobytes().hex() if kind == "uuid" else make_vectors.array(values)
+        elif isinstance(kind, dict):
+            inner = flatbuffers.table.Table(table.Bytes, table.Indirect(place))
+            found[name] = own_table(inner, kind["table"])
         elif isinstance(kind, list):
             start = table.Vector(place - table.Pos)
             entries = range(table.VectorLen(place - table.Pos))

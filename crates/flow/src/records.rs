@@ -201,6 +201,42 @@ impl Gap {
     }
 }
 
+/// A message that a worker could not handle, from the stream `WORKER.aside`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Apart {
+    /// Stream that it is in.
+    pub stream: String,
+    /// Epoch of it.
+    pub epoch: u32,
+    /// Its sequence.
+    pub sequence: u64,
+    /// One word: `error`, `killed`, `time`.
+    pub reason: String,
+    /// Traceback, signal.
+    pub text: String,
+    /// Its schema id.
+    pub kind: String,
+    /// Its bytes.
+    #[serde(skip)]
+    pub payload: Vec<u8>,
+}
+
+impl Apart {
+    /// From its message.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let aside = wire::bpas::read(bytes).map_err(wire_fault("a message aside"))?;
+        Ok(Self {
+            stream: aside.stream.to_owned(),
+            epoch: aside.epoch,
+            sequence: aside.sequence,
+            reason: aside.reason.to_owned(),
+            text: aside.text.to_owned(),
+            kind: aside.kind.to_owned(),
+            payload: aside.payload.bytes().to_vec(),
+        })
+    }
+}
+
 /// A stage's place in one input and its account so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {

@@ -467,9 +467,9 @@ impl History {
         let data = self.data(&self.witness_process);
         let mut found = Vec::new();
         for bytes in data.book_messages(&aside_of(STAGE)).unwrap_or_default() {
-            let aside = wire::bpas::read(&bytes).unwrap();
-            found.push((aside.sequence, aside.reason.to_owned()));
-            let n = u64::from_le_bytes(aside.payload.bytes()[..8].try_into().unwrap());
+            let aside = flow::records::Apart::read(&bytes).unwrap();
+            found.push((aside.sequence, aside.reason));
+            let n = u64::from_le_bytes(aside.payload[..8].try_into().unwrap());
             assert_eq!(n, self.input[aside.sequence as usize]);
         }
         found.sort();
