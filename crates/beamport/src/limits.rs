@@ -26,3 +26,9 @@ pub const LIVE_BYTES_MAX: u64 = 1 << 40;
 pub const DURATION_MAX: Duration = Duration::from_secs(50 * 365 * 86_400);
 /// Shortest flush of a file: each flush syncs the file and writes a commit, a few milliseconds on common disks.
 pub const FLUSH_MIN: Duration = Duration::from_millis(10);
+/// Shortest slice of a merge: each is a commit with a row for each input.
+pub const SLICE_MIN: Duration = Duration::from_millis(1);
+/// Longest slice of a merge: what is in one is sorted in memory.
+pub const SLICE_MAX: Duration = Duration::from_secs(1);
+/// Characters of the name of a merge: the name under which `NAME.aside` reads its inputs has 64 bytes.
+pub const MERGE_NAME_CHARS_MAX: usize = 53;

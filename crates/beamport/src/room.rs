@@ -56,8 +56,11 @@ pub fn held(data: &Data) -> u64 {
 /// Bytes that an instrument asks for.
 #[must_use]
 pub fn asked(instrument: &Instrument) -> u64 {
-    let books = (BOOKS + instrument.sources.len() + instrument.sinks.len()) as u64 * Data::BOOK_LIVE_BYTES;
-    instrument.sources.iter().map(|source| source.live.0).fold(books, u64::saturating_add)
+    // A merge has a book, and a stream of what goes aside.
+    let books = BOOKS + instrument.sources.len() + instrument.sinks.len() + 2 * instrument.merges.len();
+    let sources = instrument.sources.iter().map(|source| source.live.0);
+    let merges = instrument.merges.iter().map(|merge| merge.output.live.0);
+    sources.chain(merges).fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
 }
 
 /// Why an instrument does not fit into shared memory, if it does not: at the line of its largest live end.

@@ -45,11 +45,14 @@ pub fn check(
     match result {
         Ok(instrument) if asked.show => write!(out, "{}", instrument.show())?,
         Ok(instrument) => {
-            let counts = [
+            let mut counts = vec![
                 counted(instrument.sources.len(), "source"),
                 counted(instrument.sinks.len(), "sink"),
                 counted(instrument.runs.len(), "run"),
             ];
+            if !instrument.merges.is_empty() {
+                counts.insert(1, counted(instrument.merges.len(), "merge"));
+            }
             let memory = bytes(room::asked(&instrument));
             writeln!(out, "{file}: good: {}; {memory} of shared memory", counts.join(", "))?;
         }

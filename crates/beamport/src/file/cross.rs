@@ -1,8 +1,8 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
 use super::page::Page;
-use super::section::{Mistakes, Setting, Shown};
-use super::{Instrument, Mistake, SourceKind, nearest};
+use super::section::{Mistakes, Setting, Shown, Take as _};
+use super::{Clock, Instrument, Level, Mistake, SourceKind, nearest};
 use crate::units::shortened;
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -19,7 +19,8 @@ pub(super) fn check(
         let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
         mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
     }
-    let known: HashSet<&str> = streams.iter().map(String::as_str).collect();
+    let merges: Vec<String> = instrument.merges.iter().map(|merge| merge.name.clone()).collect();
+    let known: HashSet<&str> = streams.iter().chain(&merges).map(String::as_str).collect();
     let data = plain(&instrument.data);
     for source in &instrument.sources {
         // A stream has one writer, and a replay into the stream it reads would never come to its end.
@@ -40,7 +41,8 @@ pub(super) fn check(
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
-            let what = format!("sink `{}` has the name of a source", shortened(&sink.name));
+            let other = if merges.contains(&sink.name) { "merge" } else { "source" };
+            let what = format!("sink `{}` has the name of a {other}", shortened(&sink.name));
             mistakes.push(page.mistake(
                 sink.line,
                 what,
@@ -65,6 +67,92 @@ pub(super) fn check(
                 "add `{sink}` to one `file`, or give it another `folder`",
             ));
         }
+    }
+}
+
+/// Notes what does not fit together in merges, and fills in the level of those that say none. `streams` are the names of
+/// all sources.
+pub(super) fn check_merges(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    has_holes: bool,
+    streams: &[String],
+    instrument: &mut Instrument,
+) {
+    // What a source, or a merge further up, fills: with its level, and whether its times can be compared.
+    let mut known: HashMap<String, (Level, bool)> = HashMap::new();
+    for source in &instrument.sources {
+        known.insert(source.name.clone(), (source.level.value, source.clock.value == Clock::Epoch));
+    }
+    for merge in &mut instrument.merges {
+        let line = merge.inputs.line_or(merge.line);
+        let title = format!("merge `{}`", shortened(&merge.name));
+        let mut say = |line, what: String, cause: &str, hint: String| {
+            mistakes.push(page.mistake(line, what, cause, hint));
+        };
+        if streams.contains(&merge.name) {
+            say(
+                merge.line,
+                format!("{title} has the name of a source"),
+                "a stream has one writer",
+                "give one of the two another name".into(),
+            );
+        }
+        if merge.inputs.is_empty() && merge.inputs.origin != super::Origin::Default {
+            say(line, format!("{title} has no inputs"), "the list is empty", "name two streams or more".into());
+        }
+        let (mut seen, mut all_disk) = (HashSet::new(), true);
+        for input in merge.inputs.iter() {
+            let shown = shortened(input);
+            if !seen.insert(input.as_str()) {
+                say(line, format!("{title} takes `{shown}` twice"), "", "remove one of the two".into());
+            }
+            match known.get(input) {
+                Some((level, is_epoch)) => {
+                    all_disk &= *level == Level::Disk;
+                    if !is_epoch {
+                        say(
+                            line,
+                            format!("{title} takes `{shown}`"),
+                            "its times do not count ns since 1970 UTC",
+                            "merge streams of sources with clock = \"epoch\"".into(),
+                        );
+                    }
+                    let wants_disk = merge.output.level.as_ref().is_some_and(|level| level.value == Level::Disk);
+                    if wants_disk && *level == Level::Memory {
+                        say(
+                            merge.output.level.as_ref().map_or(line, |level| level.line_or(line)),
+                            format!("{title} cannot survive a power cut"),
+                            &format!("it points into `{shown}`, which has level \"memory\""),
+                            "remove `level`, or give that source level = \"disk\"".into(),
+                        );
+                    }
+                }
+                // One that is wrong in itself has been named.
+                None if streams.contains(input) || has_holes => {}
+                None => {
+                    let hint = match nearest(input, known.keys().map(String::as_str)) {
+                        Some(near) => format!("write `{near}`"),
+                        None => format!("streams are {}", shortened(&streams.join(", "))),
+                    };
+                    say(line, format!("{title} takes `{shown}`"), "no source, nor a merge further up, fills it", hint);
+                }
+            }
+        }
+        let level = match &merge.output.level {
+            Some(level) => level.value,
+            None => {
+                let level = if all_disk { Level::Disk } else { Level::Memory };
+                merge.shown.push(Shown {
+                    key: super::keys::OUTPUT_LEVEL.name,
+                    value: level.show(),
+                    origin: super::Origin::Default,
+                });
+                merge.output.level = Some(Setting::by_default(level));
+                level
+            }
+        };
+        known.insert(merge.name.clone(), (level, true));
     }
 }
 

@@ -14,6 +14,10 @@ pub enum Place {
     Sim,
     /// In `[source.NAME]` of kind `replay`.
     Replay,
+    /// In `[merge.NAME]`.
+    Merge,
+    /// In sections of stages that fill a stream from others.
+    Output,
     /// In `[sink.NAME]` of kind `nexus`.
     Nexus,
     /// In `[run.NAME]`.
@@ -22,7 +26,8 @@ pub enum Place {
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 6] = [Self::Top, Self::Source, Self::Sim, Self::Replay, Self::Nexus, Self::Run];
+    pub const ALL: [Self; 8] =
+        [Self::Top, Self::Source, Self::Sim, Self::Replay, Self::Merge, Self::Output, Self::Nexus, Self::Run];
 
     /// The heading of the place on the reference page.
     #[must_use]
@@ -32,6 +37,8 @@ impl Place {
             Self::Source => "[source.NAME], every kind",
             Self::Sim => "[source.NAME], kind = \"sim\"",
             Self::Replay => "[source.NAME], kind = \"replay\"",
+            Self::Merge => "[merge.NAME]",
+            Self::Output => "[merge.NAME], the stream it fills",
             Self::Nexus => "[sink.NAME], kind = \"nexus\"",
             Self::Run => "[run.NAME]",
         }
@@ -63,7 +70,7 @@ const fn required(place: Place, name: &'static str, takes: &'static str, about: 
     Key { place, name, takes, default: "", is_required: true, about }
 }
 
-use Place::{Nexus, Replay, Run, Sim, Source, Top};
+use Place::{Merge, Nexus, Output, Replay, Run, Sim, Source, Top};
 
 /// `instrument`
 pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
@@ -174,6 +181,72 @@ pub static SPEED: Key = key(
     "How fast: as it was, so many times faster, or as fast as the machine can.",
 );
 
+/// `[merge] kind`
+pub static MERGE_KIND: Key = required(Merge, "kind", "`time`", "By what messages belong together.");
+/// `inputs` of a merge
+pub static MERGE_INPUTS: Key = required(
+    Merge,
+    "inputs",
+    "list of streams",
+    "The streams that become one: of sources, or of merges further up. Messages of one time stand in the order of this list.",
+);
+/// `wait`
+pub static WAIT: Key = key(
+    Merge,
+    "wait",
+    "duration",
+    "2 s",
+    "How long messages are waited for that are older than the newest of their input, and a silent input by the clock. What comes later goes to `NAME.aside`.",
+);
+/// `waits`
+pub static WAITS: Key =
+    key(Merge, "waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
+/// `slice`
+pub static SLICE: Key = key(
+    Merge,
+    "slice",
+    "duration, 1 ms to 1 s",
+    "10 ms",
+    "Messages of so long a time, or more, are sorted and committed at once.",
+);
+/// `ahead_max` of a merge
+pub static MERGE_AHEAD_MAX: Key = key(
+    Merge,
+    "ahead_max",
+    "duration",
+    "10 min",
+    "A source time further than this beyond arrival is not believed: the message goes to `NAME.aside`.",
+);
+/// `output`
+pub static MERGE_OUTPUT: Key =
+    key(Merge, "output", "`view`", "view", "The stream points into its inputs and holds no bytes of its own.");
+
+/// `level` of an output
+pub static OUTPUT_LEVEL: Key = key(
+    Output,
+    "level",
+    "`disk` or `memory`",
+    "",
+    "What a message of the stream survives. Default: `disk` where all inputs are, else `memory`.",
+);
+/// `when_full` of an output
+pub static OUTPUT_WHEN_FULL: Key = key(
+    Output,
+    "when_full",
+    "`wait` or `drop-oldest`",
+    "wait",
+    "What happens when the stream has no room: the stage, and then its inputs, wait for its readers, or the oldest messages go.",
+);
+/// `live` of an output
+pub static OUTPUT_LIVE: Key =
+    key(Output, "live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory of the stream's live end.");
+/// `retain` of an output
+pub static OUTPUT_RETAIN: Key =
+    key(Output, "retain", "size", "", "The stream keeps at most this many bytes. Default: no limit for `disk`.");
+/// `retain_age` of an output
+pub static OUTPUT_RETAIN_AGE: Key =
+    key(Output, "retain_age", "duration", "", "Messages older than this go. Default: age is no reason.");
+
 /// `[sink] kind`
 pub static SINK_KIND: Key = required(Nexus, "kind", "`nexus`", "What takes the messages.");
 /// `inputs`
@@ -241,6 +314,18 @@ pub static ALL: &[&Key] = &[
     &FROM_DATA,
     &STREAM,
     &SPEED,
+    &MERGE_KIND,
+    &MERGE_INPUTS,
+    &WAIT,
+    &WAITS,
+    &SLICE,
+    &MERGE_AHEAD_MAX,
+    &MERGE_OUTPUT,
+    &OUTPUT_LEVEL,
+    &OUTPUT_WHEN_FULL,
+    &OUTPUT_LIVE,
+    &OUTPUT_RETAIN,
+    &OUTPUT_RETAIN_AGE,
     &SINK_KIND,
     &INPUTS,
     &TEMPLATE,

@@ -9,8 +9,10 @@
 mod check;
 mod cross;
 pub mod keys;
+mod merge;
 mod mistake;
 mod models;
+mod output;
 mod page;
 mod run;
 mod section;
@@ -20,8 +22,10 @@ mod source;
 mod template;
 
 pub use check::check;
+pub use merge::{MergeSection, Waits};
 pub use mistake::{Mistake, nearest};
 pub use models::models;
+pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub use sink::{Layout, SinkSection};
@@ -48,6 +52,8 @@ pub struct Instrument {
     pub data: Setting<PathBuf>,
     /// Sources in the order of the file; each fills the stream of its name.
     pub sources: Vec<SourceSection>,
+    /// Merges in the order of the file; each fills the stream of its name.
+    pub merges: Vec<MergeSection>,
     /// Sinks in the order of the file.
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
@@ -102,8 +108,8 @@ struct Reader<'a> {
 }
 
 /// Sections of the design that this version does not have yet.
-const SECTIONS_LATER: [&str; 4] = ["worker", "merge", "link", "web"];
-const SECTIONS: [&str; 3] = ["source", "sink", "run"];
+const SECTIONS_LATER: [&str; 3] = ["worker", "link", "web"];
+const SECTIONS: [&str; 4] = ["source", "merge", "sink", "run"];
 
 impl Reader<'_> {
     fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
@@ -148,6 +154,7 @@ impl Reader<'_> {
             name,
             data,
             sources: Vec::new(),
+            merges: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
             shown,
@@ -162,6 +169,7 @@ impl Reader<'_> {
             .and_then(Item::as_table_like)
             .map(|named| named.iter().map(|(name, _)| name.to_owned()).collect())
             .unwrap_or_default();
+        cross::check_merges(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument
     }
@@ -231,6 +239,7 @@ impl Reader<'_> {
             };
             match kind {
                 "source" => into.sources.extend(source::read(name, &mut section, folder)),
+                "merge" => into.merges.push(merge::read(name, &mut section)),
                 "sink" => {
                     let sink = sink::read(name, &mut section, folder, &into.data, template_check);
                     into.sinks.push(sink);
@@ -253,7 +262,7 @@ impl Reader<'_> {
             let (cause, hint) = if is_section && SECTIONS_LATER.contains(&name) {
                 (
                     format!("sections `{name}` come later"),
-                    "this version knows [source.NAME], [sink.NAME] and [run.NAME]".to_owned(),
+                    "this version knows [source.NAME], [merge.NAME], [sink.NAME] and [run.NAME]".to_owned(),
                 )
             } else if let Some(near) = nearest(name, known.iter().copied()) {
                 (
@@ -263,7 +272,10 @@ impl Reader<'_> {
             } else if let Some(key) = keys::ALL.iter().find(|key| key.name == name) {
                 (String::new(), format!("`{name}` belongs to {}", key.place.title()))
             } else {
-                (String::new(), "known here: instrument, data, [source.NAME], [sink.NAME], [run.NAME]".to_owned())
+                (
+                    String::new(),
+                    "known here: instrument, data, [source.NAME], [merge.NAME], [sink.NAME], [run.NAME]".to_owned(),
+                )
             };
             self.mistakes.push(self.page.mistake(line, what, cause, hint));
         }

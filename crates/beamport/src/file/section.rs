@@ -227,7 +227,7 @@ fn bare(text: &str) -> String {
 }
 
 /// What stands there instead: "a number", "a list".
-fn noun(item: &Item) -> &'static str {
+pub(super) fn noun(item: &Item) -> &'static str {
     match item.type_name() {
         "integer" | "float" => "a number",
         "boolean" => "true or false",

@@ -1,7 +1,7 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
 use super::section::{Origin, Shown};
-use super::{Instrument, RunSection, SinkSection, SourceSection};
+use super::{Instrument, MergeSection, RunSection, SinkSection, SourceSection};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
@@ -21,6 +21,12 @@ impl Instrument {
             line: *line,
             shown,
         });
+        let merges = self.merges.iter().map(|MergeSection { name, line, shown, .. }| Part {
+            kind: "merge",
+            name,
+            line: *line,
+            shown,
+        });
         let sinks = self.sinks.iter().map(|SinkSection { name, line, shown, .. }| Part {
             kind: "sink",
             name,
@@ -29,7 +35,7 @@ impl Instrument {
         });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
-        sources.chain(sinks).chain(runs)
+        sources.chain(merges).chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.
@@ -81,6 +87,10 @@ fn settings(shown: &[Shown]) -> Json {
 fn toml_text(value: &Json) -> String {
     match value {
         Json::String(text) => toml_edit::Value::from(text.as_str()).to_string(),
+        Json::Object(map) => {
+            let rows = map.iter().map(|(key, value)| format!("{key} = {}", toml_text(value)));
+            format!("{{ {} }}", rows.collect::<Vec<_>>().join(", "))
+        }
         Json::Array(list) => format!("[{}]", list.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
         other => other.to_string(),
     }

@@ -235,7 +235,22 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ),
         ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
-        ("[merge.all]\n", 5, "come later", "this version knows"),
+        ("[worker.all]\n", 5, "come later", "this version knows"),
+        ("[merge.all]\nkind = \"time\"\n", 5, "`inputs` is missing", "list of streams"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "nor a merge further up, fills it", "x"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
+        ("[merge.all]\nkind = \"time\"\ninputs = []\n", 7, "has no inputs", "two streams"),
+        ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "another name"),
+        ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\n", 6, "comes later", "\"time\""),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\n", 8, "comes later", "\"view\""),
+        (
+            "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { y = \"1 s\" }\n",
+            8,
+            "is no input",
+            "name an input",
+        ),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { x = 1 }\n", 8, "has no unit", "\"1 s\""),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nslice = \"1 min\"\n", 8, "no length for a slice", "\"1 s\""),
         ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "another name"),
         ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "x-commits"),
         ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "comes later", "\"sim\""),
@@ -253,6 +268,27 @@ fn single_mistakes_are_told_with_line_and_hint() {
     }
     assert_eq!(only("instrument = \"a\"\n").1, "there is no source; no section [source.NAME]");
     assert_eq!(only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2, "write `amor-2`");
+}
+
+#[test]
+fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
+    let text = format!(
+        "{SOURCE}[source.y]\nkind = \"sim\"\nmodel = \"amor\"\nlevel = \"memory\"\n\
+        [merge.all]\nkind = \"time\"\ninputs = [\"x\", \"y\"]\nwait = \"50 ms\"\nwaits = {{ y = \"10 s\" }}\n\
+        [merge.again]\nkind = \"time\"\ninputs = [\"all\", \"x\"]\n"
+    );
+    let instrument = good(&text);
+    let [all, again] = instrument.merges.as_slice() else { panic!("{:?}", instrument.merges) };
+    assert_eq!((all.wait_of("x"), all.wait_of("y")), (Duration::from_millis(50), Duration::from_secs(10)));
+    assert_eq!(all.output.level.as_ref().unwrap().value, Level::Memory);
+    assert_eq!((again.slice.value, again.output.live.value), (Duration::from_millis(10), Size(16 << 20)));
+    // What is shown reads back.
+    let shown = instrument.show();
+    assert!(shown.contains("waits = { y = \"10 s\" }"), "{shown}");
+    assert_eq!(good(&shown).show_json()["sections"][2]["settings"]["level"]["value"], "memory", "{shown}");
+    let disk = text.replace("wait = \"50 ms\"", "level = \"disk\"");
+    let found = only(&disk);
+    assert!(found.1.contains("points into `y`") && found.2.contains("remove `level`"), "{found:?}");
 }
 
 #[test]
@@ -401,7 +437,7 @@ fn every_default_can_be_read_by_its_own_key() {
     folder.put("t.json", "{}");
     std::fs::create_dir_all(folder.0.join("d")).unwrap();
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
     );
     let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
     let text = file.show();

@@ -1,14 +1,16 @@
 //! The mover: one process that runs the native stages of an instrument and looks after its children.
 //!
-//! Threads: one a source, one for the control socket, this one for runs and children. Nothing of record lives here: runs
+//! Threads: one a source, one a merge, one for the control socket, this one for runs and children. Nothing of record lives here: runs
 //! are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
 mod belongings;
 mod child;
 mod control;
+mod merges;
 mod replay;
 mod sources;
+mod stage;
 
 pub use child::{Failed, Job, Written, program, version};
 pub use control::ask;
@@ -21,7 +23,7 @@ use control::Control;
 use flow::records::Run;
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
-use sources::SourceThread;
+use stage::StageThread;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +50,8 @@ pub struct Mover {
     instrument: Instrument,
     data: Data,
     keeper: RunKeeper,
-    sources: Vec<SourceThread>,
+    sources: Vec<StageThread>,
+    merges: Vec<StageThread>,
     stop_sources: Arc<AtomicBool>,
     control: Control,
     book: store::Writer,
@@ -84,6 +87,7 @@ impl Mover {
             data,
             keeper,
             sources: Vec::new(),
+            merges: Vec::new(),
             stop_sources,
             control,
             book,
@@ -94,7 +98,12 @@ impl Mover {
         };
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
-            mover.sources.push(SourceThread::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
+            mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
+        }
+        for section in &mover.instrument.merges {
+            let told = |input: &String| mover.stage(input).map(|stage| stage.told.clone());
+            let inputs = section.inputs.iter().filter_map(told).collect();
+            mover.merges.push(merges::start(&mover.instrument, section, inputs, &mover.stop_sources)?);
         }
         mover.wait_for_streams()?;
         // What was finished before a kill came between.
@@ -108,19 +117,28 @@ impl Mover {
     /// Streams exist before a run begins: what belongs to it is held from its first message on.
     fn wait_for_streams(&mut self) -> Result<(), Fault> {
         let deadline = Instant::now() + Duration::from_secs(30);
-        for (section, source) in self.instrument.sources.iter().zip(&self.sources) {
-            while source.view.lock().unwrap_or_else(|p| p.into_inner()).is_none() {
-                if let Some(fault) = source.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone() {
+        let sources = self.instrument.sources.iter().map(|s| ("source", &s.name)).zip(&self.sources);
+        let merges = self.instrument.merges.iter().map(|m| ("merge", &m.name)).zip(&self.merges);
+        for ((kind, name), stage) in sources.chain(merges) {
+            while stage.told.view().is_none() {
+                if let Some(fault) = stage.told.trouble() {
                     self.stop_sources.store(true, Ordering::Relaxed);
                     return Err(fault);
                 }
                 if Instant::now() > deadline {
-                    return Err(Fault::new(format!("source `{}` does not start", section.name), "30 s are over"));
+                    return Err(Fault::new(format!("{kind} `{name}` does not start"), "30 s are over"));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
         Ok(())
+    }
+
+    /// The thread that fills a stream.
+    fn stage(&self, stream: &str) -> Option<&StageThread> {
+        let source = self.instrument.sources.iter().position(|s| s.name == stream).and_then(|at| self.sources.get(at));
+        let merge = self.instrument.merges.iter().position(|m| m.name == stream);
+        source.or_else(|| self.merges.get(merge?))
     }
 
     fn begin_declared(&mut self) -> Result<(), Fault> {
@@ -278,7 +296,7 @@ impl Mover {
                 changed = true;
             }
             let views: Vec<StreamView> = self.views();
-            changed |= views.len() == self.sources.len() && !self.keeper.step(now, &views)?.is_empty();
+            changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
             let files = self.children.look_after(&self.instrument, &left.files)?;
             for file in files.iter().filter(|(sink, run)| self.children.has_failed(sink, run)) {
                 self.release(file)?;
@@ -297,15 +315,19 @@ impl Mover {
         }
     }
 
+    /// Streams that runs are made of: those of sources, and what sinks take of merges. None until all of them are open.
     fn views(&self) -> Vec<StreamView> {
-        self.sources.iter().filter_map(|s| s.view.lock().unwrap_or_else(|p| p.into_inner()).clone()).collect()
+        let merges = self.instrument.merges.iter().zip(&self.merges);
+        let taken = merges.filter(|(m, _)| self.instrument.sinks.iter().any(|s| s.inputs.contains(&m.name)));
+        let stages = self.sources.iter().chain(taken.map(|(_, stage)| stage));
+        stages.map(|stage| stage.told.view()).collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Troubles of the sources, by name.
+    /// Troubles of the stages, by name.
     pub fn troubles(&self) -> Vec<Fault> {
-        let sources = self.sources.iter().filter_map(|s| s.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone());
+        let stages = self.sources.iter().chain(&self.merges).filter_map(|s| s.told.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        sources.chain(self.keeper.trouble()).chain(files).collect()
+        stages.chain(self.keeper.trouble()).chain(files).collect()
     }
 
     /// The data folder.
@@ -426,8 +448,8 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
         self.stop_sources.store(true, Ordering::Relaxed);
-        for source in &mut self.sources {
-            source.join();
+        for stage in self.merges.iter_mut().chain(&mut self.sources) {
+            stage.join();
         }
     }
 }

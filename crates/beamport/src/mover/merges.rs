@@ -1,0 +1,83 @@
+//! Threads that run merges: each has its inputs' frontiers from the threads that fill them.
+
+use super::stage::{NAP, StageThread, Told};
+use crate::file::{Instrument, Level, MergeSection, OutputFull};
+use flow::{Data, Fault, Heard, Merge, MergeInput, MergeOptions, Step};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+fn ns(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// How a section's merge works.
+fn options(section: &MergeSection) -> MergeOptions {
+    let output = &section.output;
+    let level = match output.level.as_ref().map(|level| level.value) {
+        Some(Level::Memory) => store::Level::Memory,
+        Some(Level::Disk) | None => store::Level::Disk,
+    };
+    let when_full = match output.when_full.value {
+        OutputFull::Wait => store::WhenFull::Wait,
+        OutputFull::DropOldest => store::WhenFull::DropOldest,
+    };
+    let stream = store::Options {
+        level,
+        when_full,
+        retain_bytes: output.retain.as_ref().map(|r| r.0),
+        retain_age_ns: output.retain_age.as_ref().map(|age| ns(age.value)),
+        ..store::Options::memory(output.live.0)
+    };
+    MergeOptions { stream, slice: ns(section.slice.value), ahead_max: ns(section.ahead_max.value) }
+}
+
+/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order.
+pub(super) fn start(
+    instrument: &Instrument,
+    section: &MergeSection,
+    inputs: Vec<Told>,
+    stop: &Arc<AtomicBool>,
+) -> Result<StageThread, Fault> {
+    let data = Data::on_disk(&instrument.data.value);
+    let (section, flag) = (section.clone(), stop.clone());
+    StageThread::start("merge", &section.name.clone(), stop, move |told| run(&data, &section, &inputs, &flag, told))
+}
+
+fn run(data: &Data, section: &MergeSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+    // The streams have to be there first.
+    while inputs.iter().any(|input| input.view().is_none()) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let of = |input: &String| MergeInput { stream: input.clone(), wait: ns(section.wait_of(input)) };
+    let streams: Vec<MergeInput> = section.inputs.iter().map(of).collect();
+    let mut merge = Merge::open(data, &section.name, &streams, &options(section))?;
+    let writer = merge.writer();
+    if let cut @ store::Recovery::Cut { .. } = writer.recovery() {
+        tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
+    }
+    told.stands((&merge).into());
+    let begin = Instant::now();
+    let mut heard = vec![Heard::NOTHING; inputs.len()];
+    while !stop.load(Ordering::Relaxed) {
+        // Before the look at the streams: what is said to have been brought is there.
+        for (heard, input) in heard.iter_mut().zip(inputs) {
+            *heard = input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
+        }
+        let now = data.media.now();
+        let step = merge.step(now, ns(begin.elapsed()), &heard)?;
+        told.stands((&merge).into());
+        told.suffers(merge.trouble());
+        match step {
+            Step::Again => {}
+            Step::At(when) => {
+                std::thread::sleep(Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(NAP));
+            }
+            Step::Ended => std::thread::sleep(NAP),
+        }
+    }
+    Ok(())
+}

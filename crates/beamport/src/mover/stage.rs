@@ -1,0 +1,123 @@
+//! A thread that runs one stage. A stage that fails or panics is started again, alone, with growing pauses; what it had
+//! published stays.
+
+use flow::{Fault, StreamView};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longest pause between two looks at the stop flag.
+pub(super) const NAP: Duration = Duration::from_millis(20);
+/// Longest pause before a failed stage is started again.
+const BACK_OFF_MAX: Duration = Duration::from_secs(10);
+/// Least time between two warnings of one stage: a full device may come and go many times a second.
+const WARN_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a stage tells the mover.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    view: Arc<Mutex<Option<StreamView>>>,
+    trouble: Arc<Mutex<Option<Fault>>>,
+    warned: Arc<Mutex<Option<Instant>>>,
+}
+
+fn of<T: Clone>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(|p| p.into_inner()).clone()
+}
+
+fn set<T>(place: &Mutex<Option<T>>, value: Option<T>) {
+    *place.lock().unwrap_or_else(|p| p.into_inner()) = value;
+}
+
+impl Told {
+    /// What the keeper of runs needs to know; none until the stream is open.
+    pub(super) fn view(&self) -> Option<StreamView> {
+        of(&self.view)
+    }
+
+    /// Why it cannot work at present.
+    pub(super) fn trouble(&self) -> Option<Fault> {
+        of(&self.trouble)
+    }
+
+    /// Where its stream stands now.
+    pub(super) fn stands(&self, view: StreamView) {
+        set(&self.view, Some(view));
+    }
+
+    /// What keeps it from working, or nothing; said now and then.
+    pub(super) fn suffers(&self, fault: Option<Fault>) {
+        let is_due = of(&self.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
+        if let Some(fault) = fault.as_ref().filter(|_| is_due) {
+            tracing::warn!("{fault}");
+            set(&self.warned, Some(Instant::now()));
+        }
+        set(&self.trouble, fault);
+    }
+}
+
+/// A stage's thread as the mover sees it.
+pub(super) struct StageThread {
+    /// What it tells.
+    pub(super) told: Told,
+    handle: Option<std::thread::JoinHandle<()>>,
+}
+
+impl StageThread {
+    /// Starts a thread that calls `run` until it ends in order. `kind` and `name` as in the section's header.
+    pub(super) fn start(
+        kind: &'static str,
+        name: &str,
+        stop: &Arc<AtomicBool>,
+        run: impl FnMut(&Told) -> Result<(), Fault> + Send + 'static,
+    ) -> Result<Self, Fault> {
+        let told = Told::default();
+        let (stop, heard, title) = (stop.clone(), told.clone(), format!("{kind} `{name}`"));
+        let thread = std::thread::Builder::new().name(format!("{kind} {name}"));
+        let handle = thread.spawn(move || keep_running((kind, &title), &stop, &heard, run));
+        let handle = handle.map_err(|e| Fault::new(format!("{kind} `{name}` cannot start"), e))?;
+        Ok(Self { told, handle: Some(handle) })
+    }
+
+    /// Waits for the end of the thread (after the stop flag was set): its stream is closed then.
+    pub(super) fn join(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            let _ = handle.join();
+        }
+    }
+}
+
+fn keep_running(
+    (kind, title): (&str, &str),
+    stop: &AtomicBool,
+    told: &Told,
+    mut run: impl FnMut(&Told) -> Result<(), Fault>,
+) {
+    let mut pause = Duration::from_millis(100);
+    while !stop.load(Ordering::Relaxed) {
+        let fault = match catch_unwind(AssertUnwindSafe(|| run(told))) {
+            Ok(Ok(())) => return,
+            Ok(Err(fault)) => fault,
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                Fault::new(format!("{title} broke"), text)
+                    .hint(format!("this is a defect of the {kind}; it is started again"))
+            }
+        };
+        tracing::warn!("{fault}");
+        set(&told.trouble, Some(fault));
+        nap(pause, stop);
+        pause = (pause * 2).min(BACK_OFF_MAX);
+    }
+}
+
+/// Sleeps, but for the stop flag.
+pub(super) fn nap(mut left: Duration, stop: &AtomicBool) {
+    while !left.is_zero() && !stop.load(Ordering::Relaxed) {
+        let nap = left.min(NAP);
+        std::thread::sleep(nap);
+        left -= nap;
+    }
+}
