@@ -371,10 +371,13 @@ impl Slot {
         let mut tasks = data.reader(&tasks_of(stage), live)?;
         tasks.seek(options.from);
         tasks.commit(options.from);
+        // At once: the places may be those of a slot that died, and say where that was.
+        let open = |name: &String| Source::open(data, stage, options.number, name).map(Some);
+        let sources = options.inputs.iter().map(open).collect::<Result<_, Fault>>()?;
         Ok(Self {
             data: data.clone(),
             stage: stage.to_owned(),
-            sources: options.inputs.iter().map(|_| None).collect(),
+            sources,
             options,
             tasks,
             writer,
