@@ -14,6 +14,7 @@ from ._data import Data, open
 from ._errors import Error
 from ._instrument import Instrument, run
 from ._run import Run
+from ._worker import worker
 
-__all__ = ["Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "open", "run"]
+__all__ = ["Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "open", "run", "worker"]
 __version__ = version()

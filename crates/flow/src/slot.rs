@@ -35,8 +35,8 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 /// What a slot does with messages.
 pub trait Worker {
     /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
-    /// [`Outputs::done`], [`Outputs::filtered`], [`Outputs::aside`]. Several messages may be done together: then all are
-    /// begun, and ended in the same order, and what was pushed belongs to the last of them. An error stops the slot.
+    /// [`Outputs::done`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
+    /// and the last ended. An error stops the slot.
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
     /// Takes new parameters (a JSON object), between two tasks.
@@ -218,11 +218,9 @@ impl Outputs<'_> {
     /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.
     pub fn begin(&mut self, message: &Message<'_>) {
         self.stand.commit(message.sequence);
-        // What lies between was not for this slot.
-        self.pass(message.sequence);
     }
 
-    /// Messages below have an end: they were of other slots.
+    /// Messages below have an end: they were of other slots, or done together with one behind them.
     fn pass(&mut self, sequence: u64) {
         let account = &mut *self.account;
         if account.next < sequence {
@@ -257,11 +255,7 @@ impl Outputs<'_> {
                         // What is done is shown, so that it can be let go.
                         self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")?;
                     }
-                    // While it waits no time is counted against the user code.
-                    self.tasks.commit(self.task.number + 1);
-                    let goes_on = (self.wait)(self.writer);
-                    self.tasks.commit(self.task.number);
-                    if !goes_on {
+                    if !self.wait_for_room() {
                         return Err(Stop::Full);
                     }
                 }
@@ -285,8 +279,33 @@ impl Outputs<'_> {
         }
     }
 
-    /// The message has its end: what was pushed since `begin` is what was made of it.
-    pub fn done(&mut self) {
+    /// What was pushed since the last message had its end is nobody's, and messages that were begun are not: they are
+    /// begun anew.
+    pub fn undo(&mut self) -> Result<(), Stop> {
+        if std::mem::take(&mut self.account.open) == 0 {
+            return Ok(());
+        }
+        // Outputs stand in a row behind the last answer: this one ends the row.
+        while !self.account.answer(self.writer, self.task, self.media, self.bytes, MORE, "")? {
+            if !self.wait_for_room() {
+                return Err(Stop::Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// While it waits no time is counted against the user code. False: do not try again.
+    fn wait_for_room(&mut self) -> bool {
+        self.tasks.commit(self.task.number + 1);
+        let goes_on = (self.wait)(self.writer);
+        self.tasks.commit(self.task.number);
+        goes_on
+    }
+
+    /// The message has its end: what was pushed since the last that had is what was made of it, and of those between,
+    /// which were done together with it or are of other slots.
+    pub fn done(&mut self, message: &Message<'_>) {
+        self.pass(message.sequence);
         let account = &mut *self.account;
         account.uneven |= account.open != 1;
         account.outputs.push(account.open);
@@ -296,8 +315,8 @@ impl Outputs<'_> {
 
     /// The same where nothing is made of it because it is not wanted: it is counted as `filtered`. To be called before
     /// anything was pushed.
-    pub fn filtered(&mut self) {
-        self.done();
+    pub fn filtered(&mut self, message: &Message<'_>) {
+        self.done(message);
         self.account.uneven = true;
         if let Some(last) = self.account.outputs.last_mut() {
             *last = FILTERED;
@@ -330,9 +349,10 @@ impl Outputs<'_> {
         };
         *self.bytes = bytes;
         answer?;
+        self.pass(message.sequence);
         self.account.aside.push((message.sequence - self.account.first) as u32);
         self.account.uneven = true;
-        self.done();
+        self.done(message);
         Ok(())
     }
 

@@ -31,6 +31,17 @@ impl Block {
         let pinned = self.segments.get(segment).cloned().unwrap_or_else(|| Arc::new(Ours::new(None)));
         Some(Message::new(*sequence, *entry, (pinned, place), origin))
     }
+
+    /// Some of its messages.
+    pub(crate) fn part(&self, rows: &[usize]) -> Self {
+        Self {
+            entries: rows.iter().map(|at| self.entries[*at]).collect(),
+            sequences: rows.iter().map(|at| self.sequences[*at]).collect(),
+            places: rows.iter().map(|at| self.places[*at]).collect(),
+            segments: self.segments.clone(),
+            origins: self.origins.clone(),
+        }
+    }
 }
 
 /// Some messages in a row: a sequence of `Message`, with columns over all of them.

@@ -18,6 +18,7 @@ mod numpy;
 mod place;
 mod position;
 mod stream;
+mod worker;
 mod writer;
 
 use pyo3::prelude::*;
@@ -41,5 +42,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Messages>()?;
     module.add_class::<cursor::Batches>()?;
     module.add_class::<memory::View>()?;
+    module.add_class::<worker::PySlot>()?;
     module.add_class::<writer::Writer>()
 }

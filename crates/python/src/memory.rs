@@ -139,6 +139,23 @@ impl View {
     }
 }
 
+/// The bytes of an array in C order, as they are while nobody else writes it.
+pub(crate) fn bytes_of_buffer<'a>(py: Python<'_>, array: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    let buffer = pyo3::buffer::PyUntypedBuffer::get(array)?;
+    if !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("the array is not in C order"));
+    }
+    let (start, len) = (buffer.buf_ptr().cast::<u8>(), buffer.len_bytes());
+    let _ = py;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: `len` bytes in a row from `start`, which live as long as the array: numpy does not move an array that
+    // somebody has a reference to, and the interpreter is held for as long as the slice is looked at, so that no other
+    // Python code runs meanwhile.
+    Ok(unsafe { std::slice::from_raw_parts(start, len) })
+}
+
 /// Why beamport's objects are not pickled, and what to do instead.
 pub(crate) fn unpicklable(py: Python<'_>, what: &str) -> PyErr {
     let cause = "it is memory of this machine, and beamport never unpickles";

@@ -44,6 +44,12 @@ impl Message {
         bytes_of(&self.pinned, self.place, u64::from(self.entry.length))
     }
 
+    /// Its entry and its bytes.
+    pub(crate) fn raw(&self, py: Python<'_>) -> PyResult<(&Entry, &[u8])> {
+        self.check(py)?;
+        Ok((&self.entry, self.bytes()))
+    }
+
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.pinned.check(py, "a message")
     }

@@ -60,9 +60,9 @@ impl Worker for Maker {
                     for k in 0..count {
                         make(out, k)?;
                     }
-                    out.done();
+                    out.done(&message);
                 }
-                Nature::Filtered => out.filtered(),
+                Nature::Filtered => out.filtered(&message),
                 Nature::Aside => {
                     make(out, 0)?;
                     out.aside(&message, "error", "as it was to be")?;

@@ -1,0 +1,385 @@
+//! A slot with user code: what `python -m beamport._slot` runs.
+//!
+//! Constraints: one message a call, and what is seen of it is a view; a result is copied once, into stream memory. The
+//! interpreter is held from the first message of a batch to its last, and let go while there is nothing to do.
+//!
+//! Failure behaviour: an exception puts the message aside with its traceback, and the next one comes. What is no
+//! `Exception` (`SystemExit`, `KeyboardInterrupt`) ends the slot; who started it starts another.
+
+use crate::batch::{Batch, Block};
+use crate::fault;
+use crate::memory::{Ours, bytes_of_buffer};
+use crate::message::Message;
+use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyString, PyType};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::{Level, Options, WhenFull};
+use wire::ad00::{Ad00, Head};
+use wire::{DType, Numbers};
+
+/// Longest sleep without a look at whether it is to end.
+const NAP: Duration = Duration::from_millis(250);
+/// Between two questions for the user's statistics.
+const STATISTICS_PAUSE: Duration = Duration::from_secs(1);
+
+/// A slot of a worker, for `beamport._slot` alone: it may change with any version.
+#[pyclass(module = "beamport._core", name = "_Slot")]
+pub(crate) struct PySlot {
+    slot: Ours<Slot>,
+    stage: String,
+}
+
+#[pymethods]
+impl PySlot {
+    /// Opens slot `number` of worker `stage` in a data folder.
+    #[new]
+    #[pyo3(signature = (data, stage, number, inputs, level, live, start, by_key))]
+    #[allow(clippy::too_many_arguments, reason = "all that a slot is told")]
+    fn open(
+        py: Python<'_>,
+        data: PathBuf,
+        stage: String,
+        number: u32,
+        inputs: Vec<String>,
+        level: &str,
+        live: u64,
+        start: u64,
+        by_key: bool,
+    ) -> PyResult<Self> {
+        let level = if level == "disk" { Level::Disk } else { Level::Memory };
+        let stream = Options { level, when_full: WhenFull::Wait, ..Options::memory(live) };
+        let options = SlotOptions { number, inputs, stream, from: start, by_key };
+        let slot = Slot::open(&Data::on_disk(data), &stage, options).map_err(|e| fault::error(py, e))?;
+        Ok(Self { slot: Ours::new(slot), stage })
+    }
+
+    /// Works until it is told to end. `call` gets a message (or with `batch` > 1 a `Batch` of so many at most);
+    /// `configure` new parameters as JSON text, and gives the new `call` or none; `statistics` gives JSON text.
+    fn run(
+        &mut self,
+        py: Python<'_>,
+        call: Py<PyAny>,
+        batch: usize,
+        configure: Py<PyAny>,
+        statistics: Py<PyAny>,
+    ) -> PyResult<()> {
+        let slot = &mut *self.slot;
+        let mut calling = Calling {
+            stage: &self.stage,
+            call,
+            configure,
+            statistics,
+            batch: batch.max(1),
+            origins: Arc::new([]),
+            head: Head::default(),
+            headed: None,
+            bytes: Vec::new(),
+            asked: None,
+            raised: None,
+        };
+        loop {
+            let stepped = py.detach(|| {
+                // Behind what it made readers move on, or nobody: it waits as long as that takes.
+                let stepped = slot.step(&mut calling, &mut |writer| {
+                    writer.wait_room(NAP);
+                    true
+                })?;
+                match stepped {
+                    Stepped::Idle => slot.wait(NAP).map(drop)?,
+                    Stepped::Full => slot.wait_room(NAP),
+                    Stepped::Worked | Stepped::Ended => {}
+                }
+                Ok(stepped)
+            });
+            match stepped {
+                Ok(Stepped::Ended) => return Ok(()),
+                Ok(_) => py.check_signals()?,
+                Err(fault) => return Err(calling.raised.take().unwrap_or_else(|| fault::error(py, fault))),
+            }
+        }
+    }
+}
+
+/// User code as a worker.
+struct Calling<'s> {
+    stage: &'s str,
+    call: Py<PyAny>,
+    configure: Py<PyAny>,
+    statistics: Py<PyAny>,
+    batch: usize,
+    origins: Arc<[Arc<str>]>,
+    /// The head of the last frame that was made: most are alike.
+    head: Head,
+    headed: Option<(DType, Vec<i64>)>,
+    bytes: Vec<u8>,
+    asked: Option<Instant>,
+    /// What ends the slot.
+    raised: Option<PyErr>,
+}
+
+/// Why a message was not done.
+enum Undone {
+    Raised(PyErr),
+    Stop(Stop),
+}
+
+impl From<PyErr> for Undone {
+    fn from(raised: PyErr) -> Self {
+        Self::Raised(raised)
+    }
+}
+
+impl From<Stop> for Undone {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl flow::Worker for Calling<'_> {
+    fn work(&mut self, batch: &store::Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        if self.origins.len() != out.origin_names().len() {
+            self.origins = out.origin_names().iter().map(|name| name.as_str().into()).collect();
+        }
+        let block = Arc::new(Block {
+            entries: batch.entries.to_vec(),
+            sequences: (batch.first..batch.next()).collect(),
+            places: (0..batch.len()).map(|at| batch.place(at)).collect(),
+            segments: batch.segments().iter().map(|s| Arc::new(Ours::new(Some(s.clone())))).collect(),
+            origins: self.origins.clone(),
+        });
+        let messages: Vec<store::Message<'_>> = batch.iter().collect();
+        let wanted: Vec<usize> = (0..messages.len()).filter(|at| out.wants(&messages[*at])).collect();
+        Python::attach(|py| wanted.chunks(self.batch).try_for_each(|rows| self.rows(py, &block, &messages, rows, out)))
+    }
+
+    fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
+        Python::attach(|py| match self.configure.call1(py, (parameters,)) {
+            Ok(call) if call.is_none(py) => Ok(()),
+            Ok(call) => {
+                self.call = call;
+                Ok(())
+            }
+            Err(raised) => {
+                let fault = Fault::new(format!("worker `{}` does not take its parameters", self.stage), &raised);
+                self.raised = Some(raised);
+                Err(fault)
+            }
+        })
+    }
+
+    fn statistics(&mut self) -> String {
+        if self.asked.is_some_and(|at| at.elapsed() < STATISTICS_PAUSE) {
+            return String::new();
+        }
+        self.asked = Some(Instant::now());
+        // Statistics that cannot be had are none: the data is worth more.
+        Python::attach(|py| self.statistics.call0(py).and_then(|text| text.extract(py)).unwrap_or_default())
+    }
+}
+
+impl Calling<'_> {
+    /// Gives some messages to the user's code, together where it takes batches. What it refuses is tried in halves, so
+    /// that one message does not take others with it.
+    fn rows(
+        &mut self,
+        py: Python<'_>,
+        block: &Arc<Block>,
+        messages: &[store::Message<'_>],
+        rows: &[usize],
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Stop> {
+        let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        out.begin(&messages[first]);
+        let called = match self.batch {
+            1 => block.message(last).map(|message| self.call.call1(py, (message,))),
+            _ => Some(self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),))),
+        };
+        let given = match called {
+            Some(Ok(value)) => self.give(&messages[last], value.bind(py), out),
+            Some(Err(raised)) => Err(raised.into()),
+            None => Ok(()),
+        };
+        match given {
+            Ok(()) => {
+                out.done(&messages[last]);
+                Ok(())
+            }
+            Err(Undone::Stop(stop)) => Err(stop),
+            Err(Undone::Raised(raised)) if !raised.is_instance_of::<PyException>(py) => {
+                let fault = Fault::new(format!("a slot of worker `{}` ends", self.stage), &raised);
+                self.raised = Some(raised);
+                Err(fault.into())
+            }
+            Err(Undone::Raised(_)) if rows.len() > 1 => {
+                out.undo()?;
+                let (low, high) = rows.split_at(rows.len() / 2);
+                self.rows(py, block, messages, low, out)?;
+                self.rows(py, block, messages, high, out)
+            }
+            Err(Undone::Raised(raised)) => out.aside(&messages[last], "error", &traceback(py, &raised)),
+        }
+    }
+
+    /// Appends what user code made of a message.
+    fn give(&mut self, of: &store::Message<'_>, value: &Bound<'_, PyAny>, out: &mut Outputs<'_>) -> Result<(), Undone> {
+        let py = value.py();
+        if value.is_none() {
+            return Ok(());
+        }
+        if let Ok(message) = value.cast::<Message>() {
+            let (entry, bytes) = message.get().raw(py)?;
+            let made = Made {
+                source_time: entry.source_time,
+                schema: entry.schema,
+                origin_seq: entry.origin_seq,
+                flags: entry.flags,
+            };
+            return Ok(out.push(of.entry, &made, &[bytes])?);
+        }
+        if let Ok(variables) = value.cast::<PyDict>() {
+            return self.give_dict(of, variables, out);
+        }
+        if is_array(value)? || value.hasattr("__float__")? && !value.is_instance_of::<PyString>() {
+            return self.give_array(of, value, out);
+        }
+        if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
+            return Err(not_made(value).into());
+        }
+        let Ok(several) = value.try_iter() else { return Err(not_made(value).into()) };
+        for one in several {
+            self.give(of, &one?, out)?;
+        }
+        Ok(())
+    }
+
+    /// An array becomes a frame (`ad00`), a number a value (`f144`).
+    fn give_array(
+        &mut self,
+        of: &store::Message<'_>,
+        value: &Bound<'_, PyAny>,
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Undone> {
+        let array = Plain::of(value)?;
+        let pixels = array.bytes(value.py())?;
+        let data = Numbers::new(array.dtype, pixels).ok_or_else(|| not_made(value))?;
+        let entry = of.entry;
+        if array.shape.is_empty() {
+            let Some(scalar) = data.get(0) else { return Err(not_made(value).into()) };
+            let value = wire::f144::Value::Scalar(scalar);
+            let value = wire::f144::F144 { source_name: self.stage, timestamp: entry.source_time, value };
+            wire::f144::write(&mut self.bytes, &value).map_err(coded)?;
+            return Ok(out.push(entry, &Made::of(entry, wire::f144::ID), &[&self.bytes])?);
+        }
+        // Frames keep the number of the frame that they are made of.
+        let id = match entry.schema.0 {
+            wire::ad00::ID => wire::ad00::read(of.payload).map_or(0, |frame| frame.id),
+            _ => entry.origin_seq as i32,
+        };
+        if self.headed.as_ref() != Some(&(array.dtype, array.shape.clone())) {
+            let frame = Ad00 {
+                source_name: self.stage,
+                id,
+                timestamp: entry.source_time,
+                dimensions: array.shape.as_slice().into(),
+                data,
+                attributes: Default::default(),
+            };
+            self.head.write(&frame).map_err(coded)?;
+            self.headed = Some((array.dtype, array.shape.clone()));
+        }
+        self.head.set(id, entry.source_time);
+        let Some(parts) = self.head.parts(pixels) else { return Err(not_made(value).into()) };
+        Ok(out.push(entry, &Made::of(entry, wire::ad00::ID), &parts)?)
+    }
+
+    /// A dict of arrays and numbers becomes a data array (`da00`), a variable a name.
+    fn give_dict(
+        &mut self,
+        of: &store::Message<'_>,
+        variables: &Bound<'_, PyDict>,
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Undone> {
+        let py = variables.py();
+        let mut arrays: Vec<(String, Plain<'_>)> = Vec::new();
+        for (name, value) in variables {
+            arrays.push((name.extract()?, Plain::of(&value)?));
+        }
+        let axes: Vec<Vec<String>> =
+            arrays.iter().map(|(_, a)| (0..a.shape.len()).map(|axis| format!("dim_{axis}")).collect()).collect();
+        let axes: Vec<Vec<&str>> = axes.iter().map(|names| names.iter().map(String::as_str).collect()).collect();
+        let mut data = Vec::new();
+        for ((name, array), axes) in arrays.iter().zip(&axes) {
+            let bytes = array.bytes(py)?;
+            let values = Numbers::new(array.dtype, bytes);
+            data.push(wire::da00::Variable {
+                name,
+                unit: None,
+                label: None,
+                source: None,
+                axes: axes.as_slice().into(),
+                shape: array.shape.as_slice().into(),
+                data: values.ok_or_else(|| PyTypeError::new_err(format!("`{name}` is no array of numbers")))?,
+            });
+        }
+        let message =
+            wire::da00::Da00 { source_name: self.stage, timestamp: of.entry.source_time, data: data.as_slice().into() };
+        wire::da00::write(&mut self.bytes, &message).map_err(coded)?;
+        Ok(out.push(of.entry, &Made::of(of.entry, wire::da00::ID), &[&self.bytes])?)
+    }
+}
+
+/// A numpy array in C order, of a type that the wire has.
+struct Plain<'py> {
+    array: Bound<'py, PyAny>,
+    dtype: DType,
+    shape: Vec<i64>,
+}
+
+impl<'py> Plain<'py> {
+    fn of(value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = value.py();
+        static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let asarray = ASARRAY.import(py, "beamport._worker", "_plain")?;
+        let array = asarray.call1((value,))?;
+        let name: String = array.getattr("dtype")?.getattr("name")?.extract()?;
+        let dtype = DType::ALL.into_iter().find(|d| *d != DType::Text && d.name() == name);
+        let dtype = dtype.ok_or_else(|| not_made(value))?;
+        let shape = array.getattr("shape")?.extract()?;
+        Ok(Self { array, dtype, shape })
+    }
+
+    fn bytes(&self, py: Python<'py>) -> PyResult<&[u8]> {
+        bytes_of_buffer(py, &self.array)
+    }
+}
+
+fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    value.is_instance(NDARRAY.import(value.py(), "numpy", "ndarray")?)
+}
+
+fn not_made(value: &Bound<'_, PyAny>) -> PyErr {
+    let kind = value.get_type().name().map(|n| n.to_string()).unwrap_or_default();
+    PyTypeError::new_err(format!(
+        "a worker made a `{kind}`; it returns or yields nothing, numbers, arrays of numbers, dicts of these, or messages"
+    ))
+}
+
+fn coded(cause: wire::Error) -> PyErr {
+    PyTypeError::new_err(format!("what a worker made cannot be coded: {cause}"))
+}
+
+/// The traceback as Python prints it.
+fn traceback(py: Python<'_>, raised: &PyErr) -> String {
+    let lines = py
+        .import("traceback")
+        .and_then(|module| module.getattr("format_exception"))
+        .and_then(|format| format.call1((raised.value(py),)))
+        .and_then(|lines| lines.extract::<Vec<String>>());
+    lines.map_or_else(|_| raised.to_string(), |lines| lines.concat())
+}

@@ -1,0 +1,81 @@
+"""A slot of a worker: `python -m beamport._slot JSON`, started by `beamport up`."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.util
+import json
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ._core import _Slot
+from ._worker import Code
+
+
+def load(call: str, folder: str) -> Any:
+    """Find `mine.py:function` (beside the instrument file) or `package.module:function`."""
+    where, _, name = call.rpartition(":")
+    if where.endswith(".py"):
+        path = (Path(folder) / where).resolve()
+        sys.path.insert(0, str(path.parent))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, folder)
+        module = importlib.import_module(where)
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def main() -> int:
+    """Run until told to end."""
+    asked = json.loads(sys.argv[1])
+    # Ctrl-C is for the mover: it lets slots finish what they have.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    code = Code(load(asked["call"], asked["folder"]), asked["parameters"])
+    known = asked["parameters"]
+
+    def configure(text: str) -> Any:
+        nonlocal known
+        parameters = json.loads(text)
+        # The first are those that it was made with.
+        if parameters == known:
+            return None
+        known = parameters
+        return code.configure(parameters)
+
+    def statistics() -> str:
+        found = code.statistics()
+        return json.dumps(found) if found else ""
+
+    slot = _Slot(
+        asked["data"],
+        asked["stage"],
+        asked["number"],
+        asked["inputs"],
+        asked["level"],
+        asked["live"],
+        asked["from"],
+        asked["by_key"],
+    )
+    slot.run(code.call, code.batch, configure, statistics)
+    code.close()
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Exception:
+        traceback.print_exc()
+        sys.exit(3)

@@ -1,0 +1,86 @@
+"""User code that runs on every message: the decorator, and what a slot makes of it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+_Target = TypeVar("_Target", bound=Callable[..., Any])
+
+
+@overload
+def worker(target: _Target) -> _Target: ...
+@overload
+def worker(*, batch: int = 1) -> Callable[[_Target], _Target]: ...
+def worker(target: Any = None, *, batch: int = 1) -> Any:
+    """Mark a function, or a class whose instances can be called, as a worker.
+
+    It stays what it was: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
+    (or with `batch` a `Batch` of at most so many), and returns or yields what becomes of it: nothing, numbers (`f144`),
+    arrays (`ad00`), dicts of these (`da00`), or messages.
+
+    The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
+    have `setup()`, `teardown()`, `configure(**parameters)` for parameters that change at run time, and `statistics()`,
+    a dict that `beamport top` shows.
+
+    Example:
+        >>> import beamport
+        >>> @beamport.worker
+        ... def total(message, scale=1):
+        ...     return message["pixel_id"].sum() * scale
+    """
+    if batch < 1:
+        raise ValueError("a batch has at least one message")
+
+    def mark(target: Any) -> Any:
+        target.__beamport_batch__ = batch
+        return target
+
+    return mark if target is None else mark(target)
+
+
+class Code:
+    """A worker as a slot runs it."""
+
+    def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
+        """Make an instance of a class; a function gets its parameters with each call."""
+        self._target = target
+        self.batch: int = getattr(target, "__beamport_batch__", 1)
+        self._made = target(**parameters) if inspect.isclass(target) else None
+        self.call: Callable[[Any], Any] = self._made or functools.partial(target, **parameters)
+        self._hook("setup")()
+
+    def configure(self, parameters: dict[str, Any]) -> Callable[[Any], Any] | None:
+        """Take new parameters. Gives what is to be called from now on, if that changes."""
+        if self._made is None:
+            return functools.partial(self._target, **parameters)
+        if hasattr(self._made, "configure"):
+            self._made.configure(**parameters)
+            return None
+        self._made = self._target(**parameters)
+        self._hook("setup")()
+        return self._made
+
+    def statistics(self) -> dict[str, Any] | None:
+        """What it says of itself."""
+        return self._hook("statistics")()
+
+    def close(self) -> None:
+        """End it."""
+        self._hook("teardown")()
+
+    def _hook(self, name: str) -> Callable[[], Any]:
+        return getattr(self._made, name, lambda: None)
+
+
+def _plain(value: Any) -> np.ndarray:
+    """An array of numbers in C order and the byte order of the machine."""
+    array = np.asarray(value)
+    if array.dtype == bool:
+        array = array.view(np.uint8)
+    # Not `ascontiguousarray`, which makes a number an array of one.
+    return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="C").reshape(array.shape)
