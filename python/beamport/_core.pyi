@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeAlias, final
 
@@ -163,6 +163,27 @@ class _View:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __reduce__(self) -> NoReturn: ...
+
+@final
+class _Slot:
+    def __new__(
+        cls,
+        data: str | os.PathLike[str],
+        stage: str,
+        number: int,
+        inputs: list[str],
+        level: str,
+        live: int,
+        start: int,
+        by_key: bool,
+    ) -> Self: ...
+    def run(
+        self,
+        call: Callable[[Any], Any],
+        batch: int,
+        configure: Callable[[str], Any],
+        statistics: Callable[[], str],
+    ) -> None: ...
 
 @final
 class _Writer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import importlib
 import importlib.util
 import json
+import os
 import signal
 import sys
 import traceback
@@ -36,9 +38,20 @@ def load(call: str, folder: str) -> Any:
     return module
 
 
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when the mover dies."""
+    prctl_set_death_signal = 1
+    ctypes.CDLL(None).prctl(prctl_set_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
 def main() -> int:
     """Run until told to end."""
     asked = json.loads(sys.argv[1])
+    _die_with(asked["parent"])
+    if asked["cpu"] is not None:
+        os.sched_setaffinity(0, {asked["cpu"]})
     # Ctrl-C is for the mover: it lets slots finish what they have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()

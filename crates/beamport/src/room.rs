@@ -56,11 +56,14 @@ pub fn held(data: &Data) -> u64 {
 /// Bytes that an instrument asks for.
 #[must_use]
 pub fn asked(instrument: &Instrument) -> u64 {
-    // A merge has a book, and a stream of what goes aside.
-    let books = BOOKS + instrument.sources.len() + instrument.sinks.len() + 2 * instrument.merges.len();
+    // A merge has a book, and a stream of what goes aside; a worker its tasks, too.
+    let stages = 2 * instrument.merges.len() + 3 * instrument.workers.len();
+    let books = BOOKS + instrument.sources.len() + instrument.sinks.len() + stages;
     let sources = instrument.sources.iter().map(|source| source.live.0);
     let merges = instrument.merges.iter().map(|merge| merge.output.live.0);
-    sources.chain(merges).fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
+    let slots = |w: &crate::file::WorkerSection| w.slot_live.0.saturating_mul(w.slots.value);
+    let workers = instrument.workers.iter().map(|w| slots(w).saturating_add(w.output.live.0));
+    sources.chain(merges).chain(workers).fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
 }
 
 /// Why an instrument does not fit into shared memory, if it does not: at the line of its largest live end.

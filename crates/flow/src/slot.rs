@@ -23,6 +23,8 @@ use store::{Batch, Check, Entry, Error, Kind, Level, Message, Meta, Options, Rea
 const TASKS: usize = 64;
 /// Command of an answer behind which more of the same task comes.
 pub(crate) const MORE: &str = "more";
+/// In its position in the tasks: it waits for room.
+pub(crate) const WAITS: u64 = 1 << 63;
 /// Position of a slot that is not in user code.
 const NOWHERE: u64 = u64::MAX;
 /// In the place of how many messages were made of one: it was filtered.
@@ -296,7 +298,7 @@ impl Outputs<'_> {
 
     /// While it waits no time is counted against the user code. False: do not try again.
     fn wait_for_room(&mut self) -> bool {
-        self.tasks.commit(self.task.number + 1);
+        self.tasks.commit(self.task.number | WAITS);
         let goes_on = (self.wait)(self.writer);
         self.tasks.commit(self.task.number);
         goes_on

@@ -140,13 +140,12 @@ impl View {
 }
 
 /// The bytes of an array in C order, as they are while nobody else writes it.
-pub(crate) fn bytes_of_buffer<'a>(py: Python<'_>, array: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+pub(crate) fn bytes_of_buffer<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     let buffer = pyo3::buffer::PyUntypedBuffer::get(array)?;
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("the array is not in C order"));
     }
     let (start, len) = (buffer.buf_ptr().cast::<u8>(), buffer.len_bytes());
-    let _ = py;
     if len == 0 {
         return Ok(&[]);
     }

@@ -265,7 +265,7 @@ impl Calling<'_> {
         out: &mut Outputs<'_>,
     ) -> Result<(), Undone> {
         let array = Plain::of(value)?;
-        let pixels = array.bytes(value.py())?;
+        let pixels = array.bytes()?;
         let data = Numbers::new(array.dtype, pixels).ok_or_else(|| not_made(value))?;
         let entry = of.entry;
         if array.shape.is_empty() {
@@ -304,7 +304,6 @@ impl Calling<'_> {
         variables: &Bound<'_, PyDict>,
         out: &mut Outputs<'_>,
     ) -> Result<(), Undone> {
-        let py = variables.py();
         let mut arrays: Vec<(String, Plain<'_>)> = Vec::new();
         for (name, value) in variables {
             arrays.push((name.extract()?, Plain::of(&value)?));
@@ -314,7 +313,7 @@ impl Calling<'_> {
         let axes: Vec<Vec<&str>> = axes.iter().map(|names| names.iter().map(String::as_str).collect()).collect();
         let mut data = Vec::new();
         for ((name, array), axes) in arrays.iter().zip(&axes) {
-            let bytes = array.bytes(py)?;
+            let bytes = array.bytes()?;
             let values = Numbers::new(array.dtype, bytes);
             data.push(wire::da00::Variable {
                 name,
@@ -350,11 +349,12 @@ impl<'py> Plain<'py> {
         let dtype = DType::ALL.into_iter().find(|d| *d != DType::Text && d.name() == name);
         let dtype = dtype.ok_or_else(|| not_made(value))?;
         let shape = array.getattr("shape")?.extract()?;
-        Ok(Self { array, dtype, shape })
+        // In a row, without a copy: an array of no dimensions has no buffer.
+        Ok(Self { array: array.call_method1("reshape", (-1,))?, dtype, shape })
     }
 
-    fn bytes(&self, py: Python<'py>) -> PyResult<&[u8]> {
-        bytes_of_buffer(py, &self.array)
+    fn bytes(&self) -> PyResult<&[u8]> {
+        bytes_of_buffer(&self.array)
     }
 }
 
@@ -379,7 +379,7 @@ fn traceback(py: Python<'_>, raised: &PyErr) -> String {
     let lines = py
         .import("traceback")
         .and_then(|module| module.getattr("format_exception"))
-        .and_then(|format| format.call1((raised.value(py),)))
+        .and_then(|format| format.call1((raised.get_type(py), raised.value(py), raised.traceback(py))))
         .and_then(|lines| lines.extract::<Vec<String>>());
     lines.map_or_else(|_| raised.to_string(), |lines| lines.concat())
 }

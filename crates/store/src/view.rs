@@ -235,6 +235,7 @@ impl Writer {
             return Err(Error::Limit("a parent of another writer".into()));
         };
         let mut looked = false;
+        let known;
         let row = loop {
             let folder = source.reader.folder().to_path_buf();
             let refused = |what: String| Error::Parent { folder: folder.clone(), what };
@@ -261,7 +262,7 @@ impl Writer {
             }
             let began = header.epochs.iter().rev().find(|e| e.1 <= sequence).map_or(0, |e| e.1);
             let ended = header.epochs.iter().find(|e| e.1 > sequence).map_or(u64::MAX, |e| e.1);
-            (source.seed, source.may) = (seed, began.max(source.floor)..ended.min(end));
+            known = (seed, began.max(source.floor)..ended.min(end));
             break ParentRow {
                 uuid: header.uuid,
                 epoch,
@@ -280,6 +281,7 @@ impl Writer {
             source.origins.resize(at + 1, UNKNOWN);
         }
         (source.row, source.origins[at]) = (number as u16, origin);
+        (source.seed, source.may) = known;
         Ok((source.row, origin))
     }
 

@@ -785,7 +785,6 @@ fn webs(seeds: u64) {
 
 /// Found by kills of a merge: what a view knows of a parent's epoch moves before its row is written.
 #[test]
-#[ignore = "fails: pushed again after its row could not be written, a message is shown as one of another epoch"]
 fn a_message_is_pushed_again_after_its_row_could_not_be_written() {
     let machine = Machine::new(1);
     let options = Options { drain: Drain::Caller, ..Options::disk(1 << 20) };

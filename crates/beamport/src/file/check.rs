@@ -50,6 +50,9 @@ pub fn check(
                 counted(instrument.sinks.len(), "sink"),
                 counted(instrument.runs.len(), "run"),
             ];
+            if !instrument.workers.is_empty() {
+                counts.insert(1, counted(instrument.workers.len(), "worker"));
+            }
             if !instrument.merges.is_empty() {
                 counts.insert(1, counted(instrument.merges.len(), "merge"));
             }

@@ -20,7 +20,8 @@ pub(super) fn check(
         mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
     }
     let merges: Vec<String> = instrument.merges.iter().map(|merge| merge.name.clone()).collect();
-    let known: HashSet<&str> = streams.iter().chain(&merges).map(String::as_str).collect();
+    let workers: Vec<String> = instrument.workers.iter().map(|worker| worker.name.clone()).collect();
+    let known: HashSet<&str> = streams.iter().chain(&merges).chain(&workers).map(String::as_str).collect();
     let data = plain(&instrument.data);
     for source in &instrument.sources {
         // A stream has one writer, and a replay into the stream it reads would never come to its end.
@@ -41,7 +42,11 @@ pub(super) fn check(
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
-            let other = if merges.contains(&sink.name) { "merge" } else { "source" };
+            let other = match (merges.contains(&sink.name), workers.contains(&sink.name)) {
+                (true, _) => "merge",
+                (false, true) => "worker",
+                (false, false) => "source",
+            };
             let what = format!("sink `{}` has the name of a {other}", shortened(&sink.name));
             mistakes.push(page.mistake(
                 sink.line,
@@ -70,39 +75,74 @@ pub(super) fn check(
     }
 }
 
-/// Notes what does not fit together in merges, and fills in the level of those that say none. `streams` are the names of
-/// all sources.
-pub(super) fn check_merges(
+/// A stage that fills a stream from others, as its section says.
+struct Filling<'a> {
+    kind: &'static str,
+    name: &'a str,
+    line: u32,
+    inputs: &'a Setting<Vec<String>>,
+    level: &'a mut Option<Setting<Level>>,
+    shown: &'a mut Vec<Shown>,
+    /// It points into its inputs, and so survives no more than they do.
+    is_view: bool,
+}
+
+/// Notes what does not fit together in merges and workers, and fills in the level of those that say none. `streams` are
+/// the names of all sources.
+pub(super) fn check_stages(
     page: &Page,
     mistakes: &mut Mistakes,
     has_holes: bool,
     streams: &[String],
     instrument: &mut Instrument,
 ) {
-    // What a source, or a merge further up, fills: with its level, and whether its times can be compared.
+    // What a stage further up fills: with its level, and whether its times can be compared.
     let mut known: HashMap<String, (Level, bool)> = HashMap::new();
     for source in &instrument.sources {
         known.insert(source.name.clone(), (source.level.value, source.clock.value == Clock::Epoch));
     }
-    for merge in &mut instrument.merges {
-        let line = merge.inputs.line_or(merge.line);
-        let title = format!("merge `{}`", shortened(&merge.name));
+    let merges = instrument.merges.iter_mut().map(|merge| Filling {
+        kind: "merge",
+        name: &merge.name,
+        line: merge.line,
+        inputs: &merge.inputs,
+        level: &mut merge.output.level,
+        shown: &mut merge.shown,
+        is_view: true,
+    });
+    let workers = instrument.workers.iter_mut().map(|worker| Filling {
+        kind: "worker",
+        name: &worker.name,
+        line: worker.line,
+        inputs: &worker.inputs,
+        level: &mut worker.output.level,
+        shown: &mut worker.shown,
+        is_view: false,
+    });
+    let mut stages: Vec<Filling<'_>> = merges.chain(workers).collect();
+    stages.sort_by_key(|stage| stage.line);
+    let mut taken: HashSet<String> = streams.iter().cloned().collect();
+    for stage in stages {
+        let line = stage.inputs.line_or(stage.line);
+        let title = format!("{} `{}`", stage.kind, shortened(stage.name));
         let mut say = |line, what: String, cause: &str, hint: String| {
             mistakes.push(page.mistake(line, what, cause, hint));
         };
-        if streams.contains(&merge.name) {
+        if !taken.insert(stage.name.to_owned()) {
+            let other = if streams.iter().any(|name| name == stage.name) { "source" } else { "stage further up" };
             say(
-                merge.line,
-                format!("{title} has the name of a source"),
+                stage.line,
+                format!("{title} has the name of a {other}"),
                 "a stream has one writer",
                 "give one of the two another name".into(),
             );
         }
-        if merge.inputs.is_empty() && merge.inputs.origin != super::Origin::Default {
-            say(line, format!("{title} has no inputs"), "the list is empty", "name two streams or more".into());
+        if stage.inputs.is_empty() && stage.inputs.origin != super::Origin::Default {
+            let hint = if stage.is_view { "name two streams or more" } else { "name a stream" };
+            say(line, format!("{title} has no inputs"), "the list is empty", hint.into());
         }
         let (mut seen, mut all_disk) = (HashSet::new(), true);
-        for input in merge.inputs.iter() {
+        for input in stage.inputs.iter() {
             let shown = shortened(input);
             if !seen.insert(input.as_str()) {
                 say(line, format!("{title} takes `{shown}` twice"), "", "remove one of the two".into());
@@ -115,13 +155,13 @@ pub(super) fn check_merges(
                             line,
                             format!("{title} takes `{shown}`"),
                             "its times do not count ns since 1970 UTC",
-                            "merge streams of sources with clock = \"epoch\"".into(),
+                            format!("a {} takes streams of sources with clock = \"epoch\"", stage.kind),
                         );
                     }
-                    let wants_disk = merge.output.level.as_ref().is_some_and(|level| level.value == Level::Disk);
-                    if wants_disk && *level == Level::Memory {
+                    let wants_disk = stage.level.as_ref().is_some_and(|level| level.value == Level::Disk);
+                    if stage.is_view && wants_disk && *level == Level::Memory {
                         say(
-                            merge.output.level.as_ref().map_or(line, |level| level.line_or(line)),
+                            stage.level.as_ref().map_or(line, |level| level.line_or(line)),
                             format!("{title} cannot survive a power cut"),
                             &format!("it points into `{shown}`, which has level \"memory\""),
                             "remove `level`, or give that source level = \"disk\"".into(),
@@ -135,24 +175,24 @@ pub(super) fn check_merges(
                         Some(near) => format!("write `{near}`"),
                         None => format!("streams are {}", shortened(&streams.join(", "))),
                     };
-                    say(line, format!("{title} takes `{shown}`"), "no source, nor a merge further up, fills it", hint);
+                    say(line, format!("{title} takes `{shown}`"), "no source, nor a stage further up, fills it", hint);
                 }
             }
         }
-        let level = match &merge.output.level {
+        let level = match stage.level {
             Some(level) => level.value,
             None => {
                 let level = if all_disk { Level::Disk } else { Level::Memory };
-                merge.shown.push(Shown {
+                stage.shown.push(Shown {
                     key: super::keys::OUTPUT_LEVEL.name,
                     value: level.show(),
                     origin: super::Origin::Default,
                 });
-                merge.output.level = Some(Setting::by_default(level));
+                *stage.level = Some(Setting::by_default(level));
                 level
             }
         };
-        known.insert(merge.name.clone(), (level, true));
+        known.insert(stage.name.to_owned(), (level, true));
     }
 }
 

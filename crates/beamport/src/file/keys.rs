@@ -16,6 +16,8 @@ pub enum Place {
     Replay,
     /// In `[merge.NAME]`.
     Merge,
+    /// In `[worker.NAME]`.
+    Worker,
     /// In sections of stages that fill a stream from others.
     Output,
     /// In `[sink.NAME]` of kind `nexus`.
@@ -26,8 +28,17 @@ pub enum Place {
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 8] =
-        [Self::Top, Self::Source, Self::Sim, Self::Replay, Self::Merge, Self::Output, Self::Nexus, Self::Run];
+    pub const ALL: [Self; 9] = [
+        Self::Top,
+        Self::Source,
+        Self::Sim,
+        Self::Replay,
+        Self::Merge,
+        Self::Worker,
+        Self::Output,
+        Self::Nexus,
+        Self::Run,
+    ];
 
     /// The heading of the place on the reference page.
     #[must_use]
@@ -38,7 +49,8 @@ impl Place {
             Self::Sim => "[source.NAME], kind = \"sim\"",
             Self::Replay => "[source.NAME], kind = \"replay\"",
             Self::Merge => "[merge.NAME]",
-            Self::Output => "[merge.NAME], the stream it fills",
+            Self::Worker => "[worker.NAME]",
+            Self::Output => "[merge.NAME] and [worker.NAME], the stream they fill",
             Self::Nexus => "[sink.NAME], kind = \"nexus\"",
             Self::Run => "[run.NAME]",
         }
@@ -70,7 +82,7 @@ const fn required(place: Place, name: &'static str, takes: &'static str, about: 
     Key { place, name, takes, default: "", is_required: true, about }
 }
 
-use Place::{Merge, Nexus, Output, Replay, Run, Sim, Source, Top};
+use Place::{Merge, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
 
 /// `instrument`
 pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
@@ -188,7 +200,7 @@ pub static MERGE_INPUTS: Key = required(
     Merge,
     "inputs",
     "list of streams",
-    "The streams that become one: of sources, or of merges further up. Messages of one time stand in the order of this list.",
+    "The streams that become one: of sources, or of merges and workers further up. Messages of one time stand in the order of this list.",
 );
 /// `wait`
 pub static WAIT: Key = key(
@@ -220,6 +232,88 @@ pub static MERGE_AHEAD_MAX: Key = key(
 /// `output`
 pub static MERGE_OUTPUT: Key =
     key(Merge, "output", "`view`", "view", "The stream points into its inputs and holds no bytes of its own.");
+
+/// `call`
+pub static CALL: Key = required(
+    Worker,
+    "call",
+    "`FILE.py:NAME` or `PACKAGE.MODULE:NAME`",
+    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file.",
+);
+/// `inputs` of a worker
+pub static WORKER_INPUTS: Key = required(
+    Worker,
+    "inputs",
+    "list of streams",
+    "The streams whose messages it is given: of sources, or of merges and workers further up.",
+);
+/// `slots`
+pub static SLOTS: Key = key(Worker, "slots", "number, 1 to 32", "1", "How many processes run the code side by side.");
+/// `share`
+pub static SHARE: Key = key(
+    Worker,
+    "share",
+    "`balance`, `round-robin`, `all` or `key`",
+    "balance",
+    "Which slot gets a message: the one that has least to do, each in turn, all of them, or always the same for one origin.",
+);
+/// `set`
+pub static SET: Key = key(
+    Worker,
+    "set",
+    "number",
+    "1",
+    "So many slots see the same messages, and sets of them share what comes (`balance` and `round-robin`).",
+);
+/// `turn`
+pub static TURN: Key = key(
+    Worker,
+    "turn",
+    "number",
+    "0",
+    "So many messages in a row for one slot; 0: as many as take a few milliseconds.",
+);
+/// `order`
+pub static ORDER: Key =
+    key(Worker, "order", "`keep` or `any`", "keep", "The output stands in the order of the input, or as it is done.");
+/// `time_max`
+pub static TIME_MAX: Key = key(
+    Worker,
+    "time_max",
+    "duration",
+    "30 s",
+    "A slot that is at one message for longer is killed; the second time the message goes to `NAME.aside`.",
+);
+/// `parameters`
+pub static PARAMETERS: Key =
+    key(Worker, "parameters", "table", "{}", "Keyword arguments of the function, or of the class when it is made.");
+/// `python`
+pub static PYTHON: Key = key(
+    Worker,
+    "python",
+    "path",
+    "",
+    "The interpreter. Default: the one that `beamport` is installed with, else `python3`.",
+);
+/// `cpus`
+pub static CPUS: Key =
+    key(Worker, "cpus", "list of numbers", "[]", "Processors that slots are bound to, the first slot to the first.");
+/// `gpus`
+pub static GPUS: Key = key(
+    Worker,
+    "gpus",
+    "list of numbers",
+    "[]",
+    "Graphics processors: each slot sees one (`CUDA_VISIBLE_DEVICES`), the first slot the first.",
+);
+/// `slot_live`
+pub static SLOT_LIVE: Key = key(
+    Worker,
+    "slot_live",
+    "size, 1 MiB to 1 TiB",
+    "64 MiB",
+    "Shared memory of each slot, in which what it makes stays until the readers of the output have moved on.",
+);
 
 /// `level` of an output
 pub static OUTPUT_LEVEL: Key = key(
@@ -321,6 +415,19 @@ pub static ALL: &[&Key] = &[
     &SLICE,
     &MERGE_AHEAD_MAX,
     &MERGE_OUTPUT,
+    &CALL,
+    &WORKER_INPUTS,
+    &SLOTS,
+    &SHARE,
+    &SET,
+    &TURN,
+    &ORDER,
+    &TIME_MAX,
+    &PARAMETERS,
+    &PYTHON,
+    &CPUS,
+    &GPUS,
+    &SLOT_LIVE,
     &OUTPUT_LEVEL,
     &OUTPUT_WHEN_FULL,
     &OUTPUT_LIVE,

@@ -20,6 +20,7 @@ mod show;
 mod sink;
 mod source;
 mod template;
+mod worker;
 
 pub use check::check;
 pub use merge::{MergeSection, Waits};
@@ -30,6 +31,7 @@ pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub use sink::{Layout, SinkSection};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
+pub use worker::{Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::limits;
 use crate::units::{Refused, shortened};
@@ -54,6 +56,8 @@ pub struct Instrument {
     pub sources: Vec<SourceSection>,
     /// Merges in the order of the file; each fills the stream of its name.
     pub merges: Vec<MergeSection>,
+    /// Workers in the order of the file; each fills the stream of its name.
+    pub workers: Vec<WorkerSection>,
     /// Sinks in the order of the file.
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
@@ -108,8 +112,8 @@ struct Reader<'a> {
 }
 
 /// Sections of the design that this version does not have yet.
-const SECTIONS_LATER: [&str; 3] = ["worker", "link", "web"];
-const SECTIONS: [&str; 4] = ["source", "merge", "sink", "run"];
+const SECTIONS_LATER: [&str; 2] = ["link", "web"];
+const SECTIONS: [&str; 5] = ["source", "merge", "worker", "sink", "run"];
 
 impl Reader<'_> {
     fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
@@ -155,6 +159,7 @@ impl Reader<'_> {
             data,
             sources: Vec::new(),
             merges: Vec::new(),
+            workers: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
             shown,
@@ -169,7 +174,7 @@ impl Reader<'_> {
             .and_then(Item::as_table_like)
             .map(|named| named.iter().map(|(name, _)| name.to_owned()).collect())
             .unwrap_or_default();
-        cross::check_merges(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
+        cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument
     }
@@ -240,6 +245,7 @@ impl Reader<'_> {
             match kind {
                 "source" => into.sources.extend(source::read(name, &mut section, folder)),
                 "merge" => into.merges.push(merge::read(name, &mut section)),
+                "worker" => into.workers.push(worker::read(name, &mut section, folder)),
                 "sink" => {
                     let sink = sink::read(name, &mut section, folder, &into.data, template_check);
                     into.sinks.push(sink);
@@ -262,7 +268,8 @@ impl Reader<'_> {
             let (cause, hint) = if is_section && SECTIONS_LATER.contains(&name) {
                 (
                     format!("sections `{name}` come later"),
-                    "this version knows [source.NAME], [merge.NAME], [sink.NAME] and [run.NAME]".to_owned(),
+                    "this version knows [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME] and [run.NAME]"
+                        .to_owned(),
                 )
             } else if let Some(near) = nearest(name, known.iter().copied()) {
                 (
@@ -274,7 +281,8 @@ impl Reader<'_> {
             } else {
                 (
                     String::new(),
-                    "known here: instrument, data, [source.NAME], [merge.NAME], [sink.NAME], [run.NAME]".to_owned(),
+                    "known here: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME]"
+                        .to_owned(),
                 )
             };
             self.mistakes.push(self.page.mistake(line, what, cause, hint));

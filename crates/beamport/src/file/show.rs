@@ -1,7 +1,7 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
 use super::section::{Origin, Shown};
-use super::{Instrument, MergeSection, RunSection, SinkSection, SourceSection};
+use super::{Instrument, MergeSection, RunSection, SinkSection, SourceSection, WorkerSection};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
@@ -27,6 +27,12 @@ impl Instrument {
             line: *line,
             shown,
         });
+        let workers = self.workers.iter().map(|WorkerSection { name, line, shown, .. }| Part {
+            kind: "worker",
+            name,
+            line: *line,
+            shown,
+        });
         let sinks = self.sinks.iter().map(|SinkSection { name, line, shown, .. }| Part {
             kind: "sink",
             name,
@@ -35,7 +41,7 @@ impl Instrument {
         });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
-        sources.chain(merges).chain(sinks).chain(runs)
+        sources.chain(merges).chain(workers).chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.

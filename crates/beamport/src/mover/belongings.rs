@@ -78,6 +78,7 @@ fn is_ours(instrument: &Instrument, name: &str) -> bool {
         || name == "control"
         || instrument.sources.iter().any(|s| s.name == stage)
         || instrument.merges.iter().any(|m| m.name == stage)
+        || instrument.workers.iter().any(|w| w.name == stage)
         || instrument.sinks.iter().any(|s| s.name == stage)
 }
 

@@ -1,6 +1,6 @@
 //! The mover: one process that runs the native stages of an instrument and looks after its children.
 //!
-//! Threads: one a source, one a merge, one for the control socket, this one for runs and children. Nothing of record lives here: runs
+//! Threads: one a source, a merge and a worker, one for the control socket, this one for runs and children. Nothing of record lives here: runs
 //! are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
@@ -11,6 +11,7 @@ mod merges;
 mod replay;
 mod sources;
 mod stage;
+mod workers;
 
 pub use child::{Failed, Job, Written, program, version};
 pub use control::ask;
@@ -52,6 +53,7 @@ pub struct Mover {
     keeper: RunKeeper,
     sources: Vec<StageThread>,
     merges: Vec<StageThread>,
+    workers: Vec<StageThread>,
     stop_sources: Arc<AtomicBool>,
     control: Control,
     book: store::Writer,
@@ -88,6 +90,7 @@ impl Mover {
             keeper,
             sources: Vec::new(),
             merges: Vec::new(),
+            workers: Vec::new(),
             stop_sources,
             control,
             book,
@@ -100,11 +103,7 @@ impl Mover {
             let histogram = histograms.get(&section.name).cloned();
             mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
         }
-        for section in &mover.instrument.merges {
-            let told = |input: &String| mover.stage(input).map(|stage| stage.told.clone());
-            let inputs = section.inputs.iter().filter_map(told).collect();
-            mover.merges.push(merges::start(&mover.instrument, section, inputs, &mover.stop_sources)?);
-        }
+        mover.start_stages()?;
         mover.wait_for_streams()?;
         // What was finished before a kill came between.
         mover.file_away()?;
@@ -114,12 +113,36 @@ impl Mover {
         Ok(mover)
     }
 
+    /// Starts merges and workers in the order of the file: each takes of those further up.
+    fn start_stages(&mut self) -> Result<(), Fault> {
+        let merges = self.instrument.merges.iter().enumerate().map(|(at, m)| (m.line, at, true));
+        let workers = self.instrument.workers.iter().enumerate().map(|(at, w)| (w.line, at, false));
+        let mut order: Vec<(u32, usize, bool)> = merges.chain(workers).collect();
+        order.sort_unstable();
+        for (_, at, is_merge) in order {
+            let told = |inputs: &[String]| -> Vec<_> {
+                inputs.iter().filter_map(|input| self.stage(input)).map(|stage| stage.told.clone()).collect()
+            };
+            if is_merge {
+                let section = &self.instrument.merges[at];
+                let thread = merges::start(&self.instrument, section, told(&section.inputs), &self.stop_sources)?;
+                self.merges.push(thread);
+            } else {
+                let section = &self.instrument.workers[at];
+                let thread = workers::start(&self.instrument, section, told(&section.inputs), &self.stop_sources)?;
+                self.workers.push(thread);
+            }
+        }
+        Ok(())
+    }
+
     /// Streams exist before a run begins: what belongs to it is held from its first message on.
     fn wait_for_streams(&mut self) -> Result<(), Fault> {
         let deadline = Instant::now() + Duration::from_secs(30);
         let sources = self.instrument.sources.iter().map(|s| ("source", &s.name)).zip(&self.sources);
         let merges = self.instrument.merges.iter().map(|m| ("merge", &m.name)).zip(&self.merges);
-        for ((kind, name), stage) in sources.chain(merges) {
+        let workers = self.instrument.workers.iter().map(|w| ("worker", &w.name)).zip(&self.workers);
+        for ((kind, name), stage) in sources.chain(merges).chain(workers) {
             while stage.told.view().is_none() {
                 if let Some(fault) = stage.told.trouble() {
                     self.stop_sources.store(true, Ordering::Relaxed);
@@ -138,7 +161,8 @@ impl Mover {
     fn stage(&self, stream: &str) -> Option<&StageThread> {
         let source = self.instrument.sources.iter().position(|s| s.name == stream).and_then(|at| self.sources.get(at));
         let merge = self.instrument.merges.iter().position(|m| m.name == stream);
-        source.or_else(|| self.merges.get(merge?))
+        let worker = self.instrument.workers.iter().position(|w| w.name == stream);
+        source.or_else(|| self.merges.get(merge?)).or_else(|| self.workers.get(worker?))
     }
 
     fn begin_declared(&mut self) -> Result<(), Fault> {
@@ -315,17 +339,19 @@ impl Mover {
         }
     }
 
-    /// Streams that runs are made of: those of sources, and what sinks take of merges. None until all of them are open.
+    /// Streams that runs are made of: those of sources, and what sinks take of merges and workers. None until all of them are open.
     fn views(&self) -> Vec<StreamView> {
-        let merges = self.instrument.merges.iter().zip(&self.merges);
-        let taken = merges.filter(|(m, _)| self.instrument.sinks.iter().any(|s| s.inputs.contains(&m.name)));
+        let merges = self.instrument.merges.iter().map(|m| &m.name).zip(&self.merges);
+        let workers = self.instrument.workers.iter().map(|w| &w.name).zip(&self.workers);
+        let is_taken = |name: &String| self.instrument.sinks.iter().any(|s| s.inputs.contains(name));
+        let taken = merges.chain(workers).filter(|(name, _)| is_taken(name));
         let stages = self.sources.iter().chain(taken.map(|(_, stage)| stage));
         stages.map(|stage| stage.told.view()).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Troubles of the stages, by name.
     pub fn troubles(&self) -> Vec<Fault> {
-        let stages = self.sources.iter().chain(&self.merges).filter_map(|s| s.told.trouble());
+        let stages = self.sources.iter().chain(&self.merges).chain(&self.workers).filter_map(|s| s.told.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
         stages.chain(self.keeper.trouble()).chain(files).collect()
     }
@@ -448,7 +474,7 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
         self.stop_sources.store(true, Ordering::Relaxed);
-        for stage in self.merges.iter_mut().chain(&mut self.sources) {
+        for stage in self.workers.iter_mut().chain(&mut self.merges).chain(&mut self.sources) {
             stage.join();
         }
     }

@@ -49,6 +49,8 @@ const RECENT: usize = 1024;
 const ENTRIES: usize = 1024;
 /// Between two looks at how long slots have been at a message, ns.
 const OVERDUE_LOOK: i64 = 50_000_000;
+/// How long a slot may take to come to its first task, beyond the time for a message, ns: libraries are large.
+const START_MAX: i64 = 120_000_000_000;
 /// Between two looks for a writer that started anew, ns.
 const WRITER_LOOK: i64 = 20_000_000;
 

@@ -2,11 +2,11 @@
 
 use super::piece::{Answered, Piece, Todo};
 use super::place::Place;
-use super::{DEATHS_MAX, OVERDUE_LOOK, SLOTS_MAX, SlotState, Work, tasks_of};
+use super::{DEATHS_MAX, OVERDUE_LOOK, SLOTS_MAX, START_MAX, SlotState, Work, tasks_of};
 use crate::Fault;
 use crate::data::stream_fault;
 use crate::intake::book_meta;
-use crate::slot::MORE;
+use crate::slot::{MORE, WAITS};
 use store::SchemaId;
 
 impl Work {
@@ -34,6 +34,13 @@ impl Work {
             (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
         }
         self.tasks.next_sequence()
+    }
+
+    /// The process of a slot that was made ready.
+    pub fn started(&mut self, slot: u32, pid: u32) {
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            place.pid = pid;
+        }
     }
 
     /// Gives a slot the parameters of now: to be called after `ready`.
@@ -80,15 +87,16 @@ impl Work {
         place.state.deaths += 1;
         let (pid, stream) = (place.pid, place.stream.clone());
         let tasks = std::mem::take(&mut place.tasks);
+        let at_work = self.at(slot);
         // Those that it had not begun come back as they were; the last is put in front first.
-        for (number, is_first) in tasks.iter().enumerate().rev().map(|(i, n)| (*n, i == 0)) {
+        for number in tasks.into_iter().rev() {
             let Some((id, part)) = self.given.remove(&number) else { continue };
             let Some(piece) = self.pieces.get_mut(&id) else { continue };
             let stood = self.sources[piece.input].stand(&stream, pid);
             let part = &mut piece.parts[part];
             let Some(given) = part.given.iter().position(|g| g.0 == number) else { continue };
             let (_, todo) = part.given.remove(given);
-            let blamed = stood.filter(|at| is_first && (todo.first..todo.next).contains(at));
+            let blamed = stood.filter(|at| at_work == Some(number) && (todo.first..todo.next).contains(at));
             let rest = match blamed {
                 None => vec![todo],
                 Some(_) if todo.next - todo.first == 1 && todo.deaths + 1 >= DEATHS_MAX => {
@@ -123,31 +131,30 @@ impl Work {
         }
         self.looked = now;
         let mut all = Vec::new();
-        let positions = self.tasks.pins().readers();
-        for (number, place) in (0..).zip(&mut self.places) {
-            let Some(&task) = place.tasks.front().filter(|_| place.ready) else {
-                place.stands = None;
+        for number in 0..self.places.len() {
+            let place = &self.places[number];
+            let Some(&front) = place.tasks.front().filter(|_| place.ready) else {
+                self.places[number].stands = None;
                 continue;
             };
-            // While it waits for room it stands behind the task.
-            let name = format!("slot{number}");
-            let works = positions.iter().any(|r| r.name == name && r.committed == task);
+            let at = self.at(number as u32).unwrap_or(0);
+            // Before its first task it starts, which may take long; behind its last its answer is on its way.
+            let is_at_work = place.tasks.contains(&at);
+            let limit =
+                if is_at_work { self.options.time_max } else { self.options.time_max.saturating_add(START_MAX) };
+            let task = if is_at_work { at } else { front };
             let input = self.given.get(&task).and_then(|(id, _)| self.pieces.get(id)).map(|p| p.input);
-            let at = input.and_then(|input| self.sources[input].stand(&place.stream, place.pid)).unwrap_or(0);
+            let stood = input.and_then(|input| self.sources[input].stand(&place.stream, place.pid)).unwrap_or(at);
+            let place = &mut self.places[number];
             match place.stands {
-                Some((known, stood, since)) if works && (known, stood) == (task, at) => {
-                    if now.saturating_sub(since) > self.options.time_max {
-                        all.push(number);
+                // While it waits for room it stands behind the task.
+                _ if at & WAITS != 0 => place.stands = None,
+                Some((known, stand, since)) if (known, stand) == (task, stood) => {
+                    if now.saturating_sub(since) > limit {
+                        all.push(number as u32);
                     }
                 }
-                // A process that does not come to its first task is as stuck as any.
-                Some((known, _, since)) if known == task && !works => {
-                    let is_new = !positions.iter().any(|r| r.name == name && r.committed > task);
-                    if is_new && now.saturating_sub(since) > self.options.time_max {
-                        all.push(number);
-                    }
-                }
-                _ => place.stands = Some((task, at, now)),
+                _ => place.stands = Some((task, stood, now)),
             }
         }
         all
@@ -182,14 +189,20 @@ impl Work {
         }
     }
 
-    /// Finds slots that wait for room: they stand behind a task that they have not answered.
+    /// Finds slots that wait for room.
     pub(super) fn look_for_full(&mut self) {
-        let positions = self.tasks.pins().readers();
-        for (number, place) in (0..).zip(&mut self.places) {
-            let name = format!("slot{number}");
-            let stands = positions.iter().find(|r| r.name == name).map(|r| r.committed);
-            place.is_full |= place.tasks.front().is_some_and(|task| stands == Some(task + 1));
+        for number in 0..self.places.len() {
+            let waits = self.at(number as u32).is_some_and(|at| at & WAITS != 0);
+            self.places[number].is_full |= waits && !self.places[number].tasks.is_empty();
         }
+    }
+
+    /// Where a slot stands in the tasks.
+    fn at(&self, slot: u32) -> Option<u64> {
+        let name = format!("slot{slot}");
+        let place = self.tasks.pins().readers().into_iter().find(|r| r.name == name)?;
+        let pid = self.places.get(slot as usize).map_or(0, |p| p.pid);
+        (pid == 0 || place.process.pid == pid).then_some(place.committed)
     }
 
     /// A slot's stream may be full of what comes behind a block that nobody can do without room in it. What it has

@@ -1,0 +1,211 @@
+//! `[worker.NAME]`: user code on each message of some streams, in slots; what it makes is the stream NAME.
+
+use super::keys::{self, Place};
+use super::output::{self, OutputSection};
+use super::section::{Section, Setting, Shown, Take, Word, noun};
+use crate::limits;
+use crate::units::{Refused, Size};
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml_edit::Item;
+
+/// One worker and the stream it fills.
+#[derive(Clone, Debug)]
+pub struct WorkerSection {
+    /// Name of the section and of its stream.
+    pub name: String,
+    /// Line of its header.
+    pub line: u32,
+    /// `FILE.py:NAME`, or `PACKAGE.MODULE:NAME`.
+    pub call: Setting<String>,
+    /// Where a FILE is: the folder of the instrument file.
+    pub folder: PathBuf,
+    /// The streams whose messages it is given.
+    pub inputs: Setting<Vec<String>>,
+    /// How many slots.
+    pub slots: Setting<u64>,
+    /// Who gets a block.
+    pub share: Setting<Share>,
+    /// Slots that see the same block.
+    pub set: Setting<u64>,
+    /// Messages of one turn; 0 = as they come.
+    pub turn: Setting<u64>,
+    /// In which order the output is.
+    pub order: Setting<Order>,
+    /// Longest time on a message.
+    pub time_max: Setting<Duration>,
+    /// What the code is told.
+    pub parameters: Setting<Parameters>,
+    /// The interpreter; `None`: the one beside `beamport`, else `python3`.
+    pub python: Option<Setting<PathBuf>>,
+    /// Processors that slots are bound to, one each; none: any.
+    pub cpus: Setting<Numbers>,
+    /// Graphics processors that slots see, one each; none: all.
+    pub gpus: Setting<Numbers>,
+    /// Shared memory of each slot's stream.
+    pub slot_live: Setting<Size>,
+    /// The stream it fills.
+    pub output: OutputSection,
+    pub(super) shown: Vec<Shown>,
+}
+
+/// Who gets a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// The slot that has least to do.
+    #[default]
+    Balance,
+    /// Each in turn.
+    RoundRobin,
+    /// All of them.
+    All,
+    /// Each the messages of its origins.
+    Key,
+}
+
+impl Word for Share {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("balance", Self::Balance), ("round-robin", Self::RoundRobin), ("all", Self::All), ("key", Self::Key)];
+}
+
+/// In which order the output is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Of the input.
+    #[default]
+    Keep,
+    /// As it comes.
+    Any,
+}
+
+impl Word for Order {
+    const ALL: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("any", Self::Any)];
+}
+
+/// A JSON object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters(pub Json);
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self(Json::Object(serde_json::Map::new()))
+    }
+}
+
+fn json_of(item: &Item) -> Option<Json> {
+    if let Some(table) = item.as_table_like() {
+        let rows = table.iter().map(|(name, item)| json_of(item).map(|value| (name.to_owned(), value)));
+        return rows.collect::<Option<serde_json::Map<_, _>>>().map(Json::Object);
+    }
+    if let Some(array) = item.as_array() {
+        let all = array.iter().map(|value| json_of(&Item::Value(value.clone())));
+        return all.collect::<Option<Vec<_>>>().map(Json::Array);
+    }
+    let number = || item.as_float().and_then(serde_json::Number::from_f64).map(Json::Number);
+    let text = item.as_str().map(Json::from);
+    text.or_else(|| item.as_bool().map(Json::from)).or_else(|| item.as_integer().map(Json::from)).or_else(number)
+}
+
+impl Take for Parameters {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let hint = "write `[worker.NAME.parameters]`, and below it lines like `threshold = 3`";
+        if item.as_table_like().is_none() {
+            return Err(Refused::new(format!("it is {}, not a table", noun(item)), hint));
+        }
+        json_of(item).map(Self).ok_or_else(|| Refused::new("a value is no number, text, list or table", hint))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        (text == "{}").then(Self::default)
+    }
+    fn show(&self) -> Json {
+        self.0.clone()
+    }
+}
+
+/// Numbers of processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers(pub Vec<u64>);
+
+impl Take for Numbers {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let hint = "write a list, like `[0, 1]`";
+        let list = item.as_array().ok_or_else(|| Refused::new(format!("it is {}, not a list", noun(item)), hint))?;
+        let number = |value: &toml_edit::Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
+        let all: Option<Vec<u64>> = list.iter().map(number).collect();
+        all.map(Self).ok_or_else(|| Refused::new("not every entry is a number of a processor", hint))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        (text == "[]").then(Self::default)
+    }
+    fn show(&self) -> Json {
+        self.0.as_slice().into()
+    }
+}
+
+/// Reads one section; what is wrong in it is noted.
+pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> WorkerSection {
+    let [output_place] = output::PLACES;
+    section.refuse_unknown(&[Place::Worker, output_place], &[]);
+    if name.len() > limits::MERGE_NAME_CHARS_MAX {
+        let line = section.line;
+        section.mistake(
+            line,
+            format!("the name of {} is too long", section.title),
+            format!("its slots read under it, and have room for {} characters", limits::MERGE_NAME_CHARS_MAX),
+            "write a shorter name",
+        );
+    }
+    let call: Setting<String> = section.get(&keys::CALL).unwrap_or_default();
+    let is_written = call.origin != super::Origin::Default;
+    match call.rsplit_once(':') {
+        Some((file, name)) if !name.is_empty() && file.ends_with(".py") && !folder.join(file).is_file() => {
+            let cause = format!("there is no file {}", folder.join(file).display());
+            section.refuse(&keys::CALL, Refused::new(cause, "name a file beside the instrument file"));
+        }
+        Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
+        _ if is_written => {
+            let cause = "it does not say which function of which file";
+            section.refuse(&keys::CALL, Refused::new(cause, "write `call = \"mine.py:function\"`"));
+        }
+        _ => {}
+    }
+    let slots: Setting<u64> = section.need(&keys::SLOTS);
+    if !(1..=u64::from(flow::SLOTS_MAX)).contains(&slots.value) && slots.origin != super::Origin::Default {
+        let cause = format!("{} slots", slots.value);
+        section.refuse(&keys::SLOTS, Refused::new(cause, format!("write 1 to {}", flow::SLOTS_MAX)));
+    }
+    let set: Setting<u64> = section.need(&keys::SET);
+    if (set.value == 0 || set.value > slots.value) && set.origin != super::Origin::Default {
+        let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
+        section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
+    }
+    let inputs = section.get(&keys::WORKER_INPUTS).unwrap_or_default();
+    let (share, turn, order) = (section.need(&keys::SHARE), section.need(&keys::TURN), section.need(&keys::ORDER));
+    let (time_max, parameters) = (section.need(&keys::TIME_MAX), section.need(&keys::PARAMETERS));
+    let python: Option<Setting<String>> = section.get(&keys::PYTHON);
+    let (cpus, gpus, slot_live) =
+        (section.need(&keys::CPUS), section.need(&keys::GPUS), section.need(&keys::SLOT_LIVE));
+    let output = output::read(section);
+    WorkerSection {
+        name: name.to_owned(),
+        line: section.line,
+        call,
+        folder: folder.to_owned(),
+        inputs,
+        slots,
+        share,
+        set,
+        turn,
+        order,
+        time_max,
+        parameters,
+        // A name is looked for in PATH, a path from the instrument file.
+        python: python.map(|p| p.map(|text| if text.contains('/') { folder.join(text) } else { text.into() })),
+        cpus,
+        gpus,
+        slot_live,
+        output,
+        shown: std::mem::take(&mut section.shown),
+    }
+}

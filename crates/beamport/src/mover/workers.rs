@@ -1,0 +1,260 @@
+//! Threads that run workers, each with the processes of its slots.
+//!
+//! A slot is `python -m beamport._slot JSON`: it opens the streams itself, dies with the mover, and takes no part in
+//! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
+//! doubles. One that is at a message for longer than `time_max` is killed.
+
+use super::stage::{NAP, StageThread, Told};
+use crate::file::{Instrument, Level, Order, OutputFull, Share, WorkerSection};
+use flow::{Data, Fault, InputView, Work, WorkOptions};
+use serde_json::json;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// First pause before a slot is started again that has answered nothing.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long slots may take to end what they have when the instrument ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+fn ns(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// How a section's worker works.
+fn options(section: &WorkerSection) -> WorkOptions {
+    let output = &section.output;
+    let level = match output.level.as_ref().map(|level| level.value) {
+        Some(Level::Memory) => store::Level::Memory,
+        Some(Level::Disk) | None => store::Level::Disk,
+    };
+    let when_full = match output.when_full.value {
+        OutputFull::Wait => store::WhenFull::Wait,
+        OutputFull::DropOldest => store::WhenFull::DropOldest,
+    };
+    let slots = u32::try_from(section.slots.value).unwrap_or(1);
+    WorkOptions {
+        output: store::Options {
+            level,
+            when_full,
+            retain_bytes: output.retain.as_ref().map(|r| r.0),
+            retain_age_ns: output.retain_age.as_ref().map(|age| ns(age.value)),
+            ..store::Options::memory(output.live.0)
+        },
+        share: match section.share.value {
+            Share::Balance => flow::Share::Balance,
+            Share::RoundRobin => flow::Share::RoundRobin,
+            Share::All => flow::Share::All,
+            Share::Key => flow::Share::Key,
+        },
+        set: u32::try_from(section.set.value).unwrap_or(1),
+        turn: section.turn.value,
+        keep_order: section.order.value == Order::Keep,
+        time_max: ns(section.time_max.value),
+        parameters: section.parameters.0.to_string(),
+        ..WorkOptions::memory(slots, section.slot_live.0)
+    }
+}
+
+/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order.
+pub(super) fn start(
+    instrument: &Instrument,
+    section: &WorkerSection,
+    inputs: Vec<Told>,
+    stop: &Arc<AtomicBool>,
+) -> Result<StageThread, Fault> {
+    let data = Data::on_disk(&instrument.data.value);
+    let (section, flag) = (section.clone(), stop.clone());
+    StageThread::start("worker", &section.name.clone(), stop, move |told| run(&data, &section, &inputs, &flag, told))
+}
+
+fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+    // The streams have to be there first.
+    while inputs.iter().any(|input| input.view().is_none()) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let options = options(section);
+    let mut work = Work::open(data, &section.name, &section.inputs.value, &options)?;
+    told.stands(work.view());
+    let mut slots = Slots::new(data, section, &options);
+    let mut until = None;
+    loop {
+        // Before the look at the streams: what is said to have been brought is there.
+        let views: Vec<InputView> = inputs
+            .iter()
+            .map(|input| match input.view() {
+                Some(view) => InputView { frontier: view.frontier, ended: view.ended },
+                None => InputView { frontier: i64::MIN, ended: false },
+            })
+            .collect();
+        let did = work.step(data.media.now(), &views)?;
+        told.stands(work.view());
+        if stop.load(Ordering::Relaxed) && until.is_none() {
+            until = Some(Instant::now() + FAREWELL);
+            (0..work.slots()).try_for_each(|slot| work.stop(slot))?;
+        }
+        let left = slots.look_after(&mut work, until.is_none())?;
+        told.suffers(slots.trouble.clone());
+        if until.is_some_and(|until| left == 0 || Instant::now() > until) {
+            // What was answered last is shown and committed.
+            while work.step(data.media.now(), &views)? {}
+            told.stands(work.view());
+            return Ok(());
+        }
+        if !did {
+            work.wait(NAP)?;
+        }
+    }
+}
+
+/// One slot's process, or the pause before the next.
+struct Running {
+    child: Option<Child>,
+    again: Instant,
+    pause: Duration,
+    /// What it had answered when it was started.
+    answered: u64,
+}
+
+/// The processes of a worker's slots.
+struct Slots<'a> {
+    data: &'a Data,
+    section: &'a WorkerSection,
+    options: &'a WorkOptions,
+    running: Vec<Running>,
+    looked: Instant,
+    /// Why slots die that answer nothing.
+    trouble: Option<Fault>,
+}
+
+impl<'a> Slots<'a> {
+    fn new(data: &'a Data, section: &'a WorkerSection, options: &'a WorkOptions) -> Self {
+        Self { data, section, options, running: Vec::new(), looked: Instant::now() - NAP, trouble: None }
+    }
+
+    /// Reaps, kills what is overdue, and starts what is due. How many are there.
+    fn look_after(&mut self, work: &mut Work, starts: bool) -> Result<usize, Fault> {
+        if self.looked.elapsed() < Duration::from_millis(2) {
+            return Ok(self.running.iter().filter(|r| r.child.is_some()).count());
+        }
+        self.looked = Instant::now();
+        let overdue = work.overdue(self.data.media.now());
+        while self.running.len() < work.slots() as usize {
+            self.running.push(Running { child: None, again: Instant::now(), pause: PAUSE, answered: 0 });
+        }
+        for (number, running) in (0..).zip(&mut self.running) {
+            let answered = work.states().get(number as usize).map_or(0, |state| state.messages);
+            if let Some(child) = &mut running.child {
+                let is_late = overdue.contains(&number);
+                if is_late {
+                    let _ = child.kill();
+                }
+                let lost = |e| Fault::new(format!("a slot of worker `{}` is lost", self.section.name), e);
+                let status =
+                    if is_late { Some(child.wait().map_err(lost)?) } else { child.try_wait().map_err(lost)? };
+                let Some(status) = status else { continue };
+                running.child = None;
+                let (reason, text) = match is_late {
+                    true => ("time", format!("it took longer than {:?}", self.section.time_max.value)),
+                    false => ("killed", ended(status)),
+                };
+                work.died(number, reason, &text)?;
+                if !starts {
+                    continue;
+                }
+                tracing::warn!("slot {number} of worker `{}`: {text}", self.section.name);
+                if answered > running.answered {
+                    (running.pause, self.trouble) = (PAUSE, None);
+                } else {
+                    let what = format!("slot {number} of worker `{}` does not work", self.section.name);
+                    self.trouble = Some(Fault::new(what, text).hint("what it printed stands above; mend the code"));
+                    running.again = Instant::now() + running.pause;
+                    running.pause = (running.pause * 2).min(PAUSE_MAX);
+                }
+            }
+            if running.child.is_none() && starts && number < work.slots() && Instant::now() >= running.again {
+                running.answered = answered;
+                let from = work.ready(number, 0);
+                let asked = Self::asked(self.section, self.options, self.data, number, from);
+                let child = spawn(self.section, number, &asked)?;
+                work.started(number, child.id());
+                work.greet(number)?;
+                running.child = Some(child);
+            }
+        }
+        Ok(self.running.iter().filter(|r| r.child.is_some()).count())
+    }
+
+    /// What a slot is told.
+    fn asked(section: &WorkerSection, options: &WorkOptions, data: &Data, number: u32, from: u64) -> serde_json::Value {
+        let pick = |numbers: &[u64]| numbers.get(number as usize % numbers.len().max(1)).copied();
+        json!({
+            "parent": std::process::id(),
+            "data": data.folder,
+            "stage": section.name,
+            "number": number,
+            "inputs": section.inputs.value,
+            "level": options.output.level.as_str(),
+            "live": options.slot_live_bytes,
+            "from": from,
+            "by_key": options.share == flow::Share::Key,
+            "call": section.call.value,
+            "folder": section.folder,
+            "parameters": section.parameters.0,
+            "cpu": pick(&section.cpus.0),
+            "gpu": pick(&section.gpus.0),
+        })
+    }
+}
+
+impl Drop for Slots<'_> {
+    fn drop(&mut self) {
+        for child in self.running.iter_mut().filter_map(|running| running.child.as_mut()) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How a process ended, for people.
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with status {code}"),
+        (None, Some(signal)) => format!("signal {signal} ended it"),
+        (None, None) => "it ended".to_owned(),
+    }
+}
+
+/// The interpreter in which the package is: the one beside our own program, where it was installed with it.
+fn interpreter(section: &WorkerSection) -> PathBuf {
+    if let Some(python) = &section.python {
+        return python.value.clone();
+    }
+    let beside = std::env::current_exe().map(|me| me.with_file_name("python3"));
+    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
+}
+
+fn spawn(section: &WorkerSection, number: u32, asked: &serde_json::Value) -> Result<Child, Fault> {
+    let python = interpreter(section);
+    let fault = |e: std::io::Error| {
+        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e)
+            .hint(format!("{} is the interpreter; `python` names another", python.display()))
+    };
+    // What user code prints is for people; stdout is for the report.
+    let printed = std::io::stderr().as_fd().try_clone_to_owned().map_err(fault)?;
+    let mut command = Command::new(&python);
+    command.args(["-m", "beamport._slot", &asked.to_string()]).stdin(Stdio::null()).stdout(printed);
+    if let Some(gpu) = asked["gpu"].as_u64() {
+        command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
+    }
+    command.process_group(0).spawn().map_err(fault)
+}

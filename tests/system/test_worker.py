@@ -1,0 +1,197 @@
+"""User code on every frame, as a user has it: what it makes is there once and in order, whatever dies."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT, until
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+
+CODE = '''
+import os, signal, time
+import beamport
+
+@beamport.worker
+def mean(frame, scale=1.0):
+    return float(frame.array.mean()) * scale
+
+@beamport.worker
+def corner(frame):
+    return frame.array[:2, :3]
+
+@beamport.worker(batch=8)
+def total(frames):
+    return {"frames": np_int(len(frames)), "ids": [m.id for m in frames]}
+
+def np_int(value):
+    return value
+
+@beamport.worker
+class Twice:
+    """Makes two of each; a state of its own, and hooks."""
+    def __init__(self, start=0):
+        self.seen = start
+    def __call__(self, frame):
+        self.seen += 1
+        yield frame
+        yield 1
+    def statistics(self):
+        return {"seen": self.seen}
+
+WAYS = {3: lambda: os._exit(3), 7: lambda: os.kill(os.getpid(), signal.SIGSEGV), 11: lambda: time.sleep(60),
+        13: lambda: os.kill(os.getpid(), signal.SIGSTOP)}
+
+@beamport.worker
+def dies(frame, ways):
+    what = frame.id % 100
+    if what in ways:
+        WAYS[what]()
+    if what == 17:
+        raise ValueError(f"frame {frame.id}")
+    return frame
+'''
+
+CAMERA = """
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = {fps}
+shape = [32, 48]
+dtype = "uint8"
+level = "{level}"
+live = "16 MiB"
+"""
+
+WORKER = """
+[worker.{name}]
+call = "mine.py:{call}"
+inputs = ["camera"]
+python = "{python}"
+slot_live = "2 MiB"
+live = "8 MiB"
+"""
+
+
+def worker(name, call, more=""):
+    return WORKER.format(name=name, call=call, python=sys.executable) + more
+
+
+def numbers(lab, name):
+    """The numbers of a stream's messages, in its order."""
+    return [m.origin_seq for m in beamport.open(lab.data)[name].read()]
+
+
+def caught_up(lab, name, aside=0):
+    """True once as many messages are done as the camera has."""
+    data = beamport.open(lab.data)
+    return len(numbers(lab, name)) + aside >= data["camera"].next_sequence if name in data else False
+
+
+def test_what_code_returns_is_a_message_of_its_kind(lab):
+    (lab.folder / "mine.py").write_text(CODE)
+    lab.write(
+        CAMERA.format(fps=200, level="disk")
+        + worker("mean", "mean", "slots = 2\nparameters = { scale = 2.0 }\n")
+        + worker("corner", "corner")
+        + worker("total", "total")
+        + worker("twice", "Twice", "parameters = { start = 5 }\n")
+        + "[run.first]\nduration = '2 s'\n"
+    )
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: len(numbers(lab, "mean")) > 300 and len(numbers(lab, "twice")) > 600, "no output")
+    lab.report(process)
+    frames = {m.origin_seq: m.array.copy() for m in data["camera"].read()}
+    means = list(data["mean"].read())
+    assert [m.origin_seq for m in means] == sorted(frames)[: len(means)]
+    assert {(m.schema, m.origin) for m in means} == {("f144", "camera")}
+    for m in means[::20]:
+        assert m["value"] == pytest.approx(2 * frames[m.origin_seq].mean())
+    for m in list(data["corner"].read())[::20]:
+        np.testing.assert_array_equal(m.array, frames[m.origin_seq][:2, :3])
+        assert m.id == m.origin_seq and m.array.dtype == np.uint8
+    totals = [{v["name"]: v["data"] for v in m["data"]} for m in data["total"].read()]
+    together = [number for t in totals for number in np.ravel(t["ids"]).tolist()]
+    assert together == sorted(frames)[: len(together)] and max(int(np.ravel(t["frames"])[0]) for t in totals) <= 8
+    twice = list(data["twice"].read())
+    assert [m.schema for m in twice[:4]] == ["ad00", "f144", "ad00", "f144"]
+    assert [m.origin_seq for m in twice[::2]] == sorted(frames)[: len(twice) // 2]
+
+
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, level):
+    (lab.folder / "mine.py").write_text(CODE)
+    ways = [3, 7, 11, 13]
+    lab.write(
+        CAMERA.format(fps=50, level=level)
+        + worker("dies", "dies", f"slots = 2\ntime_max = '300 ms'\nparameters = {{ ways = {ways} }}\n")
+    )
+    process, _ = lab.up_ready()
+    bad = {3: "killed", 7: "killed", 11: "time", 13: "time", 17: "error"}
+    until(lambda: len(numbers(lab, "dies")) > 120, "it does not get past what kills it")
+    data = beamport.open(lab.data)
+    aside = {m["sequence"]: (m["reason"], m["text"]) for m in data["dies.aside"].read()}
+    done = numbers(lab, "dies")
+    last = done[-1]
+    wanted = [n for n in range(last + 1) if n % 100 not in bad]
+    assert done == wanted
+    assert {n: aside[n][0] for n in aside if n <= last} == {n: bad[n % 100] for n in range(last + 1) if n % 100 in bad}
+    assert "signal 11" in aside[7][1] and "ValueError: frame 17" in aside[17][1] and "Traceback" in aside[17][1]
+    lab.interrupt(process)
+    lab.end(process)
+    print(f"user code: {len(aside)} deaths injected, {len(done)} frames done, 0 lost, 0 twice, order kept")
+
+
+def slots_of(lab, process):
+    return [pid for pid in lab.children(process) if b"beamport._slot" in open(f"/proc/{pid}/cmdline", "rb").read()]
+
+
+def test_slots_and_mover_killed_at_random_moments_show_each_frame_once(lab, times, dice):
+    (lab.folder / "mine.py").write_text(CODE)
+    lab.write(CAMERA.format(fps=1000, level="disk") + worker("copy", "corner", "slots = 3\n"))
+    kills, movers, seen = times(10, 500), 0, 0
+    process, _ = lab.up_ready()
+    for kill in range(kills):
+        until(lambda known=seen: len(numbers(lab, "copy")) > known, "no output after a kill")
+        seen = len(numbers(lab, "copy"))
+        time.sleep(dice.uniform(0, 0.2))
+        slots = slots_of(lab, process)
+        if kill % 5 == 4 or not slots:
+            lab.kill(process)
+            process, _ = lab.up_ready()
+            movers += 1
+        else:
+            os.kill(dice.choice(slots), signal.SIGKILL)
+    until(lambda: len(numbers(lab, "copy")) > seen, "no output at the end")
+    lab.interrupt(process)
+    lab.end(process)
+    camera, shown = numbers(lab, "camera"), numbers(lab, "copy")
+    data = beamport.open(lab.data)
+    aside = [m["sequence"] for m in data["copy.aside"].read()] if (lab.data / "copy.aside").exists() else []
+    # One that was killed twice at the same frame cannot know better.
+    assert len(aside) <= kills // 5
+    assert shown == [n for n in camera[: len(shown) + len(aside)] if n not in aside]
+    lab.run("verify", "--data", lab.data)
+    print(
+        f"slots killed: {kills} injected ({movers} of them the mover), {len(shown)} frames shown, 0 lost, 0 twice, in "
+        f"order; {len(aside)} aside that two kills hit"
+    )
+
+
+def test_the_page_on_running_python_runs(lab):
+    page = (ROOT / "docs/how-to/run-my-python.md").read_text()
+    code, instrument = (page.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "toml"))
+    (lab.folder / "mine.py").write_text(code)
+    python = f'[worker.mean]\npython = "{sys.executable}"\n'
+    lab.write(instrument.partition('beamport-data/mine"\n')[2].replace("[worker.mean]\n", python))
+    process, _ = lab.up_ready()
+    until(lambda: len(numbers(lab, "mean")) > 20, "the page makes nothing")
+    lab.interrupt(process)
+    lab.end(process)
+    frames = {m.origin_seq: m.array.mean() for m in beamport.open(lab.data)["camera"].read()}
+    for m in beamport.open(lab.data)["mean"].read():
+        assert m["value"] == pytest.approx(2 * frames[m.origin_seq])
