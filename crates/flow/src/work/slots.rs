@@ -205,7 +205,7 @@ impl Work {
         (pid == 0 || place.process.pid == pid).then_some(place.committed)
     }
 
-    /// A slot's stream may be full of what comes behind a block that nobody can do without room in it. What it has
+    /// A slot's stream may be full of what comes behind messages that nobody can do without room in it. What it has
     /// answered there is given up, to be done anew. True if anything was.
     pub(super) fn make_way(&mut self) -> bool {
         let is_open = |piece: &&Piece| piece.answered() < piece.next;
@@ -219,12 +219,15 @@ impl Work {
                 continue;
             }
             self.places[slot].is_full = false;
-            let behind = self.pieces.range_mut(first + 1..).map(|(_, piece)| piece);
-            for piece in behind.filter(|piece| piece.pushed == 0 && piece.set_aside == 0) {
+            // Of the first block itself, what lies behind a message that nobody has answered.
+            let behind = self.pieces.range_mut(first..);
+            for (id, piece) in behind.filter(|(_, piece)| piece.pushed == 0 && piece.set_aside == 0) {
+                let answered = if *id == first { piece.answered() } else { piece.first };
                 for part in &mut piece.parts {
-                    let (gone, kept) = std::mem::take(&mut part.answers).into_iter().partition(|a| a.slot == slot);
+                    let is_behind = |a: &Answered| a.slot == slot && a.first >= answered;
+                    let answers = std::mem::take(&mut part.answers);
+                    let (gone, kept): (Vec<Answered>, _) = answers.into_iter().partition(is_behind);
                     part.answers = kept;
-                    let gone: Vec<Answered> = gone;
                     did |= !gone.is_empty();
                     part.todo.extend(gone.iter().map(|a| Todo { first: a.first, next: a.next, deaths: 0 }));
                     part.todo.make_contiguous().sort_by_key(|todo| todo.first);
