@@ -235,9 +235,17 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ),
         ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
-        ("[worker.all]\n", 5, "come later", "this version knows"),
+        ("[link.all]\n", 5, "come later", "this version knows"),
+        ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "which function", "mine.py:function"),
+        ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "there is no file", "beside the instrument file"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 33\n", 8, "33 slots", "write 1 to 32"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nset = 2\n", 8, "cannot see the same", "divides `slots`"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"w\"]\n", 7, "fills it", "streams are x"),
+        ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "another name"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "not a table", "parameters]"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\ncpus = [-1]\n", 8, "number of a processor", "[0, 1]"),
         ("[merge.all]\nkind = \"time\"\n", 5, "`inputs` is missing", "list of streams"),
-        ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "nor a merge further up, fills it", "x"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "nor a stage further up, fills it", "x"),
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
         ("[merge.all]\nkind = \"time\"\ninputs = []\n", 7, "has no inputs", "two streams"),
         ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "another name"),
@@ -437,7 +445,7 @@ fn every_default_can_be_read_by_its_own_key() {
     folder.put("t.json", "{}");
     std::fs::create_dir_all(folder.0.join("d")).unwrap();
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
     );
     let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
     let text = file.show();
