@@ -157,8 +157,11 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
 fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let header = reader.header().clone();
-    let mut at = bounds.first.next_multiple_of(TIME_BLOCK);
-    while at + TIME_BLOCK <= bounds.count.min(reader.rows_end()) && all.len() < DAMAGE_NAMED_MAX {
+    // Numbers of a file that is damaged may be as large as they please.
+    let next_block = |at: u64| at.checked_next_multiple_of(TIME_BLOCK).unwrap_or(u64::MAX);
+    let mut at = next_block(bounds.first);
+    let end = bounds.count.min(reader.rows_end());
+    while at.checked_add(TIME_BLOCK).is_some_and(|next| next <= end) && all.len() < DAMAGE_NAMED_MAX {
         at = match reader.time_row(at) {
             Ok(Some(_)) => at + TIME_BLOCK,
             Ok(None) => {
@@ -168,9 +171,7 @@ fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> R
                 at + TIME_BLOCK
             }
             // Entries that are gone or lost need no row. A count that lies costs no more time than the files do.
-            Err(Error::Lost { end: next, .. } | Error::Gone { first: next }) => {
-                next.max(at + 1).next_multiple_of(TIME_BLOCK)
-            }
+            Err(Error::Lost { end: next, .. } | Error::Gone { first: next }) => next_block(next.max(at + 1)),
             Err(e) => return Err(e),
         };
     }

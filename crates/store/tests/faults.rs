@@ -563,7 +563,9 @@ fn sectors(streams: u64) {
         }
         let look = || {
             let (mut seen, mut lost) = (0, 0);
-            let opened = Reader::open(&media, Path::new(FOLDER), ReadOptions::default());
+            // Where the newest record cannot be read, what is behind the other is there, and not yet called safe.
+            let options = ReadOptions { early: true, ..ReadOptions::default() };
+            let opened = Reader::open(&media, Path::new(FOLDER), options);
             let mut reader = match opened {
                 Ok(reader) => reader,
                 Err(Error::Io { source, path, .. }) => {

@@ -277,7 +277,10 @@ impl World {
 
     /// Removes a file that no name, no descriptor and no cut can bring back.
     fn let_go(&mut self, number: u64) {
-        let named = self.names.values().any(|&n| n == number) || self.durable.values().any(|&n| n == number);
+        let in_journal = |naming: &Naming| matches!(naming, Naming::Link(_, n) if *n == number);
+        let named = self.names.values().any(|&n| n == number)
+            || self.durable.values().any(|&n| n == number)
+            || self.journal.iter().any(in_journal);
         if !named
             && self.inodes.get(&number).is_some_and(|i| i.opens.is_empty())
             && let Some(inode) = self.inodes.remove(&number)
