@@ -175,7 +175,8 @@ def test_a_stream_after_the_loss_of_its_memory_has_a_second_epoch(disk):
             "import os, sys, signal; from pathlib import Path; sys.path[:0] = [os.environ['HERE']]",
             "import test_stream_format as t",
             "w = t._Writer(Path(sys.argv[1]), level='disk'); t.fill(w, range(300)); assert w.flush()",
-            # Little and waited for: marked without a record of its own, mostly.
+            # Little and waited for: marked without a record of its own, mostly; so is a part of the 300 where the
+            # drainer came between.
             "t.fill(w, range(300, 303)); assert w.flush()",
             "os.kill(os.getpid(), signal.SIGKILL)",
         ]
@@ -190,7 +191,7 @@ def test_a_stream_after_the_loss_of_its_memory_has_a_second_epoch(disk):
     shutil.rmtree(plain.live)
     # Behind the record it proves itself, but within one start of the machine may be in caches alone.
     plain = compare(folder)
-    assert (plain.count, plain.disk) == (303, plain.commit()[1]) and plain.disk >= 300
+    assert (plain.count, plain.disk) == (303, plain.commit()[1])
     with _Writer(folder, level="disk") as writer:
         fill(writer, range(303, 400))
         assert writer.flush()
