@@ -1,34 +1,15 @@
 //! Threads that run merges: each has its inputs' frontiers from the threads that fill them.
 
-use super::stage::{NAP, StageThread, Told};
-use crate::file::{Instrument, Level, MergeSection, OutputFull};
+use super::stage::{self, NAP, StageThread, Told, ns};
+use crate::file::{Instrument, MergeSection};
 use flow::{Data, Fault, Heard, Merge, MergeInput, MergeOptions, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-fn ns(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
 /// How a section's merge works.
 fn options(section: &MergeSection) -> MergeOptions {
-    let output = &section.output;
-    let level = match output.level.as_ref().map(|level| level.value) {
-        Some(Level::Memory) => store::Level::Memory,
-        Some(Level::Disk) | None => store::Level::Disk,
-    };
-    let when_full = match output.when_full.value {
-        OutputFull::Wait => store::WhenFull::Wait,
-        OutputFull::DropOldest => store::WhenFull::DropOldest,
-    };
-    let stream = store::Options {
-        level,
-        when_full,
-        retain_bytes: output.retain.as_ref().map(|r| r.0),
-        retain_age_ns: output.retain_age.as_ref().map(|age| ns(age.value)),
-        ..store::Options::memory(output.live.0)
-    };
+    let stream = stage::stream_of(&section.output);
     MergeOptions { stream, slice: ns(section.slice.value), ahead_max: ns(section.ahead_max.value) }
 }
 
@@ -45,12 +26,8 @@ pub(super) fn start(
 }
 
 fn run(data: &Data, section: &MergeSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
-    // The streams have to be there first.
-    while inputs.iter().any(|input| input.view().is_none()) {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    if !stage::wait_for(inputs, stop) {
+        return Ok(());
     }
     let of = |input: &String| MergeInput { stream: input.clone(), wait: ns(section.wait_of(input)) };
     let streams: Vec<MergeInput> = section.inputs.iter().map(of).collect();

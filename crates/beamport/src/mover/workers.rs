@@ -4,8 +4,8 @@
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
-use super::stage::{NAP, StageThread, Told};
-use crate::file::{Instrument, Level, Order, OutputFull, Share, WorkerSection};
+use super::stage::{self, NAP, StageThread, Told, ns};
+use crate::file::{Instrument, Order, Share, WorkerSection};
 use flow::{Data, Fault, InputView, Work, WorkOptions};
 use serde_json::json;
 use std::os::fd::AsFd as _;
@@ -23,30 +23,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long slots may take to end what they have when the instrument ends.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-fn ns(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
 /// How a section's worker works.
 fn options(section: &WorkerSection) -> WorkOptions {
-    let output = &section.output;
-    let level = match output.level.as_ref().map(|level| level.value) {
-        Some(Level::Memory) => store::Level::Memory,
-        Some(Level::Disk) | None => store::Level::Disk,
-    };
-    let when_full = match output.when_full.value {
-        OutputFull::Wait => store::WhenFull::Wait,
-        OutputFull::DropOldest => store::WhenFull::DropOldest,
-    };
     let slots = u32::try_from(section.slots.value).unwrap_or(1);
     WorkOptions {
-        output: store::Options {
-            level,
-            when_full,
-            retain_bytes: output.retain.as_ref().map(|r| r.0),
-            retain_age_ns: output.retain_age.as_ref().map(|age| ns(age.value)),
-            ..store::Options::memory(output.live.0)
-        },
+        output: stage::stream_of(&section.output),
         share: match section.share.value {
             Share::Balance => flow::Share::Balance,
             Share::RoundRobin => flow::Share::RoundRobin,
@@ -75,12 +56,8 @@ pub(super) fn start(
 }
 
 fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
-    // The streams have to be there first.
-    while inputs.iter().any(|input| input.view().is_none()) {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    if !stage::wait_for(inputs, stop) {
+        return Ok(());
     }
     let options = options(section);
     let mut work = Work::open(data, &section.name, &section.inputs.value, &options)?;
