@@ -220,6 +220,11 @@ pub(crate) fn each(reader: &mut Reader, see: &mut dyn FnMut(u64, &[u8])) -> stor
     }
 }
 
+/// The stream of messages that a stage could not handle.
+pub fn aside_of(stage: &str) -> String {
+    format!("{stage}.aside")
+}
+
 /// Streams of our own without a dot; no source may have these names.
 const BOOKS: [&str; 3] = [RUNS, "control", "status"];
 

@@ -16,13 +16,13 @@ mod source;
 mod work;
 
 pub use commits::{commits_of, last_commit};
-pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, stream_fault};
+pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault};
 pub use fault::Fault;
 pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};
-pub use merge::{Heard, INPUTS_MAX, Merge, MergeInput, MergeOptions, aside_name};
+pub use merge::{Heard, INPUTS_MAX, Merge, MergeInput, MergeOptions};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};
-pub use work::{InputView, SLOTS_MAX, Share, SlotState, Work, WorkOptions, aside_of, slot_stream, tasks_of};
+pub use work::{SLOTS_MAX, Share, SlotState, Work, WorkOptions, slot_stream, tasks_of};

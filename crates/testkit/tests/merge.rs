@@ -7,7 +7,7 @@
 
 use beamport_testkit::{Dice, Machine, PretendMedia};
 use flow::records::{Commit, Input};
-use flow::{Data, Heard, Merge, MergeInput, MergeOptions, Step, StreamView, aside_name, commits_of, ledger};
+use flow::{Data, Heard, Merge, MergeInput, MergeOptions, Step, StreamView, aside_of, commits_of, ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::{Check, Drain, Level, Meta, Options, ReadOptions, SchemaId, WhenFull, Writer};
@@ -151,7 +151,7 @@ impl Place {
     /// Looks at the output and aside as anybody would.
     fn look(&mut self) -> Checked {
         let data = self.data(&self.witness);
-        let mut all = [(NAME.to_string(), &mut self.shown), (aside_name(NAME), &mut self.aside)];
+        let mut all = [(NAME.to_string(), &mut self.shown), (aside_of(NAME), &mut self.aside)];
         for (name, seen) in &mut all {
             let options =
                 ReadOptions { early: self.level == Level::Memory, check: Check::Entries, ..ReadOptions::default() };

@@ -6,7 +6,7 @@
 
 use beamport_testkit::{Dice, Machine, PretendMedia};
 use flow::{
-    Data, Fault, InputView, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
+    Data, Fault, Heard, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl History {
         let now = self.machine.now();
         let Some(work) = &mut self.runner else { return };
         let wanted = work.slots();
-        let mut fault = work.step(now, &[InputView { frontier: now, ended: false }]).err();
+        let mut fault = work.step(now, &[Heard { frontier: now, ended: false }]).err();
         let missing: Vec<u32> = (0..wanted).filter(|n| !self.slots.contains_key(n)).collect();
         for number in missing {
             let Some(work) = &mut self.runner else { return };

@@ -6,7 +6,7 @@
 
 use super::stage::{self, NAP, StageThread, Told, ns};
 use crate::file::{Instrument, Order, Share, WorkerSection};
-use flow::{Data, Fault, InputView, Work, WorkOptions};
+use flow::{Data, Fault, Heard, Work, WorkOptions};
 use serde_json::json;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -66,13 +66,8 @@ fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool,
     let mut until = None;
     loop {
         // Before the look at the streams: what is said to have been brought is there.
-        let views: Vec<InputView> = inputs
-            .iter()
-            .map(|input| match input.view() {
-                Some(view) => InputView { frontier: view.frontier, ended: view.ended },
-                None => InputView { frontier: i64::MIN, ended: false },
-            })
-            .collect();
+        let heard = |input: &Told| input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
+        let views: Vec<Heard> = inputs.iter().map(heard).collect();
         let did = work.step(data.media.now(), &views)?;
         told.stands(work.view());
         if stop.load(Ordering::Relaxed) && until.is_none() {

@@ -17,7 +17,7 @@ pub(crate) mod plan;
 mod resume;
 
 use crate::commits::{commits_of, newest_commit};
-use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault};
 use crate::intake::book_meta;
 use crate::records::Commit;
 use crate::{Fault, Step, StreamView};
@@ -146,7 +146,7 @@ impl Merge {
         let plan = last.as_ref().map(|commit| Plan::read(&commit.state)).transpose()?;
         let mut out = data.writer(name, &options.stream)?;
         let mut aside = data.writer(
-            &aside_name(name),
+            &aside_of(name),
             &Options {
                 live_bytes: Data::BOOK_LIVE_BYTES,
                 when_full: WhenFull::Wait,
@@ -414,7 +414,7 @@ impl Merge {
         while let Some((input, Stray { sequence, entry })) = slice.strays.get(slice.aside) {
             if let Err(e) = self.aside.push_view(self.places[*input as usize].1, *sequence, entry) {
                 self.aside.publish();
-                self.no_room = Some(refused(&aside_name(&self.name), e)?);
+                self.no_room = Some(refused(&aside_of(&self.name), e)?);
                 return Ok(false);
             }
             slice.aside += 1;
@@ -440,10 +440,10 @@ impl Merge {
             let low = self.inputs.get(i).map(Input::low).or_else(|| self.former.get(i - self.inputs.len()).copied());
             let low = low.unwrap_or(0);
             self.out.passed(*out, low).map_err(|e| stream_fault(&self.name, e))?;
-            self.aside.passed(*aside, low).map_err(|e| stream_fault(&aside_name(&self.name), e))?;
+            self.aside.passed(*aside, low).map_err(|e| stream_fault(&aside_of(&self.name), e))?;
         }
         self.out.relieve().map_err(|e| stream_fault(&self.name, e))?;
-        self.aside.relieve().map_err(|e| stream_fault(&aside_name(&self.name), e))
+        self.aside.relieve().map_err(|e| stream_fault(&aside_of(&self.name), e))
     }
 
     /// Its name, and that of its output.
@@ -486,7 +486,7 @@ impl Merge {
             };
             of(self.name.clone(), &self.out)
                 .or_else(|| of(commits_of(&self.name), &self.book))
-                .or_else(|| of(aside_name(&self.name), &self.aside))
+                .or_else(|| of(aside_of(&self.name), &self.aside))
         })
     }
 
@@ -500,11 +500,6 @@ impl Merge {
         }
         Ok(())
     }
-}
-
-/// The stream of what a stage could not handle.
-pub fn aside_name(stage: &str) -> String {
-    format!("{stage}.aside")
 }
 
 /// Pushes entries in order; how many, and why no more.
@@ -535,7 +530,7 @@ fn refused(name: &str, error: Error) -> Result<Fault, Fault> {
 /// The places of an input in the output and aside.
 fn places_of(out: &mut Writer, aside: &mut Writer, name: &str, stream: &str) -> Result<(Parent, Parent), Fault> {
     let of = |writer: &mut Writer, name: &str| writer.parent(stream).map_err(|e| stream_fault(name, e));
-    Ok((of(out, name)?, of(aside, &aside_name(name))?))
+    Ok((of(out, name)?, of(aside, &aside_of(name))?))
 }
 
 impl From<&Merge> for StreamView {

@@ -4,9 +4,9 @@
 //! part, its newest entry says: it names an input and a sequence there, and the order of a slice has no two alike. The
 //! rest is taken from the inputs again, which keep it until it is safe.
 
-use super::{Input, Merge, Slice, Stray, Taken, aside_name, places_of};
+use super::{Input, Merge, Slice, Stray, Taken, places_of};
 use crate::Fault;
-use crate::data::stream_fault;
+use crate::data::{aside_of, stream_fault};
 use crate::merge::plan::Plan;
 use crate::records::Commit;
 use store::{Check, Entry, Level, ParentRow, ReadOptions, Reader};
@@ -185,7 +185,7 @@ impl Merge {
         if next <= plan.aside.0 {
             return Ok(0);
         }
-        let newest = Found::open(self, &aside_name(&self.name))?.key(commit, next - 1);
+        let newest = Found::open(self, &aside_of(&self.name))?.key(commit, next - 1);
         Ok(match newest {
             Some((_, number, sequence)) => {
                 let stands = |s: &(u32, Stray)| (number_of[s.0 as usize], s.1.sequence) <= (number, sequence);
@@ -198,7 +198,7 @@ impl Merge {
     /// Streams that were inputs once: what the views keep of them is kept, and no more.
     pub(super) fn keep_former(&mut self) -> Result<(), Fault> {
         let mut rows = Found::open(self, &self.name)?.parents;
-        rows.extend(Found::open(self, &aside_name(&self.name))?.parents);
+        rows.extend(Found::open(self, &aside_of(&self.name))?.parents);
         for row in rows {
             if self.inputs.iter().any(|i| i.account.stream == row.name) {
                 continue;

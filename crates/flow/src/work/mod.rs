@@ -22,6 +22,7 @@ use self::source::Source;
 use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::merge::Heard;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
 use serde_json::Value;
@@ -62,11 +63,6 @@ pub fn tasks_of(stage: &str) -> String {
 /// The stream of a slot.
 pub fn slot_stream(stage: &str, number: u32) -> String {
     format!("{stage}.slot{number}")
-}
-
-/// The stream of messages that a stage could not handle.
-pub fn aside_of(stage: &str) -> String {
-    format!("{stage}.aside")
 }
 
 /// Who gets a block.
@@ -136,15 +132,6 @@ impl WorkOptions {
             ..self.output.clone()
         }
     }
-}
-
-/// An input as its own stage sees it at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct InputView {
-    /// Everything up to this time is in the stream, ns since 1970 UTC.
-    pub frontier: i64,
-    /// Nothing more will come.
-    pub ended: bool,
 }
 
 /// What a slot does at present.
@@ -273,7 +260,7 @@ impl Work {
 
     /// Does what there is to do at `now` (ns since 1970 UTC). `inputs` as their own stages see them, in order. True if
     /// anything was done.
-    pub fn step(&mut self, now: i64, inputs: &[InputView]) -> Result<bool, Fault> {
+    pub fn step(&mut self, now: i64, inputs: &[Heard]) -> Result<bool, Fault> {
         let looks = now.saturating_sub(self.looked_for_writers).unsigned_abs() >= WRITER_LOOK.unsigned_abs();
         if looks {
             self.looked_for_writers = now;

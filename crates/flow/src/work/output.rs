@@ -2,10 +2,10 @@
 
 use super::piece::{Apart, Part, Piece, Row};
 use super::place::Place;
-use super::{ASIDE_BYTES, ENTRIES, Pending, Work, aside_of, asked};
+use super::{ASIDE_BYTES, ENTRIES, Pending, Work, asked};
 use crate::Fault;
 use crate::commits::commits_of;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
 use crate::records::Commit;
 use crate::slot::{FILTERED, LOST, cut};

@@ -1,9 +1,9 @@
 //! How a runner goes on: what was answered since the last commit, and what of that is shown.
 
 use super::piece::{Answered, Block, Part, Piece, Todo};
-use super::{SLOTS_MAX, Work, aside_of};
+use super::{SLOTS_MAX, Work};
 use crate::Fault;
-use crate::data::stream_fault;
+use crate::data::{aside_of, stream_fault};
 use std::collections::BTreeMap;
 use store::ReadOptions;
 

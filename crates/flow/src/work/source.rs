@@ -1,8 +1,8 @@
 //! An input of a worker: what is cut, done and committed of it.
 
-use super::InputView;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
+use crate::merge::Heard;
 use crate::records::Input;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl Source {
     }
 
     /// What its own stage says, and what that means for what is behind it.
-    pub(super) fn look(&mut self, view: &InputView, looks: bool) -> Result<(), Fault> {
+    pub(super) fn look(&mut self, view: &Heard, looks: bool) -> Result<(), Fault> {
         if looks && self.reader.end() <= self.cut {
             self.reader.look_again().map_err(|e| stream_fault(&self.account.stream, e))?;
         }
