@@ -495,6 +495,11 @@ impl Messages {
     }
 
     /// The next message of what was read.
+    /// What was handed out whole is kept no longer: it would count against the quota of what comes.
+    fn let_go(&mut self) {
+        (self.block, self.at) = (None, 0);
+    }
+
     fn hand_out(&mut self, py: Python<'_>) -> Option<Message> {
         let block = self.block.as_ref()?;
         let message = block.message(self.at)?;
@@ -516,7 +521,8 @@ impl Messages {
         if let Some(message) = self.hand_out(py) {
             return Ok(Some(message));
         }
-        (self.block, self.at) = (self.stand.step(py)?, 0);
+        self.let_go();
+        self.block = self.stand.step(py)?;
         Ok(self.hand_out(py))
     }
 
@@ -527,7 +533,8 @@ impl Messages {
         if let Some(message) = self.hand_out(py) {
             return Ok(Some(message));
         }
-        (self.block, self.at) = (self.stand.poll(py)?, 0);
+        self.let_go();
+        self.block = self.stand.poll(py)?;
         Ok(self.hand_out(py))
     }
 

@@ -366,6 +366,8 @@ pub struct Reader {
     depth: u32,
     /// In which batch of a view, and where in it, `payload` was shown last.
     placed: (u64, u32),
+    /// Stream memory that this batch shows of it.
+    placed_bytes: u64,
     /// Maps by file identity, also of files that no batch needs now.
     maps: Mutex<HashMap<u64, KeptMap>>,
     origins: Names,
@@ -430,6 +432,7 @@ impl Reader {
             shown: Shown::default(),
             depth: 0,
             placed: (0, 0),
+            placed_bytes: 0,
             maps: Mutex::new(HashMap::new()),
             origins: Names::default(),
             looked: Instant::now(),
@@ -839,6 +842,19 @@ impl Reader {
         if self.placed.0 == shown.round && self.payload.as_ref().is_some_and(|p| p.number == number) {
             return Ok(self.placed.1);
         }
+        if self.placed.0 != shown.round {
+            self.placed_bytes = 0;
+        }
+        if let Control::Live(head) = &self.control
+            && stands(&Head::of(head).live_payload, number)
+        {
+            let quota = Head::of(head).quota.load(Ordering::Relaxed);
+            // Who keeps one batch while the next is read is within the quota: this one ends here.
+            if self.placed_bytes > 0 && self.placed_bytes + self.header.segment_bytes > quota {
+                return Err(Error::Limit("a batch of a view shows more than the quota of one stream".into()));
+            }
+            self.placed_bytes += self.header.segment_bytes;
+        }
         if self.payload.as_ref().is_none_or(|p| p.number != number) {
             self.payload = None;
             self.payload = Some(self.map_segment(true, number).map_err(|e| match e {
@@ -1165,6 +1181,7 @@ impl Reader {
             shown: Shown::default(),
             depth: self.depth,
             placed: (0, 0),
+            placed_bytes: 0,
             maps: Mutex::new(HashMap::new()),
             origins: Names::default(),
             looked: self.looked,

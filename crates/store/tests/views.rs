@@ -462,6 +462,31 @@ fn a_sparse_view_is_read_within_the_quota_of_its_parent() {
     assert_eq!(r.read(1).unwrap().first, at);
 }
 
+#[test]
+fn who_kept_a_batch_of_a_view_could_not_read_the_next() {
+    let machine = Machine::new(11);
+    let media: Arc<dyn Media> = machine.start();
+    let how = options(Level::Memory, WhenFull::Wait);
+    let mut parent = open(&media, "parent", &how);
+    parent.origin("a").unwrap();
+    let mut view = open(&media, "view", &how);
+    let known = view.parent("parent").unwrap();
+    for n in 0..40 {
+        parent.append(&meta(n, 0), &payload(n, 20_000)).unwrap();
+    }
+    take_all(&mut view, known, &mut reader(&media, "parent", false)).unwrap();
+    view.publish();
+    let mut r = reader(&media, "view", false);
+    let (mut kept, mut read) = (Vec::new(), 0);
+    while read < 40 {
+        let batch = r.read(100).unwrap();
+        read += batch.len();
+        assert!(!batch.is_empty() && batch.segments().len() <= 2, "{} of {read}", batch.segments().len());
+        kept = batch.segments().to_vec();
+    }
+    drop(kept);
+}
+
 /// A view of two streams, `a` and `b`, in turn: 40 messages.
 fn in_turn(media: &Arc<dyn Media>) -> Writer {
     let how = options(Level::Disk, WhenFull::Wait);
