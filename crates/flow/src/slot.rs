@@ -31,13 +31,17 @@ const NOWHERE: u64 = u64::MAX;
 pub(crate) const FILTERED: u32 = u32::MAX;
 /// The same: it was not there.
 pub(crate) const LOST: u32 = u32::MAX - 1;
+/// The same: what was made is the message itself.
+pub(crate) const SAME: u32 = u32::MAX - 2;
+/// In the arguments of a task: the output cannot point into the input.
+pub(crate) const COPY: &str = "copy";
 /// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// What a slot does with messages.
 pub trait Worker {
     /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
-    /// [`Outputs::done`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
+    /// [`Outputs::done`], [`Outputs::same`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
     /// and the last ended. An error stops the slot.
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
@@ -315,14 +319,33 @@ impl Outputs<'_> {
         account.next += 1;
     }
 
-    /// The same where nothing is made of it because it is not wanted: it is counted as `filtered`. To be called before
+    /// The message has its end, and goes on as it is: the output points to it where it lies, and nothing is copied unless
+    /// the output is to survive what the input does not. To be called before anything was pushed.
+    pub fn same(&mut self, message: &Message<'_>) -> Result<(), Stop> {
+        let entry = message.entry;
+        if self.task.arguments == COPY {
+            let Entry { source_time, schema, origin_seq, flags, .. } = *entry;
+            self.push(entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
+            self.done(message);
+            return Ok(());
+        }
+        self.done(message);
+        self.end_as(SAME);
+        Ok(())
+    }
+
+    fn end_as(&mut self, what: u32) {
+        self.account.uneven = true;
+        if let Some(last) = self.account.outputs.last_mut() {
+            *last = what;
+        }
+    }
+
+    /// The message has its end, and nothing is made of it because it is not wanted: it is counted as `filtered`. To be called before
     /// anything was pushed.
     pub fn filtered(&mut self, message: &Message<'_>) {
         self.done(message);
-        self.account.uneven = true;
-        if let Some(last) = self.account.outputs.last_mut() {
-            *last = FILTERED;
-        }
+        self.end_as(FILTERED);
     }
 
     /// The message could not be handled. What was pushed of it is nobody's; its bytes go aside with the reason, one word,

@@ -200,6 +200,9 @@ impl Calling<'_> {
             _ => Some(self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),))),
         };
         let given = match called {
+            Some(Ok(value)) if rows.len() == 1 && is_same(&messages[last], value.bind(py)) => {
+                return out.same(&messages[last]);
+            }
             Some(Ok(value)) => self.give(&messages[last], value.bind(py), out),
             Some(Err(raised)) => Err(raised.into()),
             None => Ok(()),
@@ -356,6 +359,13 @@ impl<'py> Plain<'py> {
     fn bytes(&self) -> PyResult<&[u8]> {
         bytes_of_buffer(&self.array)
     }
+}
+
+/// True where user code gives back what it was given: that is not copied.
+fn is_same(given: &store::Message<'_>, value: &Bound<'_, PyAny>) -> bool {
+    let Ok(message) = value.cast::<Message>() else { return false };
+    let raw = message.get().raw(value.py());
+    raw.is_ok_and(|(entry, bytes)| entry == given.entry && std::ptr::eq(bytes, given.payload))
 }
 
 fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {

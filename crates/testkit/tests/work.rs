@@ -21,6 +21,8 @@ const SEEDS: u64 = 400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nature {
     Makes(u64),
+    /// It goes on as it is.
+    Same,
     Filtered,
     Aside,
     Kills,
@@ -31,6 +33,7 @@ fn nature(n: u64) -> Nature {
         n if n % 17 == 5 => Nature::Aside,
         n if n % 41 == 7 => Nature::Kills,
         n if n % 5 == 2 => Nature::Filtered,
+        n if n % 7 < 3 => Nature::Same,
         n => Nature::Makes(n % 4),
     }
 }
@@ -40,6 +43,8 @@ struct Maker {
     bytes: usize,
 }
 
+/// In the place of which of several made it is.
+const SAME: u64 = u64::MAX;
 const POISON: &str = "poison";
 
 impl Worker for Maker {
@@ -63,6 +68,7 @@ impl Worker for Maker {
                     out.done(&message);
                 }
                 Nature::Filtered => out.filtered(&message),
+                Nature::Same => out.same(&message)?,
                 Nature::Aside => {
                     make(out, 0)?;
                     out.aside(&message, "error", "as it was to be")?;
@@ -394,7 +400,8 @@ impl History {
             }
             for message in batch.iter() {
                 let word = |at: usize| u64::from_le_bytes(message.payload[at..at + 8].try_into().unwrap());
-                self.seen.push((word(0), word(8)));
+                let is_same = message.entry.schema == SchemaId(*b"test");
+                self.seen.push((word(0), if is_same { SAME } else { word(8) }));
             }
         }
         reader.commit(self.seen.len() as u64);
@@ -491,6 +498,10 @@ impl History {
                         expected.extend((0..count).map(|k| (*n, k)));
                     }
                 }
+                Nature::Same => {
+                    *counts.entry("done").or_default() += 1;
+                    expected.extend((0..copies).map(|_| (*n, SAME)));
+                }
                 Nature::Filtered => *counts.entry("filtered").or_default() += 1,
                 Nature::Aside => {
                     *counts.entry("aside.error").or_default() += 1;
@@ -552,6 +563,64 @@ fn histories(seeds: std::ops::Range<u64>) -> Tally {
         sum.blamed += tally.blamed;
     }
     sum
+}
+
+/// Lets everything go on as it is.
+struct Passes;
+
+impl Worker for Passes {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter() {
+            out.begin(&message);
+            out.same(&message)?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_slot_let_pass_and_retention_took_before_it_was_shown_is_lost_once() {
+    let machine = Machine::new(7);
+    let process = machine.start();
+    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
+    let input = Options { when_full: store::WhenFull::DropOldest, ..Options::memory(1 << 20) };
+    let mut writer = data.writer(INPUT, &input).unwrap();
+    let origin = writer.origin("a").unwrap();
+    let meta = Meta { source_time: 0, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    let options = WorkOptions { turn: 8, ..WorkOptions::memory(1, 1 << 20) };
+    let mut work = Work::open(&data, STAGE, &[INPUT.into()], &options).unwrap();
+    let from = work.ready(0, 0);
+    let inputs = vec![INPUT.into()];
+    let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
+    let mut slot = Slot::open(&data, STAGE, slot).unwrap();
+    work.greet(0).unwrap();
+    let heard = [Heard { frontier: 0, ended: false }];
+    let mut rounds = |work: &mut Work, all: u64| {
+        while slot.step(&mut Passes, &mut |_| false).unwrap() == Stepped::Worked {}
+        for _ in 0..if all == 0 { 1 } else { 10_000 } {
+            machine.advance(1_000_000);
+            work.step(machine.now(), &heard).unwrap();
+            while all > 0 && slot.step(&mut Passes, &mut |_| false).unwrap() == Stepped::Worked {}
+            if work.accounts().all(|input| input.next == all) {
+                break;
+            }
+        }
+    };
+    for _ in 0..30 {
+        writer.append(&meta, &[1; 3000]).unwrap();
+    }
+    rounds(&mut work, 0);
+    // The slot has tasks, and now does them; then its answers are overtaken.
+    rounds(&mut work, 0);
+    for _ in 0..2000 {
+        writer.append(&meta, &[2; 3000]).unwrap();
+    }
+    rounds(&mut work, 2030);
+    let account = work.accounts().next().unwrap().clone();
+    let lost = account.counts["lost.full"];
+    assert!(lost >= 1600 && account.done >= 16, "{account:?}");
+    assert_eq!((account.next, account.done + lost), (2030, 2030), "{account:?}");
+    assert_eq!(work.writer().next_sequence(), account.done);
 }
 
 #[test]

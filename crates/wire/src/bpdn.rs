@@ -16,7 +16,7 @@ pub struct Answer<'a> {
     /// Sequence in the slot's stream of the first message that it made.
     pub output_first: u64,
     /// How many were made of each message from `task.first` to `task.next`; empty: one of each. 2^32-1: it was filtered,
-    /// 2^32-2: it was not there.
+    /// 2^32-2: it was not there, 2^32-3: it is the message itself.
     pub outputs: Array<'a, u32>,
     /// Messages, counted from `task.first`, that went aside: the last that was made of each is a `bpas`, those before
     /// it are nobody's.

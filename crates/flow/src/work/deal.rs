@@ -3,6 +3,7 @@
 use super::piece::Piece;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};
 use crate::Fault;
+use crate::slot::COPY;
 
 impl Work {
     /// Gives slots what there is to do.
@@ -162,7 +163,7 @@ impl Work {
                     next: todo.next,
                     part: at as u32,
                     parts: count,
-                    arguments: "",
+                    arguments: if self.sources[piece.input].parent.is_some() { "" } else { COPY },
                 };
                 if !self.append_task(&task)? {
                     return Ok(did);

@@ -213,7 +213,7 @@ impl Work {
         let mut sources = Vec::new();
         for name in inputs {
             let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *name));
-            sources.push(Source::open(data, stage, name, known, &state)?);
+            sources.push(Source::open(data, stage, name, known, &state, &mut output)?);
         }
         // Slots that are to be gone may have answered, and the output points into their streams.
         let known_slots = state["slots"].as_array().map_or(0, Vec::len);

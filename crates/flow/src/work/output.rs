@@ -1,17 +1,28 @@
 //! What was answered becomes output, and output a commit.
 
-use super::piece::{Apart, Part, Piece, Row};
+use super::piece::{Apart, Lies, Part, Piece, Row};
 use super::place::Place;
+use super::source::Source;
 use super::{ASIDE_BYTES, ENTRIES, Pending, Work, asked};
 use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
 use crate::records::Commit;
-use crate::slot::{FILTERED, LOST, cut};
+use crate::slot::{FILTERED, LOST, SAME, cut};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use store::{Level, Meta, Options, SchemaId, WhenFull, Writer};
+use store::{Error, Level, Meta, Options, SchemaId, WhenFull, Writer};
+
+/// What came of a row of messages that are to be output.
+enum Rowed {
+    /// So many are.
+    Pushed(u64),
+    /// There is no room.
+    Full,
+    /// Those below are not there any more.
+    Lost { next: u64, reason: &'static str },
+}
 
 impl Work {
     /// Puts what was answered into the output, and makes one commit of it.
@@ -70,42 +81,64 @@ impl Work {
                 return Ok(false);
             }
         }
-        let (mut at, rows) = (0, std::mem::take(&mut self.rows));
-        let mut answer = Ok(true);
-        'rows: for row in &rows {
-            let from = piece.pushed.saturating_sub(at).min(row.count);
-            at += row.count;
-            let mut sequence = row.first + from;
-            let end = row.first + row.count;
-            while sequence < end {
-                match self.push_row(row.slot, sequence, end) {
-                    Ok(0) => {
-                        answer = Ok(false);
-                        break 'rows;
-                    }
-                    Ok(pushed) => {
+        let mut at = 0;
+        for row in 0..self.rows.len() {
+            let Row { lies, first, count } = self.rows[row];
+            let mut sequence = first + piece.pushed.saturating_sub(at).min(count);
+            at += count;
+            while sequence < first + count {
+                match self.push_row(lies, sequence, first + count)? {
+                    Rowed::Full => return Ok(false),
+                    Rowed::Pushed(pushed) => {
                         piece.pushed += pushed;
                         sequence += pushed;
                     }
-                    Err(fault) => {
-                        answer = Err(fault);
-                        break 'rows;
+                    // Slots saw it, and it went before it was pointed to. The caller comes again.
+                    Rowed::Lost { next, reason } => {
+                        let stream = &self.sources[piece.input].account.stream;
+                        piece.lose(stream, sequence, next, reason);
+                        return Ok(false);
                     }
                 }
             }
         }
-        self.rows = rows;
-        answer
+        Ok(true)
     }
 
-    /// Pushes messages of a slot's stream. How many; 0 = there is no room.
-    pub(super) fn push_row(&mut self, slot: usize, first: u64, end: u64) -> Result<u64, Fault> {
-        let Place { reader, parent, stream, .. } = &mut self.places[slot];
+    /// Pushes messages of a slot's stream, or of an input.
+    fn push_row(&mut self, lies: Lies, first: u64, end: u64) -> Result<Rowed, Fault> {
+        let (reader, parent, stream) = match lies {
+            Lies::Slot(slot) => {
+                let Place { reader, parent, stream, .. } = &mut self.places[slot];
+                (reader, *parent, stream.as_str())
+            }
+            Lies::Input(input) => {
+                let Source { reader, parent, account, .. } = &mut self.sources[input];
+                let Some(parent) = *parent else {
+                    let what = format!("worker `{}` cannot go on", self.stage);
+                    let cause = format!("its output cannot point to message {first} of `{}` any more", account.stream);
+                    return Err(Fault::new(what, cause));
+                };
+                (reader, parent, account.stream.as_str())
+            }
+        };
         let max = usize::try_from(end - first).unwrap_or(ENTRIES).min(ENTRIES);
-        let entries = reader.entries(first, max).map_err(|e| stream_fault(stream, e))?;
+        let entries = match (reader.entries(first, max), lies) {
+            (Ok(entries), _) => entries,
+            (Err(Error::Gone { first: left }), Lies::Input(_)) => {
+                return Ok(Rowed::Lost { next: left.min(end), reason: "full" });
+            }
+            (Err(Error::Corrupt { sequence, .. }), Lies::Input(_)) if sequence == first => {
+                return Ok(Rowed::Lost { next: first + 1, reason: "corrupt" });
+            }
+            (Err(Error::Lost { end: lost, .. }), Lies::Input(_)) => {
+                return Ok(Rowed::Lost { next: lost.clamp(first + 1, end), reason: "missing" });
+            }
+            (Err(e), _) => return Err(stream_fault(stream, e)),
+        };
         let mut pushed = 0;
         for (entry, sequence) in entries.iter().zip(first..) {
-            match self.output.push_view(*parent, sequence, entry) {
+            match self.output.push_view(parent, sequence, entry) {
                 Ok(_) => pushed += 1,
                 Err(e) if e.is_full() => break,
                 Err(e) => return Err(stream_fault(&self.stage, e)),
@@ -114,8 +147,9 @@ impl Work {
         if pushed == 0 {
             // Readers must see what is there, or nothing is ever let go.
             self.output.publish();
+            return Ok(Rowed::Full);
         }
-        Ok(pushed)
+        Ok(Rowed::Pushed(pushed))
     }
 
     /// Where the outputs of the messages of a block up to `end` lie, in order, into `self.rows`; the answer is what goes
@@ -123,9 +157,9 @@ impl Work {
     pub(super) fn rows_of(&mut self, piece: &Piece, end: u64, tally: &mut BTreeMap<String, u64>) -> Vec<Apart> {
         let rows = &mut self.rows;
         rows.clear();
-        let mut add = |slot: usize, first: u64, count: u64| match rows.last_mut() {
-            Some(row) if row.slot == slot && row.first + row.count == first => row.count += count,
-            _ if count > 0 => rows.push(Row { slot, first, count }),
+        let mut add = |lies: Lies, first: u64, count: u64| match rows.last_mut() {
+            Some(row) if row.lies == lies && row.first + row.count == first => row.count += count,
+            _ if count > 0 => rows.push(Row { lies, first, count }),
             _ => {}
         };
         let is_plain = |part: &Part| part.answers.iter().all(|a| a.is_plain() && (a.first >= end || a.next <= end));
@@ -133,7 +167,7 @@ impl Work {
             && is_plain(part)
         {
             let answers = part.answers.iter().filter(|a| a.next <= end);
-            answers.for_each(|a| add(a.slot, a.output_first, a.next - a.first));
+            answers.for_each(|a| add(Lies::Slot(a.slot), a.output_first, a.next - a.first));
             return Vec::new();
         }
         let mut aparts = Vec::new();
@@ -175,6 +209,12 @@ impl Work {
                         lost = Some(gap.map_or("missing", |g| g.reason.as_str()));
                         0
                     }
+                    Some(&SAME) => {
+                        if !is_shown {
+                            add(Lies::Input(piece.input), sequence, 1);
+                        }
+                        0
+                    }
                     Some(&count) => u64::from(count),
                 };
                 let is_aside = answer.aside.binary_search(&(place as u32)).is_ok();
@@ -183,7 +223,7 @@ impl Work {
                         *made += 1;
                     }
                     if !is_aside && !is_shown {
-                        add(answer.slot, *made, 1);
+                        add(Lies::Slot(answer.slot), *made, 1);
                     } else if is_aside && made_of_it + 1 == count {
                         apart = apart.or(Some(Apart::Written { sequence, slot: answer.slot, at: *made }));
                     }
@@ -384,6 +424,10 @@ impl Work {
                 source.reader.commit(input.next);
             }
             did = true;
+        }
+        for source in &self.sources {
+            let Some(parent) = source.parent else { continue };
+            self.output.passed(parent, source.committed).map_err(|e| stream_fault(&self.stage, e))?;
         }
         if self.pending.is_empty() {
             // What is on its way to a commit is needed until that is safe: a runner that starts looks for it.

@@ -1,7 +1,7 @@
 //! Blocks on their way through the slots: what is to be done of them, what was answered, what is shown.
 
 use crate::records::Gap;
-use crate::slot::LOST;
+use crate::slot::{LOST, SAME};
 use std::collections::{BTreeMap, VecDeque};
 use wire::bpdn::Answer;
 
@@ -89,6 +89,27 @@ impl Piece {
         self.parts.iter().map(of_part).min().unwrap_or(self.next)
     }
 
+    /// Messages that were to go on as they are, are not there any more.
+    pub(super) fn lose(&mut self, stream: &str, first: u64, next: u64, reason: &str) {
+        for answer in self.parts.iter_mut().flat_map(|p| &mut p.answers) {
+            for sequence in first..next {
+                if answer.lets_pass(sequence) {
+                    answer.outputs[(sequence - answer.first) as usize] = LOST;
+                    answer.gaps.push(Gap {
+                        stream: stream.to_owned(),
+                        origin: String::new(),
+                        first: sequence,
+                        last: sequence,
+                        from: 0,
+                        to: 0,
+                        reason: reason.to_owned(),
+                        by_sequence: true,
+                    });
+                }
+            }
+        }
+    }
+
     /// Forgets the messages up to `end`.
     pub(super) fn shown_to(&mut self, end: u64, entries: u64) {
         // A runner that started anew may have found more of it in the output.
@@ -100,10 +121,19 @@ impl Piece {
     }
 }
 
-/// A row of messages in a slot's stream.
+/// Where outputs lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lies {
+    /// In the stream of a slot.
+    Slot(usize),
+    /// In an input: messages that go on as they are.
+    Input(usize),
+}
+
+/// A row of messages that are output.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
-    pub(super) slot: usize,
+    pub(super) lies: Lies,
     pub(super) first: u64,
     pub(super) count: u64,
 }
@@ -164,7 +194,7 @@ impl Answered {
         let made = if self.outputs.is_empty() {
             self.next - self.first
         } else {
-            self.outputs.iter().filter(|n| **n < LOST).map(|n| u64::from(*n)).sum()
+            self.outputs.iter().filter(|n| **n < SAME).map(|n| u64::from(*n)).sum()
         };
         self.between.iter().fold(self.output_first + made, |end, at| end + u64::from(*at < end))
     }
@@ -172,5 +202,11 @@ impl Answered {
     /// True if a message of the slot's stream was made for it.
     pub(super) fn holds(&self, sequence: u64) -> bool {
         self.killed.is_none() && (self.output_first..self.outputs_end()).contains(&sequence)
+    }
+
+    /// True if it lets a message of the input go on as it is.
+    pub(super) fn lets_pass(&self, sequence: u64) -> bool {
+        let at = sequence.checked_sub(self.first).and_then(|at| self.outputs.get(at as usize));
+        self.killed.is_none() && at == Some(&SAME)
     }
 }

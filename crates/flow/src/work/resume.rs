@@ -1,10 +1,11 @@
 //! How a runner goes on: what was answered since the last commit, and what of that is shown.
 
-use super::piece::{Answered, Block, Part, Piece, Todo};
+use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
 use super::{SLOTS_MAX, Work};
 use crate::Fault;
 use crate::data::{aside_of, stream_fault};
-use std::collections::BTreeMap;
+use crate::slot::SAME;
+use std::collections::{BTreeMap, BTreeSet};
 use store::ReadOptions;
 
 /// An answer that was there when the runner started.
@@ -15,6 +16,18 @@ struct Found {
     parts: u32,
     /// How many of its outputs are in the output behind the last commit.
     shown: u64,
+    /// How many of those could be its.
+    explained: u64,
+}
+
+impl Found {
+    /// True if an entry of the output may come from it.
+    fn explains(&self, lies: Lies, sequence: u64) -> bool {
+        match lies {
+            Lies::Slot(slot) => self.answered.slot == slot && self.answered.holds(sequence),
+            Lies::Input(input) => self.block.0 == input && self.answered.lets_pass(sequence),
+        }
+    }
 }
 
 impl Work {
@@ -31,20 +44,24 @@ impl Work {
                 let Some(source) = self.sources.get(task.input as usize) else { continue };
                 let header = source.reader.header();
                 let is_of_now = task.uuid == header.uuid && task.epoch == header.epoch_of(task.block_first);
-                let fits = task.part < task.parts && task.parts <= SLOTS_MAX && task.block_first < task.block_next;
+                // What went on as it is and cannot any more is done anew.
+                let can_pass = source.parent.is_some() || !answered.outputs.contains(&SAME);
+                let fits =
+                    can_pass && task.part < task.parts && task.parts <= SLOTS_MAX && task.block_first < task.block_next;
                 let is_shown = source.open_ranges(answered.first, answered.next).is_empty();
                 if is_of_now && fits && !is_shown {
                     let block = (task.input as usize, task.block_first, task.block_next);
-                    found.push(Found { answered, block, part: task.part as usize, parts: task.parts, shown: 0 });
+                    let (part, parts) = (task.part as usize, task.parts);
+                    found.push(Found { answered, block, part, parts, shown: 0, explained: 0 });
                 }
             }
         }
-        let order = self.shown_since(shown, &mut found)?;
+        let (order, passed) = self.shown_since(shown, &mut found)?;
         // What is shown counts; of the others those that fit between. An answer that was not safe when a runner started
         // may have been overtaken by another to the same messages.
         found.sort_by_key(|f| (f.shown == 0, f.answered.sequence));
         let mut pieces: BTreeMap<Block, Piece> = BTreeMap::new();
-        for Found { answered, block, part, parts, shown } in found {
+        for Found { answered, block, part, parts, shown, .. } in found {
             let (input, first, next) = block;
             let overlaps = |key: &Block| key.0 == input && key.1 < next && key.2 > first && *key != block;
             if pieces.keys().any(overlaps) {
@@ -66,6 +83,14 @@ impl Work {
         }
         for piece in pieces.values_mut() {
             let stream = &self.sources[piece.input].account.stream;
+            // Before one that went on as it is, those that did not were gone by then.
+            let went = || passed.range((piece.input, piece.first)..(piece.input, piece.next)).map(|p| p.1);
+            let (went, end) = (went().collect::<Vec<_>>(), went().next_back().unwrap_or(0));
+            for sequence in piece.first..end {
+                if went.binary_search(&sequence).is_err() {
+                    piece.lose(stream, sequence, sequence + 1, "full");
+                }
+            }
             for part in &mut piece.parts {
                 // A message that killed slots has no answer; it is aside before anything behind it is shown.
                 for sequence in piece.first..piece.next {
@@ -121,13 +146,10 @@ impl Work {
     }
 
     /// Counts for each answer the entries of the output behind the last commit that are of it. The blocks of those, in
-    /// the order of the output.
-    fn shown_since(&mut self, shown: u64, found: &mut [Found]) -> Result<Vec<Block>, Fault> {
+    /// the order of the output, and the messages of inputs that went on as they are.
+    fn shown_since(&mut self, shown: u64, found: &mut [Found]) -> Result<(Vec<Block>, BTreeSet<(usize, u64)>), Fault> {
         let end = self.output.next_sequence();
-        let mut order = Vec::new();
-        if shown >= end {
-            return Ok(order);
-        }
+        let (mut order, mut passed, mut entries_of) = (Vec::new(), BTreeSet::new(), Vec::new());
         let fault = |e| stream_fault(&self.stage, e);
         let options = ReadOptions { early: true, ..ReadOptions::default() };
         let mut reader = self.data.reader(&self.stage, options)?;
@@ -140,23 +162,36 @@ impl Work {
             }
             for entry in entries {
                 let name = rows.get(usize::from(entry.parent).wrapping_sub(1)).map(|row| row.name.as_str());
-                let slot = self.places.iter().position(|p| Some(p.stream.as_str()) == name);
-                let is_its = |f: &&mut Found| Some(f.answered.slot) == slot && f.answered.holds(entry.parent_sequence);
-                let Some(its) = found.iter_mut().find(is_its) else {
-                    return Err(Fault::new(
-                        format!("worker `{}` cannot go on", self.stage),
-                        format!("a message of its output behind {shown} is of no block that a slot has answered"),
-                    )
-                    .hint(format!("`beamport verify {}` looks for damage", self.stage)));
-                };
-                its.shown += 1;
-                if !order.contains(&its.block) {
-                    order.push(its.block);
-                }
+                let slot = self.places.iter().position(|p| Some(p.stream.as_str()) == name).map(Lies::Slot);
+                let input = || self.sources.iter().position(|s| Some(s.account.stream.as_str()) == name);
+                entries_of.push((slot.or_else(|| input().map(Lies::Input)), entry.parent_sequence));
             }
             at += entries.len() as u64;
         }
-        Ok(order)
+        // Of two answers to the same messages, the one was shown that explains more of what is there.
+        for its in found.iter_mut() {
+            let explained =
+                entries_of.iter().filter(|(lies, sequence)| lies.is_some_and(|l| its.explains(l, *sequence)));
+            its.explained = explained.count() as u64;
+        }
+        for (lies, sequence) in entries_of {
+            let its = found.iter_mut().rev().filter(|f| lies.is_some_and(|l| f.explains(l, sequence)));
+            let Some(its) = its.max_by_key(|f| f.explained) else {
+                return Err(Fault::new(
+                    format!("worker `{}` cannot go on", self.stage),
+                    format!("a message of its output behind {shown} is of no block that a slot has answered"),
+                )
+                .hint(format!("`beamport verify {}` looks for damage", self.stage)));
+            };
+            its.shown += 1;
+            if let Some(Lies::Input(input)) = lies {
+                passed.insert((input, sequence));
+            }
+            if !order.contains(&its.block) {
+                order.push(its.block);
+            }
+        }
+        Ok((order, passed))
     }
 
     /// Finds the messages that went aside behind the last commit.

@@ -6,10 +6,13 @@ use crate::merge::Heard;
 use crate::records::Input;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use store::{Kind, ReadOptions, Reader};
+use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
 
 pub(super) struct Source {
     pub(super) reader: Reader,
+    /// For messages that go on as they are. None where the output is to survive what the input does not, or too many
+    /// views lie between: they are copied.
+    pub(super) parent: Option<Parent>,
     pub(super) account: Input,
     /// Next message that is in no block.
     pub(super) cut: u64,
@@ -33,6 +36,7 @@ impl Source {
         name: &str,
         known: Option<&Input>,
         state: &Value,
+        output: &mut Writer,
     ) -> Result<Self, Fault> {
         let options = ReadOptions { name: stage.to_owned(), kind: Kind::Counted, ..ReadOptions::default() };
         let reader = data.reader(name, options)?;
@@ -64,8 +68,14 @@ impl Source {
         };
         reader.commit(account.next);
         let next = account.next;
+        let parent = match output.parent(name) {
+            Ok(parent) => Some(parent),
+            Err(Error::Parent { .. }) => None,
+            Err(e) => return Err(stream_fault(stage, e)),
+        };
         Ok(Self {
             reader,
+            parent,
             account,
             cut: next,
             ahead,
