@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from . import _core
 from ._core import Stream
 from ._errors import Error, missing
 from ._run import Run, read_runs
@@ -61,6 +63,16 @@ class Data(Mapping[str, Stream]):
             if run.name == name:
                 return run
         raise missing(f"{self._folder} has no run", name, [run.name for run in runs])
+
+    def stages(self) -> list[dict[str, Any]]:
+        """Account for every message that merges and workers were given, derived from their newest commits.
+
+        One dictionary for each stage and input: `stage`, `stream`, `read`, `done`, `aside`, `skipped` and `lost` by
+        reason, `held` (not looked at yet, or waiting) and `closed` (`read` is the sum of the others). Counts are
+        messages, since the stage began with the input: a stage knows no runs.
+        """
+        rows: list[dict[str, Any]] = json.loads(_core._stages(self._folder))
+        return rows
 
     def __getitem__(self, name: str) -> Stream:
         """Open the stream of this name; raises `Error` (a `KeyError` too) that says which there are."""

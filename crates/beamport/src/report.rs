@@ -3,7 +3,7 @@
 
 use crate::mover::{Failed, Written};
 use crate::verbs::figures::absent;
-use flow::ledger::Account;
+use flow::ledger::{Account, Row};
 use flow::{Data, Fault, stream_fault};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -39,11 +39,20 @@ pub struct Report {
     pub streams: Vec<StreamLine>,
     /// The ledger.
     pub account: Account,
+    /// The accounts of merges and workers, which know no runs: over all that they were given.
+    pub stages: Vec<Row>,
 }
 
 impl Report {
     /// Counts a sealed run.
-    pub fn of(data: &Data, run: &str, sinks: &[String], written: &[Written], failed: &[Failed]) -> Result<Self, Fault> {
+    pub fn of(
+        data: &Data,
+        run: &str,
+        sinks: &[String],
+        stages: &[Row],
+        written: &[Written],
+        failed: &[Failed],
+    ) -> Result<Self, Fault> {
         let account = flow::ledger::account(data, run, sinks)?;
         let mut streams = Vec::new();
         let record = flow::runs::run(data, run)?;
@@ -61,7 +70,7 @@ impl Report {
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();
         let failed = failed.iter().filter(|f| f.run == run).cloned().collect();
-        Ok(Self { run: run.to_string(), written, failed, streams, account })
+        Ok(Self { run: run.to_string(), written, failed, streams, account, stages: stages.to_vec() })
     }
 
     /// The form for programs.
@@ -75,7 +84,7 @@ impl Report {
             "sha256": of("sha256"),
             "closed": self.account.closed,
             "streams": self.streams,
-            "ledger": ledger_rows(&self.account),
+            "ledger": ledger_rows(&self.account, &self.stages),
             "gaps": self.account.gaps,
             "failed": self.failed.iter().map(|f| json!({"sink": f.sink, "what": f.fault.what, "cause": f.fault.cause,
                                                         "hint": f.fault.hint})).collect::<Vec<_>>(),
@@ -102,6 +111,9 @@ impl Report {
         for line in ledger_lines(&self.account) {
             let _ = writeln!(out, "  {line}");
         }
+        for row in &self.stages {
+            let _ = writeln!(out, "  {}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
+        }
         for gap in self.account.absences() {
             let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
         }
@@ -126,17 +138,18 @@ impl Report {
     }
 }
 
-/// The ledger as one list: entries, then stages.
-pub fn ledger_rows(account: &Account) -> Vec<Value> {
+/// The ledger as one list: entries, then readers, then merges and workers.
+pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
     let entries = account.entries.iter().map(|e| {
         json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
                "duplicate": e.duplicate, "lost": e.lost, "closed": e.closed})
     });
-    let rows = account.rows.iter().map(|r| {
-        json!({"account": "reader", "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
+    let row = |kind: &str, r: &Row| {
+        json!({"account": kind, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
                "aside": r.aside, "skipped": r.skipped, "lost": r.lost, "held": r.held, "closed": r.closed})
-    });
-    entries.chain(rows).collect()
+    };
+    let readers = account.rows.iter().map(|r| row("reader", r));
+    entries.chain(readers).chain(stages.iter().map(|r| row("stage", r))).collect()
 }
 
 /// The ledger as lines; origins of a stream are summed up where there are many.
@@ -158,20 +171,23 @@ pub fn ledger_lines(account: &Account) -> Vec<String> {
             if origins == 1 { "" } else { "s" }
         ));
     }
-    for r in &account.rows {
-        lines.push(format!(
-            "{:<14} {} read = {} done + {} + {} + {} + {} held   ({})",
-            r.stream,
-            grouped(r.read),
-            grouped(r.done),
-            by_reason("aside", &r.aside),
-            by_reason("skipped", &r.skipped),
-            by_reason("lost", &r.lost),
-            grouped(r.held),
-            r.stage
-        ));
-    }
+    lines.extend(account.rows.iter().map(row_line));
     lines
+}
+
+/// The account of one input of a stage as a line.
+fn row_line(r: &Row) -> String {
+    format!(
+        "{:<14} {} read = {} done + {} + {} + {} + {} held   ({})",
+        r.stream,
+        grouped(r.read),
+        grouped(r.done),
+        by_reason("aside", &r.aside),
+        by_reason("skipped", &r.skipped),
+        by_reason("lost", &r.lost),
+        grouped(r.held),
+        r.stage
+    )
 }
 
 /// `0 aside`, `7 aside (unmatched)`, `9 aside (2 schema, 7 unmatched)`.

@@ -103,12 +103,25 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
+        let (names_of_stages, lost_before) = (mover.stages(), mover.lost_before());
         drop(mover);
         let folder = data.folder.display();
-        let (mut texts, mut lost, mut untold) = (Vec::new(), 0, 0);
+        let (mut texts, mut stages, mut untold) = (Vec::new(), Vec::new(), 0);
+        for stage in &names_of_stages {
+            match flow::ledger::stage(&data, stage) {
+                Ok(rows) => stages.extend(rows),
+                Err(fault) => {
+                    untold += 1;
+                    let _ =
+                        writeln!(stderr(), "{}", fault.leads_to(format!("the account of `{stage}` cannot be told")));
+                }
+            }
+        }
+        // What merges and workers lost before this start has been told.
+        let mut lost = lost_in(&stages).saturating_sub(lost_before);
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)
-                .and_then(|written| Report::of(&data, name, &sinks, &written, &failed));
+                .and_then(|written| Report::of(&data, name, &sinks, &stages, &written, &failed));
             match report {
                 Ok(report) => {
                     lost += report.account.lost;
@@ -142,6 +155,11 @@ impl Started {
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
+}
+
+/// Messages lost, of all inputs and reasons.
+pub(crate) fn lost_in(rows: &[flow::ledger::Row]) -> u64 {
+    rows.iter().flat_map(|row| row.lost.values()).sum()
 }
 
 /// The files of a run, those that other sinks had finished before this start too: their last commits name them.

@@ -1,16 +1,15 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
 //! * entry, per stream and origin: `sent + duplicate = appended + lost.<reason>`; `sent` spans the origin's own numbers.
-//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, which knows no runs, per
-//!   input, over all that it was given.
+//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a stage that fills a stream from
+//!   others (a merge, a worker), which knows no runs, per input, over all that it was given.
 //!
 //! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
 //! feed the report, the file, `top` and `--json`.
 
 use crate::commits::{BySink, commits_of, last_commits, newest_commit};
 use crate::data::{Data, stream_fault};
-use crate::merge::plan::Plan;
-use crate::records::{ABSENT, Commit, Gap, Run, UNKNOWN};
+use crate::records::{ABSENT, BEYOND, Commit, Gap, Run, UNKNOWN, WAITS};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,7 +40,7 @@ pub struct Row {
     pub stage: String,
     /// Stream.
     pub stream: String,
-    /// Members of the run, counted from the index, lost ones counted.
+    /// Members of the run, counted from the index, lost ones counted. Of a merge or a worker all messages.
     pub read: u64,
     /// Done.
     pub done: u64,
@@ -429,8 +428,8 @@ fn finish_account(
     let mut all = Vec::new();
     for stream in streams {
         let ranges = || run.streams.iter().filter(|r| r.stream == stream);
-        if is_merged(data, stream)? {
-            // Its messages entered elsewhere: the merge has an account of each input.
+        if filled(data, stream)?.is_some() {
+            // Its messages entered elsewhere: the stage that fills it has an account of each input.
             continue;
         }
         // The seal lists what was there then; a sink may have begun before, with what retention has taken since.
@@ -455,8 +454,8 @@ fn finish_account(
     Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
 }
 
-/// The newest commit of a merge; none for another stream.
-fn merged(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
+/// The newest commit of a stage that fills a stream from others, by the name of the stream; none for another stream.
+fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     let book = commits_of(stream);
     if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_err() {
         return Ok(None);
@@ -464,30 +463,36 @@ fn merged(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     Ok(newest_commit(data, &book)?.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
 }
 
-/// True for a stream that a merge fills.
-fn is_merged(data: &Data, stream: &str) -> Result<bool, Fault> {
-    merged(data, stream).map(|commit| commit.is_some())
-}
-
-/// The accounts of a merge, one an input, as its newest commit has them; none for a stream that no merge fills.
-pub fn merge(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
-    let Some(commit) = merged(data, name)? else { return Ok(Vec::new()) };
-    let plan = Plan::read(&commit.state)?;
+/// The accounts of a stage that fills a stream from others (a merge, a worker), one an input, as its newest commit has
+/// them; none for another stream.
+pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
+    let Some(commit) = filled(data, name)? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
-    for (input, share) in commit.inputs.iter().zip(&plan.shares) {
-        let reader = data.reader_early(&input.stream)?;
+    for input in &commit.inputs {
+        let Ok(reader) = data.reader_early(&input.stream) else { continue };
         if reader.header().uuid != input.uuid {
-            // A stream made anew: what was is gone with it.
+            // A stream made anew, or removed: what was is gone with it.
             continue;
         }
         let (aside, skipped, lost) = (group(input, "aside"), group(input, "skipped"), group(input, "lost"));
-        let read = reader.bounds().count.saturating_sub(input.first);
-        // What nobody looked at, and what waits for its slice.
-        let held = reader.bounds().count.saturating_sub(input.next) + share.held;
+        let (waits, beyond) = (input.count(WAITS), input.count(BEYOND));
+        let count = reader.bounds().count.max(input.next);
+        let read = count.saturating_sub(input.first);
+        // What nobody looked at, and what was looked at and waits.
+        let held = (count - input.next + waits).saturating_sub(beyond);
         let known = input.done + [&aside, &skipped, &lost].iter().flat_map(|map| map.values()).sum::<u64>();
         let closed = read == known + held;
         let (stage, stream, done) = (name.to_owned(), input.stream.clone(), input.done);
         rows.push(Row { stage, stream, read, done, aside, skipped, lost, held, closed });
+    }
+    Ok(rows)
+}
+
+/// The accounts of all stages of a data folder that fill a stream from others.
+pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
+    let mut rows = Vec::new();
+    for name in data.streams(false)? {
+        rows.extend(stage(data, &name)?);
     }
     Ok(rows)
 }

@@ -253,8 +253,29 @@ pub struct Input {
     pub next: u64,
     /// Messages done.
     pub done: u64,
-    /// The others by `kind.reason`.
+    /// The others by `kind.reason`; and [`WAITS`] and [`BEYOND`].
     pub counts: BTreeMap<String, u64>,
+}
+
+/// Count of an input of which the messages are below `next` and not dealt with: they wait.
+pub const WAITS: &str = "waits";
+
+/// Count of an input of which the messages are dealt with and not below `next`.
+pub const BEYOND: &str = "beyond";
+
+impl Input {
+    /// A count by its name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Sets a count; one of nothing is not written.
+    pub fn set_count(&mut self, name: &str, value: u64) {
+        match value {
+            0 => self.counts.remove(name),
+            value => self.counts.insert(name.to_owned(), value),
+        };
+    }
 }
 
 /// A commit of a stage.

@@ -30,6 +30,13 @@ pub(crate) fn _commits(py: Python<'_>, folder: PathBuf, run: &str) -> PyResult<B
     Ok(of_run.into_iter().map(|(sink, commit)| (sink, (commit.state, commit.finished))).collect())
 }
 
+/// The accounts of all merges and workers of a folder, as JSON.
+#[pyfunction]
+pub(crate) fn _stages(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
+    let rows = py.detach(|| flow::ledger::stages(&Data::on_disk(folder)));
+    json(py, rows)
+}
+
 /// The account of a run over these sinks, as JSON.
 #[pyfunction]
 pub(crate) fn _account(py: Python<'_>, folder: PathBuf, run: &str, sinks: Vec<String>) -> PyResult<String> {

@@ -36,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(books::_runs, module)?)?;
     module.add_function(wrap_pyfunction!(books::_commits, module)?)?;
     module.add_function(wrap_pyfunction!(books::_account, module)?)?;
+    module.add_function(wrap_pyfunction!(books::_stages, module)?)?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<batch::Batch>()?;

@@ -253,7 +253,7 @@ impl Place {
             if !fits(account.done, shown) || !fits(aside, away) {
                 return Err(format!("bank{i}: {shown} shown, {away} aside: {account:?}"));
             }
-            let row = ledger::merge(&self.data(&self.witness), NAME).map_err(|e| e.to_string())?.remove(i);
+            let row = ledger::stage(&self.data(&self.witness), NAME).map_err(|e| e.to_string())?.remove(i);
             if !row.closed || row.held > 0 || row.read != said - account.first {
                 return Err(format!("the account of bank{i} does not close: {row:?}"));
             }
@@ -573,7 +573,7 @@ fn history(seed: u64) -> Checked<Outcome> {
         if !dies {
             place.look()?;
             // With what is held it closes at any moment.
-            let rows = ledger::merge(&place.data(&place.witness), NAME).unwrap_or_default();
+            let rows = ledger::stage(&place.data(&place.witness), NAME).unwrap_or_default();
             if let Some(row) = rows.iter().find(|row| !row.closed) {
                 return Err(format!("in the midst of it: {row:?}"));
             }

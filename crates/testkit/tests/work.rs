@@ -502,7 +502,7 @@ impl History {
                     *counts.entry("done").or_default() += 1;
                     expected.extend((0..copies).map(|_| (*n, SAME)));
                 }
-                Nature::Filtered => *counts.entry("filtered").or_default() += 1,
+                Nature::Filtered => *counts.entry("skipped.filtered").or_default() += 1,
                 Nature::Aside => {
                     *counts.entry("aside.error").or_default() += 1;
                     apart.insert((sequence, "error".to_owned()));
@@ -532,6 +532,10 @@ impl History {
         counts.retain(|_, value| *value > 0);
         if entered != counts || account.next != self.input.len() as u64 {
             self.fail(format!("the account is {entered:?} to {}, not {counts:?}", account.next));
+        }
+        let row = flow::ledger::stage(&self.data(&self.witness_process), STAGE).unwrap().remove(0);
+        if !row.closed || row.held > 0 || row.done != account.done || row.read != self.input.len() as u64 {
+            self.fail(format!("the ledger says {row:?} of {account:?}"));
         }
         if found != apart.iter().cloned().collect::<Vec<_>>() {
             self.fail(format!("aside are {found:?}, not {apart:?}"));

@@ -63,6 +63,8 @@ pub struct Mover {
     declared: bool,
     /// Runs that were sealed and written before this start: nothing is left to do or to say.
     done_before: BTreeSet<String>,
+    /// What merges and workers had lost before this start.
+    lost_before: u64,
     /// No run begins any more.
     ending: bool,
 }
@@ -97,8 +99,13 @@ impl Mover {
             children: Children::default(),
             untold,
             done_before: BTreeSet::new(),
+            lost_before: 0,
             ending: false,
         };
+        for stage in mover.stages() {
+            // A book that cannot be read is the trouble of its stage.
+            mover.lost_before += crate::up::lost_in(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
+        }
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
             mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
@@ -467,6 +474,17 @@ impl Mover {
     /// Names of the sinks.
     pub fn sinks(&self) -> Vec<String> {
         self.instrument.sinks.iter().map(|s| s.name.clone()).collect()
+    }
+
+    /// Names of the stages that fill a stream from others.
+    pub fn stages(&self) -> Vec<String> {
+        let merges = self.instrument.merges.iter().map(|m| m.name.clone());
+        merges.chain(self.instrument.workers.iter().map(|w| w.name.clone())).collect()
+    }
+
+    /// Messages that these stages had lost before this start, of all their inputs.
+    pub fn lost_before(&self) -> u64 {
+        self.lost_before
     }
 }
 

@@ -6,6 +6,7 @@ use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
 use crate::units::shortened;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -70,6 +71,10 @@ fn text(status: &Status) -> String {
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         text.push_str(&format!("{} is a view of {}{more}\n", s.name, named.join(", ")));
     }
+    if !status.stages.is_empty() {
+        text.push('\n');
+        text.push_str(&stages(status).to_string());
+    }
     if !status.runs.is_empty() {
         text.push('\n');
         text.push_str(&runs(status).to_string());
@@ -83,6 +88,26 @@ fn text(status: &Status) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The accounts of merges and workers as a table.
+fn stages(status: &Status) -> Table {
+    let mut table = Table::new(&["stage", "input", ">read", ">done", ">aside", ">skipped", ">lost", ">held", "closed"]);
+    let sum = |map: &BTreeMap<String, u64>| thousands(map.values().sum());
+    for r in &status.stages {
+        table.row([
+            r.stage.clone(),
+            r.stream.clone(),
+            thousands(r.read),
+            thousands(r.done),
+            sum(&r.aside),
+            sum(&r.skipped),
+            sum(&r.lost),
+            thousands(r.held),
+            if r.closed { "yes" } else { "no" }.into(),
+        ]);
+    }
+    table
 }
 
 /// The runs of a data folder as a table.
@@ -121,6 +146,7 @@ pub(crate) fn runs(status: &Status) -> Table {
 mod tests {
     use super::*;
     use crate::verbs::status::{RunStatus, StreamStatus};
+    use flow::ledger;
     use flow::records::Gap;
 
     #[test]
@@ -178,6 +204,7 @@ mod tests {
             data: "d".into(),
             streams: vec![stream],
             runs: vec![run],
+            stages: Vec::new(),
             unreadable: Vec::new(),
             damaged: Vec::new(),
         };
@@ -208,6 +235,20 @@ mod tests {
             seen.contains("\nall is a view of bank0, bank1, bank2, bank3, bank4, bank5, bank6, bank7 and 2 more\n"),
             "{seen}"
         );
+        let lost = BTreeMap::from([("full".to_owned(), 2), ("corrupt".to_owned(), 1)]);
+        let (stage, stream) = ("all".into(), "bank0".into());
+        let (aside, skipped) = (BTreeMap::from([("late".into(), 7)]), BTreeMap::new());
+        let row = ledger::Row { stage, stream, read: 1015, done: 1000, aside, skipped, lost, held: 5, closed: true };
+        status.stages.push(row);
+        let seen = text(&status);
+        assert!(
+            seen.contains(
+                "\nstage  input   read   done  aside  skipped  lost  held  closed\n\
+                 all    bank0  1,015  1,000      7        0     3     5  yes\n"
+            ),
+            "{seen}"
+        );
+        status.stages.clear();
         (status.streams, status.runs) = (Vec::new(), Vec::new());
         assert_eq!(text(&status), "no streams in d\n");
     }

@@ -2,7 +2,8 @@
 //!
 //! The six words are the same everywhere:
 //! * `messages` and `bytes`: what the stream holds now (payloads; index and spare space not counted);
-//! * `lost`: messages known to be missing at the entry, from the ledger;
+//! * `lost`: messages known to be missing at the entry, from the ledger; of a stream that a merge or a worker fills,
+//!   those that it lost;
 //! * `lag`: messages that the slowest counted reader has not committed yet;
 //! * `fill`: share of the live place that cannot be let go: what the disk (disk streams) or the slowest counted reader
 //!   (memory streams) still needs;
@@ -69,7 +70,7 @@ pub struct StreamStatus {
     pub messages_per_s: Option<f64>,
     /// Bytes of payload a second since the last look.
     pub bytes_per_s: Option<f64>,
-    /// Messages known to be missing at the entry.
+    /// Messages known to be missing at the entry, or lost by the merge or worker that fills it.
     pub lost: u64,
     /// Messages that the slowest counted reader has not committed yet.
     pub lag: u64,
@@ -138,6 +139,8 @@ pub struct Status {
     pub streams: Vec<StreamStatus>,
     /// Runs, oldest first.
     pub runs: Vec<RunStatus>,
+    /// The accounts of merges and workers, one an input, over all that they were given.
+    pub stages: Vec<ledger::Row>,
     /// What cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// Messages of books that cannot be read; only looked for with the accounts.
@@ -187,6 +190,7 @@ impl Watch {
             data: self.data.folder.display().to_string(),
             streams: Vec::new(),
             runs: Vec::new(),
+            stages: Vec::new(),
             unreadable: unreadable(&self.data)?,
             damaged: if accounts { self.data.damage()? } else { Vec::new() },
         };
@@ -194,8 +198,13 @@ impl Watch {
         self.seen.retain(|name, _| names.contains(name));
         for name in names {
             let seen = self.seen.entry(name.clone()).or_default();
-            match look_at(&self.data, &name, &all, seen, since) {
-                Ok(stream) => status.streams.push(stream),
+            let looked = ledger::stage(&self.data, &name)
+                .and_then(|rows| Ok((look_at(&self.data, &name, &all, seen, since, &rows)?, rows)));
+            match looked {
+                Ok((stream, rows)) => {
+                    status.streams.push(stream);
+                    status.stages.extend(rows);
+                }
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
             }
         }
@@ -306,7 +315,14 @@ pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
     Ok(all)
 }
 
-fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option<f64>) -> Result<StreamStatus, Fault> {
+fn look_at(
+    data: &Data,
+    name: &str,
+    runs: &[Run],
+    seen: &mut Seen,
+    since: Option<f64>,
+    filled: &[ledger::Row],
+) -> Result<StreamStatus, Fault> {
     let fault = |e| stream_fault(name, e);
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
@@ -320,7 +336,10 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, since: Option
     seen.count_late(&mut reader, runs).map_err(fault)?;
     let bounds = reader.bounds();
     let due = seen.lost.is_none_or(|(at, took, _)| at.elapsed() >= took * LEDGER_PAUSE);
-    if due {
+    if !filled.is_empty() {
+        // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
+        seen.lost = Some((Instant::now(), Duration::ZERO, filled.iter().flat_map(|r| r.lost.values()).sum()));
+    } else if due {
         let began = Instant::now();
         let (entries, _) = ledger::entries(data, name, 0, u64::MAX)?;
         let lost = entries.iter().flat_map(|e| e.lost.values()).sum();

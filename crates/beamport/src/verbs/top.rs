@@ -180,6 +180,7 @@ mod tests {
             streams: vec![stream],
             runs: Vec::new(),
             unreadable: Vec::new(),
+            stages: Vec::new(),
             damaged: Vec::new(),
         };
         assert_eq!(

@@ -13,13 +13,13 @@
 //! counted. Without room it keeps what it has and tries again at the next step.
 
 mod input;
-pub(crate) mod plan;
+mod plan;
 mod resume;
 
 use crate::commits::{commits_of, newest_commit};
 use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault};
 use crate::intake::book_meta;
-use crate::records::Commit;
+use crate::records::{Commit, WAITS};
 use crate::{Fault, Step, StreamView};
 use input::{Input, Stray, Taken, is_ahead};
 use plan::{Plan, Share};
@@ -304,7 +304,7 @@ impl Merge {
         for (i, input) in self.inputs.iter_mut().enumerate() {
             let (low, before) = (input.low(), input.before);
             let took = input.take(i as u32, span, ahead_max, &mut self.taken)?;
-            shares.push(Share { low, before, took, strays: input.strays.len() as u64, held: input.waiting() });
+            shares.push(Share { low, before, took, strays: input.strays.len() as u64 });
         }
         self.sort();
         let aside = (self.aside.next_sequence(), self.aside.next_sequence() + strays as u64);
@@ -318,6 +318,8 @@ impl Merge {
                 *input.account.counts.entry(reason.into()).or_default() += 1;
                 kept.push((i as u32, stray));
             }
+            let waiting = input.waiting();
+            input.account.set_count(WAITS, waiting);
             input.before = input.account.next;
             gaps.append(&mut input.gaps);
         }

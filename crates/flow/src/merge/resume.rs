@@ -8,7 +8,7 @@ use super::{Input, Merge, Slice, Stray, Taken, places_of};
 use crate::Fault;
 use crate::data::{aside_of, stream_fault};
 use crate::merge::plan::Plan;
-use crate::records::Commit;
+use crate::records::{Commit, WAITS};
 use store::{Check, Entry, Level, ParentRow, ReadOptions, Reader};
 
 /// Where a message stands in the order of a slice: time, number of the input in the commit, sequence.
@@ -71,7 +71,7 @@ impl Merge {
                 .hint("`beamport verify --repair` makes good what a checksum proves"));
         }
         // What waits was told from what is ahead by the old measure.
-        if plan.shares.iter().any(|s| s.held > 0) {
+        if commit.inputs.iter().any(|i| i.count(WAITS) > 0) {
             self.options.ahead_max = plan.ahead_max;
         }
         for input in &mut self.inputs {
@@ -82,9 +82,10 @@ impl Merge {
             }
             if let Some(share) = at.map(|at| plan.shares[at]) {
                 let waiting = input.look_back(&self.data, (share.low, input.account.next), plan.to, plan.ahead_max)?;
-                if waiting < share.held {
+                let waited = input.account.count(WAITS);
+                if waiting < waited {
                     // Gone since; one that verifies no more is gone as well.
-                    input.lose(share.low, input.account.next - 1, share.held - waiting, "full");
+                    input.lose(share.low, input.account.next - 1, waited - waiting, "full");
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
-use crate::records::Commit;
+use crate::records::{BEYOND, Commit};
 use crate::slot::{FILTERED, LOST, SAME, cut};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -236,7 +236,7 @@ impl Work {
             match (lost, apart) {
                 (Some(reason), _) => *tally.entry(format!("lost.{reason}")).or_default() += 1,
                 (None, Some(apart)) => aparts.push(apart),
-                (None, None) if filtered => *tally.entry("filtered".to_owned()).or_default() += 1,
+                (None, None) if filtered => *tally.entry("skipped.filtered".to_owned()).or_default() += 1,
                 (None, None) => {}
             }
         }
@@ -348,7 +348,12 @@ impl Work {
         let aside_known = begun.chain(known).fold(aside_next, u64::min);
         let passed = self.passed();
         let mut ahead = Map::new();
-        for source in self.sources.iter().filter(|s| !s.ahead.is_empty()) {
+        for source in &mut self.sources {
+            let beyond = source.ahead.iter().map(|(first, next)| next - first).sum();
+            source.account.set_count(BEYOND, beyond);
+            if source.ahead.is_empty() {
+                continue;
+            }
             let ranges: Vec<_> = source.ahead.iter().map(|(first, next)| json!([first, next])).collect();
             ahead.insert(source.account.stream.clone(), ranges.into());
         }
