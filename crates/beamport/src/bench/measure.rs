@@ -43,6 +43,18 @@ pub(crate) enum Unit {
     Gigabytes,
     /// 1e6 messages a second.
     Millions,
+    /// 1e3 messages a second.
+    Thousands,
+}
+
+impl Unit {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Gigabytes => " GB/s",
+            Self::Millions => " M/s",
+            Self::Thousands => " k/s",
+        }
+    }
 }
 
 /// All rounds of one side: the product, or a limit.
@@ -72,6 +84,7 @@ fn rate(sample: &Sample, unit: Unit) -> f64 {
     match unit {
         Unit::Gigabytes => sample.bytes as f64 * 1e-9 / sample.seconds,
         Unit::Millions => sample.messages as f64 * 1e-6 / sample.seconds,
+        Unit::Thousands => sample.messages as f64 * 1e-3 / sample.seconds,
     }
 }
 
@@ -145,11 +158,7 @@ impl Figure {
     }
 
     fn suffix(&self) -> &'static str {
-        match (self.limits.is_empty(), self.unit) {
-            (false, _) => "",
-            (true, Unit::Millions) => " M/s",
-            (true, Unit::Gigabytes) => " GB/s",
-        }
+        if self.limits.is_empty() { self.unit.text() } else { "" }
     }
 
     /// The row as text: the figure, then a line for each side, then the conditions.
@@ -165,15 +174,15 @@ impl Figure {
             self.aim,
             word(median >= self.aim),
         );
-        let unit = if self.unit == Unit::Millions { "M/s" } else { "GB/s" };
         for side in std::iter::once(&self.ours).chain(&self.limits) {
             let s = Spread::of(&side.rates(self.unit));
             text += &format!(
-                "  {:<42} {:>8.digits$} ({:.digits$}..{:.digits$}) {unit}, {:.3} CPU s/GB\n",
+                "  {:<42} {:>8.digits$} ({:.digits$}..{:.digits$}){}, {:.3} CPU s/GB\n",
                 side.name,
                 s.median,
                 s.min,
                 s.max,
+                self.unit.text(),
                 side.cpu_seconds_per_gb(),
                 digits = if s.median < 0.1 { 5 } else { 2 },
             );
@@ -182,7 +191,11 @@ impl Figure {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let unit = if self.unit == Unit::Millions { "1e6 messages/s" } else { "1e9 B/s" };
+        let unit = match self.unit {
+            Unit::Gigabytes => "1e9 B/s",
+            Unit::Millions => "1e6 messages/s",
+            Unit::Thousands => "1e3 messages/s",
+        };
         let side = |s: &Series| {
             json!({
                 "name": s.name,

@@ -3,6 +3,7 @@
 //! Constraints: limit and product run in turn within each round, on destinations larger than the caches; what is
 //! written is removed. A missed figure is an answer, not an error.
 
+mod frames;
 mod limit;
 mod marks;
 mod measure;
@@ -124,6 +125,10 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
     }
     if wanted("nexus") {
         figures.extend(nexus::run(&sizes, rounds, &mut tell)?);
+    }
+    // Its other side is large, and looks for its rate: by name alone.
+    if asked.names.iter().any(|name| name == "frames") {
+        figures.extend(frames::run(asked.quick, rounds, &mut tell)?);
     }
     Ok((machine, figures))
 }

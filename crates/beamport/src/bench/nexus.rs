@@ -5,10 +5,10 @@
 
 use super::Sizes;
 use super::measure::{Figure, Sample, Series, Unit, timed};
-use super::place::{Folder, wrong};
+use super::place::{Folder, output, python_with, wrong};
 use flow::{Data, Fault, RunKeeper, StreamView};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use store::{Error, Meta, Options, SchemaId};
 use wire::ev44::{self, Ev44};
@@ -33,7 +33,7 @@ struct Programs {
 
 /// Runs both rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let programs = Programs { nexus: crate::mover::program()?, python: python()? };
+    let programs = Programs { nexus: crate::mover::program()?, python: python_with("h5py", "pip install h5py")? };
     let rows = [
         ("12,400 events a message / h5py", 12_400, Folder::on_disk()?, "the disk", (4.0, 10.0)),
         ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (8.0, 10.0)),
@@ -59,20 +59,6 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         figures.push(figure);
     }
     Ok(figures)
-}
-
-/// A Python that has h5py: that of the active environment, of `.venv` here, or the one on the path.
-fn python() -> Result<PathBuf, Fault> {
-    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
-    let found = active.into_iter().chain([".venv/bin/python".into(), "python3".into()]).find(|program| {
-        let mut command = Command::new(program);
-        command.args(["-c", "import h5py"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    });
-    found.ok_or_else(|| {
-        Fault::new("bench: there is nothing to compare with", "no Python with h5py is found")
-            .hint("`pip install h5py`, or `beamport bench store` alone")
-    })
 }
 
 fn row(
@@ -128,17 +114,6 @@ fn row(
         }
     }
     Ok(samples)
-}
-
-/// What a program says on stdout; a fault with its last words if it fails.
-fn output(command: &mut Command) -> Result<String, Fault> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let answer = command.stdin(Stdio::null()).output().map_err(wrong("a program does not start"))?;
-    if answer.status.success() {
-        return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
-    }
-    let words = String::from_utf8_lossy(&answer.stderr);
-    Err(Fault::new(format!("bench: {name} failed ({})", answer.status), words.lines().last().unwrap_or_default()))
 }
 
 fn same(programs: &Programs, peer: &Path, ours: &Path, other: &Path) -> Result<(), Fault> {

@@ -4,12 +4,40 @@ use flow::Fault;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use store::{Media, Os};
 
 /// Says what could not be done, with the cause.
 pub(crate) fn wrong<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Fault + '_ {
     move |error| Fault::new(format!("bench: {what}"), error)
+}
+
+/// What a program says on stdout; a fault with its last words if it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String, Fault> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let answer = command.stdin(Stdio::null()).output().map_err(wrong("a program does not start"))?;
+    if answer.status.success() {
+        return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&answer.stderr);
+    Err(Fault::new(format!("bench: {name} failed ({})", answer.status), words.lines().last().unwrap_or_default()))
+}
+
+/// A Python that has a package: that of the active environment, of `.venv` here, or the one on the path.
+pub(crate) fn python_with(package: &str, install: &str) -> Result<PathBuf, Fault> {
+    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
+    let here = std::path::absolute(".venv/bin/python").ok();
+    let found = active.into_iter().chain(here).chain(["python3".into()]).find(|program| {
+        let mut command = Command::new(program);
+        command.arg("-c").arg(format!("import {package}"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    });
+    found.ok_or_else(|| {
+        Fault::new("bench: a side of the comparison is missing", format!("no Python with {package} is found"))
+            .hint(format!("`{install}`, or `beamport bench store` alone"))
+    })
 }
 
 /// A folder of this measurement; removed with all it holds.

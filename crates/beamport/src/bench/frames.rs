@@ -1,0 +1,267 @@
+//! `beamport bench frames`: frames from a simulated camera through Python code, against PvaPy's own programs that do the
+//! same, as its documentation starts them.
+//!
+//! Both sides: one call a frame, every byte of every frame touched, the frame passed on, nothing lost. Ours is held back
+//! by its own credit, so it runs as fast as it goes; the other side has none, so the highest rate is looked for at which
+//! nothing goes missing. Processor time is that of all processes from their start to their end.
+
+use super::measure::{Figure, Sample, Series, Unit, timed};
+use super::place::{Folder, output, python_with, wrong};
+use flow::{Data, Fault};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The other side, run by a Python that has `pvapy`.
+const PEER: &str = include_str!("../../../../bench/frames_pvapy.py");
+/// The same as user code of ours.
+const CODE: &str = "import beamport\n\n\n@beamport.worker\ndef touch(frame):\n    frame.array.max()\n    return frame\n";
+/// Longest wait for frames of ours.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Part of the frames that come before the clock starts.
+const FIRST: f64 = 0.01;
+/// Shared memory of the camera's stream.
+const RING: &str = "1 GiB";
+/// Steps in which the other side's rate is looked for.
+const STEP: f64 = 1.12;
+/// Rates that are tried in a round, at most.
+const TRIES: u32 = 8;
+
+/// One job, as both sides are told it.
+struct Job {
+    name: &'static str,
+    /// What the other side's script calls it.
+    scenario: &'static str,
+    /// Pixels of a side.
+    side: u64,
+    /// Where the search for the other side's rate begins, frames/s.
+    rate: f64,
+    /// Frames of one round of ours.
+    frames: u64,
+    /// Messages of the last stream for each frame.
+    copies: u64,
+    /// The stages behind the camera; the last is called `out`.
+    stages: &'static str,
+    must: f64,
+    aim: f64,
+}
+
+const JOBS: [Job; 4] = [
+    Job {
+        name: "512 x 512, 1 Python slot / PvaPy",
+        scenario: "consumers1",
+        side: 512,
+        rate: 7000.0,
+        frames: 100_000,
+        copies: 1,
+        stages: "[worker.out]\nslots = 1\n",
+        must: 3.0,
+        aim: 5.0,
+    },
+    Job {
+        name: "4096 x 4096, 1 Python slot / PvaPy",
+        scenario: "consumers1",
+        side: 4096,
+        rate: 130.0,
+        frames: 2000,
+        copies: 1,
+        stages: "[worker.out]\nslots = 1\n",
+        must: 3.0,
+        aim: 6.0,
+    },
+    Job {
+        name: "512 x 512, 4 slots balanced / PvaPy",
+        scenario: "consumers4",
+        side: 512,
+        rate: 5500.0,
+        frames: 80_000,
+        copies: 1,
+        stages: "[worker.out]\nslots = 4\n",
+        must: 4.0,
+        aim: 8.0,
+    },
+    Job {
+        name: "512 x 512, fan-out to 4 / PvaPy",
+        scenario: "fan4",
+        side: 512,
+        rate: 2000.0,
+        frames: 60_000,
+        copies: 4,
+        stages: "[worker.out]\nslots = 4\nshare = \"all\"\n",
+        must: 10.0,
+        aim: 20.0,
+    },
+];
+
+/// What is needed beside this program.
+struct Programs {
+    ours: PathBuf,
+    /// Has `beamport`.
+    python: PathBuf,
+    /// Has `pvapy`.
+    peer: PathBuf,
+    script: PathBuf,
+}
+
+/// Runs all rows; `tell` hears of each as it is done.
+pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
+    let folder = Folder::in_memory()?;
+    let script = folder.path().join("frames_pvapy.py");
+    std::fs::write(&script, PEER).map_err(wrong("the script cannot be written"))?;
+    let programs = Programs {
+        ours: std::env::current_exe().map_err(wrong("this program does not know its own file"))?,
+        python: python_with("beamport", "pip install .")?,
+        peer: python_with("pvapy", "pip install pvapy==5.6.0")?,
+        script,
+    };
+    let seconds = if quick { 2.0 } else { 6.0 };
+    let mut figures = Vec::new();
+    for job in &JOBS {
+        let frames = if quick { job.frames / 20 } else { job.frames };
+        let (mut ours, mut peers, mut rate) = (Vec::new(), Vec::new(), job.rate);
+        for round in 0..rounds {
+            let mut us = || ours_of(&programs, job, frames).map(|sample| ours.push(sample));
+            if round % 2 == 1 {
+                us()?;
+            }
+            let (sample, found) = peer_of(&programs, job, rate, seconds)?;
+            rate = found;
+            peers.push(sample);
+            if round % 2 == 0 {
+                us()?;
+            }
+        }
+        let figure = Figure {
+            name: job.name,
+            conditions: format!(
+                "{frames} frames a round of {side} x {side} uint8 from the simulated camera, streams in memory; one call of Python a frame, which touches each byte and passes the frame on; ours from the first hundredth to the last frame, a ring of {RING}, the other side the highest rate of {seconds} s at which nothing was missing (steps of {STEP}); CPU of whole runs, starts included",
+                side = job.side,
+            ),
+            unit: Unit::Thousands,
+            ours: Series { name: "beamport up", samples: ours },
+            limits: vec![Series { name: "PvaPy 5.6.0, its own programs", samples: peers }],
+            must: job.must,
+            aim: job.aim,
+        };
+        tell(&figure);
+        figures.push(figure);
+    }
+    Ok(figures)
+}
+
+/// The highest rate of the other side at which nothing is missing, and the rate in frames/s.
+fn peer_of(programs: &Programs, job: &Job, from: f64, seconds: f64) -> Result<(Sample, f64), Fault> {
+    let (mut rate, mut best) = (from, None);
+    for _ in 0..TRIES {
+        let mut command = Command::new(&programs.peer);
+        command.arg(&programs.script).arg(job.scenario).args([job.side.to_string(), rate.to_string()]);
+        let answer = output(command.arg(seconds.to_string()))?;
+        let numbers: Vec<f64> = answer.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let &[frames, _, cpu_seconds, missing, _] = numbers.as_slice() else {
+            return Err(Fault::new("bench: the script with PvaPy does not answer", answer));
+        };
+        // The simulator may publish less than it is asked for: what came counts.
+        let (frames, came) = (frames / job.copies as f64, frames / job.copies as f64 / seconds);
+        if missing > 0.0 {
+            rate = match best {
+                Some(_) => break,
+                None => rate / STEP,
+            };
+            continue;
+        }
+        let is_better = best.as_ref().is_none_or(|(_, before)| came > *before);
+        if is_better {
+            let (bytes, messages) = (frames as u64 * job.side * job.side, frames as u64);
+            best = Some((Sample { seconds: frames / came.min(rate), cpu_seconds, bytes, messages }, came.min(rate)));
+        }
+        if came < 0.97 * rate || !is_better {
+            break;
+        }
+        rate *= STEP;
+    }
+    best.ok_or_else(|| {
+        Fault::new(format!("bench: PvaPy loses frames at every rate that was tried ({})", job.scenario), rate)
+    })
+}
+
+/// Frames of ours as fast as they go, from the first hundredth on: until then the interpreter starts.
+fn ours_of(programs: &Programs, job: &Job, frames: u64) -> Result<Sample, Fault> {
+    let folder = Folder::in_memory()?;
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("touch.py"), CODE).map_err(wrong("the code cannot be written"))?;
+    let worker = format!(
+        "call = \"touch.py:touch\"\ninputs = [\"camera\"]\nlevel = \"memory\"\npython = {:?}\n",
+        programs.python
+    );
+    // Due within an instant: what holds it back is the room behind it.
+    let text = format!(
+        "instrument = \"bench\"\ndata = \"data\"\n\n[source.camera]\nkind = \"sim\"\nmodel = \"camera\"\nfps = \
+         1000000\nduration = \"{frames} us\"\nshape = [{side}, {side}]\nframes = {distinct}\nlevel = \"memory\"\nlive = \"{RING}\"\n\n{stages}{worker}",
+        side = job.side,
+        // As many as the other side shows in turn.
+        distinct = if job.side > 1024 { 4 } else { 16 },
+        stages = job.stages,
+    );
+    std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
+    let data = Data::on_disk(path("data"));
+    let mut seconds = 0.0;
+    let mut sample = timed(frames * job.side * job.side, frames, || {
+        let log = std::fs::File::create(path("log")).map_err(wrong("the log cannot be written"))?;
+        let mut command = Command::new(&programs.ours);
+        command.arg("up").arg(path("bench.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut child = command.spawn().map_err(wrong("beamport does not start"))?;
+        let answer = follow(&data, &mut child, frames * job.copies);
+        stop(&mut child)?;
+        let said = |fault: Fault| fault.hint(std::fs::read_to_string(path("log")).unwrap_or_default());
+        seconds = answer.map_err(said)?;
+        Ok::<(), Fault>(())
+    })?;
+    // What came before the clock was started is not in its seconds.
+    sample.seconds = seconds / (1.0 - FIRST);
+    let done = done_of(&data)?;
+    if done == frames {
+        return Ok(sample);
+    }
+    Err(Fault::new(format!("bench: {done} frames are done, {frames} were sent"), job.name))
+}
+
+/// Seconds from the first hundredth of `wanted` messages of the last stream to the last of them.
+fn follow(data: &Data, child: &mut Child, wanted: u64) -> Result<f64, Fault> {
+    let (start, mut reader, mut from) = (Instant::now(), None, None);
+    loop {
+        if let Some(status) = child.try_wait().map_err(wrong("beamport is not there"))? {
+            return Err(Fault::new("bench: `beamport up` ended", status));
+        }
+        if reader.is_none() {
+            reader = data.reader_early("out").ok();
+        }
+        let count = reader.as_ref().map_or(0, |r: &store::Reader| r.bounds().count);
+        if from.is_none() && count as f64 >= FIRST * wanted as f64 {
+            from = Some((Instant::now(), count));
+        }
+        if let Some((begin, first)) = from
+            && count >= wanted
+        {
+            let part = (wanted - first) as f64 / (wanted as f64 * (1.0 - FIRST));
+            return Ok(begin.elapsed().as_secs_f64() / part);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(Fault::new("bench: frames do not come to their end", format!("{count} of {wanted} did")));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Ends what was started as a person would.
+fn stop(child: &mut Child) -> Result<(), Fault> {
+    // SAFETY: a signal to a child that has not been waited for, so its number is its own.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    child.wait().map(drop).map_err(wrong("beamport does not end"))
+}
+
+/// Messages that the worker's account says are done, from its last commit.
+fn done_of(data: &Data) -> Result<u64, Fault> {
+    let last = data.book_messages(&flow::commits_of("out"))?.pop();
+    let commit = last.map(|bytes| flow::records::Commit::read(&bytes)).transpose()?;
+    Ok(commit.map_or(0, |c| c.inputs.iter().map(|i| i.done).sum()))
+}
