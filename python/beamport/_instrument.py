@@ -77,6 +77,18 @@ class Instrument(Data):
         """End a run now; `None` ends the only open one. Raises `Error` if there is none."""
         return self._command({"command": "end"}, name)
 
+    def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
+        """Change a worker while it runs; returns how it is then: `worker`, `slots` and all its `parameters`.
+
+        worker: the NAME of its section `[worker.NAME]`.
+        slots: how many slots it has from now on; `None` leaves them.
+        parameters: those to change; `None` takes one away. They count from the next block on, and after a restart.
+
+        Raises `Error` if there is no such worker, or the instrument does not answer.
+        """
+        request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
+        return ask(self.folder, request if slots is None else request | {"slots": slots})
+
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until its runs are sealed and it has ended by itself; returns its report.
 

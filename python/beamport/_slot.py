@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ._core import _Slot
-from ._worker import Code
+from ._worker import Code, statistics
 
 
 def load(call: str, folder: str) -> Any:
@@ -67,10 +67,6 @@ def main() -> int:
         known = parameters
         return code.configure(parameters)
 
-    def statistics() -> str:
-        found = code.statistics()
-        return json.dumps(found) if found else ""
-
     slot = _Slot(
         asked["data"],
         asked["stage"],
@@ -81,7 +77,7 @@ def main() -> int:
         asked["from"],
         asked["by_key"],
     )
-    slot.run(code.call, code.batch, configure, statistics)
+    slot.run(code.call, code.batch, configure, statistics.json)
     code.close()
     return 0
 

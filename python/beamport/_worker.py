@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import json
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
 _Target = TypeVar("_Target", bound=Callable[..., Any])
+
+
+class Statistics(dict[str, float]):
+    """Numbers that a worker says of itself, by name: a dict, which a slot reads once a second.
+
+    In a slot they become values (`f144`) of the stream `NAME.statistics`, which `beamport top` shows; elsewhere, in a
+    notebook or a test, it is a dict and nothing more. What is no finite number is passed over, as are names of more
+    than 64 bytes and all but 64 numbers.
+
+    Example:
+        >>> import beamport
+        >>> @beamport.worker
+        ... def bright(frame, threshold=200):
+        ...     spots = int((frame.array > threshold).sum())
+        ...     beamport.statistics["spots"] = spots
+        ...     return frame if spots else None
+    """
+
+    def json(self) -> str:
+        """Say them as a slot does: a JSON object, empty text for none."""
+        numbers: dict[str, float] = {}
+        for name, value in self.items():
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                number = float(value)
+                if math.isfinite(number):
+                    numbers[str(name)] = int(value) if number.is_integer() else number
+        return json.dumps(numbers) if numbers else ""
+
+
+statistics = Statistics()
 
 
 @overload
@@ -24,8 +57,8 @@ def worker(target: Any = None, *, batch: int = 1) -> Any:
     arrays (`ad00`), dicts of these (`da00`), or messages.
 
     The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
-    have `setup()`, `teardown()`, `configure(**parameters)` for parameters that change at run time, and `statistics()`,
-    a dict that `beamport top` shows.
+    have `setup()`, `teardown()`, and `configure(**parameters)` for parameters that change at run time; without it
+    another instance is made then. Numbers that it sets in `beamport.statistics` are shown by `beamport top`.
 
     Example:
         >>> import beamport
@@ -49,29 +82,36 @@ class Code:
     def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
         """Make an instance of a class; a function gets its parameters with each call."""
         self._target = target
+        self._fits(parameters)
         self.batch: int = getattr(target, "__beamport_batch__", 1)
         self._made = target(**parameters) if inspect.isclass(target) else None
         self.call: Callable[[Any], Any] = self._made or functools.partial(target, **parameters)
         self._hook("setup")()
 
     def configure(self, parameters: dict[str, Any]) -> Callable[[Any], Any] | None:
-        """Take new parameters. Gives what is to be called from now on, if that changes."""
+        """Take new parameters. Gives what is to be called from now on, if that changes.
+
+        Raises `TypeError` for those that it does not know: better no slot than each message aside.
+        """
         if self._made is None:
+            self._fits(parameters)
             return functools.partial(self._target, **parameters)
         if hasattr(self._made, "configure"):
             self._made.configure(**parameters)
             return None
+        self._hook("teardown")()
         self._made = self._target(**parameters)
         self._hook("setup")()
         return self._made
 
-    def statistics(self) -> dict[str, Any] | None:
-        """What it says of itself."""
-        return self._hook("statistics")()
-
     def close(self) -> None:
         """End it."""
         self._hook("teardown")()
+
+    def _fits(self, parameters: dict[str, Any]) -> None:
+        if not inspect.isclass(self._target):
+            # The message is the first.
+            inspect.signature(self._target).bind_partial(None, **parameters)
 
     def _hook(self, name: str) -> Callable[[], Any]:
         return getattr(self._made, name, lambda: None)

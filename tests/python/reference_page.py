@@ -15,13 +15,15 @@ BEGIN = "<!-- From here on made from the docstrings by tests/python/reference_pa
 
 def page() -> str:
     """Every public name, with the names of its members, in the order of reading."""
-    order = ["open", "run", "worker", "Data", "Stream", "Message", "Batch", "Run", "Instrument", "Error"]
+    order = ["open", "run", "worker", "statistics", "Data", "Stream", "Message", "Batch", "Run", "Instrument", "Error"]
     assert sorted(order) == sorted(name for name in beamport.__all__ if name != "__version__")
     return BEGIN + "\n" + "".join(_section(name, getattr(beamport, name)) for name in order)
 
 
 def _section(name: str, thing: object) -> str:
     text = f"\n## {name}\n\n"
+    if not callable(thing):
+        return text + f"{_prose(thing)}\n"
     if not inspect.isclass(thing):
         return text + f"{_signed(name, thing)}\n\n{_prose(thing)}\n"
     text += _prose(thing) + "\n"

@@ -1,5 +1,6 @@
 """User code on every frame, as a user has it: what it makes is there once and in order, whatever dies."""
 
+import json
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ beamport = pytest.importorskip("beamport", reason="pip install .")
 CODE = '''
 import os, signal, time
 import beamport
+import numpy as np
 
 @beamport.worker
 def mean(frame, scale=1.0):
@@ -37,10 +39,11 @@ class Twice:
         self.seen = start
     def __call__(self, frame):
         self.seen += 1
+        beamport.statistics["seen"] = self.seen
+        beamport.statistics["half"] = np.float32(self.seen / 2)
+        beamport.statistics["text"] = "passed over"
         yield frame
         yield 1
-    def statistics(self):
-        return {"seen": self.seen}
 
 WAYS = {3: lambda: os._exit(3), 7: lambda: os.kill(os.getpid(), signal.SIGSEGV), 11: lambda: time.sleep(60),
         13: lambda: os.kill(os.getpid(), signal.SIGSTOP)}
@@ -83,12 +86,6 @@ def worker(name, call, more=""):
 def numbers(lab, name):
     """The numbers of a stream's messages, in its order."""
     return [m.origin_seq for m in beamport.open(lab.data)[name].read()]
-
-
-def caught_up(lab, name, aside=0):
-    """True once as many messages are done as the camera has."""
-    data = beamport.open(lab.data)
-    return len(numbers(lab, name)) + aside >= data["camera"].next_sequence if name in data else False
 
 
 def test_what_code_returns_is_a_message_of_its_kind(lab):
@@ -195,3 +192,67 @@ def test_the_page_on_running_python_runs(lab):
     frames = {m.origin_seq: m.array.mean() for m in beamport.open(lab.data)["camera"].read()}
     for m in beamport.open(lab.data)["mean"].read():
         assert m["value"] == pytest.approx(2 * frames[m.origin_seq])
+
+
+def test_a_worker_is_seen_and_changed_while_it_runs(lab):
+    (lab.folder / "mine.py").write_text(CODE)
+    lab.write(
+        CAMERA.format(fps=100, level="disk")
+        + worker("mean", "mean", "slots = 1\nparameters = { scale = 2.0 }\n")
+        + worker("twice", "Twice", "parameters = { start = 5 }\n")
+    )
+    process, _ = lab.up_ready()
+    lines = lab.popen("top", "--json", "--data", lab.data)
+
+    def seen(wanted, why):
+        def look():
+            whole = lab.said(lines)[0].split("\n")[:-1]
+            workers = {w["name"]: w for w in json.loads(whole[-1])["workers"]} if whole else {}
+            return workers if len(workers) == 2 and wanted(workers) else None
+
+        return until(look, why)
+
+    looks = seen(lambda w: w["twice"]["statistics"].get("0") and (w["twice"]["messages_per_s"] or 0) > 50, "no rates")
+    twice = looks["twice"]
+    assert (twice["slots"], twice["living"], twice["starting"], twice["away"], twice["restarts"]) == (1, 1, 0, 0, 0)
+    assert twice["statistics"]["0"]["seen"] > 5 and set(twice["statistics"]["0"]) == {"seen", "half"}
+    assert twice["statistics"]["0"]["half"] == twice["statistics"]["0"]["seen"] / 2 and twice["lag"] < 100
+
+    def configure(*words, status=0):
+        done = lab.run("configure", *words, "--data", lab.data, status=status)
+        return (done.stderr if status else done.stdout).decode()
+
+    told = configure("mean")
+    assert told == "worker `mean` has 1 slot: scale=2.0\n"
+    told = json.loads(configure("mean", "scale=3", "--slots", "3", "--json"))
+    assert told == {"worker": "mean", "slots": 3, "parameters": {"scale": 3}}
+    assert "did you mean `mean`" in configure("maen", "scale=3", status=2)
+    assert "1 to 32" in configure("mean", "--slots", "33", status=2)
+    assert len(slots_of(lab, process)) >= 2
+    seen(lambda w: w["mean"]["living"] == 3, "three slots do not come")
+    data = beamport.open(lab.data)
+    commands = [json.loads(m["arguments"]) for m in data["control"].read() if m["command"] == "configure"]
+    assert commands[1]["parameters"] == {"scale": 3} and commands[1]["slots"] == 3
+    # With a run, and back to one.
+    lab.run("begin", "first", "--slots", "mean=1", "--data", lab.data)
+    seen(lambda w: w["mean"]["slots"] == w["mean"]["living"] == 1, "the slots do not go")
+    until(lambda: len(slots_of(lab, process)) == 2, "the processes do not go")
+    assert data.run("first").metadata["slots"] == {"mean": 1}
+    # What the code does not take ends its slots, and what comes waits.
+    configure("mean", "sclae=4")
+    seen(lambda w: w["mean"]["restarts"] > 0, "it takes what it does not know")
+    configure("mean", "sclae=null", "scale=5")
+    count = data["camera"].count
+    until(lambda: data["mean"].count > count, "it does not go on")
+    frames = {m.origin_seq: float(m.array.mean()) for m in data["camera"].read()}
+    values = [(m.origin_seq, m["value"] / frames[m.origin_seq]) for m in data["mean"].read() if m.origin_seq in frames]
+    scales = [round(scale, 6) for _, scale in values]
+    assert sorted(set(scales)) == [2, 3, 5] and scales == sorted(scales)
+    assert "mean.aside" not in data or not list(data["mean.aside"].read())
+    lines.terminate()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process, _ = lab.up_ready()
+    until(lambda: configure("mean") == "worker `mean` has 1 slot: scale=5\n", "forgotten")
+    lab.interrupt(process)
+    lab.end(process)

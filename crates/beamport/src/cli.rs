@@ -49,6 +49,11 @@ pub enum Verb {
     /// End a run
     #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
     End(End),
+    /// Change a worker while it runs, or say how it is
+    #[command(
+        after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4"
+    )]
+    Configure(Configure),
     /// Report every mistake of an instrument file (status 2 if there is one)
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
@@ -190,6 +195,9 @@ pub struct Begin {
     /// Length of the run [default: until `beamport end`]
     #[arg(long, value_name = "DURATION", value_parser = values::length)]
     pub duration: Option<Duration>,
+    /// Slots that a worker has from now on, `NAME=NUMBER`; once for each worker
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = values::slots)]
+    pub slots: Vec<(String, u32)>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
@@ -207,6 +215,25 @@ pub struct End {
     /// End: `now`, a time, or `-10 s` for so long ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub stop: When,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport configure`
+#[derive(Debug, Args)]
+pub struct Configure {
+    /// Name of the worker
+    pub worker: String,
+    /// Parameters to change; a value is JSON, or text; `null` takes one away
+    #[arg(value_name = "NAME=VALUE", value_parser = values::parameter)]
+    pub parameters: Vec<(String, serde_json::Value)>,
+    /// How many slots it has from now on
+    #[arg(long, value_name = "NUMBER")]
+    pub slots: Option<u32>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -47,6 +47,7 @@ pub fn run() -> ExitCode {
         }
         Verb::Begin(asked) => verbs::begin_end::begin(&asked, &mut out, &mut err),
         Verb::End(asked) => verbs::begin_end::end(&asked, &mut out, &mut err),
+        Verb::Configure(asked) => verbs::configure::run(&asked, &mut out, &mut err),
         Verb::Ls(asked) => verbs::ls::run(&asked, &mut out, &mut err),
         Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),
         Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),

@@ -13,6 +13,7 @@
 use crate::data::{Data, stream_fault};
 use crate::intake::book_meta;
 use crate::records::Gap;
+use crate::work::statistics::PAUSE;
 use crate::work::{SLOTS_MAX, slot_stream, tasks_of};
 use crate::{Fault, Pushed};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub trait Worker {
         Ok(())
     }
 
-    /// Its own statistics: a JSON object, empty for none.
+    /// Its own statistics, asked for once a second: a JSON object of numbers, empty for none.
     fn statistics(&mut self) -> String {
         String::new()
     }
@@ -161,6 +162,8 @@ pub struct Slot {
     account: Account,
     bytes: Vec<u8>,
     parameters: Option<String>,
+    /// When it was asked for its statistics.
+    asked: Option<i64>,
 }
 
 /// Where user code puts what it makes of a message.
@@ -430,6 +433,7 @@ impl Slot {
             account: Account::default(),
             bytes: Vec::new(),
             parameters: None,
+            asked: None,
         })
     }
 
@@ -478,8 +482,13 @@ impl Slot {
             source.stand.commit(NOWHERE);
         }
         self.tasks.commit(task.number + 1);
-        let statistics = worker.statistics();
         let media = self.data.media.as_ref();
+        let now = media.now();
+        let is_due = self.asked.is_none_or(|at| now.saturating_sub(at).unsigned_abs() >= PAUSE.unsigned_abs());
+        let statistics = if is_due { worker.statistics() } else { String::new() };
+        if is_due {
+            self.asked = Some(now);
+        }
         if !self.account.answer(&mut self.writer, &task, media, &mut self.bytes, "", &statistics)? {
             return Ok(Stepped::Full);
         }

@@ -17,15 +17,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store::{Level, Options, WhenFull};
 use wire::ad00::{Ad00, Head};
 use wire::{DType, Numbers};
 
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);
-/// Between two questions for the user's statistics.
-const STATISTICS_PAUSE: Duration = Duration::from_secs(1);
 
 /// A slot of a worker, for `beamport._slot` alone: it may change with any version.
 #[pyclass(module = "beamport._core", name = "_Slot")]
@@ -79,7 +77,6 @@ impl PySlot {
             head: Head::default(),
             headed: None,
             bytes: Vec::new(),
-            asked: None,
             raised: None,
         };
         loop {
@@ -117,7 +114,6 @@ struct Calling<'s> {
     head: Head,
     headed: Option<(DType, Vec<i64>)>,
     bytes: Vec<u8>,
-    asked: Option<Instant>,
     /// What ends the slot.
     raised: Option<PyErr>,
 }
@@ -173,10 +169,6 @@ impl flow::Worker for Calling<'_> {
     }
 
     fn statistics(&mut self) -> String {
-        if self.asked.is_some_and(|at| at.elapsed() < STATISTICS_PAUSE) {
-            return String::new();
-        }
-        self.asked = Some(Instant::now());
         // Statistics that cannot be had are none: the data is worth more.
         Python::attach(|py| self.statistics.call0(py).and_then(|text| text.extract(py)).unwrap_or_default())
     }

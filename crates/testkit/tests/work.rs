@@ -113,6 +113,9 @@ struct History {
     deaths: u64,
     slots_dead: u64,
     cuts: u64,
+    /// Slots that were told to end.
+    stopping: BTreeSet<u32>,
+    changes: u64,
     /// Slots stopped in user code, and messages blamed for it.
     stopped_slots: u64,
     blamed: u64,
@@ -127,6 +130,7 @@ struct Tally {
     deaths: u64,
     slots_dead: u64,
     cuts: u64,
+    changes: u64,
     blamed: u64,
 }
 
@@ -171,6 +175,8 @@ impl History {
             deaths: 0,
             slots_dead: 0,
             cuts: 0,
+            stopping: BTreeSet::new(),
+            changes: 0,
             stopped_slots: 0,
             blamed: 0,
             story: Vec::new(),
@@ -320,6 +326,7 @@ impl History {
                 self.kill_slot(number, "stopped at a change");
             }
             Ok(Stepped::Worked | Stepped::Idle | Stepped::Full) => {}
+            Ok(Stepped::Ended) if self.stopping.contains(&number) => self.kill_slot(number, "told to end"),
             Ok(Stepped::Ended) => self.fail("a slot ended"),
             Err(e) if e.what == POISON => self.kill_slot(number, "poison"),
             Err(e) => self.fail(format!("slot {number}: {e}")),
@@ -329,6 +336,7 @@ impl History {
     fn kill_slot(&mut self, number: u32, why: &str) {
         self.say(format!("slot {number} dies: {why}"));
         self.slots_dead += 1;
+        self.stopping.remove(&number);
         if let Some(Running { process, slot }) = self.slots.remove(&number) {
             // SAFETY: all maps of this process are in the slot.
             unsafe { self.machine.kill(&process, slot) };
@@ -341,7 +349,23 @@ impl History {
         }
     }
 
+    /// Another number of slots, while it runs.
+    fn change_slots(&mut self) {
+        let (before, slots) = (self.runner.as_ref().map_or(0, Work::slots), self.dice.range(1, 5) as u32);
+        // How often a message is done follows from the number of slots elsewhere.
+        if self.runner.is_none() || self.options.share != Share::Balance || self.options.set > 1 {
+            return;
+        }
+        self.say(format!("{slots} slots"));
+        self.changes += 1;
+        let Some(work) = &mut self.runner else { return };
+        work.set_slots(slots).and_then(|()| (slots..before).try_for_each(|slot| work.stop(slot))).unwrap();
+        self.stopping.extend(slots..before);
+        self.stopping.retain(|slot| self.slots.contains_key(slot));
+    }
+
     fn kill_slots(&mut self) {
+        self.stopping.clear();
         for (_, Running { process, slot }) in std::mem::take(&mut self.slots) {
             // SAFETY: all maps of this process are in the slot.
             unsafe { self.machine.kill(&process, slot) };
@@ -363,6 +387,7 @@ impl History {
     fn cut(&mut self) {
         self.say("power cut");
         self.cuts += 1;
+        self.stopping.clear();
         let slots: Vec<Slot> = std::mem::take(&mut self.slots).into_values().map(|r| r.slot).collect();
         // SAFETY: all maps of all processes are in these.
         unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.witness.take(), slots)) };
@@ -440,6 +465,7 @@ impl History {
                         }
                     }
                     5 if self.level == Level::Disk => self.cut(),
+                    6 => self.change_slots(),
                     _ => {}
                 },
             }
@@ -549,6 +575,7 @@ impl History {
             deaths: self.deaths,
             slots_dead: self.slots_dead,
             cuts: self.cuts,
+            changes: self.changes,
             blamed: self.blamed,
         }
     }
@@ -564,6 +591,7 @@ fn histories(seeds: std::ops::Range<u64>) -> Tally {
         sum.deaths += tally.deaths;
         sum.slots_dead += tally.slots_dead;
         sum.cuts += tally.cuts;
+        sum.changes += tally.changes;
         sum.blamed += tally.blamed;
     }
     sum
@@ -654,4 +682,91 @@ fn soak_workers_and_slots() {
          made of them, {} aside, 0 lost, 0 twice, 0 out of order",
         sum.deaths, sum.slots_dead, sum.cuts, sum.messages, sum.made, sum.aside
     );
+}
+
+/// A worker with one slot that has nothing to do, in memory.
+fn opened(machine: &Machine, options: &WorkOptions) -> (Data, Arc<PretendMedia>, Work) {
+    let process = machine.start();
+    let data = Data { media: process.clone(), folder: "/live/data".into(), drain: Drain::Caller };
+    let work = Work::open(&data, STAGE, &[INPUT.into()], options).unwrap();
+    (data, process, work)
+}
+
+#[test]
+fn a_change_while_it_runs_counts_after_a_restart_until_the_file_says_something_new() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
+    drop(data.writer(INPUT, &Options::memory(1 << 20)).unwrap());
+    let mut options = WorkOptions { parameters: r#"{"a":1}"#.into(), ..WorkOptions::memory(2, 1 << 20) };
+    let (_, _process, mut work) = opened(&machine, &options);
+    assert_eq!((work.slots(), work.parameters()), (2, r#"{"a":1}"#));
+    work.set_slots(3).unwrap();
+    work.configure(r#"{"a":2}"#).unwrap();
+    let block = work.change();
+    assert!(!work.is_safe(block));
+    while !work.is_safe(block) {
+        machine.advance(1_000_000);
+        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+    }
+    drop(work);
+    let (_, _process, work) = opened(&machine, &options);
+    assert_eq!((work.slots(), work.parameters()), (3, r#"{"a":2}"#));
+    drop(work);
+    options.parameters = r#"{"a":1,"b":0}"#.into();
+    let (_, _process, work) = opened(&machine, &options);
+    assert_eq!((work.slots(), work.parameters()), (2, r#"{"a":1,"b":0}"#));
+}
+
+#[test]
+fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
+    struct Counting;
+    impl Worker for Counting {
+        fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+            for message in batch.iter().collect::<Vec<_>>() {
+                out.begin(&message);
+                out.filtered(&message);
+            }
+            Ok(())
+        }
+        fn statistics(&mut self) -> String {
+            r#"{"spots": 3, "mean": 0.5}"#.into()
+        }
+    }
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer(INPUT, &Options::memory(1 << 20)).unwrap();
+    writer.origin("a").unwrap();
+    let options = WorkOptions::memory(2, 1 << 20);
+    let (data, _process, mut work) = opened(&machine, &options);
+    let mut step = |work: &mut Work| {
+        machine.advance(1_100_000_000);
+        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+        flow::WorkerState::newest(&data, STAGE).unwrap().unwrap()
+    };
+    let state = step(&mut work);
+    assert_eq!((state.number("slots"), state.number("away"), state.number("living")), (2, 2, 0));
+    let from = work.ready(0, 0);
+    work.greet(0).unwrap();
+    let state = step(&mut work);
+    assert_eq!((state.number("away"), state.number("starting"), state.number("living")), (1, 1, 0));
+    let inputs = vec![INPUT.into()];
+    let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
+    let mut slot = Slot::open(&data, STAGE, slot).unwrap();
+    let meta = Meta { source_time: 0, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    (0..5_u64).for_each(|n| drop(writer.append(&meta, &n.to_le_bytes()).unwrap()));
+    for _ in 0..20 {
+        machine.advance(1_000_000);
+        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+        slot.step(&mut Counting, &mut |_| false).unwrap();
+    }
+    let state = step(&mut work);
+    assert_eq!((state.number("starting"), state.number("living"), state.number("messages")), (0, 1, 5));
+    assert_eq!((state.number("filtered"), state.number("aside"), state.number("restarts")), (5, 0, 0));
+    assert_eq!(state.slots[&0]["spots"], 3);
+    assert_eq!(state.slots[&0]["mean"], 0.5);
+    work.died(0, "killed", "").unwrap();
+    let state = step(&mut work);
+    assert_eq!((state.number("restarts"), state.number("away")), (1, 2));
 }

@@ -45,3 +45,21 @@ pub(super) fn run_name(text: &str) -> Result<String, String> {
 pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
 }
+
+/// `NAME=VALUE`: the value is JSON, or text as it stands.
+pub(super) fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            Ok((name.trim().to_owned(), value))
+        }
+        _ => Err("write `NAME=VALUE`, like `threshold=3`".to_owned()),
+    }
+}
+
+/// `NAME=NUMBER`.
+pub(super) fn slots(text: &str) -> Result<(String, u32), String> {
+    let wrong = || "write `NAME=NUMBER`, like `mean=4`".to_owned();
+    let (name, number) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.trim().to_owned(), number.trim().parse().map_err(|_| wrong())?))
+}

@@ -17,22 +17,27 @@ pub use child::{Failed, Job, Written, program, version};
 pub use control::ask;
 pub use sources::build;
 
-use crate::file::{Instrument, Start};
+use crate::file::{Instrument, Start, nearest};
+use crate::units::shortened;
 use belongings::Belongings;
 use child::{Children, Key};
 use control::Control;
 use flow::records::Run;
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
-use stage::StageThread;
+use stage::{Change, StageThread};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use wire::bprn::State;
 
 /// How often the mover looks around.
 const TICK: Duration = Duration::from_millis(10);
+
+/// How long a worker may take to make a change safe, on a slow disk: runs are not looked after meanwhile.
+const CHANGE: Duration = Duration::from_secs(5);
 
 /// How long a run waits for what is under way where nobody says: as in the instrument file.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -397,18 +402,68 @@ impl Mover {
                 let stop = number(request, "stop");
                 name.and_then(|name| self.keeper.end(&name, stop?, "asked", now)).map(|run| as_value(&run))
             }
+            Some("configure") => self.obey_configure(request),
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
                 Ok(json!({"pid": std::process::id(), "instrument": *self.instrument.name, "troubles": troubles}))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
-                .hint("commands are begin, end and status")),
+                .hint("commands are begin, end, configure and status")),
         };
         self.record(request, &answer, now);
         answer
     }
 
-    /// `{"command": "begin", "run", "start", "stop", "settle", "metadata"}`, each but the first optional.
+    /// `{"command": "configure", "worker", "parameters", "slots"}`, the last two optional.
+    fn obey_configure(&self, request: &Value) -> Result<Value, Fault> {
+        let parameters = match &request["parameters"] {
+            Value::Null => serde_json::Map::new(),
+            Value::Object(parameters) => parameters.clone(),
+            _ => return Err(Fault::new("a worker cannot be configured", "`parameters` is no JSON object")),
+        };
+        self.change(request["worker"].as_str().unwrap_or_default(), parameters, number(request, "slots")?)
+    }
+
+    /// Changes a worker that runs; the answer is how it is now.
+    fn change(
+        &self,
+        name: &str,
+        parameters: serde_json::Map<String, Value>,
+        slots: Option<i64>,
+    ) -> Result<Value, Fault> {
+        let what = || format!("worker `{}` cannot be configured", shortened(name));
+        let sections = &self.instrument.workers;
+        let Some(at) = sections.iter().position(|section| section.name == name) else {
+            let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
+            let hint = match (nearest(name, names.iter().copied()), names.as_slice()) {
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, []) => "this instrument has no workers: `[worker.NAME]` in its file makes one".to_owned(),
+                (None, names) => format!("workers are {}", shortened(&names.join(", "))),
+            };
+            return Err(Fault::new(what(), "there is none of this name").hint(hint));
+        };
+        let slots = slots.map(|slots| {
+            u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots)).ok_or_else(|| {
+                Fault::new(what(), format!("{slots} slots")).hint(format!("a worker has 1 to {} slots", flow::SLOTS_MAX))
+            })
+        });
+        let slots = slots.transpose()?;
+        let set = sections[at].set.value;
+        if slots.is_some_and(|slots| u64::from(slots) < set) {
+            let cause = format!("`set` is {set}: so many slots see the same messages");
+            return Err(Fault::new(what(), cause).hint(format!("give it {set} slots or more")));
+        }
+        let (answer, answered) = channel();
+        let told = &self.workers[at].told;
+        told.order(Change { parameters, slots, answer });
+        answered.recv_timeout(CHANGE).unwrap_or_else(|e| {
+            let cause = told.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
+            Err(Fault::new(format!("worker `{name}` has not answered yet"), cause)
+                .hint("it takes the change when it can; ask again for what it has"))
+        })
+    }
+
+    /// `{"command": "begin", "run", "start", "stop", "settle", "metadata", "slots"}`, each but the first optional.
     fn obey_begin(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let name = match &request["run"] {
             Value::Null => next_name(self.keeper.runs()),
@@ -425,15 +480,33 @@ impl Mover {
             return Err(Fault::new(format!("run `{name}` cannot begin"), "the instrument is ending")
                 .hint("start it again with `beamport up FILE` when it has ended"));
         }
+        let slots = match &request["slots"] {
+            Value::Null => serde_json::Map::new(),
+            Value::Object(slots) => slots.clone(),
+            _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`slots` is no JSON object")),
+        };
         let metadata = match &request["metadata"] {
-            Value::Null => "{}".into(),
-            Value::Object(fields) => Value::Object(fields.clone()).to_string(),
+            Value::Null if slots.is_empty() => "{}".into(),
+            Value::Null => json!({"slots": slots}).to_string(),
+            Value::Object(fields) => {
+                let mut fields = fields.clone();
+                if !slots.is_empty() {
+                    fields.insert("slots".into(), slots.clone().into());
+                }
+                Value::Object(fields).to_string()
+            }
             _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`metadata` is no JSON object")),
         };
         let (start, stop) = (number(request, "start")?.unwrap_or(now), number(request, "stop")?);
         let settle = number(request, "settle")?.unwrap_or(SETTLE.as_nanos() as i64);
         let settle = u64::try_from(settle)
             .map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
+        if self.keeper.runs().iter().all(|run| run.name != name) {
+            // Before the run: what is wrong with them keeps it from beginning.
+            for worker in slots.keys() {
+                self.change(worker, serde_json::Map::new(), number(&request["slots"], worker)?)?;
+            }
+        }
         self.begin(&name, start, stop, Duration::from_nanos(settle), &metadata).map(|run| as_value(&run))
     }
 

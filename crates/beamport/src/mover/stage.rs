@@ -3,8 +3,10 @@
 
 use crate::file::{Level, OutputFull, OutputSection};
 use flow::{Fault, StreamView};
+use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,17 @@ pub(super) struct Told {
     view: Arc<Mutex<Option<StreamView>>>,
     trouble: Arc<Mutex<Option<Fault>>>,
     warned: Arc<Mutex<Option<Instant>>>,
+    orders: Arc<Mutex<Vec<Change>>>,
+}
+
+/// A command to a worker that runs.
+pub(super) struct Change {
+    /// Parameters that it gets; `null` takes one away.
+    pub parameters: serde_json::Map<String, Value>,
+    /// How many slots it gets.
+    pub slots: Option<u32>,
+    /// Takes the answer, once the change survives what the worker's commits survive.
+    pub answer: Sender<Result<Value, Fault>>,
 }
 
 fn of<T: Clone>(place: &Mutex<Option<T>>) -> Option<T> {
@@ -40,6 +53,16 @@ impl Told {
     /// Why it cannot work at present.
     pub(super) fn trouble(&self) -> Option<Fault> {
         of(&self.trouble)
+    }
+
+    /// Gives it a command.
+    pub(super) fn order(&self, change: Change) {
+        self.orders.lock().unwrap_or_else(|p| p.into_inner()).push(change);
+    }
+
+    /// Takes the commands.
+    pub(super) fn orders(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.orders.lock().unwrap_or_else(|p| p.into_inner()))
     }
 
     /// Where its stream stands now.

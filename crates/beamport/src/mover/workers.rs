@@ -4,10 +4,10 @@
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
-use super::stage::{self, NAP, StageThread, Told, ns};
+use super::stage::{self, Change, NAP, StageThread, Told, ns};
 use crate::file::{Instrument, Order, Share, WorkerSection};
 use flow::{Data, Fault, Heard, Work, WorkOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -63,8 +63,24 @@ fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool,
     let mut work = Work::open(data, &section.name, &section.inputs.value, &options)?;
     told.stands(work.view());
     let mut slots = Slots::new(data, section, &options);
+    slots.parameters = serde_json::from_str(work.parameters()).unwrap_or_default();
     let mut until = None;
+    let mut promised = Vec::new();
     loop {
+        for change in told.orders() {
+            match slots.change(&mut work, &change) {
+                Ok(answer) => promised.push((work.change(), change.answer, answer)),
+                Err(fault) => drop(change.answer.send(Err(fault))),
+            }
+        }
+        // What is answered is true after a restart too.
+        promised.retain(|(block, answer, value)| {
+            let is_safe = work.is_safe(*block);
+            if is_safe {
+                let _ = answer.send(Ok(value.clone()));
+            }
+            !is_safe
+        });
         // Before the look at the streams: what is said to have been brought is there.
         let heard = |input: &Told| input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
         let views: Vec<Heard> = inputs.iter().map(heard).collect();
@@ -104,13 +120,43 @@ struct Slots<'a> {
     options: &'a WorkOptions,
     running: Vec<Running>,
     looked: Instant,
+    /// The parameters of now.
+    parameters: Value,
     /// Why slots die that answer nothing.
     trouble: Option<Fault>,
 }
 
 impl<'a> Slots<'a> {
     fn new(data: &'a Data, section: &'a WorkerSection, options: &'a WorkOptions) -> Self {
-        Self { data, section, options, running: Vec::new(), looked: Instant::now() - NAP, trouble: None }
+        let parameters = section.parameters.0.clone();
+        Self { data, section, options, running: Vec::new(), looked: Instant::now() - NAP, parameters, trouble: None }
+    }
+
+    /// Changes parameters and the number of slots; the answer is how they are now.
+    fn change(&mut self, work: &mut Work, change: &Change) -> Result<Value, Fault> {
+        let mut parameters: Value = serde_json::from_str(work.parameters()).unwrap_or_default();
+        if let Some(known) = parameters.as_object_mut() {
+            for (name, value) in &change.parameters {
+                match value {
+                    Value::Null => drop(known.remove(name)),
+                    value => drop(known.insert(name.clone(), value.clone())),
+                }
+            }
+        }
+        let slots = change.slots.unwrap_or(work.slots());
+        if let Some(slots) = change.slots.filter(|slots| *slots != work.slots()) {
+            let before = work.slots();
+            work.set_slots(slots)?;
+            (slots..before).try_for_each(|slot| work.stop(slot))?;
+        }
+        if !change.parameters.is_empty() {
+            let text = parameters.to_string();
+            self.parameters = parameters.clone();
+            work.configure(&text)?;
+            // Who waits because it could not take the old ones need not wait any longer.
+            self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
+        }
+        Ok(json!({"worker": self.section.name, "slots": slots, "parameters": parameters}))
     }
 
     /// Reaps, kills what is overdue, and starts what is due. How many are there.
@@ -140,7 +186,7 @@ impl<'a> Slots<'a> {
                     false => ("killed", ended(status)),
                 };
                 work.died(number, reason, &text)?;
-                if !starts {
+                if !starts || number >= work.slots() {
                     continue;
                 }
                 tracing::warn!("slot {number} of worker `{}`: {text}", self.section.name);
@@ -156,7 +202,7 @@ impl<'a> Slots<'a> {
             if running.child.is_none() && starts && number < work.slots() && Instant::now() >= running.again {
                 running.answered = answered;
                 let from = work.ready(number, 0);
-                let asked = Self::asked(self.section, self.options, self.data, number, from);
+                let asked = Self::asked(self.section, self.options, self.data, number, from, &self.parameters);
                 let child = spawn(self.section, number, &asked)?;
                 work.started(number, child.id());
                 work.greet(number)?;
@@ -167,7 +213,14 @@ impl<'a> Slots<'a> {
     }
 
     /// What a slot is told.
-    fn asked(section: &WorkerSection, options: &WorkOptions, data: &Data, number: u32, from: u64) -> serde_json::Value {
+    fn asked(
+        section: &WorkerSection,
+        options: &WorkOptions,
+        data: &Data,
+        number: u32,
+        from: u64,
+        parameters: &Value,
+    ) -> Value {
         let pick = |numbers: &[u64]| numbers.get(number as usize % numbers.len().max(1)).copied();
         json!({
             "parent": std::process::id(),
@@ -181,7 +234,7 @@ impl<'a> Slots<'a> {
             "by_key": options.share == flow::Share::Key,
             "call": section.call.value,
             "folder": section.folder,
-            "parameters": section.parameters.0,
+            "parameters": parameters,
             "cpu": pick(&section.cpus.0),
             "gpu": pick(&section.gpus.0),
         })
@@ -215,7 +268,7 @@ fn interpreter(section: &WorkerSection) -> PathBuf {
     beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
 }
 
-fn spawn(section: &WorkerSection, number: u32, asked: &serde_json::Value) -> Result<Child, Fault> {
+fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, Fault> {
     let python = interpreter(section);
     let fault = |e: std::io::Error| {
         Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e)

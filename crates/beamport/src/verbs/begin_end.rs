@@ -25,6 +25,9 @@ fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
     if let Some(metadata) = &asked.metadata {
         request["metadata"] = Value::Object(metadata.clone());
     }
+    if !asked.slots.is_empty() {
+        request["slots"] = asked.slots.iter().map(|(name, number)| (name.clone(), Value::from(*number))).collect();
+    }
     if let Some(length) = asked.duration {
         request["stop"] = start.saturating_add(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)).into();
     }

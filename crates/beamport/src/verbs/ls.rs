@@ -207,6 +207,7 @@ mod tests {
             stages: Vec::new(),
             unreadable: Vec::new(),
             damaged: Vec::new(),
+            workers: Vec::new(),
         };
         assert_eq!(
             text(&status),

@@ -5,6 +5,7 @@
 
 pub mod begin_end;
 pub mod cat;
+pub mod configure;
 pub mod doctor;
 pub mod figures;
 mod forecast;

@@ -16,7 +16,7 @@
 use super::members;
 use flow::commits::{BySink, last_commits};
 use flow::records::{Gap, Run};
-use flow::{BookDamage, Data, Fault, RUNS, RunsView, ledger, stream_fault};
+use flow::{BookDamage, Data, Fault, RUNS, RunsView, WorkerState, ledger, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -27,6 +27,8 @@ use wire::bprn::State;
 
 /// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
 const BLOCK: u64 = 4096;
+/// A worker that has told nothing for so long does nothing, ns.
+const STALE: i64 = 3_000_000_000;
 /// The ledger of a stream is asked again after so many times what it took: 5 % of the time at most.
 const LEDGER_PAUSE: u32 = 20;
 
@@ -88,6 +90,37 @@ pub struct StreamStatus {
     pub readers: Vec<ReaderStatus>,
 }
 
+/// A worker that runs, at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkerStatus {
+    /// Name.
+    pub name: String,
+    /// Slots that it should have.
+    pub slots: u64,
+    /// Slots that work, or wait for work.
+    pub living: u64,
+    /// Slots whose process has not come to its first task.
+    pub starting: u64,
+    /// Slots that died and wait to be started again.
+    pub away: u64,
+    /// How often slots died since `up`.
+    pub restarts: u64,
+    /// Messages that have their end, since ever.
+    pub messages: u64,
+    /// The same a second, between the last two moments that it told.
+    pub messages_per_s: Option<f64>,
+    /// Messages of its inputs that it has not committed.
+    pub lag: u64,
+    /// Messages aside, since ever.
+    pub aside: u64,
+    /// Messages filtered, since ever.
+    pub filtered: u64,
+    /// Messages lost, since ever.
+    pub lost: u64,
+    /// What the code of each slot says of itself.
+    pub statistics: BTreeMap<u32, BTreeMap<String, serde_json::Value>>,
+}
+
 /// A folder that says it is a stream and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
@@ -137,6 +170,8 @@ pub struct Status {
     pub data: String,
     /// Streams by name, without those that keep the books.
     pub streams: Vec<StreamStatus>,
+    /// Workers that run, by name.
+    pub workers: Vec<WorkerStatus>,
     /// Runs, oldest first.
     pub runs: Vec<RunStatus>,
     /// The accounts of merges and workers, one an input, over all that they were given.
@@ -168,6 +203,8 @@ pub struct Watch {
     data: Data,
     seen: BTreeMap<String, Seen>,
     looked: Option<Instant>,
+    /// Messages of workers at the last two moments that they told.
+    told: BTreeMap<String, [(i64, u64); 2]>,
     /// Runs that are sealed and written: they change no more but for late messages.
     done: HashMap<String, RunStatus>,
 }
@@ -176,7 +213,7 @@ impl Watch {
     /// Of this data folder.
     #[must_use]
     pub fn new(data: &Data) -> Self {
-        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, done: HashMap::new() }
+        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, told: BTreeMap::new(), done: HashMap::new() }
     }
 
     /// Looks. `accounts`: with the ledger of runs that are not finished, a pass over the index of each.
@@ -189,6 +226,7 @@ impl Watch {
             time: self.data.media.now(),
             data: self.data.folder.display().to_string(),
             streams: Vec::new(),
+            workers: Vec::new(),
             runs: Vec::new(),
             stages: Vec::new(),
             unreadable: unreadable(&self.data)?,
@@ -208,6 +246,7 @@ impl Watch {
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
             }
         }
+        self.look_at_workers(&mut status)?;
         // Books are read once a look, and not at all once every run is done.
         let mut commits = if all.iter().all(|r| self.done.contains_key(&r.name)) {
             BTreeMap::new()
@@ -224,6 +263,44 @@ impl Watch {
             status.runs.push(stands);
         }
         Ok(status)
+    }
+
+    fn look_at_workers(&mut self, status: &mut Status) -> Result<(), Fault> {
+        for book in self.data.streams(true)? {
+            let Some(name) = book.strip_suffix(".statistics") else { continue };
+            // Not of one that was removed, or made anew, meanwhile.
+            let Ok(Some(state)) = WorkerState::newest(&self.data, name) else { continue };
+            let messages = state.number("messages");
+            let told = self.told.entry(name.to_owned()).or_insert([(state.time, messages); 2]);
+            if told[1].0 != state.time {
+                *told = [told[1], (state.time, messages)];
+            }
+            let [before, now] = *told;
+            let seconds = (now.0 - before.0) as f64 * 1e-9;
+            let readers = status.streams.iter().flat_map(|s| &s.readers);
+            let lags = readers.filter(|r| r.kind == "counted" && r.name == name).filter_map(|r| r.lag);
+            status.workers.push(WorkerStatus {
+                name: name.to_owned(),
+                slots: state.number("slots"),
+                living: state.number("living"),
+                starting: state.number("starting"),
+                away: state.number("away"),
+                restarts: state.number("restarts"),
+                messages,
+                messages_per_s: match seconds > 0.0 {
+                    // It tells nothing where nothing changes.
+                    true if status.time - now.0 > STALE => Some(0.0),
+                    true => Some(now.1.saturating_sub(before.1) as f64 / seconds),
+                    false => None,
+                },
+                lag: lags.sum(),
+                aside: state.number("aside"),
+                filtered: state.number("filtered"),
+                lost: state.number("lost"),
+                statistics: state.slots,
+            });
+        }
+        Ok(())
     }
 
     fn look_at_run(&mut self, run: &Run, commits: BySink, accounts: bool) -> RunStatus {

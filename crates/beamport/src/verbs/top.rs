@@ -5,7 +5,7 @@
 
 use super::figures::{bytes, known, percent, si, thousands};
 use super::ls;
-use super::status::{Status, Watch};
+use super::status::{Status, Watch, WorkerStatus};
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
@@ -125,6 +125,7 @@ fn text(status: &Status) -> String {
     if !readers.is_empty() {
         text += &format!("\n{readers}");
     }
+    text += &workers(&status.workers);
     if !status.runs.is_empty() {
         let newest = status.runs.len().saturating_sub(RUNS);
         let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };
@@ -132,6 +133,40 @@ fn text(status: &Status) -> String {
     }
     for broken in &status.unreadable {
         text += &format!("\nstream `{}` cannot be read: {}\n", shortened(&broken.name), broken.why);
+    }
+    text
+}
+
+/// Workers, and what their slots say of themselves.
+fn workers(all: &[WorkerStatus]) -> String {
+    let mut workers = Table::new(&[
+        "worker", ">slots", ">living", ">starting", ">away", ">restarts", ">messages", ">messages/s", ">lag", ">aside",
+        ">filtered", ">lost",
+    ]);
+    let mut own = Table::new(&["worker", ">slot", "statistics"]);
+    for w in all {
+        workers.row([
+            w.name.clone(),
+            thousands(w.slots),
+            thousands(w.living),
+            thousands(w.starting),
+            thousands(w.away),
+            thousands(w.restarts),
+            thousands(w.messages),
+            w.messages_per_s.map_or_else(|| "-".into(), |r| si(r, "/s")),
+            thousands(w.lag),
+            thousands(w.aside),
+            thousands(w.filtered),
+            thousands(w.lost),
+        ]);
+        for (slot, numbers) in &w.statistics {
+            let said: Vec<String> = numbers.iter().map(|(name, value)| format!("{}={value}", shortened(name))).collect();
+            own.row([w.name.clone(), slot.to_string(), said.join(" ")]);
+        }
+    }
+    let mut text = String::new();
+    for table in [workers, own].iter().filter(|table| !table.is_empty()) {
+        text += &format!("\n{table}");
     }
     text
 }
@@ -174,10 +209,27 @@ mod tests {
             parents: Vec::new(),
             readers: vec![reader],
         };
+        let numbers = [("spots".to_owned(), 3.into()), ("mean".to_owned(), 0.5.into())].into();
+        let worker = WorkerStatus {
+            name: "peaks".into(),
+            slots: 4,
+            living: 2,
+            starting: 1,
+            away: 1,
+            restarts: 5,
+            messages: 1234,
+            messages_per_s: Some(12.0),
+            lag: 7,
+            aside: 1,
+            filtered: 2,
+            lost: 0,
+            statistics: [(0, numbers)].into(),
+        };
         let status = Status {
             time: 0,
             data: "d".into(),
             streams: vec![stream],
+            workers: vec![worker],
             runs: Vec::new(),
             unreadable: Vec::new(),
             stages: Vec::new(),
@@ -190,7 +242,13 @@ mod tests {
              detector        14       14 /s  1.40 kB        -     0   12   0 %     0\n\
              \n\
              reader   stream    kind     lag  process\n\
-             nexus:7  detector  counted   12        -\n"
+             nexus:7  detector  counted   12        -\n\
+             \n\
+             worker  slots  living  starting  away  restarts  messages  messages/s  lag  aside  filtered  lost\n\
+             peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0\n\
+             \n\
+             worker  slot  statistics\n\
+             peaks      0  mean=0.5 spots=3\n"
         );
     }
 }

@@ -15,10 +15,12 @@ mod place;
 mod resume;
 mod slots;
 mod source;
+pub(crate) mod statistics;
 
 use self::piece::{Part, Piece, Row, Todo};
 use self::place::Place;
 use self::source::Source;
+use self::statistics::Statistics;
 use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
@@ -191,8 +193,11 @@ pub struct Work {
     turn_left: u64,
     looked: i64,
     looked_for_writers: i64,
+    statistics: Statistics,
     bytes: Vec<u8>,
     rows: Vec<Row>,
+    /// Slots and parameters as it was started with.
+    asked: Value,
 }
 
 impl Work {
@@ -206,8 +211,11 @@ impl Work {
         let mut output = data.writer(stage, &options.output)?;
         let mut options = options.clone();
         options.slots = options.slots.clamp(1, SLOTS_MAX);
-        if let Value::Object(parameters) = &state["parameters"] {
-            options.parameters = Value::Object(parameters.clone()).to_string();
+        // What was changed while it ran counts until whoever starts it says something new.
+        let asked = asked_of(&options);
+        if state["asked"] == asked {
+            options.parameters = state["now"]["parameters"].to_string();
+            options.slots = state["now"]["slots"].as_u64().map_or(options.slots, |n| n as u32).clamp(1, SLOTS_MAX);
         }
         let tasks = fresh_tasks(data, stage)?;
         let mut sources = Vec::new();
@@ -248,8 +256,10 @@ impl Work {
             turn_left: 0,
             looked: i64::MIN,
             looked_for_writers: i64::MIN,
+            statistics: Statistics::default(),
             bytes: Vec::new(),
             rows: Vec::new(),
+            asked,
             output,
             options,
         };
@@ -280,6 +290,7 @@ impl Work {
         did |= self.deal(now)?;
         did |= self.show(now)?;
         did |= self.settle()?;
+        self.say(now)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)
     }
@@ -365,6 +376,12 @@ impl Work {
 /// waited for.
 fn asked(writer: &mut Writer, end: u64) -> bool {
     writer.mark(Level::Disk) >= end || writer.wait(end, Level::Disk, Duration::ZERO).unwrap_or(false)
+}
+
+/// What may change while it runs.
+fn asked_of(options: &WorkOptions) -> Value {
+    let parameters: Value = serde_json::from_str(&options.parameters).unwrap_or_default();
+    serde_json::json!({"parameters": parameters, "slots": options.slots})
 }
 
 /// The stream of tasks, made anew: what an earlier runner asked for is void.

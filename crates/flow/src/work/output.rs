@@ -10,7 +10,7 @@ use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{BEYOND, Commit};
 use crate::slot::{FILTERED, LOST, SAME, cut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use store::{Error, Level, Meta, Options, SchemaId, WhenFull, Writer};
 
@@ -357,13 +357,13 @@ impl Work {
             let ranges: Vec<_> = source.ahead.iter().map(|(first, next)| json!([first, next])).collect();
             ahead.insert(source.account.stream.clone(), ranges.into());
         }
-        let parameters: Value = serde_json::from_str(&self.options.parameters).unwrap_or_default();
         let state = json!({
             "output": store::hex(&self.output.header().uuid),
             "aside": aside_known,
             "slots": passed,
             "ahead": ahead,
-            "parameters": parameters,
+            "asked": self.asked,
+            "now": super::asked_of(&self.options),
         });
         let output_first = self.committed_output;
         self.committed_output = output_next;

@@ -21,6 +21,8 @@ pub(super) struct Place {
     /// Tasks that it has not answered.
     pub(super) tasks: VecDeque<u64>,
     pub(super) ready: bool,
+    /// The first task that was for it when it was made ready.
+    pub(super) from: u64,
     /// Its process; 0 for a thread of this one.
     pub(super) pid: u32,
     pub(super) state: SlotState,
@@ -59,6 +61,7 @@ impl Place {
             recent: VecDeque::new(),
             tasks: VecDeque::new(),
             ready: false,
+            from: 0,
             pid: 0,
             state,
             is_full: false,

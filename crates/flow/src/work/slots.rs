@@ -24,16 +24,34 @@ impl Work {
         }
         self.options.slots = slots;
         (self.turn, self.turn_left) = (0, 0);
+        self.is_changed = true;
         Ok(())
+    }
+
+    /// The parameters of now, a JSON object.
+    pub fn parameters(&self) -> &str {
+        &self.options.parameters
+    }
+
+    /// The block whose commit says what was changed last.
+    pub fn change(&self) -> u64 {
+        self.block
+    }
+
+    /// True if the commit of a block is as safe as it will be: after a restart it counts.
+    pub fn is_safe(&self, block: u64) -> bool {
+        self.block > block && self.pending.front().is_none_or(|pending| pending.commit.block > block)
     }
 
     /// A slot is about to start: it takes tasks from now on. `pid`: its process, 0 for a thread of this one. The answer is
     /// the first task that it shall look at.
     pub fn ready(&mut self, slot: u32, pid: u32) -> u64 {
+        let from = self.tasks.next_sequence();
         if let Some(place) = self.places.get_mut(slot as usize) {
             (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
+            place.from = from;
         }
-        self.tasks.next_sequence()
+        from
     }
 
     /// The process of a slot that was made ready.
@@ -83,8 +101,10 @@ impl Work {
         self.collect(at)?;
         let place = &mut self.places[at];
         place.answered = place.at;
-        (place.ready, place.state.ready, place.stands) = (false, false, None);
-        place.state.deaths += 1;
+        let was_ready = std::mem::take(&mut place.ready);
+        (place.state.ready, place.stands) = (false, None);
+        // One that was told to end did not die.
+        place.state.deaths += u64::from(was_ready);
         let (pid, stream) = (place.pid, place.stream.clone());
         let tasks = std::mem::take(&mut place.tasks);
         let at_work = self.at(slot);
@@ -198,7 +218,7 @@ impl Work {
     }
 
     /// Where a slot stands in the tasks.
-    fn at(&self, slot: u32) -> Option<u64> {
+    pub(super) fn at(&self, slot: u32) -> Option<u64> {
         let name = format!("slot{slot}");
         let place = self.tasks.pins().readers().into_iter().find(|r| r.name == name)?;
         let pid = self.places.get(slot as usize).map_or(0, |p| p.pid);

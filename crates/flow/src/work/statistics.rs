@@ -1,0 +1,212 @@
+//! The stream `W.statistics`: how the slots of a worker do, and what their code says of itself, as values (`f144`) once a
+//! second.
+//!
+//! Purpose: `top` and whoever plots are other processes, which read streams and nothing else. Constraints: in memory, the
+//! newest 4 MiB; all values of one moment have one source time; origin and source name say whose and which. A moment at
+//! which nothing has changed is not said. What code says is bounded: so many numbers, names so long.
+
+use super::Work;
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use store::{Error, Meta, Options, SchemaId, WhenFull, Writer};
+use wire::Scalar;
+
+/// Between two moments, ns: often enough for people, seldom enough for nobody to pay.
+pub(crate) const PAUSE: i64 = 1_000_000_000;
+/// What is kept: ten minutes of a hundred numbers.
+const BYTES: u64 = 4 << 20;
+/// Numbers of one slot's code: more is data, and belongs into the output.
+const NUMBERS_MAX: usize = 64;
+/// Bytes of the name of one.
+const NAME_BYTES_MAX: usize = 64;
+/// Entries of a moment at most: all slots, and the worker's own.
+const MOMENT: u64 = super::SLOTS_MAX as u64 * NUMBERS_MAX as u64 + 64;
+
+/// The stream of statistics of a worker.
+pub fn statistics_of(stage: &str) -> String {
+    format!("{stage}.statistics")
+}
+
+/// A worker at one moment, as its stream of statistics says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerState {
+    /// ns since 1970 UTC.
+    pub time: i64,
+    /// `slots` that there should be; of these `living`, `starting` and `away` (dead, before the next start); `restarts`
+    /// since the mover started; `messages`, `aside`, `filtered` and `lost` since ever.
+    pub numbers: BTreeMap<String, Value>,
+    /// What the code of each slot says.
+    pub slots: BTreeMap<u32, BTreeMap<String, Value>>,
+}
+
+impl WorkerState {
+    /// One of the worker's own numbers; 0 where it is not said.
+    pub fn number(&self, name: &str) -> u64 {
+        self.numbers.get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The newest moment of a worker; none where there is no such stream or nobody writes it.
+    pub fn newest(data: &Data, stage: &str) -> Result<Option<Self>, Fault> {
+        let name = statistics_of(stage);
+        let fault = |e| stream_fault(&name, e);
+        let mut reader = data.reader_early(&name)?;
+        if reader.writer().is_none() {
+            return Ok(None);
+        }
+        let bounds = reader.bounds();
+        let Some(last) = bounds.count.checked_sub(1).filter(|last| *last >= bounds.first) else { return Ok(None) };
+        let mut read = || -> store::Result<Option<Self>> {
+            let Some((newest, _)) = reader.get(last)? else { return Ok(None) };
+            let mut all = Self { time: newest.source_time, ..Self::default() };
+            reader.seek(bounds.first.max((last + 1).saturating_sub(MOMENT)));
+            let names = reader.origins()?.to_vec();
+            while reader.position() <= last {
+                let batch = reader.read((last + 1 - reader.position()) as usize)?;
+                if batch.is_empty() {
+                    break;
+                }
+                for message in batch.iter().filter(|m| m.entry.source_time == newest.source_time) {
+                    let origin = names.get(message.entry.origin as usize).map_or("", String::as_str);
+                    let Ok(value) = wire::f144::read(message.payload) else { continue };
+                    let wire::f144::Value::Scalar(number) = value.value else { continue };
+                    let into = match origin.strip_prefix("slot").map(str::parse) {
+                        Some(Ok(slot)) => all.slots.entry(slot).or_default(),
+                        _ => &mut all.numbers,
+                    };
+                    let number = match number {
+                        Scalar::Int64(number) => number.into(),
+                        other => other.to_f64().into(),
+                    };
+                    into.insert(value.source_name.to_owned(), number);
+                }
+            }
+            Ok(Some(all))
+        };
+        match read() {
+            // A writer that was faster.
+            Err(Error::Gone { .. }) => Ok(None),
+            answer => answer.map_err(fault),
+        }
+    }
+}
+
+/// What is said of a worker.
+#[derive(Default)]
+pub(super) struct Statistics {
+    writer: Option<Writer>,
+    /// When it was said last, ns since 1970 UTC.
+    at: Option<i64>,
+    said: Vec<(Option<usize>, String, Scalar)>,
+}
+
+impl Work {
+    /// Says how things are, where that is due.
+    pub(super) fn say(&mut self, now: i64) -> Result<(), Fault> {
+        if self.statistics.at.is_some_and(|at| now.saturating_sub(at).unsigned_abs() < PAUSE.unsigned_abs()) {
+            return Ok(());
+        }
+        self.statistics.at = Some(now);
+        let numbers = self.numbers();
+        if numbers == self.statistics.said {
+            return Ok(());
+        }
+        let name = statistics_of(&self.stage);
+        let fault = |e| stream_fault(&name, e);
+        if self.statistics.writer.is_none() {
+            let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(BYTES) };
+            self.statistics.writer = Some(self.data.writer(&name, &options)?);
+        }
+        let Some(writer) = &mut self.statistics.writer else { return Ok(()) };
+        for (slot, number, value) in &numbers {
+            let whose = slot.map_or_else(|| self.stage.clone(), |slot| format!("slot{slot}"));
+            let origin = writer.origin(&whose).map_err(fault)?;
+            let value = wire::f144::F144 {
+                source_name: number,
+                timestamp: now,
+                value: wire::f144::Value::Scalar(*value),
+            };
+            wire::f144::write(&mut self.bytes, &value).map_err(|e| Fault::new("a number cannot be coded", e))?;
+            let schema = SchemaId(wire::f144::ID);
+            let meta = Meta { source_time: now, origin, origin_seq: writer.next_sequence(), schema, flags: 0 };
+            match writer.push(&meta, &[&self.bytes]) {
+                Ok(_) => {}
+                // They are worth less than the memory.
+                Err(e) if e.is_full() => break,
+                Err(e) => return Err(fault(e)),
+            }
+        }
+        writer.publish();
+        self.statistics.said = numbers;
+        Ok(())
+    }
+
+    /// Of whom (none: the worker), which, and how much.
+    fn numbers(&self) -> Vec<(Option<usize>, String, Scalar)> {
+        let slots = self.options.slots as usize;
+        let ready = self.places.iter().take(slots).filter(|p| p.ready).count();
+        let is_living = |slot: &usize| {
+            // It stands at its first task until it is there.
+            let place = &self.places[*slot];
+            place.ready && self.at(*slot as u32).is_some_and(|at| at > place.from)
+        };
+        let living = (0..slots.min(self.places.len())).filter(is_living).count();
+        let account = |name: &str| -> u64 {
+            let of = |counts: &BTreeMap<String, u64>| -> u64 {
+                counts.iter().filter(|(k, _)| k.split('.').next() == Some(name)).map(|(_, v)| v).sum()
+            };
+            self.accounts().map(|input| of(&input.counts)).sum()
+        };
+        let (aside, filtered, lost) = (account("aside"), account("filtered"), account("lost"));
+        let done: u64 = self.accounts().map(|input| input.done).sum();
+        let all = [
+            ("slots", slots as u64),
+            ("living", living as u64),
+            ("starting", (ready - living) as u64),
+            ("away", (slots - ready) as u64),
+            ("restarts", self.places.iter().map(|p| p.state.deaths).sum()),
+            ("messages", done + aside + filtered + lost),
+            ("aside", aside),
+            ("filtered", filtered),
+            ("lost", lost),
+        ];
+        let own = all.into_iter().map(|(name, value)| (None, name.to_owned(), Scalar::Int64(value as i64)));
+        let said = self.places.iter().take(slots).enumerate().flat_map(|(slot, place)| {
+            said_by(&place.state.statistics).into_iter().map(move |(name, value)| (Some(slot), name, value))
+        });
+        own.chain(said).collect()
+    }
+}
+
+/// The numbers of a JSON object. What is no number, or too much, is passed over.
+fn said_by(text: &str) -> Vec<(String, Scalar)> {
+    let Ok(Value::Object(numbers)) = serde_json::from_str(text) else { return Vec::new() };
+    let number = |value: &Value| match value {
+        Value::Bool(yes) => Some(Scalar::Int64((*yes).into())),
+        value => value.as_i64().map(Scalar::Int64).or_else(|| value.as_f64().map(Scalar::Float64)),
+    };
+    let fits = |name: &str| name.len() <= NAME_BYTES_MAX;
+    let all = numbers.into_iter().filter(|(name, _)| fits(name));
+    all.filter_map(|(name, value)| number(&value).map(|n| (name, n))).take(NUMBERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_code_says_numbers_are_taken_and_not_too_many() {
+        let long = "n".repeat(NAME_BYTES_MAX + 1);
+        let text = format!(r#"{{"a": 3, "b": 0.5, "c": "text", "d": [1], "e": true, "{long}": 1}}"#);
+        let said = said_by(&text);
+        let of = |name: &str| said.iter().find(|n| n.0 == name).map(|n| n.1);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert_eq!(of("a"), Some(Scalar::Int64(3)));
+        assert_eq!(of("b"), Some(Scalar::Float64(0.5)));
+        assert_eq!(of("e"), Some(Scalar::Int64(1)));
+        let many: serde_json::Map<String, Value> = (0..1000).map(|n| (n.to_string(), n.into())).collect();
+        assert_eq!(said_by(&Value::Object(many).to_string()).len(), NUMBERS_MAX);
+        assert_eq!(said_by("no JSON"), Vec::new());
+    }
+}
