@@ -91,6 +91,9 @@ pub enum Verb {
     /// Print the tables of the reference pages
     #[command(hide = true)]
     Reference(Reference),
+    /// A slot of a ready-made worker, started by `up`
+    #[command(hide = true)]
+    Slot(Slot),
 }
 
 /// The form of the answer.
@@ -382,7 +385,7 @@ pub struct Verify {
 /// `beamport bench`
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// What to measure: store, merge, nexus [default: these three], frames
+    /// What to measure: store, merge, nexus, frames [default: the first three]
     #[arg(value_parser = ["store", "merge", "nexus", "frames"], hide_possible_values = true)]
     pub names: Vec<String>,
     /// Alternating rounds of each measurement
@@ -414,6 +417,13 @@ pub struct Doctor {
     /// Form of the report.
     #[command(flatten)]
     pub form: Form,
+}
+
+/// `beamport slot`
+#[derive(Debug, Args)]
+pub struct Slot {
+    /// What the mover says to it
+    pub asked: String,
 }
 
 /// `beamport reference`

@@ -35,6 +35,7 @@ pub fn run() -> ExitCode {
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked)),
         Verb::Up(asked) => return ended(up::up(&asked.file, asked.form.json)),
+        Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
@@ -57,7 +58,7 @@ pub fn run() -> ExitCode {
         Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),
         Verb::Doctor(asked) => verbs::doctor::run(&asked, &mut out, &mut err),
         // Answered above.
-        Verb::Demo(_) | Verb::Up(_) => Ok(ExitCode::SUCCESS),
+        Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) => Ok(ExitCode::SUCCESS),
     };
     printed(result.and_then(|status| out.flush().map(|()| status)))
 }

@@ -1,7 +1,7 @@
 //! A slot of a worker: reads tasks, does them, answers behind what it made. Decision 0008.
 //!
 //! A slot is a program of its own: it reads the streams `W.tasks` and the inputs, writes `W.slotK`, and keeps nothing
-//! else. Native slots are threads of the mover, Python slots processes; both call [`Slot::step`].
+//! else. Each is a process, of the program itself or of Python; both call [`Slot::step`].
 //!
 //! Constraints: nothing is copied on the way in; what user code makes is copied once, into stream memory. One answer a
 //! task, however many messages that has.
@@ -382,6 +382,21 @@ impl Outputs<'_> {
         self.account.uneven = true;
         self.done(message);
         Ok(())
+    }
+
+    /// The first message that is to be done: all before have their end.
+    pub(crate) fn next(&self) -> u64 {
+        self.from
+    }
+
+    /// The uuid of the input.
+    pub(crate) fn input(&self) -> [u8; 16] {
+        self.task.uuid
+    }
+
+    /// Where in the slot's stream the next message comes to stand, or behind it.
+    pub(crate) fn place(&self) -> u64 {
+        self.writer.next_sequence()
     }
 
     /// Names of the origins of the input, by row.

@@ -270,22 +270,26 @@ impl Calling<'_> {
             wire::f144::write(&mut self.bytes, &value).map_err(coded)?;
             return Ok(out.push(entry, &Made::of(entry, wire::f144::ID), &[&self.bytes])?);
         }
-        // Frames keep the number of the frame that they are made of.
-        let id = match entry.schema.0 {
-            wire::ad00::ID => wire::ad00::read(of.payload).map_or(0, |frame| frame.id),
-            _ => entry.origin_seq as i32,
+        // Frames keep the number and the attributes of the frame that they are made of.
+        let frame = match entry.schema.0 {
+            wire::ad00::ID => wire::ad00::read(of.payload).ok(),
+            _ => None,
         };
-        if self.headed.as_ref() != Some(&(array.dtype, array.shape.clone())) {
+        let id = frame.as_ref().map_or(entry.origin_seq as i32, |frame| frame.id);
+        // What is known of it stays known: where a tile belongs, for one.
+        let attributes = frame.map(|frame| frame.attributes).unwrap_or_default();
+        let is_bare = attributes.is_empty();
+        if !is_bare || self.headed.as_ref() != Some(&(array.dtype, array.shape.clone())) {
             let frame = Ad00 {
                 source_name: self.stage,
                 id,
                 timestamp: entry.source_time,
                 dimensions: array.shape.as_slice().into(),
                 data,
-                attributes: Default::default(),
+                attributes,
             };
             self.head.write(&frame).map_err(coded)?;
-            self.headed = Some((array.dtype, array.shape.clone()));
+            self.headed = is_bare.then(|| (array.dtype, array.shape.clone()));
         }
         self.head.set(id, entry.source_time);
         let Some(parts) = self.head.parts(pixels) else { return Err(not_made(value).into()) };

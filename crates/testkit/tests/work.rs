@@ -740,7 +740,7 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     writer.origin("a").unwrap();
     let options = WorkOptions::memory(2, 1 << 20);
     let (data, _process, mut work) = opened(&machine, &options);
-    let mut step = |work: &mut Work| {
+    let step = |work: &mut Work| {
         machine.advance(1_100_000_000);
         work.step(machine.now(), &[Heard::NOTHING]).unwrap();
         flow::WorkerState::newest(&data, STAGE).unwrap().unwrap()
@@ -755,7 +755,9 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, slot).unwrap();
     let meta = Meta { source_time: 0, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
-    (0..5_u64).for_each(|n| drop(writer.append(&meta, &n.to_le_bytes()).unwrap()));
+    for n in 0..5_u64 {
+        writer.append(&meta, &n.to_le_bytes()).unwrap();
+    }
     for _ in 0..20 {
         machine.advance(1_000_000);
         work.step(machine.now(), &[Heard::NOTHING]).unwrap();

@@ -85,6 +85,8 @@ struct Filling<'a> {
     shown: &'a mut Vec<Shown>,
     /// It points into its inputs, and so survives no more than they do.
     is_view: bool,
+    /// Streams that its code looks at beside.
+    besides: &'a [String],
 }
 
 /// Notes what does not fit together in merges and workers, and fills in the level of those that say none. `streams` are
@@ -109,6 +111,7 @@ pub(super) fn check_stages(
         level: &mut merge.output.level,
         shown: &mut merge.shown,
         is_view: true,
+        besides: &[],
     });
     let workers = instrument.workers.iter_mut().map(|worker| Filling {
         kind: "worker",
@@ -118,6 +121,7 @@ pub(super) fn check_stages(
         level: &mut worker.output.level,
         shown: &mut worker.shown,
         is_view: false,
+        besides: &worker.besides,
     });
     let mut stages: Vec<Filling<'_>> = merges.chain(workers).collect();
     stages.sort_by_key(|stage| stage.line);
@@ -178,6 +182,17 @@ pub(super) fn check_stages(
                     say(line, format!("{title} takes `{shown}`"), "no source, nor a stage further up, fills it", hint);
                 }
             }
+        }
+        for beside in stage.besides.iter().filter(|name| !known.contains_key(*name)) {
+            if streams.contains(beside) || has_holes {
+                continue;
+            }
+            let hint = match nearest(beside, known.keys().map(String::as_str)) {
+                Some(near) => format!("write `{near}`"),
+                None => format!("streams are {}", shortened(&streams.join(", "))),
+            };
+            let what = format!("{title} looks at `{}`", shortened(beside));
+            say(stage.line, what, "no source, nor a stage further up, fills it", hint);
         }
         let level = match stage.level {
             Some(level) => level.value,

@@ -237,8 +237,8 @@ pub static MERGE_OUTPUT: Key =
 pub static CALL: Key = required(
     Worker,
     "call",
-    "`FILE.py:NAME` or `PACKAGE.MODULE:NAME`",
-    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file.",
+    "`FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one",
+    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made: `filter`, `histogram`, `split`, `stitch` (docs/reference/workers.md).",
 );
 /// `inputs` of a worker
 pub static WORKER_INPUTS: Key = required(
@@ -285,8 +285,13 @@ pub static TIME_MAX: Key = key(
     "A slot that is at one message for longer is killed; the second time the message goes to `NAME.aside`.",
 );
 /// `parameters`
-pub static PARAMETERS: Key =
-    key(Worker, "parameters", "table", "{}", "Keyword arguments of the function, or of the class when it is made.");
+pub static PARAMETERS: Key = key(
+    Worker,
+    "parameters",
+    "table",
+    "{}",
+    "Keyword arguments of the function, or of the class when it is made; what a ready-made worker is to do.",
+);
 /// `python`
 pub static PYTHON: Key = key(
     Worker,

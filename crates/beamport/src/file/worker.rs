@@ -1,11 +1,14 @@
-//! `[worker.NAME]`: user code on each message of some streams, in slots; what it makes is the stream NAME.
+//! `[worker.NAME]`: code on each message of some streams, in slots, of the user or ready-made; what it makes is the stream
+//! NAME.
 
 use super::keys::{self, Place};
+use super::nearest;
 use super::output::{self, OutputSection};
 use super::section::{Section, Setting, Shown, Take, Word, noun};
 use crate::limits;
 use crate::units::{Refused, Size};
-use serde_json::Value as Json;
+use flow::Fault;
+use serde_json::{Map, Value as Json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
@@ -45,9 +48,50 @@ pub struct WorkerSection {
     pub gpus: Setting<Numbers>,
     /// Shared memory of each slot's stream.
     pub slot_live: Setting<Size>,
+    /// Streams that a ready-made worker looks at beside its inputs.
+    pub besides: Vec<String>,
     /// The stream it fills.
     pub output: OutputSection,
     pub(super) shown: Vec<Shown>,
+}
+
+impl WorkerSection {
+    /// True if its code is ready-made.
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        !self.call.contains(':')
+    }
+
+    /// Whether a worker that runs can be changed so. `parameters`: those to change, `null` for one to take away.
+    pub fn check_change(&self, parameters: &Map<String, Json>, slots: Option<u32>) -> Result<(), Fault> {
+        if !self.is_native() {
+            return Ok(());
+        }
+        let what = || format!("worker `{}` cannot be configured", self.name);
+        let mut all = self.parameters.0.as_object().cloned().unwrap_or_default();
+        parameters.iter().for_each(|(name, value)| drop(all.insert(name.clone(), value.clone())));
+        all.retain(|_, value| !value.is_null());
+        let needs = flow::check_native(&self.call, &Json::Object(all)).map_err(|mistakes| {
+            let first = mistakes.into_iter().next();
+            first.map_or_else(
+                || Fault::new(what(), ""),
+                |misfit| Fault::new(what(), format!("`{}`: {}", misfit.key, misfit.cause)).hint(misfit.hint),
+            )
+        })?;
+        if let Some(why) = needs.alone.filter(|_| slots.unwrap_or(1) > 1) {
+            return Err(Fault::new(what(), why).hint("leave it one slot"));
+        }
+        let strange = needs.streams.iter().map(|(_, stream)| stream).find(|stream| !self.besides.contains(stream));
+        if let Some(stream) = strange {
+            return Err(Fault::new(what(), format!("it does not look at stream `{stream}` yet"))
+                .hint("change the instrument file, and start it again"));
+        }
+        if needs.bytes > self.slot_live.0 {
+            let cause = format!("it needs {} B of each slot's stream", needs.bytes);
+            return Err(Fault::new(what(), cause).hint("raise `slot_live` in the instrument file"));
+        }
+        Ok(())
+    }
 }
 
 /// Who gets a block.
@@ -164,9 +208,14 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
             section.refuse(&keys::CALL, Refused::new(cause, "name a file beside the instrument file"));
         }
         Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
+        None if flow::NATIVE.contains(&call.as_str()) => {}
         _ if is_written => {
-            let cause = "it does not say which function of which file";
-            section.refuse(&keys::CALL, Refused::new(cause, "write `call = \"mine.py:function\"`"));
+            let cause = "it is no ready-made worker, and does not say which function of which file";
+            let hint = match nearest(&call, flow::NATIVE) {
+                Some(near) => format!("write `{near}`"),
+                None => format!("write `call = \"mine.py:function\"`, or one of {}", flow::NATIVE.join(", ")),
+            };
+            section.refuse(&keys::CALL, Refused::new(cause, hint));
         }
         _ => {}
     }
@@ -180,13 +229,40 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
         section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
     }
-    let inputs = section.get(&keys::WORKER_INPUTS).unwrap_or_default();
+    let inputs: Setting<Vec<String>> = section.get(&keys::WORKER_INPUTS).unwrap_or_default();
     let (share, turn, order) = (section.need(&keys::SHARE), section.need(&keys::TURN), section.need(&keys::ORDER));
-    let (time_max, parameters) = (section.need(&keys::TIME_MAX), section.need(&keys::PARAMETERS));
+    let time_max = section.need(&keys::TIME_MAX);
+    let parameters: Setting<Parameters> = section.need(&keys::PARAMETERS);
     let python: Option<Setting<String>> = section.get(&keys::PYTHON);
     let (cpus, gpus, slot_live) =
-        (section.need(&keys::CPUS), section.need(&keys::GPUS), section.need(&keys::SLOT_LIVE));
+        (section.need(&keys::CPUS), section.need(&keys::GPUS), section.need::<Size>(&keys::SLOT_LIVE));
     let output = output::read(section);
+    let mut besides = Vec::new();
+    if flow::NATIVE.contains(&call.as_str()) {
+        match flow::check_native(&call, &parameters.0) {
+            Err(misfits) => misfits.into_iter().for_each(|misfit| {
+                let cause = format!("`{}`: {}", misfit.key, misfit.cause);
+                section.refuse(&keys::PARAMETERS, Refused::new(cause, misfit.hint));
+            }),
+            Ok(needs) => {
+                besides = needs.streams.into_iter().map(|(_, stream)| stream).collect();
+                if let Some(why) = needs.alone {
+                    if slots.value > 1 {
+                        section.refuse(&keys::SLOTS, Refused::new(why, "write `slots = 1`, or remove it"));
+                    }
+                    if inputs.len() > 1 {
+                        section
+                            .refuse(&keys::WORKER_INPUTS, Refused::new(why, "merge the streams first: `[merge.NAME]`"));
+                    }
+                }
+                if needs.bytes > slot_live.0 {
+                    let cause = format!("what it makes needs {} B of it", needs.bytes);
+                    let hint = format!("write `slot_live = \"{} MiB\"`", needs.bytes.div_ceil(1 << 20));
+                    section.refuse(&keys::SLOT_LIVE, Refused::new(cause, hint));
+                }
+            }
+        }
+    }
     WorkerSection {
         name: name.to_owned(),
         line: section.line,
@@ -205,6 +281,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         cpus,
         gpus,
         slot_live,
+        besides,
         output,
         shown: std::mem::take(&mut section.shown),
     }

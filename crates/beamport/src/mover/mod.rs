@@ -9,6 +9,7 @@ mod child;
 mod control;
 mod merges;
 mod replay;
+pub mod slot;
 mod sources;
 mod stage;
 mod workers;
@@ -141,7 +142,9 @@ impl Mover {
                 self.merges.push(thread);
             } else {
                 let section = &self.instrument.workers[at];
-                let thread = workers::start(&self.instrument, section, told(&section.inputs), &self.stop_sources)?;
+                let besides = told(&section.besides);
+                let thread =
+                    workers::start(&self.instrument, section, (told(&section.inputs), besides), &self.stop_sources)?;
                 self.workers.push(thread);
             }
         }
@@ -444,7 +447,8 @@ impl Mover {
         };
         let slots = slots.map(|slots| {
             u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots)).ok_or_else(|| {
-                Fault::new(what(), format!("{slots} slots")).hint(format!("a worker has 1 to {} slots", flow::SLOTS_MAX))
+                Fault::new(what(), format!("{slots} slots"))
+                    .hint(format!("a worker has 1 to {} slots", flow::SLOTS_MAX))
             })
         });
         let slots = slots.transpose()?;
@@ -453,6 +457,7 @@ impl Mover {
             let cause = format!("`set` is {set}: so many slots see the same messages");
             return Err(Fault::new(what(), cause).hint(format!("give it {set} slots or more")));
         }
+        sections[at].check_change(&parameters, slots)?;
         let (answer, answered) = channel();
         let told = &self.workers[at].told;
         told.order(Change { parameters, slots, answer });

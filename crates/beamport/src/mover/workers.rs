@@ -1,6 +1,6 @@
 //! Threads that run workers, each with the processes of its slots.
 //!
-//! A slot is `python -m beamport._slot JSON`: it opens the streams itself, dies with the mover, and takes no part in
+//! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker: it opens the streams itself, dies with the mover, and takes no part in
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
@@ -43,16 +43,22 @@ fn options(section: &WorkerSection) -> WorkOptions {
     }
 }
 
-/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order.
+/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order, and those that fill
+/// the streams that its code looks at beside.
 pub(super) fn start(
     instrument: &Instrument,
     section: &WorkerSection,
-    inputs: Vec<Told>,
+    (inputs, besides): (Vec<Told>, Vec<Told>),
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let data = Data::on_disk(&instrument.data.value);
     let (section, flag) = (section.clone(), stop.clone());
-    StageThread::start("worker", &section.name.clone(), stop, move |told| run(&data, &section, &inputs, &flag, told))
+    StageThread::start("worker", &section.name.clone(), stop, move |told| {
+        if !stage::wait_for(&besides, &flag) {
+            return Ok(());
+        }
+        run(&data, &section, &inputs, &flag, told)
+    })
 }
 
 fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
@@ -269,15 +275,23 @@ fn interpreter(section: &WorkerSection) -> PathBuf {
 }
 
 fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, Fault> {
-    let python = interpreter(section);
+    let native = section.is_native();
+    let program = match native {
+        true => std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
+        false => interpreter(section),
+    };
     let fault = |e: std::io::Error| {
-        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e)
-            .hint(format!("{} is the interpreter; `python` names another", python.display()))
+        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e).hint(if native {
+            String::new()
+        } else {
+            format!("{} is the interpreter; `python` names another", program.display())
+        })
     };
     // What user code prints is for people; stdout is for the report.
     let printed = std::io::stderr().as_fd().try_clone_to_owned().map_err(fault)?;
-    let mut command = Command::new(&python);
-    command.args(["-m", "beamport._slot", &asked.to_string()]).stdin(Stdio::null()).stdout(printed);
+    let mut command = Command::new(&program);
+    command.args(if native { &["slot"][..] } else { &["-m", "beamport._slot"] });
+    command.arg(asked.to_string()).stdin(Stdio::null()).stdout(printed);
     if let Some(gpu) = asked["gpu"].as_u64() {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }

@@ -140,8 +140,18 @@ fn text(status: &Status) -> String {
 /// Workers, and what their slots say of themselves.
 fn workers(all: &[WorkerStatus]) -> String {
     let mut workers = Table::new(&[
-        "worker", ">slots", ">living", ">starting", ">away", ">restarts", ">messages", ">messages/s", ">lag", ">aside",
-        ">filtered", ">lost",
+        "worker",
+        ">slots",
+        ">living",
+        ">starting",
+        ">away",
+        ">restarts",
+        ">messages",
+        ">messages/s",
+        ">lag",
+        ">aside",
+        ">filtered",
+        ">lost",
     ]);
     let mut own = Table::new(&["worker", ">slot", "statistics"]);
     for w in all {
@@ -160,7 +170,8 @@ fn workers(all: &[WorkerStatus]) -> String {
             thousands(w.lost),
         ]);
         for (slot, numbers) in &w.statistics {
-            let said: Vec<String> = numbers.iter().map(|(name, value)| format!("{}={value}", shortened(name))).collect();
+            let said: Vec<String> =
+                numbers.iter().map(|(name, value)| format!("{}={value}", shortened(name))).collect();
             own.row([w.name.clone(), slot.to_string(), said.join(" ")]);
         }
     }

@@ -30,6 +30,9 @@ impl Found {
     }
 }
 
+/// Blocks in the order of the output, and messages of inputs that it points to.
+type Shown = (Vec<Block>, BTreeSet<(usize, u64)>);
+
 impl Work {
     /// Finds what was answered since the last commit, and of that what is in the output already.
     pub(super) fn resume(&mut self, shown: u64) -> Result<(), Fault> {
@@ -147,7 +150,7 @@ impl Work {
 
     /// Counts for each answer the entries of the output behind the last commit that are of it. The blocks of those, in
     /// the order of the output, and the messages of inputs that went on as they are.
-    fn shown_since(&mut self, shown: u64, found: &mut [Found]) -> Result<(Vec<Block>, BTreeSet<(usize, u64)>), Fault> {
+    fn shown_since(&mut self, shown: u64, found: &mut [Found]) -> Result<Shown, Fault> {
         let end = self.output.next_sequence();
         let (mut order, mut passed, mut entries_of) = (Vec::new(), BTreeSet::new(), Vec::new());
         let fault = |e| stream_fault(&self.stage, e);

@@ -122,11 +122,8 @@ impl Work {
         for (slot, number, value) in &numbers {
             let whose = slot.map_or_else(|| self.stage.clone(), |slot| format!("slot{slot}"));
             let origin = writer.origin(&whose).map_err(fault)?;
-            let value = wire::f144::F144 {
-                source_name: number,
-                timestamp: now,
-                value: wire::f144::Value::Scalar(*value),
-            };
+            let value =
+                wire::f144::F144 { source_name: number, timestamp: now, value: wire::f144::Value::Scalar(*value) };
             wire::f144::write(&mut self.bytes, &value).map_err(|e| Fault::new("a number cannot be coded", e))?;
             let schema = SchemaId(wire::f144::ID);
             let meta = Meta { source_time: now, origin, origin_seq: writer.next_sequence(), schema, flags: 0 };
@@ -158,7 +155,7 @@ impl Work {
             };
             self.accounts().map(|input| of(&input.counts)).sum()
         };
-        let (aside, filtered, lost) = (account("aside"), account("filtered"), account("lost"));
+        let (aside, filtered, lost) = (account("aside"), account("skipped"), account("lost"));
         let done: u64 = self.accounts().map(|input| input.done).sum();
         let all = [
             ("slots", slots as u64),

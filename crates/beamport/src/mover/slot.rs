@@ -1,0 +1,80 @@
+//! A slot of a ready-made worker: `beamport slot JSON`, a process that the mover starts as it does `python -m
+//! beamport._slot`, so that it is bound to a processor, killed and started again in the same way.
+
+use flow::{Data, Fault, Native, Slot, SlotOptions, Stepped};
+use serde_json::Value;
+use std::time::Duration;
+use store::{Level, Options, WhenFull};
+
+/// Longest sleep without a look at whether it is to end.
+const NAP: Duration = Duration::from_millis(250);
+
+/// Works until it is told to end. `asked`: what `workers.rs` says to a slot.
+pub fn run(asked: &str) -> Result<(), Fault> {
+    let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("a slot is started by `beamport up`", e))?;
+    let text = |key: &str| asked[key].as_str().unwrap_or_default();
+    let number = |key: &str| asked[key].as_u64().unwrap_or_default();
+    die_with(number("parent"))?;
+    if let Some(cpu) = asked["cpu"].as_u64() {
+        bind(cpu)?;
+    }
+    let data = Data::on_disk(text("data"));
+    let slot = u32::try_from(number("number")).unwrap_or(u32::MAX);
+    let names = asked["inputs"].as_array().into_iter().flatten();
+    let inputs: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    let level = if text("level") == "disk" { Level::Disk } else { Level::Memory };
+    let options = SlotOptions {
+        number: slot,
+        inputs: inputs.clone(),
+        stream: Options { level, when_full: WhenFull::Wait, ..Options::memory(number("live")) },
+        from: number("from"),
+        by_key: asked["by_key"].as_bool().unwrap_or(false),
+    };
+    let stage = text("stage");
+    let mut running = Slot::open(&data, stage, options)?;
+    let mut worker = Native::new(&data, stage, slot, &inputs, text("call"), &asked["parameters"])?;
+    loop {
+        // What it makes is begun anew where there is no room: it may hold what is in the way.
+        let stepped = running.step(&mut worker, &mut |writer| {
+            writer.wait_room(NAP);
+            false
+        })?;
+        match stepped {
+            Stepped::Idle => running.wait(NAP).map(drop)?,
+            Stepped::Full => running.wait_room(NAP),
+            Stepped::Worked => {}
+            Stepped::Ended => return Ok(()),
+        }
+    }
+}
+
+/// Has the kernel kill this process when the mover dies. Ctrl-C is for the mover: it lets slots finish what they have.
+fn die_with(parent: u64) -> Result<(), Fault> {
+    // SAFETY: both calls take plain numbers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+    if u64::from(std::os::unix::process::parent_id()) != parent {
+        return Err(Fault::new("a slot ends", "the mover that started it is gone"));
+    }
+    Ok(())
+}
+
+/// Binds this process to a processor.
+fn bind(cpu: u64) -> Result<(), Fault> {
+    // SAFETY: zero is a valid value of this plain structure, and the number is inside it.
+    let answer = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if (cpu as usize) < 8 * size_of::<libc::cpu_set_t>() {
+            libc::CPU_SET(cpu as usize, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if answer == 0 {
+        return Ok(());
+    }
+    let why = std::io::Error::last_os_error();
+    Err(Fault::new(format!("a slot cannot be bound to processor {cpu}"), why)
+        .hint("`cpus` names processors of this machine"))
+}

@@ -1,0 +1,462 @@
+//! `histogram`: events (`ev44`) are counted into bins; what comes out are data arrays (`da00`).
+//!
+//! ```toml
+//! call = "histogram"
+//! inputs = ["detector"]
+//! parameters = { of = "start", from = "0 ms", to = "71 ms", bins = 710, shape = [64, 256], first_pixel = 1 }
+//! ```
+//! Axes, slowest first: `y` and `x` (with `shape = [rows, columns]`: pixel = `first_pixel` + row * columns + column) or
+//! `pixel_id` (with `pixels = NUMBER`), then `time_of_flight` (with `bins`). Bin i holds from + i (to - from) / bins <= t
+//! < from + (i + 1) (to - from) / bins, in whole numbers. `signal` has the counts, `outside` the events that are in no
+//! bin, so that their sum is the number of events.
+//!
+//! `of = "pulse"`: one array a pulse, with its time. `of = "start"`: one array a block of messages, with all events since
+//! the stream began; `turn` makes the blocks larger.
+//!
+//! **What a histogram since start keeps** is the last array itself: it stands in the slot's stream, before the answer that
+//! says which messages are in it. A slot that starts, or is given messages anew, looks for the answer that goes
+//! farthest before its first one, and goes on from the array of that answer. So each event is counted once, whoever is killed when.
+//! Arrays that are needed for that are held: this slot is a named reader of its own stream. One slot and one input, since
+//! with two nobody had all.
+//!
+//! Messages that cannot be counted go aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for them).
+
+use super::parameters::Parameters;
+use super::{Needs, said, unreadable};
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use crate::slot::{Made, Outputs, Stop, Worker};
+use crate::work::slot_stream;
+use std::collections::{BTreeMap, VecDeque};
+use store::{Batch, Entry, Error, Kind, Message, ReadOptions, Reader};
+use wire::DType;
+use wire::da00::Variable;
+use wire::ev44::Ev44;
+
+/// Bins at most: 128 MiB of counts.
+const CELLS_MAX: i64 = 16 << 20;
+/// Entries looked at in one go.
+const ENTRIES: u64 = 1024;
+/// Answers behind the one that is looked for: a runner that started anew may have asked for older messages again, and then
+/// have found the answer all the same, when it was safe. It has a few tasks under way.
+const OVERTAKEN: u64 = 256;
+/// Arrays since start that a slot's stream must have room for: held, on its way, and given up.
+const ROOM: u64 = 8;
+
+/// What a histogram is to count.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    since_start: bool,
+    /// (from, to, bins), ns.
+    time: Option<(i64, i64, i64)>,
+    /// Lengths of the axes of pixels; none: pixels are not looked at.
+    shape: Vec<i64>,
+    first_pixel: i64,
+}
+
+impl Plan {
+    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
+        let since_start = given.word("of", &["pulse", "start"]) == "start";
+        let (from, to) = (given.time("from"), given.time("to"));
+        let bins = given.number("bins", 1..=CELLS_MAX);
+        let time = match (from, to, bins) {
+            (from, Some(to), Some(bins)) if from.unwrap_or(0) < to => Some((from.unwrap_or(0), to, bins)),
+            (None, None, None) => None,
+            (Some(from), Some(to), Some(_)) if from >= to => {
+                given.mistake("to", "it is not after `from`", "write a later time");
+                None
+            }
+            _ => {
+                given.mistake("bins", "a time of flight has `bins` and `to`", "write `to = \"71 ms\", bins = 710`");
+                None
+            }
+        };
+        if time.is_some_and(|(from, to, _)| from < -(1 << 31) || to > 1 << 31) {
+            given.mistake("to", "a time of flight is a number of 32 bits, in ns", "write times up to `\"2.147 s\"`");
+        }
+        let pixels = given.number("pixels", 1..=CELLS_MAX);
+        let mut shape: Vec<i64> = pixels.into_iter().collect();
+        if let Some(value) = given.value("shape") {
+            let lengths: Option<Vec<i64>> = value.as_array().and_then(|all| all.iter().map(|n| n.as_i64()).collect());
+            match lengths {
+                Some(lengths) if lengths.len() == 2 && lengths.iter().all(|n| (1..=CELLS_MAX).contains(n)) => {
+                    if pixels.is_some() {
+                        given.mistake("shape", "`pixels` says it already", "remove one of the two");
+                    }
+                    shape = lengths;
+                }
+                _ => given.mistake("shape", format!("it is {value}"), "write `[rows, columns]`"),
+            }
+        }
+        let first_pixel = given.number("first_pixel", i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(1);
+        if time.is_none() && shape.is_empty() {
+            given.mistake("bins", "there is nothing to count into", "add `to` and `bins`, `pixels` or `shape`");
+        }
+        let plan = Self { since_start, time, shape, first_pixel };
+        if plan.cells().is_none() {
+            given.mistake("bins", format!("there are more than {CELLS_MAX} bins"), "take larger ones");
+        }
+        Some(plan)
+    }
+
+    /// How many bins there are.
+    fn cells(&self) -> Option<usize> {
+        let mut lengths = self.shape.iter().copied().chain(self.time.map(|t| t.2));
+        let cells = lengths.try_fold(1_i64, |all, n| all.checked_mul(n)).filter(|cells| *cells <= CELLS_MAX)?;
+        usize::try_from(cells).ok()
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let bytes = self.cells().unwrap_or(0) as u64 * 8 + 4096 + self.time.map_or(0, |t| t.2 as u64 * 8);
+        Needs {
+            alone: self.since_start.then_some("it counts all events since start, so that one slot must see all"),
+            bytes: bytes * if self.since_start { ROOM } else { 2 },
+            ..Needs::default()
+        }
+    }
+}
+
+/// Counts of events.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Counts {
+    cells: Vec<i64>,
+    outside: i64,
+}
+
+/// An array that may be needed again.
+struct Kept {
+    /// Its place in the slot's stream, or before it.
+    at: u64,
+    /// All messages of the input below are in it.
+    next: u64,
+}
+
+/// A histogram at work.
+pub(super) struct Histogram {
+    data: Data,
+    stage: String,
+    stream: String,
+    input: String,
+    plan: Plan,
+    edges: Vec<f64>,
+    counts: Counts,
+    /// The next message of the input that is to be counted; none: what was counted must be looked for.
+    next: Option<u64>,
+    /// Holds the arrays that are needed.
+    hold: Option<Reader>,
+    beside: Option<Reader>,
+    kept: VecDeque<Kept>,
+    bytes: Vec<u8>,
+    said: BTreeMap<&'static str, u64>,
+}
+
+impl Histogram {
+    pub(super) fn new(data: &Data, stage: &str, slot: u32, input: &str, plan: Plan) -> Result<Self, Fault> {
+        let stream = slot_stream(stage, slot);
+        let mut hold = None;
+        if plan.since_start {
+            let name = format!("keeps {stage}");
+            hold = Some(
+                data.reader(&stream, ReadOptions { name, kind: Kind::Counted, early: true, ..Default::default() })?,
+            );
+        }
+        let cells = plan.cells().unwrap_or(0);
+        let edges = plan.time.map_or_else(Vec::new, |(from, to, bins)| {
+            (0..=bins).map(|i| (from * bins + i * (to - from)) as f64 / bins as f64).collect()
+        });
+        Ok(Self {
+            data: data.clone(),
+            stage: stage.to_owned(),
+            stream,
+            input: input.to_owned(),
+            edges,
+            counts: Counts { cells: vec![0; cells], outside: 0 },
+            plan,
+            next: None,
+            hold,
+            beside: None,
+            kept: VecDeque::new(),
+            bytes: Vec::new(),
+            said: BTreeMap::new(),
+        })
+    }
+
+    /// Adds events; the bins have as many as there are.
+    fn add(&mut self, events: &Ev44<'_>, range: std::ops::Range<usize>) {
+        let Counts { cells, outside } = &mut self.counts;
+        let pixels: i64 = self.plan.shape.iter().product();
+        let (has_pixels, first) = (!self.plan.shape.is_empty(), self.plan.first_pixel);
+        let times = events.time_of_flight.iter().skip(range.start).take(range.len());
+        let mut ids = events.pixel_id.iter().skip(range.start);
+        for t in times {
+            let mut cell = 0;
+            if has_pixels {
+                let pixel = ids.next().map_or(-1, |id| i64::from(id) - first);
+                if !(0..pixels).contains(&pixel) {
+                    *outside += 1;
+                    continue;
+                }
+                cell = pixel;
+            }
+            if let Some((from, to, bins)) = self.plan.time {
+                let t = i64::from(t);
+                if t < from || t >= to {
+                    *outside += 1;
+                    continue;
+                }
+                // Below 2^33 * 2^24.
+                cell = cell * bins + (t - from) * bins / (to - from);
+            }
+            match cells.get_mut(cell as usize) {
+                Some(cell) => *cell += 1,
+                None => *outside += 1,
+            }
+        }
+    }
+
+    /// The message of what is counted.
+    fn array(&mut self, time: i64) -> Result<(), Fault> {
+        let (names, mut shape): (&[&str], Vec<i64>) = match self.plan.shape.len() {
+            0 => (&[], Vec::new()),
+            1 => (&["pixel_id"], self.plan.shape.clone()),
+            _ => (&["y", "x"], self.plan.shape.clone()),
+        };
+        let mut axes: Vec<&str> = names.to_vec();
+        if let Some((_, _, bins)) = self.plan.time {
+            axes.push("time_of_flight");
+            shape.push(bins);
+        }
+        let plain =
+            |name, unit, axes, shape, data| Variable { name, unit, label: None, source: None, axes, shape, data };
+        let edges_shape = [self.edges.len() as i64];
+        let ids: Vec<i64> = match self.plan.shape.as_slice() {
+            [pixels] => (0..*pixels).map(|n| n + self.plan.first_pixel).collect(),
+            _ => Vec::new(),
+        };
+        let ids_shape = [ids.len() as i64];
+        let outside = [self.counts.outside];
+        let one: [i64; 0] = [];
+        let mut data = vec![
+            plain("signal", Some("counts"), axes.as_slice().into(), (&shape).into(), (&self.counts.cells).into()),
+            plain("outside", Some("counts"), (&[]).into(), (&one).into(), (&outside).into()),
+        ];
+        if !self.edges.is_empty() {
+            let axes = (&["time_of_flight"]).into();
+            data.push(plain("time_of_flight", Some("ns"), axes, (&edges_shape).into(), (&self.edges).into()));
+        }
+        if !ids.is_empty() {
+            data.push(plain("pixel_id", None, (&["pixel_id"]).into(), (&ids_shape).into(), (&ids).into()));
+        }
+        let array = wire::da00::Da00 { source_name: &self.stage, timestamp: time, data: data.as_slice().into() };
+        wire::da00::write(&mut self.bytes, &array).map_err(|e| Fault::new("a histogram cannot be coded", e))
+    }
+
+    /// The counts of an array that was made with the same plan.
+    fn counts_of(&self, bytes: &[u8]) -> Option<Counts> {
+        let array = wire::da00::read(bytes).ok()?;
+        let of = |name: &str| array.data.iter().find(|variable| variable.name == name);
+        let signal = of("signal")?;
+        let mut shape = self.plan.shape.clone();
+        shape.extend(self.plan.time.map(|t| t.2));
+        let edges = of("time_of_flight").and_then(|v| v.data.typed::<f64>()).map_or_else(Vec::new, |e| e.to_vec());
+        let is_same = signal.data.dtype() == DType::Int64 && signal.shape.iter().eq(shape) && edges == self.edges;
+        let first = of("pixel_id").and_then(|v| v.data.typed::<i64>()).and_then(|ids| ids.first());
+        if !is_same || first.is_some_and(|first| first != self.plan.first_pixel) {
+            return None;
+        }
+        let outside = of("outside")?.data.typed::<i64>()?.first()?;
+        Some(Counts { cells: signal.data.typed::<i64>()?.to_vec(), outside })
+    }
+
+    /// Counts of all messages of the input below `before`, from the newest answer to such.
+    fn find(&mut self, input: &[u8; 16], before: u64) -> Result<(), Fault> {
+        self.counts = Counts { cells: vec![0; self.counts.cells.len()], outside: 0 };
+        self.next = Some(before);
+        let found = self.found(input, before).map_err(|e| stream_fault(&self.stream, e))?;
+        let at = match found {
+            Some((at, bytes)) => {
+                // Of other bins nothing can be taken over: they begin anew.
+                if let Some(counts) = self.counts_of(&bytes) {
+                    self.counts = counts;
+                }
+                at
+            }
+            None => 0,
+        };
+        self.kept.retain(|kept| kept.next <= before);
+        self.kept.push_back(Kept { at, next: before });
+        Ok(())
+    }
+
+    /// Place and bytes of the last array of the answer that goes farthest below `before`.
+    fn found(&mut self, input: &[u8; 16], before: u64) -> store::Result<Option<(u64, Vec<u8>)>> {
+        let options = ReadOptions { early: true, ..ReadOptions::default() };
+        let folder = self.data.stream(&self.stream);
+        let mut reader = Reader::open(&self.data.media, &folder, options)?;
+        let bounds = reader.bounds();
+        let is_there = |answer: store::Result<Option<(Entry, Vec<u8>)>>| match answer {
+            Err(Error::Gone { .. } | Error::Corrupt { .. } | Error::Lost { .. }) => Ok(None),
+            answer => answer,
+        };
+        // The last sequence of `from..to` whose entry is of a schema.
+        let last = |reader: &mut Reader, from: u64, to: u64, schema: [u8; 4]| -> store::Result<Option<u64>> {
+            let mut end = to;
+            while end > from {
+                let begin = from.max(end.saturating_sub(ENTRIES));
+                let entries = reader.entries(begin, (end - begin) as usize)?;
+                if let Some(at) = entries.iter().rposition(|entry| entry.schema.0 == schema) {
+                    return Ok(Some(begin + at as u64));
+                }
+                end = begin;
+            }
+            Ok(None)
+        };
+        let (mut end, mut seen) = (bounds.count, 0);
+        // (messages below are in it, its place in the stream, its bytes)
+        let mut newest: Option<(u64, u64, Vec<u8>)> = None;
+        while let Some(at) = last(&mut reader, bounds.first, end, wire::bpdn::ID)? {
+            (end, seen) = (at, seen + u64::from(newest.is_some()));
+            if seen > OVERTAKEN {
+                break;
+            }
+            let Some((_, bytes)) = is_there(reader.get(at))? else { continue };
+            let Ok(answer) = wire::bpdn::read(&bytes) else { continue };
+            let next = answer.task.next;
+            if answer.task.uuid != *input || next > before || newest.as_ref().is_some_and(|found| found.0 >= next) {
+                continue;
+            }
+            let from = answer.output_first.max(bounds.first);
+            if let Some(array) = last(&mut reader, from, at, wire::da00::ID)?
+                && let Some((_, bytes)) = is_there(reader.get(array))?
+            {
+                newest = Some((next, array, bytes));
+            }
+        }
+        Ok(newest.map(|(_, at, bytes)| (at, bytes)))
+    }
+
+    /// Lets go of arrays that nobody will ask for: those before the newest of which all is committed.
+    fn let_go(&mut self) {
+        let Some(hold) = &self.hold else { return };
+        if self.beside.is_none() {
+            self.beside = self.data.reader_early(&self.input).ok();
+        }
+        let Some(input) = &self.beside else { return };
+        let runner = input.pins().readers().into_iter().find(|r| r.name == self.stage);
+        let committed = runner.map_or(0, |r| r.committed);
+        while self.kept.get(1).is_some_and(|kept| kept.next <= committed) {
+            self.kept.pop_front();
+        }
+        if let Some(kept) = self.kept.front() {
+            hold.commit(kept.at);
+        }
+    }
+
+    /// Says all that was counted, as what was made of a message.
+    fn tell(&mut self, message: &Message<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        self.array(message.entry.source_time)?;
+        let at = out.place();
+        if let Err(stop) = out.push(message.entry, &Made::of(message.entry, wire::da00::ID), &[&self.bytes]) {
+            // What was counted of this batch is not said: it is counted anew.
+            self.next = None;
+            return Err(stop);
+        }
+        self.kept.push_back(Kept { at, next: message.sequence + 1 });
+        Ok(())
+    }
+
+    fn since_start(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let from = out.next().max(batch.first);
+        // Behind what it has are messages that were never counted; before it, what was given up.
+        if self.next.is_none_or(|next| next > from) {
+            self.find(&out.input(), from)?;
+        }
+        self.let_go();
+        let mut last: Option<Message<'_>> = None;
+        for message in batch.iter().filter(|message| message.sequence >= from) {
+            if last.is_none() {
+                out.begin(&message);
+            }
+            match check(&self.plan, &message) {
+                Ok(events) => {
+                    self.count(&events, 0..events.events());
+                    last = Some(message);
+                }
+                Err((reason, text)) => {
+                    if let Some(last) = last.take() {
+                        self.tell(&last, out)?;
+                        out.done(&last);
+                        out.begin(&message);
+                    }
+                    // What is pushed before a message goes aside is shown to nobody, but it stands in the stream.
+                    self.tell(&message, out)?;
+                    if let Err(stop) = out.aside(&message, reason, &text) {
+                        self.next = None;
+                        return Err(stop);
+                    }
+                }
+            }
+        }
+        if let Some(last) = last {
+            self.tell(&last, out)?;
+            out.done(&last);
+        }
+        self.next = Some(batch.next());
+        Ok(())
+    }
+
+    fn count(&mut self, events: &Ev44<'_>, range: std::ops::Range<usize>) {
+        *self.said.entry("events").or_default() += range.len() as u64;
+        let before = self.counts.outside;
+        self.add(events, range);
+        *self.said.entry("outside").or_default() += (self.counts.outside - before) as u64;
+    }
+}
+
+/// The events of a message, or why they cannot be counted.
+fn check<'m>(plan: &Plan, message: &Message<'m>) -> Result<Ev44<'m>, (&'static str, String)> {
+    if message.entry.schema.0 != wire::ev44::ID {
+        return Err(("schema", format!("it is {}, and a histogram counts ev44", message.entry.schema.as_text())));
+    }
+    let events = wire::ev44::read(message.payload).map_err(|e| ("unreadable", unreadable(e)))?;
+    events.check().map_err(|e| ("unreadable", unreadable(e)))?;
+    if !plan.shape.is_empty() && events.pixel_id.is_empty() && events.events() > 0 {
+        return Err(("pixels", "its events have no pixels".into()));
+    }
+    Ok(events)
+}
+
+impl Worker for Histogram {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        if self.plan.since_start {
+            return self.since_start(batch, out);
+        }
+        for message in batch.iter() {
+            if !out.wants(&message) {
+                continue;
+            }
+            out.begin(&message);
+            let events = match check(&self.plan, &message) {
+                Ok(events) => events,
+                Err((reason, text)) => {
+                    out.aside(&message, reason, &text)?;
+                    continue;
+                }
+            };
+            for (time, range) in events.pulses() {
+                self.counts.cells.fill(0);
+                self.counts.outside = 0;
+                self.count(&events, range);
+                self.array(time)?;
+                let made = Made { source_time: time, ..Made::of(message.entry, wire::da00::ID) };
+                out.push(message.entry, &made, &[&self.bytes])?;
+            }
+            out.done(&message);
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> String {
+        said(&self.said)
+    }
+}

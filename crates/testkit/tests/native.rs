@@ -1,0 +1,664 @@
+//! Ready-made workers on the pretend machine: what they make of which message, what goes aside, and that a histogram since
+//! start and frames put together of tiles are exact whoever is killed when.
+
+use beamport_testkit::{Dice, Machine, PretendMedia};
+use flow::records::Apart;
+use flow::{Data, Heard, Native, Slot, SlotOptions, Stepped, Work, WorkOptions, aside_of};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::{Drain, Level, Meta, Options, ReadOptions, SchemaId, Writer};
+use wire::DType;
+use wire::ad00::{Ad00, Attribute};
+
+const INPUT: &str = "raw";
+const STAGE: &str = "made";
+const HISTORIES: u64 = 150;
+
+/// A worker with one slot, of which everything may be killed.
+struct Lab {
+    machine: Machine,
+    folder: &'static str,
+    level: Level,
+    call: &'static str,
+    parameters: Value,
+    live: u64,
+    writer_process: Arc<PretendMedia>,
+    writer: Option<Writer>,
+    runner_process: Arc<PretendMedia>,
+    runner: Option<Work>,
+    slot_process: Arc<PretendMedia>,
+    slot: Option<(Slot, Native)>,
+    killed: u64,
+}
+
+impl Lab {
+    fn new(seed: u64, level: Level, call: &'static str, parameters: Value) -> Self {
+        let machine = Machine::new(seed);
+        Self {
+            folder: if level == Level::Disk { "/disk/data" } else { "/live/data" },
+            level,
+            call,
+            parameters,
+            live: 1 << 20,
+            writer_process: machine.start(),
+            writer: None,
+            runner_process: machine.start(),
+            runner: None,
+            slot_process: machine.start(),
+            slot: None,
+            machine,
+            killed: 0,
+        }
+    }
+
+    fn data(&self, process: &Arc<PretendMedia>) -> Data {
+        Data { media: process.clone(), folder: self.folder.into(), drain: Drain::Caller }
+    }
+
+    fn writer(&mut self) -> &mut Writer {
+        if self.writer.is_none() {
+            let options = Options { level: self.level, ..Options::memory(1 << 20) };
+            let mut writer = self.data(&self.writer_process).writer(INPUT, &options).unwrap();
+            writer.origin("bank0").unwrap();
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().unwrap()
+    }
+
+    /// Appends a message, if there is room.
+    fn append(&mut self, time: i64, schema: [u8; 4], payload: &[u8]) -> bool {
+        let level = self.level;
+        let writer = self.writer();
+        let origin_seq = writer.next_sequence();
+        let meta = Meta { source_time: time, origin: 0, origin_seq, schema: SchemaId(schema), flags: 0 };
+        let answer = writer.append(&meta, payload);
+        if level == Level::Disk {
+            let _ = writer.drain();
+        }
+        match answer {
+            Ok(_) => true,
+            Err(e) if e.is_full() => false,
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    fn options(&self) -> WorkOptions {
+        WorkOptions {
+            output: Options { level: self.level, ..Options::memory(self.live) },
+            parameters: self.parameters.to_string(),
+            ..WorkOptions::memory(1, self.live)
+        }
+    }
+
+    fn step(&mut self) {
+        self.machine.advance(1_000_000);
+        self.step_runner();
+        self.step_slot();
+    }
+
+    fn step_runner(&mut self) {
+        self.writer();
+        if self.runner.is_none() {
+            match Work::open(&self.data(&self.runner_process), STAGE, &[INPUT.into()], &self.options()) {
+                Ok(work) => self.runner = Some(work),
+                Err(_) if self.machine.stopped() => return self.kill_runner(),
+                Err(e) => panic!("{e}"),
+            }
+        }
+        let now = self.machine.now();
+        let stepped = self.runner.as_mut().unwrap().step(now, &[Heard { frontier: now, ended: false }]);
+        if self.machine.stopped() {
+            return self.kill_runner();
+        }
+        stepped.unwrap();
+    }
+
+    fn step_slot(&mut self) {
+        let (options, data) = (self.options(), self.data(&self.slot_process));
+        let Some(work) = &mut self.runner else { return };
+        if self.slot.is_none() {
+            let from = work.ready(0, 0);
+            let greeted = work.greet(0);
+            if self.machine.stopped() {
+                return self.kill_runner();
+            }
+            greeted.unwrap();
+            let inputs = vec![INPUT.to_owned()];
+            let asked =
+                SlotOptions { number: 0, inputs: inputs.clone(), stream: options.slot_options(), from, by_key: false };
+            let slot = Slot::open(&data, STAGE, asked);
+            let native = Native::new(&data, STAGE, 0, &inputs, self.call, &self.parameters);
+            if self.machine.stopped() {
+                drop((slot, native));
+                return self.kill_slot();
+            }
+            self.slot = Some((slot.unwrap(), native.unwrap()));
+        }
+        let (slot, native) = self.slot.as_mut().unwrap();
+        let stepped = slot.step(native, &mut |_| false);
+        if self.level == Level::Disk {
+            let _ = slot.writer().drain();
+        }
+        if self.machine.stopped() {
+            return self.kill_slot();
+        }
+        assert_ne!(stepped.unwrap(), Stepped::Ended);
+    }
+
+    fn kill_slot(&mut self) {
+        self.killed += 1;
+        // SAFETY: all maps of this process are in the slot.
+        unsafe { self.machine.kill(&self.slot_process, self.slot.take()) };
+        self.slot_process = self.machine.start();
+        if let Some(work) = &mut self.runner {
+            work.died(0, "killed", "at random").unwrap();
+        }
+    }
+
+    fn kill_runner(&mut self) {
+        self.killed += 1;
+        // SAFETY: all maps of this process are in the slot.
+        unsafe { self.machine.kill(&self.slot_process, self.slot.take()) };
+        // SAFETY: all maps of this process are in the runner.
+        unsafe { self.machine.kill(&self.runner_process, self.runner.take()) };
+        self.slot_process = self.machine.start();
+        self.runner_process = self.machine.start();
+    }
+
+    fn cut(&mut self) {
+        self.killed += 1;
+        // SAFETY: all maps of all processes are in these.
+        unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.slot.take())) };
+        self.runner_process = self.machine.start();
+        self.writer_process = self.machine.start();
+        self.slot_process = self.machine.start();
+    }
+
+    /// Works until all is done; the output (time, number, schema, payload).
+    fn finish(&mut self) -> Vec<(i64, u64, [u8; 4], Vec<u8>)> {
+        for turn in 0.. {
+            self.step();
+            if self.slot.is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
+                break;
+            }
+            assert!(turn < 20_000, "it does not come to its end");
+        }
+        self.output()
+    }
+
+    fn output(&self) -> Vec<(i64, u64, [u8; 4], Vec<u8>)> {
+        let process = self.machine.start();
+        let options = ReadOptions { early: true, ..ReadOptions::default() };
+        let mut reader = self.data(&process).reader(STAGE, options).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let batch = reader.read(64).unwrap();
+            if batch.is_empty() {
+                return all;
+            }
+            all.extend(
+                batch.iter().map(|m| (m.entry.source_time, m.entry.origin_seq, m.entry.schema.0, m.payload.to_vec())),
+            );
+        }
+    }
+
+    /// What went aside: sequence and reason.
+    fn aside(&self) -> BTreeMap<u64, String> {
+        let process = self.machine.start();
+        let all = self.data(&process).book_messages(&aside_of(STAGE)).unwrap_or_default();
+        all.iter().map(|bytes| Apart::read(bytes).unwrap()).map(|aside| (aside.sequence, aside.reason)).collect()
+    }
+
+    fn account(&self) -> BTreeMap<String, u64> {
+        let input = self.runner.as_ref().unwrap().accounts().next().unwrap().clone();
+        input.counts.into_iter().chain([("done".to_owned(), input.done)]).filter(|c| c.1 > 0).collect()
+    }
+}
+
+/// Events of pulses: (time, events of (time of flight, pixel)).
+fn events(pulses: &[(i64, &[(i32, i32)])]) -> Vec<u8> {
+    let times: Vec<i64> = pulses.iter().map(|p| p.0).collect();
+    let mut index = Vec::new();
+    let (mut tofs, mut pixels) = (Vec::new(), Vec::new());
+    for (_, events) in pulses {
+        index.push(tofs.len() as i32);
+        tofs.extend(events.iter().map(|e| e.0));
+        pixels.extend(events.iter().map(|e| e.1));
+    }
+    let parts = wire::ev44::Ev44 {
+        source_name: "bank0",
+        message_id: 0,
+        reference_time: (&times).into(),
+        reference_time_index: (&index).into(),
+        time_of_flight: (&tofs).into(),
+        pixel_id: (&pixels).into(),
+    };
+    let mut out = Vec::new();
+    wire::ev44::write(&mut out, &parts).unwrap();
+    out
+}
+
+/// Shape and counts of `signal`, the events outside, and edges.
+fn histogram(bytes: &[u8]) -> (Vec<i64>, Vec<i64>, i64, Vec<f64>) {
+    let array = wire::da00::read(bytes).unwrap();
+    let of = |name: &str| array.data.iter().find(|v| v.name == name);
+    let signal = of("signal").unwrap();
+    assert_eq!((signal.unit, signal.axes.len()), (Some("counts"), signal.shape.len()));
+    let edges = of("time_of_flight").map_or_else(Vec::new, |v| {
+        assert_eq!(v.unit, Some("ns"));
+        v.data.typed::<f64>().unwrap().to_vec()
+    });
+    let outside = of("outside").unwrap().data.typed::<i64>().unwrap().first().unwrap();
+    (signal.shape.to_vec(), signal.data.typed::<i64>().unwrap().to_vec(), outside, edges)
+}
+
+const EV44: [u8; 4] = wire::ev44::ID;
+
+#[test]
+fn a_histogram_of_each_pulse_has_edges_that_belong_to_the_bin_above() {
+    let mut lab = Lab::new(1, Level::Memory, "histogram", json!({"from": "10 ns", "to": "40 ns", "bins": 3}));
+    lab.append(0, EV44, &events(&[(100, &[(9, 1), (10, 1), (19, 1), (20, 1), (39, 1), (40, 1)]), (200, &[(25, 7)])]));
+    lab.append(300, EV44, &events(&[]));
+    lab.append(400, *b"f144", b"whatever");
+    lab.append(500, EV44, b"no events");
+    let out = lab.finish();
+    assert_eq!(out.iter().map(|m| (m.0, m.2)).collect::<Vec<_>>(), [(100, *b"da00"), (200, *b"da00")]);
+    assert_eq!(histogram(&out[0].3), (vec![3], vec![2, 1, 1], 2, vec![10.0, 20.0, 30.0, 40.0]));
+    assert_eq!(histogram(&out[1].3), (vec![3], vec![0, 1, 0], 0, vec![10.0, 20.0, 30.0, 40.0]));
+    assert_eq!(lab.aside(), [(2, "schema".to_owned()), (3, "unreadable".to_owned())].into());
+    let account = [("aside.schema", 1), ("aside.unreadable", 1), ("done", 2)];
+    assert_eq!(lab.account(), account.map(|(k, n)| (k.to_owned(), n)).into());
+}
+
+#[test]
+fn a_histogram_counts_pixels_and_rows_of_them() {
+    let parameters = json!({"to": "20 ns", "bins": 2, "pixels": 3, "first_pixel": 5});
+    let mut lab = Lab::new(1, Level::Memory, "histogram", parameters);
+    lab.append(0, EV44, &events(&[(0, &[(0, 5), (19, 7), (10, 7), (1, 4), (1, 8), (20, 5)])]));
+    let out = lab.finish();
+    assert_eq!(histogram(&out[0].3), (vec![3, 2], vec![1, 0, 0, 0, 0, 2], 3, vec![0.0, 10.0, 20.0]));
+    let mut lab = Lab::new(1, Level::Memory, "histogram", json!({"shape": [2, 3]}));
+    lab.append(0, EV44, &events(&[(0, &[(0, 1), (0, 3), (0, 4), (0, 6), (0, 6), (0, 0), (0, 7)])]));
+    let out = lab.finish();
+    assert_eq!(histogram(&out[0].3), (vec![2, 3], vec![1, 0, 1, 1, 0, 2], 2, vec![]));
+    // A monitor has no pixels to be counted by.
+    let mut bare = Vec::new();
+    let none: [i32; 0] = [];
+    let parts = wire::ev44::Ev44 {
+        source_name: "monitor",
+        message_id: 0,
+        reference_time: (&[0_i64]).into(),
+        reference_time_index: (&[0_i32]).into(),
+        time_of_flight: (&[5_i32]).into(),
+        pixel_id: (&none).into(),
+    };
+    wire::ev44::write(&mut bare, &parts).unwrap();
+    lab.append(0, EV44, &bare);
+    lab.finish();
+    assert_eq!(lab.aside(), [(1, "pixels".to_owned())].into());
+}
+
+/// A message of a history: some events, or one that cannot be counted.
+fn of_history(n: u64) -> Vec<u8> {
+    if n % 7 == 3 {
+        return b"not events".to_vec();
+    }
+    let all: Vec<(i32, i32)> = (0..n % 50).map(|k| (((n * 31 + k * 17) % 110) as i32, 1)).collect();
+    events(&[(n as i64, &all)])
+}
+
+/// Bins and events outside of some messages.
+fn counted<'a>(numbers: impl Iterator<Item = &'a u64>) -> (Vec<i64>, i64) {
+    let (mut bins, mut outside) = (vec![0; 10], 0);
+    for n in numbers.filter(|n| **n % 7 != 3) {
+        for k in 0..n % 50 {
+            match (n * 31 + k * 17) % 110 {
+                t if t < 100 => bins[(t / 10) as usize] += 1,
+                _ => outside += 1,
+            }
+        }
+    }
+    (bins, outside)
+}
+
+/// One history: (how often something was killed, messages).
+fn of_start(seed: u64) -> (u64, u64) {
+    let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let level = dice.pick(&[Level::Memory, Level::Disk]);
+    let parameters = json!({"of": "start", "to": "100 ns", "bins": 10});
+    let mut lab = Lab::new(seed, level, "histogram", parameters);
+    // Small ones turn round, so that what is needed must be held.
+    lab.live = dice.pick(&[1 << 17, 1 << 20]);
+    let most = dice.range(20, 300);
+    let mut input: Vec<u64> = Vec::new();
+    let mut next = 0;
+    // From here on the input waits for it.
+    lab.step_runner();
+    let mut append = |lab: &mut Lab, input: &mut Vec<u64>| {
+        // A power cut takes some back.
+        input.truncate(lab.writer().next_sequence() as usize);
+        if (input.len() as u64) < most && lab.append(next as i64, EV44, &of_history(next)) {
+            input.push(next);
+            next += 1;
+        }
+    };
+    for _ in 0..dice.range(100, 400) {
+        lab.machine.advance(1_000_000);
+        lab.writer();
+        if dice.one_in(10) {
+            lab.machine.stop_after(Some(dice.below(80)));
+        }
+        match dice.below(20) {
+            0..=4 => {
+                lab.machine.stop_after(None);
+                (0..dice.range(1, 8)).for_each(|_| append(&mut lab, &mut input));
+            }
+            5..=11 => lab.step_runner(),
+            12..=17 => lab.step_slot(),
+            18 if lab.slot.is_some() && dice.one_in(2) => lab.kill_slot(),
+            19 if lab.runner.is_some() && dice.one_in(4) => lab.kill_runner(),
+            19 if level == Level::Disk && dice.one_in(4) => lab.cut(),
+            _ => {}
+        }
+        lab.machine.stop_after(None);
+    }
+    for turn in 0..20_000 {
+        append(&mut lab, &mut input);
+        lab.step();
+        if input.len() as u64 == most && lab.runner.as_ref().is_some_and(Work::is_idle) {
+            break;
+        }
+        assert!(turn < 19_999, "seed {seed}: it does not come to its end");
+    }
+    let aside = lab.aside();
+    let output = lab.output();
+    let kept: BTreeSet<u64> = (0..input.len() as u64).filter(|sequence| !aside.contains_key(sequence)).collect();
+    // Each says what was counted up to the message that it was made of.
+    for (_, number, _, bytes) in &output {
+        let (_, bins, outside, _) = histogram(bytes);
+        let until = kept.range(..=*number).map(|sequence| &input[*sequence as usize]);
+        assert_eq!(
+            (bins, outside),
+            counted(until),
+            "seed {seed}: {level:?}, at message {number}, from {:?}",
+            output[0].1
+        );
+    }
+    let (_, bins, outside, _) = output.last().map_or((vec![], vec![0; 10], 0, vec![]), |last| histogram(&last.3));
+    let wanted = counted(kept.iter().map(|sequence| &input[*sequence as usize]));
+    assert_eq!((bins, outside), wanted, "seed {seed}: {} messages, aside {aside:?}", input.len());
+    let blamed = aside.values().filter(|reason| *reason == "killed").count();
+    let bad = (0..input.len()).filter(|at| input[*at] % 7 == 3).count();
+    assert!(aside.len() - blamed <= bad, "seed {seed}: {aside:?}");
+    (lab.killed, most)
+}
+
+#[test]
+fn a_histogram_since_start_counts_each_event_once_whoever_is_killed() {
+    let seeds = match std::env::var("BEAMPORT_SEED").map(|seed| seed.parse::<u64>()) {
+        Ok(Ok(seed)) => seed..seed + 1,
+        _ => 0..HISTORIES,
+    };
+    let all: Vec<(u64, u64)> = seeds.map(of_start).collect();
+    let (killed, messages) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    println!("histograms since start: injected {killed} deaths, {messages} messages, each event counted once");
+}
+
+/// A frame of some type, with attributes.
+fn frame(id: i32, dtype: DType, shape: &[i64], pixels: &[u8]) -> Vec<u8> {
+    let gain = [2.5_f64];
+    let attributes = [Attribute { name: "gain", description: None, source: None, data: (&gain).into() }];
+    let frame = Ad00 {
+        source_name: "camera",
+        id,
+        timestamp: i64::from(id) * 10,
+        dimensions: shape.into(),
+        data: wire::Numbers::new(dtype, pixels).unwrap(),
+        attributes: (&attributes).into(),
+    };
+    let mut out = Vec::new();
+    wire::ad00::write(&mut out, &frame).unwrap();
+    out
+}
+
+fn pixels(dtype: DType, shape: &[i64], id: i32) -> Vec<u8> {
+    let count = shape.iter().product::<i64>() as usize * dtype.size();
+    (0..count).map(|at| (at as i32 * 7 + id) as u8).collect()
+}
+
+const AD00: [u8; 4] = wire::ad00::ID;
+
+#[test]
+fn what_is_split_is_stitched_to_the_same_bytes_whatever_type_shape_and_order() {
+    let mut dice = Dice::new(7);
+    for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Text) {
+        for shape in [&[7_i64, 11][..], &[3, 5, 8], &[64, 1]] {
+            let (rows, columns) = (dice.range(1, 5), if shape[1] == 1 { 1 } else { dice.range(1, 5) });
+            let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": rows, "columns": columns}));
+            let frames: Vec<Vec<u8>> = (0..4).map(|id| frame(id, dtype, shape, &pixels(dtype, shape, id))).collect();
+            for (id, bytes) in frames.iter().enumerate() {
+                assert!(split.append(id as i64 * 10, AD00, bytes));
+            }
+            let mut tiles = split.finish();
+            assert_eq!(tiles.len() as u64, 4 * rows * columns, "{shape:?} {rows} {columns}: {:?}", split.aside());
+            // Any order of arrival.
+            for at in (1..tiles.len()).rev() {
+                tiles.swap(at, dice.below(at as u64 + 1) as usize);
+            }
+            let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+            for (time, _, schema, bytes) in &tiles {
+                assert!(stitch.append(*time, *schema, bytes));
+            }
+            let mut whole = stitch.finish();
+            whole.sort_by_key(|m| m.0);
+            assert_eq!(whole.iter().map(|m| &m.3).collect::<Vec<_>>(), frames.iter().collect::<Vec<_>>());
+            assert!(stitch.aside().is_empty());
+        }
+    }
+}
+
+#[test]
+fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() {
+    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    for id in 0..4 {
+        split.append(i64::from(id) * 10, AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
+    }
+    split.append(90, AD00, &frame(9, DType::UInt8, &[1, 4], &[0; 4]));
+    split.append(90, AD00, &frame(9, DType::UInt8, &[4], &[0; 4]));
+    split.append(90, AD00, b"no frame");
+    split.append(90, EV44, &events(&[]));
+    let tiles = split.finish();
+    let misfit = |at, reason: &str| (at, reason.to_owned());
+    assert_eq!(
+        split.aside(),
+        [misfit(4, "misfit"), misfit(5, "misfit"), misfit(6, "unreadable"), misfit(7, "schema")].into()
+    );
+    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({"frames": 2}));
+    let mut give = |tile: usize| assert!(stitch.append(tiles[tile].0, AD00, &tiles[tile].3));
+    give(0);
+    give(0); // 1: duplicate
+    give(2);
+    give(3); // frame 1
+    give(2); // 4: late
+    give(4);
+    give(6); // gives frame 0 up
+    give(1); // 7: late
+    give(5); // frame 2
+    assert!(stitch.append(5, AD00, &frame(5, DType::UInt8, &[4, 4], &[0; 16]))); // 9: no tile
+    let whole = stitch.finish();
+    assert_eq!(whole.iter().map(|m| m.0).collect::<Vec<_>>(), [10, 20]);
+    assert_eq!(
+        stitch.aside(),
+        [misfit(1, "duplicate"), misfit(4, "late"), misfit(7, "late"), misfit(9, "misfit")].into()
+    );
+    stitch.machine.advance(2_000_000_000);
+    stitch.append(30, AD00, &tiles[7].3);
+    stitch.finish();
+    stitch.machine.advance(2_000_000_000);
+    stitch.step();
+    let process = stitch.machine.start();
+    let state = flow::WorkerState::newest(&stitch.data(&process), STAGE).unwrap().unwrap();
+    assert_eq!(state.slots[&0]["incomplete"], 1, "{state:?}");
+}
+
+#[test]
+fn frames_are_whole_once_whoever_is_killed_between_their_tiles() {
+    let mut killed = 0;
+    for seed in 0..HISTORIES / 2 {
+        let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let level = dice.pick(&[Level::Memory, Level::Disk]);
+        let mut split = Lab::new(seed, Level::Memory, "split", json!({"rows": 2, "columns": 2}));
+        let frames = 24_i32;
+        let shape = [6, 6];
+        for id in 0..frames {
+            let bytes = frame(id, DType::UInt16, &shape, &pixels(DType::UInt16, &shape, id));
+            split.append(i64::from(id), AD00, &bytes);
+        }
+        let mut tiles = split.finish();
+        // Neighbours change places.
+        for at in 0..tiles.len() {
+            let other = (at + dice.below(12) as usize).min(tiles.len() - 1);
+            tiles.swap(at, other);
+        }
+        let mut stitch = Lab::new(seed, level, "stitch", json!({}));
+        stitch.step_runner();
+        let mut given = 0;
+        for turn in 0..40_000 {
+            stitch.machine.advance(1_000_000);
+            stitch.writer();
+            let is_faulty = turn < 400;
+            if is_faulty && dice.one_in(10) {
+                stitch.machine.stop_after(Some(dice.below(80)));
+            }
+            match dice.below(20) {
+                0..=2 => {
+                    stitch.machine.stop_after(None);
+                    given = stitch.writer().next_sequence() as usize;
+                    if given < tiles.len() {
+                        stitch.append(tiles[given].0, AD00, &tiles[given].3);
+                    }
+                }
+                3..=10 => stitch.step_runner(),
+                11..=17 => stitch.step_slot(),
+                18 if is_faulty && stitch.slot.is_some() => stitch.kill_slot(),
+                19 if is_faulty && stitch.runner.is_some() && dice.one_in(3) => stitch.kill_runner(),
+                19 if is_faulty && level == Level::Disk && dice.one_in(3) => stitch.cut(),
+                _ => {}
+            }
+            stitch.machine.stop_after(None);
+            if !is_faulty && given == tiles.len() && stitch.runner.as_ref().is_some_and(Work::is_idle) {
+                break;
+            }
+            assert!(turn < 39_999, "seed {seed}: it does not come to its end");
+        }
+        killed += stitch.killed;
+        let whole = stitch.output();
+        // Killed twice at the same tile, that tile is aside and its frame is not whole.
+        let aside = stitch.aside();
+        let without: BTreeSet<i64> = aside.keys().map(|at| tiles[*at as usize].0).collect();
+        let times: Vec<i64> = whole.iter().map(|m| m.0).collect();
+        let set: BTreeSet<i64> = times.iter().copied().collect();
+        assert_eq!(times.len(), set.len(), "seed {seed}: a frame came twice");
+        let missing: Vec<i64> = (0..i64::from(frames)).filter(|t| !set.contains(t) && !without.contains(t)).collect();
+        assert!(missing.is_empty(), "seed {seed}: {missing:?} are missing, aside {aside:?}");
+        assert!(aside.values().all(|reason| reason == "killed"), "seed {seed}: {aside:?}");
+        for (time, _, _, bytes) in &whole {
+            let id = *time as i32;
+            let wanted = pixels(DType::UInt16, &shape, id);
+            assert_eq!(wire::ad00::read(bytes).unwrap().data.bytes(), wanted, "seed {seed}: frame {id}");
+        }
+    }
+    println!("frames of tiles: injected {killed} deaths, each frame whole and once");
+}
+
+fn f144(name: &str, time: i64, value: f64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let value = wire::f144::F144 { source_name: name, timestamp: time, value: value.into() };
+    wire::f144::write(&mut out, &value).unwrap();
+    out
+}
+
+#[test]
+fn a_filter_keeps_what_its_expression_is_true_of_and_counts_the_rest() {
+    let parameters = json!({"keep": "events > 1 and source == 'bank0' or attribute('gain') == 2.5 or value < 0"});
+    let mut lab = Lab::new(1, Level::Memory, "filter", parameters);
+    let many = events(&[(5, &[(1, 1), (2, 2)])]);
+    lab.append(1, EV44, &many);
+    lab.append(2, EV44, &events(&[(5, &[(1, 1)])]));
+    lab.append(3, AD00, &frame(1, DType::UInt8, &[1, 1], &[0]));
+    lab.append(4, *b"f144", &f144("a", 4, -1.0));
+    let out = lab.finish();
+    // Of `or` the first is asked first, and what is not there is said.
+    assert_eq!(out.iter().map(|m| (m.0, m.3.clone())).collect::<Vec<_>>(), [(1, many)]);
+    assert_eq!(lab.aside().into_values().collect::<Vec<_>>(), ["unknown"; 3]);
+    let mut lab = Lab::new(1, Level::Memory, "filter", json!({"keep": "schema == 'ev44' and events > 1"}));
+    lab.append(1, EV44, &events(&[(5, &[(1, 1), (2, 2)])]));
+    lab.append(2, EV44, &events(&[(5, &[(1, 1)])]));
+    lab.append(3, *b"f144", &f144("a", 4, -1.0));
+    assert_eq!(lab.finish().len(), 1);
+    assert_eq!(lab.account(), [("done".to_owned(), 1), ("skipped.filtered".to_owned(), 2)].into());
+}
+
+#[test]
+fn a_filter_takes_the_value_of_another_stream_at_the_time_of_the_message() {
+    let parameters = json!({
+        "keep": "abs(phase - 10) < 2",
+        "values": {"phase": {"stream": "chopper", "source": "PHASE"}},
+        "wait": "0 s",
+    });
+    let mut lab = Lab::new(1, Level::Memory, "filter", parameters);
+    let process = lab.machine.start();
+    let mut chopper = lab.data(&process).writer("chopper", &Options::memory(1 << 20)).unwrap();
+    chopper.origin("c").unwrap();
+    for (time, name, value) in
+        [(100, "PHASE", 10.0), (150, "SPEED", 900.0), (200, "PHASE", 20.0), (300, "PHASE", 9.0), (400, "PHASE", 9.0)]
+    {
+        let meta = Meta { source_time: time, origin: 0, origin_seq: 0, schema: SchemaId(*b"f144"), flags: 0 };
+        chopper.append(&meta, &f144(name, time, value)).unwrap();
+    }
+    for time in [50, 100, 199, 200, 299, 300, 350] {
+        lab.append(time, EV44, &events(&[(time, &[])]));
+    }
+    let out = lab.finish();
+    assert_eq!(out.iter().map(|m| m.0).collect::<Vec<_>>(), [100, 199, 300, 350]);
+    assert_eq!(lab.aside(), [(0, "unknown".to_owned())].into());
+    let account = [("aside.unknown", 1), ("done", 4), ("skipped.filtered", 2)];
+    assert_eq!(lab.account(), account.map(|(k, n)| (k.to_owned(), n)).into());
+}
+
+#[test]
+fn parameters_that_do_not_fit_are_all_told() {
+    let told = |call: &str, parameters: Value| -> Vec<String> {
+        let misfits = flow::check_native(call, &parameters).unwrap_err();
+        misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
+    };
+    assert_eq!(
+        told("filter", json!({"kep": "events > 0"})),
+        [
+            "keep: it is not there; write which messages to keep: `keep = \"events > 0\"`",
+            "kep: there is no such parameter; known here: values, wait, keep",
+        ]
+    );
+    assert_eq!(
+        told("filter", json!({"keep": "events > phase", "values": {"p-h": 3}})),
+        [
+            "values: `p-h` cannot stand in an expression; write a word of letters, digits and `_` that is not one of a \
+             message's own",
+            "values: `p-h` is 3; write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`",
+            "keep: character 10: there is no `phase`; known here: time, arrival, number, bytes, flags, schema, origin, \
+             source, events, pulses, value, id, pixels, attribute('NAME')",
+        ]
+    );
+    assert_eq!(told("histogram", json!({})).len(), 1);
+    let wide = "to: a time of flight is a number of 32 bits, in ns; write times up to `\"2.147 s\"`";
+    assert_eq!(told("histogram", json!({"to": "3 s", "bins": 10})), [wide]);
+    assert_eq!(told("histogram", json!({"to": "71 ms"})).len(), 2);
+    assert_eq!(told("histogram", json!({"from": "2 ms", "to": "1 ms", "bins": 3})).len(), 2);
+    assert_eq!(told("histogram", json!({"shape": [4096, 4096], "to": "1 ms", "bins": 10})).len(), 1);
+    assert_eq!(told("split", json!({"rows": 0})).len(), 2);
+    assert_eq!(told("stitch", json!({"frames": 0})).len(), 1);
+    let needs = flow::check_native("histogram", &json!({"of": "start", "shape": [10, 10]})).unwrap();
+    assert!(needs.alone.is_some() && needs.bytes > 6400);
+    assert!(told("histgram", json!({}))[0].contains("filter, histogram, split, stitch"));
+}

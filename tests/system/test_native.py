@@ -1,0 +1,207 @@
+"""Ready-made workers as a user has them: in processes of their own, checked, killed, and exact."""
+
+import os
+import re
+import signal
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+from conftest import ROOT, until
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+
+
+def slots_of(lab, process, stage):
+    """Processes of the slots of a ready-made worker."""
+    found = []
+    for pid in lab.children(process):
+        line = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+        if line[1:2] == [b"slot"] and f'"stage":"{stage}"'.encode() in line[2]:
+            found.append(pid)
+    return found
+
+
+def example(lab, more=""):
+    text = (ROOT / "examples" / "tiles.toml").read_text()
+    (lab.folder / "tiles.py").write_text((ROOT / "examples" / "tiles.py").read_text())
+    body = text.replace('instrument = "tiles"\n', "")
+    body = body.replace('call = "tiles.py:above"\n', f'call = "tiles.py:above"\npython = "{sys.executable}"\n')
+    return lab.write(body + more)
+
+
+def test_tiles_become_the_frames_that_they_were(lab):
+    example(lab)
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: data["frames"].count > 100, "no frames")
+    lab.report(process)
+    frames = {m.id: m for m in data["camera"].read()}
+    whole = list(data["frames"].read())
+    assert len(whole) > 50 and len({m.id for m in whole}) == len(whole)
+    for m in whole:
+        assert m.array.dtype == np.uint16 and m.origin_seq == frames[m.id].origin_seq
+        np.testing.assert_array_equal(m.array, frames[m.id].array.clip(10) - 10)
+    first = next(data["tiles"].read())
+    assert first.array.shape == (120, 106) and first.id == 0
+    assert "tiles.aside" not in data and "frames.aside" not in data
+
+
+def test_frames_are_whole_once_whoever_is_killed_between_their_tiles(lab, dice, times):
+    example(lab, "[source.nothing]\nkind = 'sim'\nmodel = 'camera-metadata'\nfps = 10\nvalues = 1\n")
+    lab.file.write_text(lab.file.read_text().replace('[run.first]\nduration = "10 s"\n', ""))
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    killed = 0
+    for _ in range(times(6, 100)):
+        count = data["frames"].count
+        stage = dice.choice(["tiles", "frames"])
+        for pid in slots_of(lab, process, stage):
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        until(lambda count=count: data["frames"].count > count + 5, "it does not go on")
+    lab.interrupt(process)
+    lab.end(process)
+    frames = {m.id: m for m in data["camera"].read()}
+    ids = [m.id for m in data["frames"].read()]
+    aside = {m["sequence"] for name in ("tiles.aside", "frames.aside") if name in data for m in data[name].read()}
+    assert len(set(ids)) == len(ids) and len(aside) <= killed // 2
+    missing = set(range(max(ids) - 8)) - set(ids)
+    assert len(missing) <= len(aside), missing
+    for m in list(data["frames"].read())[::7]:
+        np.testing.assert_array_equal(m.array, frames[m.id].array.clip(10) - 10)
+    print(f"tiles: {killed} deaths of slots injected, {len(ids)} frames whole, 0 twice")
+
+
+HISTOGRAMS = """
+[source.detector]
+kind = "sim"
+model = "amor"
+rate = 1e5
+
+[worker.spectrum]
+call = "histogram"
+inputs = ["detector"]
+parameters = { of = "start", to = "200 ms", bins = 400 }
+
+[worker.pulses]
+call = "histogram"
+inputs = ["detector"]
+slots = 2
+parameters = { to = "200 ms", bins = 400 }
+
+[worker.many]
+call = "filter"
+inputs = ["detector"]
+slots = 2
+parameters = { keep = "events % 2 == 0" }
+"""
+
+
+def signal_of(message):
+    found = {v["name"]: np.asarray(v["data"]) for v in message["data"]}
+    return found["signal"], int(np.ravel(found["outside"])[0]), found["time_of_flight"]
+
+
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_a_histogram_since_start_counts_each_event_once_whoever_is_killed(lab, level, dice, times):
+    lab.write(HISTOGRAMS.replace("rate = 1e5", f'rate = 1e5\nlevel = "{level}"'))
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    killed = 0
+    for n in range(times(6, 100)):
+        count = data["spectrum"].count
+        if n % 3 == 2:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            process, _ = lab.up_ready()
+            killed += 1
+        else:
+            stage = dice.choice(["spectrum", "spectrum", "pulses", "many"])
+            for pid in slots_of(lab, process, stage):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        until(lambda count=count: data["spectrum"].count > count + 3, "it does not go on")
+    lab.interrupt(process)
+    lab.end(process)
+    messages = list(data["detector"].read())
+    by_number = {m.origin_seq: m for m in messages}
+    edges = np.linspace(0, 200e6, 401)
+
+    aside = [m for name in ("spectrum.aside", "pulses.aside", "many.aside") if name in data for m in data[name].read()]
+    if not aside:
+        counts, outside, told = signal_of(list(data["spectrum"].read())[-1])
+        np.testing.assert_array_equal(told, edges)
+        last = max(m.origin_seq for m in data["spectrum"].read())
+        events = np.concatenate([m["time_of_flight"] for m in messages if m.origin_seq <= last])
+        np.testing.assert_array_equal(counts, np.histogram(events, edges)[0])
+        assert counts.sum() + outside == events.size
+        pulses = list(data["pulses"].read())
+        events = np.concatenate([by_number[n]["time_of_flight"] for n in sorted({m.origin_seq for m in pulses})])
+        assert sum(signal_of(m)[0].sum() + signal_of(m)[1] for m in pulses) == events.size
+        kept = [m.origin_seq for m in data["many"].read()]
+        wanted = [m.origin_seq for m in messages if len(m["time_of_flight"]) % 2 == 0 and m.origin_seq <= kept[-1]]
+        assert kept == wanted
+    assert len(aside) <= killed // 2
+    print(f"histogram: {killed} deaths injected, {events.size if not aside else 0} events counted once")
+
+
+def test_what_the_reference_page_shows_is_checked_and_runs(lab):
+    page = (ROOT / "docs" / "reference" / "workers.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    assert {w["call"] for w in tomllib.loads(block)["worker"].values()} == {"filter", "histogram", "split", "stitch"}
+    lab.write(block.replace('instrument = "ready"\n', ""))
+    lab.run("check", lab.file)
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    for name in ("good", "spectrum", "tiles", "whole"):
+        until(lambda name=name: data[name].count > 3, f"nothing comes out of {name}")
+    frames = {m.id: m.array.copy() for m in data["camera"].read(early=True)}
+    for m in data["whole"].read(early=True):
+        np.testing.assert_array_equal(m.array, frames[m.id])
+    told = lab.run("configure", "good", "keep=events > 3", "--data", lab.data).stdout.decode()
+    assert told == 'worker `good` has 1 slot: keep="events > 3"\n'
+    said = lab.run("configure", "good", "keep=events >", "--data", lab.data, status=2).stderr.decode()
+    assert "character 9: it ends too early" in said
+    said = lab.run("configure", "spectrum", "--slots", "2", "--data", lab.data, status=2).stderr.decode()
+    assert "one slot" in said
+    lab.interrupt(process)
+    lab.end(process)
+
+
+def test_mistakes_in_ready_made_workers_are_told_by_check(lab):
+    lab.write(
+        HISTOGRAMS
+        + """
+[worker.wrong]
+call = "filter"
+inputs = ["detector"]
+parameters = { keep = "evnts > 3", values = { phase = "choper" } }
+
+[worker.beside]
+call = "filter"
+inputs = ["detector"]
+parameters = { keep = "phase > 3", values = { phase = "detektor" } }
+
+[worker.wide]
+call = "histogram"
+inputs = ["detector", "many"]
+slots = 2
+parameters = { of = "start", shape = [2000, 2000] }
+
+[worker.typo]
+call = "histgram"
+inputs = ["detector"]
+"""
+    )
+    said = lab.run("check", lab.file, status=2).stderr.decode()
+    for part in (
+        "`keep`: character 1: there is no `evnts`",
+        "write `detector`",
+        "one slot must see all",
+        "merge the streams first",
+        "write `slot_live = ",
+        "write `histogram`",
+    ):
+        assert part in said, said
