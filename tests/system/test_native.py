@@ -90,6 +90,7 @@ call = "histogram"
 inputs = ["detector"]
 slots = 2
 parameters = { to = "200 ms", bins = 400 }
+cpus = [0]
 
 [worker.many]
 call = "filter"
@@ -110,6 +111,8 @@ def test_a_histogram_since_start_counts_each_event_once_whoever_is_killed(lab, l
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
     killed = 0
+    bound = until(lambda: slots_of(lab, process, "pulses"), "no slots")
+    until(lambda: all(os.sched_getaffinity(pid) == {0} for pid in bound), "they are bound to no processor")
     for n in range(times(6, 100)):
         count = data["spectrum"].count
         if n % 3 == 2:
@@ -145,6 +148,57 @@ def test_a_histogram_since_start_counts_each_event_once_whoever_is_killed(lab, l
         assert kept == wanted
     assert len(aside) <= killed // 2
     print(f"histogram: {killed} deaths injected, {events.size if not aside else 0} events counted once")
+
+
+def test_a_filter_waits_for_the_value_that_belongs_to_a_frame(lab):
+    lab.write(
+        """
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = 50
+shape = [16, 16]
+
+[source.values]
+kind = "sim"
+model = "camera-metadata"
+fps = 50
+values = 2
+
+[worker.probe]
+call = "filter"
+inputs = ["values"]
+parameters = { keep = "value != 0 or value == 0" }
+
+[worker.high]
+call = "filter"
+inputs = ["camera"]
+slots = 2
+parameters = { keep = "v > THRESHOLD", values = { v = { stream = "values", source = "SOURCE" } }, wait = "2 s" }
+""".replace("THRESHOLD", "-1e300").replace("SOURCE", "nobody")
+    )
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    # Of a source that says nothing there is no value.
+    until(lambda: "high.aside" in data and data["high.aside"].count > 5, "nothing goes aside")
+    assert {m["reason"] for m in data["high.aside"].read(stop=5)} == {"unknown"}
+    seen = [(m["source_name"], float(m["value"])) for m in data["values"].read()]
+    source = seen[0][0]
+    middle = float(np.median([value for name, value in seen if name == source]))
+    parameters = [f"keep=v > {middle!r}", f'values={{"v": {{"stream": "values", "source": "{source}"}}}}']
+    lab.run("configure", "high", *parameters, "--data", lab.data)
+    until(lambda: data["high"].count > 60, "nothing goes on")
+    lab.interrupt(process)
+    lab.end(process)
+    values = sorted((m.source_time, float(m["value"])) for m in data["values"].read() if m["source_name"] == source)
+    times_of = np.array([time for time, _ in values])
+    kept = [m.origin_seq for m in data["high"].read()]
+    wanted = []
+    for m in data["camera"].read():
+        at = int(np.searchsorted(times_of, m.source_time, side="right")) - 1
+        if kept[0] <= m.origin_seq <= kept[-1] and values[at][1] > middle:
+            wanted.append(m.origin_seq)
+    assert kept == wanted and 0 < len(kept) < data["camera"].count
 
 
 def test_what_the_reference_page_shows_is_checked_and_runs(lab):
