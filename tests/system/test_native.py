@@ -218,6 +218,10 @@ def test_what_the_reference_page_shows_is_checked_and_runs(lab):
     assert told == 'worker `good` has 1 slot: keep="events > 3"\n'
     said = lab.run("configure", "good", "keep=events >", "--data", lab.data, status=2).stderr.decode()
     assert "character 9: it ends too early" in said
+    # What is checked is what it would have then, not what the file says.
+    lab.run("configure", "spectrum", "bins=null", "to=null", "pixels=1000", "--data", lab.data)
+    said = lab.run("configure", "spectrum", "pixels=null", "--data", lab.data, status=2).stderr.decode()
+    assert "nothing to count into" in said
     said = lab.run("configure", "spectrum", "--slots", "2", "--data", lab.data, status=2).stderr.decode()
     assert "one slot" in said
     lab.interrupt(process)

@@ -8,7 +8,7 @@ use super::section::{Section, Setting, Shown, Take, Word, noun};
 use crate::limits;
 use crate::units::{Refused, Size};
 use flow::Fault;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
@@ -62,23 +62,20 @@ impl WorkerSection {
         !self.call.contains(':')
     }
 
-    /// Whether a worker that runs can be changed so. `parameters`: those to change, `null` for one to take away.
-    pub fn check_change(&self, parameters: &Map<String, Json>, slots: Option<u32>) -> Result<(), Fault> {
+    /// Whether a worker that runs can have these parameters, and so many slots.
+    pub fn check_change(&self, parameters: &Json, slots: u32) -> Result<(), Fault> {
         if !self.is_native() {
             return Ok(());
         }
         let what = || format!("worker `{}` cannot be configured", self.name);
-        let mut all = self.parameters.0.as_object().cloned().unwrap_or_default();
-        parameters.iter().for_each(|(name, value)| drop(all.insert(name.clone(), value.clone())));
-        all.retain(|_, value| !value.is_null());
-        let needs = flow::check_native(&self.call, &Json::Object(all)).map_err(|mistakes| {
+        let needs = flow::check_native(&self.call, parameters).map_err(|mistakes| {
             let first = mistakes.into_iter().next();
             first.map_or_else(
                 || Fault::new(what(), ""),
                 |misfit| Fault::new(what(), format!("`{}`: {}", misfit.key, misfit.cause)).hint(misfit.hint),
             )
         })?;
-        if let Some(why) = needs.alone.filter(|_| slots.unwrap_or(1) > 1) {
+        if let Some(why) = needs.alone.filter(|_| slots > 1) {
             return Err(Fault::new(what(), why).hint("leave it one slot"));
         }
         let strange = needs.streams.iter().map(|(_, stream)| stream).find(|stream| !self.besides.contains(stream));

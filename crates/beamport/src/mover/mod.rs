@@ -457,7 +457,6 @@ impl Mover {
             let cause = format!("`set` is {set}: so many slots see the same messages");
             return Err(Fault::new(what(), cause).hint(format!("give it {set} slots or more")));
         }
-        sections[at].check_change(&parameters, slots)?;
         let (answer, answered) = channel();
         let told = &self.workers[at].told;
         told.order(Change { parameters, slots, answer });

@@ -150,6 +150,7 @@ impl<'a> Slots<'a> {
             }
         }
         let slots = change.slots.unwrap_or(work.slots());
+        self.section.check_change(&parameters, slots)?;
         if let Some(slots) = change.slots.filter(|slots| *slots != work.slots()) {
             let before = work.slots();
             work.set_slots(slots)?;
