@@ -32,3 +32,7 @@ pub const SLICE_MIN: Duration = Duration::from_millis(1);
 pub const SLICE_MAX: Duration = Duration::from_secs(1);
 /// Characters of the name of a merge: the name under which `NAME.aside` reads its inputs has 64 bytes.
 pub const MERGE_NAME_CHARS_MAX: usize = 53;
+/// Messages of one id: as many as a merge has inputs.
+pub const PARTS_MAX: u64 = 1024;
+/// Ids that wait for others in a merge by number: 50 MB of memory.
+pub const CACHE_MAX: u64 = 1 << 20;

@@ -4,6 +4,7 @@
 use crate::mover::{Failed, Written};
 use crate::verbs::figures::absent;
 use flow::ledger::{Account, Row};
+use flow::records::Gap;
 use flow::{Data, Fault, stream_fault};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,6 +42,8 @@ pub struct Report {
     pub account: Account,
     /// The accounts of merges and workers, which know no runs: over all that they were given.
     pub stages: Vec<Row>,
+    /// The ids that merges by number did not have, or not whole.
+    pub missing: Vec<Gap>,
 }
 
 impl Report {
@@ -49,7 +52,7 @@ impl Report {
         data: &Data,
         run: &str,
         sinks: &[String],
-        stages: &[Row],
+        (stages, missing): (&[Row], &[Gap]),
         written: &[Written],
         failed: &[Failed],
     ) -> Result<Self, Fault> {
@@ -70,7 +73,15 @@ impl Report {
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();
         let failed = failed.iter().filter(|f| f.run == run).cloned().collect();
-        Ok(Self { run: run.to_string(), written, failed, streams, account, stages: stages.to_vec() })
+        Ok(Self {
+            run: run.to_string(),
+            written,
+            failed,
+            streams,
+            account,
+            stages: stages.to_vec(),
+            missing: missing.to_vec(),
+        })
     }
 
     /// The form for programs.
@@ -85,7 +96,7 @@ impl Report {
             "closed": self.account.closed,
             "streams": self.streams,
             "ledger": ledger_rows(&self.account, &self.stages),
-            "gaps": self.account.gaps,
+            "gaps": self.account.gaps.iter().chain(&self.missing).collect::<Vec<_>>(),
             "failed": self.failed.iter().map(|f| json!({"sink": f.sink, "what": f.fault.what, "cause": f.fault.cause,
                                                         "hint": f.fault.hint})).collect::<Vec<_>>(),
         })
@@ -113,6 +124,9 @@ impl Report {
         }
         for row in &self.stages {
             let _ = writeln!(out, "  {}{}", row_line(row), if row.closed { "" } else { "   NOT closed" });
+        }
+        for line in missing_lines(&self.missing) {
+            let _ = writeln!(out, "  {line}");
         }
         for gap in self.account.absences() {
             let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
@@ -173,6 +187,35 @@ pub fn ledger_lines(account: &Account) -> Vec<String> {
     }
     lines.extend(account.rows.iter().map(row_line));
     lines
+}
+
+/// The newest ids that are named for each merge and reason.
+const NAMED: usize = 5;
+
+/// What merges by number did not have, a line for each merge and reason: `frames         6 ids missing (40-44, 61)`.
+fn missing_lines(missing: &[Gap]) -> Vec<String> {
+    let mut by: BTreeMap<(&str, &str), Vec<&Gap>> = BTreeMap::new();
+    for gap in missing {
+        by.entry((&gap.stream, &gap.reason)).or_default().push(gap);
+    }
+    let line = |((stream, reason), gaps): ((&str, &str), Vec<&Gap>)| {
+        let count = gaps.iter().map(|gap| gap.count()).sum();
+        let newest = &gaps[gaps.len().saturating_sub(NAMED)..];
+        let named: Vec<String> = newest
+            .iter()
+            .map(
+                |gap| if gap.first == gap.last { gap.first.to_string() } else { format!("{}-{}", gap.first, gap.last) },
+            )
+            .collect();
+        let more = if newest.len() < gaps.len() { "..., " } else { "" };
+        let what = match reason.strip_prefix("incomplete.") {
+            Some(parts) => format!("without {parts} of their parts"),
+            None => reason.to_owned(),
+        };
+        let ids = if count == 1 { "id" } else { "ids" };
+        format!("{stream:<14} {} {ids} {what} ({more}{})", grouped(count), named.join(", "))
+    };
+    by.into_iter().map(line).collect()
 }
 
 /// The account of one input of a stage as a line.
@@ -249,7 +292,8 @@ pub fn grouped(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{by_reason, grouped};
+    use super::{by_reason, grouped, missing_lines};
+    use flow::records::Gap;
     use std::collections::BTreeMap;
 
     #[test]
@@ -257,6 +301,27 @@ mod tests {
         for (n, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
             assert_eq!(grouped(n), text);
         }
+    }
+
+    #[test]
+    fn ids_that_are_missing_are_named() {
+        let gap = |first, last, reason: &str| Gap {
+            stream: "frames".into(),
+            origin: String::new(),
+            first,
+            last,
+            from: i64::MIN,
+            to: i64::MAX,
+            reason: reason.into(),
+            by_sequence: false,
+        };
+        let mut missing = vec![gap(40, 44, "missing"), gap(10, 10, "incomplete.2"), gap(61, 61, "missing")];
+        assert_eq!(
+            missing_lines(&missing),
+            ["frames         1 id without 2 of their parts (10)", "frames         6 ids missing (40-44, 61)"]
+        );
+        missing.extend((0..4).map(|n| gap(1000 + 2 * n, 1000 + 2 * n, "missing")));
+        assert!(missing_lines(&missing)[1].ends_with("10 ids missing (..., 61, 1000, 1002, 1004, 1006)"));
     }
 
     #[test]

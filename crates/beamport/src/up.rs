@@ -106,10 +106,13 @@ impl Started {
         let (names_of_stages, lost_before) = (mover.stages(), mover.lost_before());
         drop(mover);
         let folder = data.folder.display();
-        let (mut texts, mut stages, mut untold) = (Vec::new(), Vec::new(), 0);
+        let (mut texts, mut stages, mut missing, mut untold) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for stage in &names_of_stages {
-            match flow::ledger::stage(&data, stage) {
-                Ok(rows) => stages.extend(rows),
+            match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::ledger::missing(&data, stage)?))) {
+                Ok((rows, ids)) => {
+                    stages.extend(rows);
+                    missing.extend(ids);
+                }
                 Err(fault) => {
                     untold += 1;
                     let _ =
@@ -121,7 +124,7 @@ impl Started {
         let mut lost = lost_in(&stages).saturating_sub(lost_before);
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)
-                .and_then(|written| Report::of(&data, name, &sinks, &stages, &written, &failed));
+                .and_then(|written| Report::of(&data, name, &sinks, (&stages, &missing), &written, &failed));
             match report {
                 Ok(report) => {
                     lost += report.account.lost;

@@ -497,6 +497,25 @@ pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
     Ok(rows)
 }
 
+/// The ids that a merge by number did not have, or not whole, as its commits list them, oldest first: those of its book.
+pub fn missing(data: &Data, name: &str) -> Result<Vec<Gap>, Fault> {
+    if filled(data, name)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut all: Vec<Gap> = Vec::new();
+    for message in data.book_messages(&commits_of(name))? {
+        for gap in Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == name && !g.by_sequence) {
+            match all.last_mut() {
+                Some(last) if last.reason == gap.reason && last.last.checked_add(1) == Some(gap.first) => {
+                    last.last = gap.last;
+                }
+                _ => all.push(gap),
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// The counts of an input of one kind, by reason.
 fn group(input: &crate::records::Input, kind: &str) -> BTreeMap<String, u64> {
     let of_kind = |(name, n): (&String, &u64)| Some((name.strip_prefix(kind)?.strip_prefix('.')?.to_string(), *n));

@@ -21,7 +21,7 @@ pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_faul
 pub use fault::Fault;
 pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};
-pub use merge::{Heard, INPUTS_MAX, Merge, MergeInput, MergeOptions};
+pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};
 pub use native::{Misfit, NATIVE, Native, Needs, check_native};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};

@@ -1,13 +1,16 @@
-//! Merge by time on the pretend machine: any order of arrival within the wait, inputs that are idle, dead, late, ahead or
+//! Merges on the pretend machine; by number: `merge/number.rs`. By time: any order of arrival within the wait, inputs that are idle, dead, late, ahead or
 //! gone, and kills and power cuts at any moment, from seeds. `BEAMPORT_SEEDS=N` tries more, `BEAMPORT_SEED=N` replays one.
 //!
 //! What is checked: the output is in the order (time, input, sequence) for everybody who ever looked; what was shown stays
 //! what it is; each message of an input is in the output, aside, or counted as lost, exactly once; the account of each
 //! input closes.
 
+#[path = "merge/number.rs"]
+mod number;
+
 use beamport_testkit::{Dice, Machine, PretendMedia};
 use flow::records::{Commit, Input};
-use flow::{Data, Heard, Merge, MergeInput, MergeOptions, Step, StreamView, aside_of, commits_of, ledger};
+use flow::{Data, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, aside_of, commits_of, ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::{Check, Drain, Level, Meta, Options, ReadOptions, SchemaId, WhenFull, Writer};
@@ -19,7 +22,7 @@ const NAME: &str = "all";
 /// Steps after the last fault within which everything must come to its end.
 const PATIENCE: u64 = 2000;
 
-/// Where a message stands in the output: time, input, sequence.
+/// Where a message stands in the output: time or number, input, sequence.
 type Key = (i64, usize, u64);
 type Checked<T = ()> = Result<T, String>;
 
@@ -32,12 +35,14 @@ fn payload(input: usize, number: u64, len: usize) -> Vec<u8> {
 struct Bank {
     options: Options,
     said: Vec<(i64, usize)>,
+    /// Their numbers, where these are not just their places.
+    ids: Vec<u64>,
     writer: Option<Writer>,
 }
 
 impl Bank {
     fn new(options: Options) -> Self {
-        Self { options, said: Vec::new(), writer: None }
+        Self { options, said: Vec::new(), ids: Vec::new(), writer: None }
     }
 }
 
@@ -49,7 +54,10 @@ struct Place {
     folder: &'static str,
     level: Level,
     banks: Vec<Bank>,
+    by: MergeBy,
     merge: Option<Merge>,
+    /// How often the numbers may begin anew.
+    rounds: usize,
     ended: bool,
     /// What was seen, by sequence: in the output and aside.
     shown: BTreeMap<u64, Key>,
@@ -62,7 +70,8 @@ impl Place {
         let (process, witness) = (machine.start(), machine.start());
         let folder = if level == Level::Disk { "/disk/data" } else { "/live/data" };
         let (shown, aside) = Default::default();
-        Self { machine, process, witness, folder, level, banks, merge: None, ended: false, shown, aside }
+        let by = MergeBy::Time { slice: 10 * MS, ahead_max: 60 * SECOND };
+        Self { machine, process, witness, folder, level, banks, by, merge: None, rounds: 0, ended: false, shown, aside }
     }
 
     fn data(&self, process: &Arc<PretendMedia>) -> Data {
@@ -93,7 +102,7 @@ impl Place {
         if self.merge.is_none() {
             let inputs: Vec<MergeInput> =
                 (0..self.banks.len()).map(|i| MergeInput { stream: Self::name(i), wait: WAIT }).collect();
-            let options = MergeOptions { stream: self.stream(), slice: 10 * MS, ahead_max: 60 * SECOND };
+            let options = MergeOptions { stream: self.stream(), by: self.by };
             self.merge = Some(Merge::open(&self.data(&self.process), NAME, &inputs, &options)?);
         }
         Ok(())
@@ -101,11 +110,12 @@ impl Place {
 
     /// Brings what was said and is not in the stream, at most `most`; publishes it.
     fn bring(&mut self, i: usize, most: u64) -> Result<(), store::Error> {
-        let Bank { said, writer: Some(writer), .. } = &mut self.banks[i] else { return Ok(()) };
+        let Bank { said, ids, writer: Some(writer), .. } = &mut self.banks[i] else { return Ok(()) };
         for _ in 0..most {
             let number = writer.next_sequence();
             let Some(&(source_time, len)) = said.get(number as usize) else { break };
-            let meta = Meta { source_time, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+            let origin_seq = ids.get(number as usize).copied().unwrap_or(number);
+            let meta = Meta { source_time, origin: 0, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
             match writer.push(&meta, &[&payload(i, number, len)]) {
                 Err(e) if e.is_full() || matches!(e, store::Error::Dropped) => break,
                 answer => answer.map(drop)?,
@@ -167,12 +177,70 @@ impl Place {
                 {
                     let row = rows.get(usize::from(entry.parent) - 1).ok_or("an entry without a parent")?;
                     let input = row.name.trim_start_matches("bank").parse().map_err(|_| "another parent")?;
-                    seen.insert(sequence, (entry.source_time, input, entry.parent_sequence));
+                    let key = match self.by {
+                        MergeBy::Time { .. } => entry.source_time,
+                        MergeBy::Number { .. } => entry.origin_seq as i64,
+                    };
+                    seen.insert(sequence, (key, input, entry.parent_sequence));
                     at = sequence + 1;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Some steps of everything, in which things go wrong now and then. How often the merge died.
+    fn misfortune(&mut self, dice: &mut Dice, now: i64) -> Checked<u64> {
+        let level = self.level;
+        let stops = dice.one_in(12);
+        let mut deaths = 0;
+        match dice.below(16) {
+            _ if stops => self.machine.stop_after(Some(dice.below(40))),
+            0 => {
+                let (disk, live) = self.machine.used();
+                let room = dice.below(400_000);
+                self.machine.room(disk + room, live + room);
+            }
+            1 => self.machine.room(u64::MAX, u64::MAX),
+            2 if level == Level::Disk => self.machine.fail_sync_after(Some(dice.below(6))),
+            _ => {}
+        }
+        let mut dies = stops;
+        for _ in 0..dice.range(1, 6) {
+            let frontier = dice.one_in(2).then_some(now);
+            let answer = match dice.below(4) {
+                0 => self.drain(),
+                1 => {
+                    let i = dice.below(self.banks.len() as u64) as usize;
+                    self.bring(i, dice.range(1, 20)).map_err(|e| flow::Fault::new("push", e))
+                }
+                _ => self.step(frontier).map(drop),
+            };
+            // Whoever runs a stage that failed ends it.
+            dies |= answer.is_err();
+            if dies {
+                break;
+            }
+        }
+        if !dies {
+            self.look()?;
+            // With what is held it closes at any moment.
+            let rows = ledger::stage(&self.data(&self.witness), NAME).unwrap_or_default();
+            if let Some(row) = rows.iter().find(|row| !row.closed) {
+                return Err(format!("in the midst of it: {row:?}"));
+            }
+        }
+        if level == Level::Disk && (dice.one_in(14) || dies && dice.one_in(2)) {
+            deaths += 1;
+            self.cut();
+        } else if dies || dice.one_in(10) {
+            deaths += 1;
+            self.kill();
+        }
+        if stops {
+            self.machine.stop_after(None);
+        }
+        Ok(deaths)
     }
 
     fn kill(&mut self) {
@@ -225,7 +293,7 @@ impl Place {
     /// Everything that was said is where the account says, once, in order. `whole`: the output still holds everything.
     fn check(&self, whole: bool) -> Checked<Outcome> {
         let order: Vec<&Key> = self.shown.values().collect();
-        if let Some(pair) = order.windows(2).find(|pair| pair[0] >= pair[1]) {
+        if let Some(pair) = order.windows(2).filter(|pair| pair[0] >= pair[1]).nth(self.rounds) {
             return Err(format!("{:?} stands before {:?}", pair[0], pair[1]));
         }
         let mut seen: BTreeSet<(usize, u64)> = BTreeSet::new();
@@ -233,8 +301,12 @@ impl Place {
             if !seen.insert((key.1, key.2)) {
                 return Err(format!("{key:?} is there twice"));
             }
-            let said = self.banks[key.1].said.get(key.2 as usize);
-            if said.is_none_or(|said| said.0 != key.0) {
+            let bank = &self.banks[key.1];
+            let said = match self.by {
+                MergeBy::Time { .. } => bank.said.get(key.2 as usize).map(|said| said.0),
+                MergeBy::Number { .. } => bank.ids.get(key.2 as usize).map(|&id| id as i64),
+            };
+            if said != Some(key.0) {
                 return Err(format!("{key:?} was never said: {said:?}"));
             }
         }
@@ -541,53 +613,7 @@ fn history(seed: u64) -> Checked<Outcome> {
                 place.banks[i].said.push((time, len));
             }
         }
-        let stops = dice.one_in(12);
-        match dice.below(16) {
-            _ if stops => place.machine.stop_after(Some(dice.below(40))),
-            0 => {
-                let (disk, live) = place.machine.used();
-                let room = dice.below(400_000);
-                place.machine.room(disk + room, live + room);
-            }
-            1 => place.machine.room(u64::MAX, u64::MAX),
-            2 if level == Level::Disk => place.machine.fail_sync_after(Some(dice.below(6))),
-            _ => {}
-        }
-        let mut dies = stops;
-        for _ in 0..dice.range(1, 6) {
-            let frontier = dice.one_in(2).then_some(now);
-            let answer = match dice.below(4) {
-                0 => place.drain(),
-                1 => {
-                    let i = dice.below(place.banks.len() as u64) as usize;
-                    place.bring(i, dice.range(1, 20)).map_err(|e| flow::Fault::new("push", e))
-                }
-                _ => place.step(frontier).map(drop),
-            };
-            // Whoever runs a stage that failed ends it.
-            dies |= answer.is_err();
-            if dies {
-                break;
-            }
-        }
-        if !dies {
-            place.look()?;
-            // With what is held it closes at any moment.
-            let rows = ledger::stage(&place.data(&place.witness), NAME).unwrap_or_default();
-            if let Some(row) = rows.iter().find(|row| !row.closed) {
-                return Err(format!("in the midst of it: {row:?}"));
-            }
-        }
-        if level == Level::Disk && (dice.one_in(14) || dies && dice.one_in(2)) {
-            deaths += 1;
-            place.cut();
-        } else if dies || dice.one_in(10) {
-            deaths += 1;
-            place.kill();
-        }
-        if stops {
-            place.machine.stop_after(None);
-        }
+        deaths += place.misfortune(&mut dice, now)?;
     }
     place.end()?;
     let relieved = tight;
@@ -598,7 +624,7 @@ fn history(seed: u64) -> Checked<Outcome> {
     Ok(Outcome { deaths, ..outcome })
 }
 
-fn histories(seeds: u64) {
+fn histories(kind: &str, seeds: u64, history: fn(u64) -> Checked<Outcome>) {
     let env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let range = env("BEAMPORT_SEED").map_or(0..env("BEAMPORT_SEEDS").unwrap_or(seeds), |seed| seed..seed + 1);
     let whole = range.end - range.start > 1;
@@ -613,7 +639,7 @@ fn histories(seeds: u64) {
         };
     }
     println!(
-        "merge: injected {} kills and power cuts, {} messages merged, {} aside, {} lost by policy and counted",
+        "merge by {kind}: injected {} kills and power cuts, {} messages merged, {} aside, {} lost by policy and counted",
         sum.deaths, sum.done, sum.aside, sum.lost
     );
     // Histories in which nothing happens prove nothing.
@@ -622,11 +648,11 @@ fn histories(seeds: u64) {
 
 #[test]
 fn a_merge_shows_each_message_once_whatever_dies_when() {
-    histories(200);
+    histories("time", 200, history);
 }
 
 #[test]
 #[ignore = "an hour"]
 fn soak_a_merge_shows_each_message_once_whatever_dies_when() {
-    histories(20_000);
+    histories("time", 20_000, history);
 }

@@ -4,7 +4,7 @@ use super::Sizes;
 use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::store::{META, alternate, open};
-use flow::{Data, Fault, Heard, Merge, MergeInput, MergeOptions};
+use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions};
 use std::cell::RefCell;
 use std::time::Instant;
 use store::{Meta, Options, Reader, Writer};
@@ -44,8 +44,10 @@ impl Laps {
             readers.push(data.reader(&stream, Default::default())?);
             inputs.push(MergeInput { stream, wait: WAIT });
         }
-        let options =
-            MergeOptions { stream: Options::memory(RING_BYTES), slice: 1_000_000, ahead_max: 600_000_000_000 };
+        let options = MergeOptions {
+            stream: Options::memory(RING_BYTES),
+            by: MergeBy::Time { slice: 1_000_000, ahead_max: 600_000_000_000 },
+        };
         let merge = Merge::open(&data, "all", &inputs, &options)?;
         let from = vec![0; INPUTS as usize];
         Ok(Self { writers, readers, merge, begin: Instant::now(), time: META.source_time, count, from })

@@ -14,8 +14,12 @@ pub enum Place {
     Sim,
     /// In `[source.NAME]` of kind `replay`.
     Replay,
-    /// In `[merge.NAME]`.
+    /// In `[merge.NAME]` of every kind.
     Merge,
+    /// In `[merge.NAME]` of kind `time`.
+    MergeTime,
+    /// In `[merge.NAME]` of kind `number`.
+    MergeNumber,
     /// In `[worker.NAME]`.
     Worker,
     /// In sections of stages that fill a stream from others.
@@ -28,12 +32,14 @@ pub enum Place {
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Top,
         Self::Source,
         Self::Sim,
         Self::Replay,
         Self::Merge,
+        Self::MergeTime,
+        Self::MergeNumber,
         Self::Worker,
         Self::Output,
         Self::Nexus,
@@ -48,7 +54,9 @@ impl Place {
             Self::Source => "[source.NAME], every kind",
             Self::Sim => "[source.NAME], kind = \"sim\"",
             Self::Replay => "[source.NAME], kind = \"replay\"",
-            Self::Merge => "[merge.NAME]",
+            Self::Merge => "[merge.NAME], every kind",
+            Self::MergeTime => "[merge.NAME], kind = \"time\"",
+            Self::MergeNumber => "[merge.NAME], kind = \"number\"",
             Self::Worker => "[worker.NAME]",
             Self::Output => "[merge.NAME] and [worker.NAME], the stream they fill",
             Self::Nexus => "[sink.NAME], kind = \"nexus\"",
@@ -82,7 +90,7 @@ const fn required(place: Place, name: &'static str, takes: &'static str, about: 
     Key { place, name, takes, default: "", is_required: true, about }
 }
 
-use Place::{Merge, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
+use Place::{Merge, MergeNumber, MergeTime, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
 
 /// `instrument`
 pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
@@ -194,13 +202,18 @@ pub static SPEED: Key = key(
 );
 
 /// `[merge] kind`
-pub static MERGE_KIND: Key = required(Merge, "kind", "`time`", "By what messages belong together.");
+pub static MERGE_KIND: Key = required(
+    Merge,
+    "kind",
+    "`time` or `number`",
+    "In what order the messages stand: that of their source times, or of the numbers that their makers gave them.",
+);
 /// `inputs` of a merge
 pub static MERGE_INPUTS: Key = required(
     Merge,
     "inputs",
     "list of streams",
-    "The streams that become one: of sources, or of merges and workers further up. Messages of one time stand in the order of this list.",
+    "The streams that become one: of sources, or of merges and workers further up. Messages of one time or number stand in the order of this list.",
 );
 /// `wait`
 pub static WAIT: Key = key(
@@ -208,14 +221,14 @@ pub static WAIT: Key = key(
     "wait",
     "duration",
     "2 s",
-    "How long messages are waited for that are older than the newest of their input, and a silent input by the clock. What comes later goes to `NAME.aside`.",
+    "How long is waited for what is missing. By time: for messages older than the newest of their input, and by the clock for a silent input. By number: for an id that is not there, or not whole, once a larger one is. What comes later goes to `NAME.aside`.",
 );
 /// `waits`
 pub static WAITS: Key =
-    key(Merge, "waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
+    key(MergeTime, "waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
 /// `slice`
 pub static SLICE: Key = key(
-    Merge,
+    MergeTime,
     "slice",
     "duration, 1 ms to 1 s",
     "10 ms",
@@ -223,11 +236,27 @@ pub static SLICE: Key = key(
 );
 /// `ahead_max` of a merge
 pub static MERGE_AHEAD_MAX: Key = key(
-    Merge,
+    MergeTime,
     "ahead_max",
     "duration",
     "10 min",
     "A source time further than this beyond arrival is not believed: the message goes to `NAME.aside`.",
+);
+/// `parts`
+pub static PARTS: Key = key(
+    MergeNumber,
+    "parts",
+    "number, 1 to 1024",
+    "1",
+    "An id is whole with so many messages: the tiles of a frame. More of them go to `NAME.aside`.",
+);
+/// `cache`
+pub static CACHE: Key = key(
+    MergeNumber,
+    "cache",
+    "number, 1 to 1048576",
+    "65536",
+    "So many ids may wait at most; beyond it what is missing of the smallest is waited for no longer.",
 );
 /// `output`
 pub static MERGE_OUTPUT: Key =
@@ -419,6 +448,8 @@ pub static ALL: &[&Key] = &[
     &WAITS,
     &SLICE,
     &MERGE_AHEAD_MAX,
+    &PARTS,
+    &CACHE,
     &MERGE_OUTPUT,
     &CALL,
     &WORKER_INPUTS,

@@ -1,6 +1,6 @@
-//! `[merge.NAME]`: several streams become the stream NAME, in the order of source time.
+//! `[merge.NAME]`: several streams become the stream NAME, in the order of source times or of numbers.
 
-use super::keys::{self, Place};
+use super::keys::{self, Key, Place};
 use super::output::{self, OutputSection};
 use super::section::{Section, Setting, Shown, Take, Word, noun};
 use crate::limits;
@@ -19,24 +19,45 @@ pub struct MergeSection {
     pub line: u32,
     /// The streams that become one.
     pub inputs: Setting<Vec<String>>,
-    /// How long each input is waited for.
+    /// How long each input, or an id, is waited for.
     pub wait: Setting<Duration>,
-    /// The same for single inputs.
-    pub waits: Setting<Waits>,
-    /// Least length of a slice.
-    pub slice: Setting<Duration>,
-    /// How far beyond arrival a source time is believed.
-    pub ahead_max: Setting<Duration>,
+    /// By what it orders.
+    pub kind: MergeKind,
     /// The stream it fills.
     pub output: OutputSection,
     pub(super) shown: Vec<Shown>,
+}
+
+/// By what a merge orders.
+#[derive(Clone, Debug)]
+pub enum MergeKind {
+    /// Source time.
+    Time {
+        /// How long single inputs are waited for.
+        waits: Setting<Waits>,
+        /// Least length of a slice.
+        slice: Setting<Duration>,
+        /// How far beyond arrival a source time is believed.
+        ahead_max: Setting<Duration>,
+    },
+    /// The number of a message.
+    Number {
+        /// Messages that make an id whole.
+        parts: Setting<u64>,
+        /// Ids that may wait.
+        cache: Setting<u64>,
+    },
 }
 
 impl MergeSection {
     /// How long an input is waited for.
     #[must_use]
     pub fn wait_of(&self, input: &str) -> Duration {
-        self.waits.0.get(input).copied().unwrap_or(self.wait.value)
+        let own = match &self.kind {
+            MergeKind::Time { waits, .. } => waits.0.get(input).copied(),
+            MergeKind::Number { .. } => None,
+        };
+        own.unwrap_or(self.wait.value)
     }
 }
 
@@ -64,14 +85,16 @@ impl Take for Waits {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum KindWord {
+    #[default]
     Time,
+    Number,
 }
 
 impl Word for KindWord {
-    const ALL: &'static [(&'static str, Self)] = &[("time", Self::Time)];
-    const LATER: &'static [&'static str] = &["number", "attach"];
+    const ALL: &'static [(&'static str, Self)] = &[("time", Self::Time), ("number", Self::Number)];
+    const LATER: &'static [&'static str] = &["attach"];
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -88,8 +111,15 @@ impl Word for OutputWord {
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
     let [output_place] = output::PLACES;
-    section.refuse_unknown(&[Place::Merge, output_place], &[]);
-    let _: Option<Setting<KindWord>> = section.get(&keys::MERGE_KIND);
+    let kind: Option<Setting<KindWord>> = section.get(&keys::MERGE_KIND);
+    match kind.as_ref().map(|kind| kind.value) {
+        Some(KindWord::Time) => section.refuse_unknown(&[Place::Merge, Place::MergeTime, output_place], &[]),
+        Some(KindWord::Number) => section.refuse_unknown(&[Place::Merge, Place::MergeNumber, output_place], &[]),
+        // Whatever kind was meant.
+        None => {
+            section.refuse_unknown(&[Place::Merge, Place::MergeTime, Place::MergeNumber, output_place], &[]);
+        }
+    }
     let _: Option<Setting<OutputWord>> = section.get(&keys::MERGE_OUTPUT);
     if name.len() > limits::MERGE_NAME_CHARS_MAX {
         let line = section.line;
@@ -106,6 +136,27 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         section.refuse(&keys::MERGE_INPUTS, Refused::new(cause, "merge in two steps"));
     }
     let wait = section.need(&keys::WAIT);
+    let kind = match kind.map(|kind| kind.value) {
+        Some(KindWord::Number) => MergeKind::Number {
+            parts: number(section, &keys::PARTS, limits::PARTS_MAX),
+            cache: number(section, &keys::CACHE, limits::CACHE_MAX),
+        },
+        _ => by_time(section, &inputs),
+    };
+    let output = output::read(section);
+    MergeSection {
+        name: name.to_owned(),
+        line: section.line,
+        inputs,
+        wait,
+        kind,
+        output,
+        shown: std::mem::take(&mut section.shown),
+    }
+}
+
+/// Reads what only a merge by time has.
+fn by_time(section: &mut Section<'_>, inputs: &[String]) -> MergeKind {
     let waits = section.get::<Waits>(&keys::WAITS).unwrap_or_default();
     for name in waits.0.keys().filter(|name| !inputs.contains(name)) {
         let hint = match super::nearest(name, inputs.iter().map(String::as_str)) {
@@ -120,17 +171,14 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         let (least, most) = (units::duration_text(limits::SLICE_MIN), units::duration_text(limits::SLICE_MAX));
         section.refuse(&keys::SLICE, Refused::new(cause, format!("write \"{least}\" to \"{most}\"")));
     }
-    let ahead_max = section.need(&keys::MERGE_AHEAD_MAX);
-    let output = output::read(section);
-    MergeSection {
-        name: name.to_owned(),
-        line: section.line,
-        inputs,
-        wait,
-        waits,
-        slice,
-        ahead_max,
-        output,
-        shown: std::mem::take(&mut section.shown),
+    MergeKind::Time { waits, slice, ahead_max: section.need(&keys::MERGE_AHEAD_MAX) }
+}
+
+/// Reads a number from 1 to `most`.
+fn number(section: &mut Section<'_>, key: &'static Key, most: u64) -> Setting<u64> {
+    let number: Setting<u64> = section.need(key);
+    if !(1..=most).contains(&number.value) {
+        section.refuse(key, Refused::new(format!("{} is out of range", number.value), format!("write 1 to {most}")));
     }
+    number
 }

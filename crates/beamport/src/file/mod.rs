@@ -23,7 +23,7 @@ mod template;
 mod worker;
 
 pub use check::check;
-pub use merge::{MergeSection, Waits};
+pub use merge::{MergeKind, MergeSection, Waits};
 pub use mistake::{Mistake, nearest};
 pub use models::models;
 pub use output::{OutputFull, OutputSection};

@@ -249,7 +249,21 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
         ("[merge.all]\nkind = \"time\"\ninputs = []\n", 7, "has no inputs", "two streams"),
         ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "another name"),
-        ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\n", 6, "comes later", "\"time\""),
+        ("[merge.all]\nkind = \"attach\"\ninputs = [\"x\"]\n", 6, "comes later", "\"time\""),
+        (
+            "[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\nslice = \"10 ms\"\n",
+            8,
+            "unknown key `slice`",
+            "`slice` belongs to [merge.NAME], kind = \"time\"",
+        ),
+        (
+            "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nparts = 2\n",
+            8,
+            "unknown key `parts`",
+            "`parts` belongs to [merge.NAME], kind = \"number\"",
+        ),
+        ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\nparts = 0\n", 8, "0 is out of range", "1 to 1024"),
+        ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\ncache = 0\n", 8, "0 is out of range", "1 to 1048576"),
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\n", 8, "comes later", "\"view\""),
         (
             "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { y = \"1 s\" }\n",
@@ -289,7 +303,8 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
     let [all, again] = instrument.merges.as_slice() else { panic!("{:?}", instrument.merges) };
     assert_eq!((all.wait_of("x"), all.wait_of("y")), (Duration::from_millis(50), Duration::from_secs(10)));
     assert_eq!(all.output.level.as_ref().unwrap().value, Level::Memory);
-    assert_eq!((again.slice.value, again.output.live.value), (Duration::from_millis(10), Size(16 << 20)));
+    let MergeKind::Time { slice, .. } = &again.kind else { panic!("{again:?}") };
+    assert_eq!((slice.value, again.output.live.value), (Duration::from_millis(10), Size(16 << 20)));
     // What is shown reads back.
     let shown = instrument.show();
     assert!(shown.contains("waits = { y = \"10 s\" }"), "{shown}");

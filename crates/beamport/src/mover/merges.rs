@@ -1,8 +1,8 @@
 //! Threads that run merges: each has its inputs' frontiers from the threads that fill them.
 
 use super::stage::{self, NAP, StageThread, Told, ns};
-use crate::file::{Instrument, MergeSection};
-use flow::{Data, Fault, Heard, Merge, MergeInput, MergeOptions, Step};
+use crate::file::{Instrument, MergeKind, MergeSection};
+use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,15 @@ use std::time::{Duration, Instant};
 /// How a section's merge works.
 fn options(section: &MergeSection) -> MergeOptions {
     let stream = stage::stream_of(&section.output);
-    MergeOptions { stream, slice: ns(section.slice.value), ahead_max: ns(section.ahead_max.value) }
+    let by = match &section.kind {
+        MergeKind::Time { slice, ahead_max, .. } => {
+            MergeBy::Time { slice: ns(slice.value), ahead_max: ns(ahead_max.value) }
+        }
+        MergeKind::Number { parts, cache } => {
+            MergeBy::Number { parts: u32::try_from(parts.value).unwrap_or(u32::MAX), cache: cache.value }
+        }
+    };
+    MergeOptions { stream, by }
 }
 
 /// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order.

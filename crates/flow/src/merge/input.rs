@@ -6,6 +6,8 @@
 //! Failure behaviour: entries that are gone, damaged or missing become counts and gaps, exactly once: those that were
 //! never looked at when the look comes upon them, those that waited when their slice is taken.
 
+use super::number::{Course, Numbers};
+use super::plan::Share;
 use crate::data::{Data, stream_fault};
 use crate::records::{Gap, Input as Account};
 use crate::{Fault, Heard};
@@ -17,13 +19,21 @@ const BLOCK: u64 = 128;
 /// Entries of one look: some blocks, so that inputs take turns.
 const LOOK: usize = 4096;
 
+/// By what a merge orders.
+pub(super) enum By {
+    /// Source time, believed up to so far beyond arrival, ns.
+    Time(i64),
+    /// The number of the message.
+    Number(Numbers),
+}
+
 /// Some entries in a row of which at least one waits for its slice.
 struct Block {
     first: u64,
     len: u32,
     /// How many wait.
     waiting: u32,
-    /// The oldest time among them.
+    /// The smallest key among them.
     oldest: i64,
 }
 
@@ -40,8 +50,8 @@ pub(super) struct Stray {
 pub(super) struct Taken {
     /// The entries.
     pub(super) entries: Vec<Entry>,
-    /// Their times, once more: sorting touches nothing else.
-    pub(super) times: Vec<i64>,
+    /// Their keys: sorting touches nothing else.
+    pub(super) keys: Vec<i64>,
     /// Of each: which input, and its sequence there.
     pub(super) of: Vec<(u32, u64)>,
 }
@@ -49,7 +59,7 @@ pub(super) struct Taken {
 impl Taken {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
-        self.times.clear();
+        self.keys.clear();
         self.of.clear();
     }
 }
@@ -66,35 +76,43 @@ pub(super) struct Input {
     /// was looked at, and is proven again when it is pushed.
     back: Reader,
     blocks: VecDeque<Block>,
-    /// Newest time that is believed.
+    /// How its numbers went, where they count.
+    pub(super) course: Course,
+    /// Largest key that is believed.
     pub(super) newest: i64,
+    /// Below, retention took what was not in the output: it is counted, even if a power cut brings it back.
+    gone: u64,
+    /// By number: all that its source brought up to this time is in the output, and what will be next.
+    pub(super) through: i64,
+    coming: Option<(i64, u64)>,
     /// `next` at the last commit.
     pub(super) before: u64,
-    /// Late or ahead since then.
+    /// Late, or without a key, since then.
     pub(super) strays: Vec<Stray>,
     /// Missing since then.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// True for a time too far beyond arrival to be believed.
+/// The key of a message in a merge by time; none for a time too far beyond arrival to be believed.
 #[inline]
-pub(super) fn is_ahead(entry: &Entry, ahead_max: i64) -> bool {
-    entry.source_time > entry.arrival_time.saturating_add(ahead_max)
+fn time_of(entry: &Entry, ahead_max: i64) -> Option<i64> {
+    (entry.source_time <= entry.arrival_time.saturating_add(ahead_max)).then_some(entry.source_time)
 }
 
 impl Input {
     /// Opens an input where `account` stands. `early`: also what is not on the medium yet.
-    pub(super) fn open(data: &Data, stream: &str, wait: i64, early: bool) -> Result<Self, Fault> {
+    pub(super) fn open(data: &Data, stream: &str, wait: i64, early: bool, by: &By) -> Result<Self, Fault> {
         let options = ReadOptions { early, check: Check::Entries, ..ReadOptions::default() };
         let reader = data.reader(stream, options.clone())?;
         let header = reader.header();
-        if header.clock != Clock::Epoch {
+        if header.clock != Clock::Epoch && matches!(by, By::Time(_)) {
             return Err(Fault::new(
                 format!("stream `{stream}` cannot be merged by time"),
                 "its times do not count ns since 1970 UTC",
             )
-            .hint("merge streams whose source has `clock = \"epoch\"`"));
+            .hint("merge streams whose source has `clock = \"epoch\"`, or by number"));
         }
+        let course = Course::of(header.clock);
         let first = reader.bounds().first;
         let account = Account {
             stream: stream.to_string(),
@@ -113,7 +131,11 @@ impl Input {
             reader,
             back,
             blocks: VecDeque::new(),
+            course,
             newest: i64::MIN,
+            gone: 0,
+            through: i64::MIN,
+            coming: None,
             before: first,
             strays: Vec::new(),
             gaps: Vec::new(),
@@ -121,18 +143,27 @@ impl Input {
     }
 
     /// Goes on from a commit, if it speaks of this stream and nothing of it was cut since. False: it stands where the
-    /// messages of `from` on begin.
-    pub(super) fn resume(&mut self, known: Option<&Account>, from: i64) -> Result<bool, Fault> {
+    /// messages of `from` on begin, or, by number, with its oldest.
+    pub(super) fn resume(&mut self, known: Option<(&Account, &Share)>, from: i64, by: &By) -> Result<bool, Fault> {
         let header = self.reader.header().clone();
-        let same = known.filter(|k| k.uuid == header.uuid);
-        if let Some(known) = same.filter(|k| header.check_identity(k.epoch, k.next).is_ok()) {
+        let same = known.filter(|k| k.0.uuid == header.uuid);
+        if let Some((known, share)) = same.filter(|k| header.check_identity(k.0.epoch, k.0.next).is_ok()) {
+            self.course.resume(&share.course, known.next);
             self.account = Account { stream: self.account.stream.clone(), ..known.clone() };
             self.before = known.next;
             return Ok(true);
         }
         if from > i64::MIN {
-            let at = self.reader.time_range(from, i64::MAX).map_err(|e| stream_fault(&self.account.stream, e))?.0;
-            let cut = same.and_then(|k| header.epochs.iter().find(|e| e.0 > k.epoch)).map_or(0, |e| e.1);
+            let at = match by {
+                By::Time(_) => {
+                    self.reader.time_range(from, i64::MAX).map_err(|e| stream_fault(&self.account.stream, e))?.0
+                }
+                By::Number(_) => self.account.first,
+            };
+            let cut = same.and_then(|k| header.epochs.iter().find(|e| e.0 > k.0.epoch)).map_or(0, |e| e.1);
+            if let Some((_, share)) = same {
+                self.course.resume_cut(&share.course);
+            }
             self.stand(at.max(cut));
         }
         Ok(false)
@@ -151,7 +182,7 @@ impl Input {
         data: &Data,
         (low, end): (u64, u64),
         from: i64,
-        ahead_max: i64,
+        by: &mut By,
     ) -> Result<u64, Fault> {
         let account = self.account.clone();
         self.account.next = low;
@@ -159,7 +190,7 @@ impl Input {
         let reader = std::mem::replace(&mut self.reader, data.reader(&account.stream, options)?);
         while self.account.next < end {
             let most = usize::try_from(end - self.account.next).unwrap_or(LOOK).min(LOOK);
-            if !self.look(most, from, ahead_max)? {
+            if !self.look(most, from, by)? {
                 break;
             }
         }
@@ -175,12 +206,12 @@ impl Input {
         self.blocks.iter().map(|b| u64::from(b.waiting)).sum()
     }
 
-    /// The oldest time that waits.
+    /// The smallest key that waits.
     pub(super) fn oldest(&self) -> Option<i64> {
         self.blocks.iter().map(|b| b.oldest).min()
     }
 
-    /// At most so many wait with times before `to`.
+    /// At most so many wait with keys before `to`.
     pub(super) fn waiting_before(&self, to: i64) -> u64 {
         self.blocks.iter().filter(|b| b.oldest < to).map(|b| u64::from(b.waiting)).sum()
     }
@@ -191,6 +222,11 @@ impl Input {
         self.blocks.front().map_or(self.account.next, |b| b.first).min(stray)
     }
 
+    /// `low`, without what is known to be gone.
+    pub(super) fn still_there(&self, low: u64) -> u64 {
+        low.max(self.gone)
+    }
+
     /// All that was published has been looked at.
     pub(super) fn is_at_end(&self) -> bool {
         self.account.next >= self.reader.bounds().count
@@ -199,6 +235,36 @@ impl Input {
     /// Nothing more can be looked at now.
     pub(super) fn has_seen_all(&self) -> bool {
         self.account.next >= self.reader.end()
+    }
+
+    /// Learns what its source says, and what of that the output shows: see `Merge::listen`.
+    pub(super) fn listen(&mut self, heard: Heard, is_shown: bool) {
+        let end = self.reader.bounds().count;
+        if self.coming.is_none() && heard.frontier > self.through {
+            self.coming = Some((heard.frontier, end));
+        }
+        let low = self.low();
+        let is_through = |until: u64| is_shown && low >= until;
+        match self.coming {
+            Some((time, until)) if is_through(until) => (self.through, self.coming) = (time, None),
+            _ => {}
+        }
+        if heard.ended && is_through(end) {
+            self.through = i64::MAX;
+        }
+    }
+
+    /// Why a stray is aside.
+    pub(super) fn reason(&self, stray: &Stray, by: &By) -> &'static str {
+        let key = match by {
+            By::Time(ahead_max) => time_of(&stray.entry, *ahead_max),
+            By::Number(numbers) => numbers.key(&self.course, &stray.entry, stray.sequence),
+        };
+        match by {
+            _ if key.is_some() => "aside.late",
+            By::Time(_) => "aside.ahead",
+            By::Number(_) => "aside.number",
+        }
     }
 
     /// What commits speak of is marked.
@@ -221,23 +287,37 @@ impl Input {
     }
 
     /// Looks at the next entries, at most `most`. False if there are none.
-    pub(super) fn look(&mut self, most: usize, from: i64, ahead_max: i64) -> Result<bool, Fault> {
+    pub(super) fn look(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
         let mut most = most.min(LOOK);
         let (at, before) = (self.account.next, self.before);
         let (blocks, strays) = (&mut self.blocks, &mut self.strays);
         let lost = match self.reader.entries(at, most) {
             Ok([]) => return Ok(false),
             Ok(entries) => {
-                let newest = note(entries, at, before, (from, ahead_max), blocks, strays);
+                let newest = match by {
+                    By::Time(ahead_max) => {
+                        let key = |entry: &Entry, _| time_of(entry, *ahead_max);
+                        note(entries, at, before, from, key, blocks, strays)
+                    }
+                    By::Number(numbers) => {
+                        numbers.settle(&mut self.course, entries, at);
+                        numbers.count(&self.course, entries, at, from);
+                        let key = |entry: &Entry, sequence| numbers.key(&self.course, entry, sequence);
+                        note(entries, at, before, from, key, blocks, strays)
+                    }
+                };
                 self.newest = self.newest.max(newest);
                 self.account.next = at + entries.len() as u64;
                 (0, "")
             }
-            Err(Error::Gone { first }) => (first.saturating_sub(at), "full"),
+            Err(Error::Gone { first }) => {
+                self.gone = self.gone.max(first);
+                (first.saturating_sub(at), "full")
+            }
             Err(Error::Corrupt { sequence, .. }) if sequence > at => {
                 // Those before the wrong one come first.
                 most = (sequence - at) as usize;
-                return self.look(most, from, ahead_max);
+                return self.look(most, from, by);
             }
             Err(Error::Corrupt { .. }) => (1, "corrupt"),
             Err(Error::Lost { end, .. }) => (end.min(self.reader.end()).saturating_sub(at).max(1), "missing"),
@@ -270,12 +350,24 @@ impl Input {
     }
 
     /// Adds the waiting entries of `from..to` to `taken`, and lets go of them. How many.
-    pub(super) fn take(
+    pub(super) fn take(&mut self, number: u32, span: (i64, i64), by: &By, taken: &mut Taken) -> Result<u64, Fault> {
+        match by {
+            By::Time(ahead_max) => self.take_by(number, span, taken, |entry, _| time_of(entry, *ahead_max)),
+            By::Number(numbers) => {
+                let course = std::mem::take(&mut self.course);
+                let took = self.take_by(number, span, taken, |entry, sequence| numbers.key(&course, entry, sequence));
+                self.course = course;
+                took
+            }
+        }
+    }
+
+    fn take_by(
         &mut self,
         number: u32,
         (from, to): (i64, i64),
-        ahead_max: i64,
         taken: &mut Taken,
+        key_of: impl Fn(&Entry, u64) -> Option<i64>,
     ) -> Result<u64, Fault> {
         let before = taken.entries.len();
         let mut blocks = std::mem::take(&mut self.blocks);
@@ -290,22 +382,22 @@ impl Input {
                     Ok(entries) => {
                         most = block.len as usize;
                         for (entry, sequence) in entries.iter().zip(at..) {
-                            let time = entry.source_time;
-                            if time < from || is_ahead(entry, ahead_max) {
-                                continue;
-                            }
-                            if time < to {
+                            let Some(key) = key_of(entry, sequence).filter(|&key| key >= from) else { continue };
+                            if key < to {
                                 taken.entries.push(*entry);
-                                taken.times.push(time);
+                                taken.keys.push(key);
                                 taken.of.push((number, sequence));
                             } else {
-                                (left, oldest) = (left + 1, time.min(oldest));
+                                (left, oldest) = (left + 1, key.min(oldest));
                                 low.get_or_insert(sequence);
                             }
                         }
                         at += entries.len() as u64;
                     }
-                    Err(Error::Gone { first }) => (at, why) = (first.max(at + 1), "full"),
+                    Err(Error::Gone { first }) => {
+                        self.gone = self.gone.max(first);
+                        (at, why) = (first.max(at + 1), "full");
+                    }
                     Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
                     Err(Error::Corrupt { .. }) => (at, most, why) = (at + 1, block.len as usize, "corrupt"),
                     Err(Error::Lost { end, .. }) => (at, why) = (end.max(at + 1), "missing"),
@@ -327,12 +419,14 @@ impl Input {
     }
 }
 
-/// Sorts entries into what waits and what strays; the newest time that is believed.
+/// Sorts entries into what waits and what strays; the largest key.
+#[inline]
 fn note(
     entries: &[Entry],
     first: u64,
     before: u64,
-    (from, ahead_max): (i64, i64),
+    from: i64,
+    key_of: impl Fn(&Entry, u64) -> Option<i64>,
     blocks: &mut VecDeque<Block>,
     strays: &mut Vec<Stray>,
 ) -> i64 {
@@ -341,14 +435,13 @@ fn note(
     for part in entries.chunks(BLOCK as usize) {
         let (mut waiting, mut oldest) = (0, i64::MAX);
         for (entry, sequence) in part.iter().zip(at..) {
-            let time = entry.source_time;
-            if time < from || is_ahead(entry, ahead_max) {
+            let Some(key) = key_of(entry, sequence).filter(|&key| key >= from) else {
                 if sequence >= before {
                     strays.push(Stray { sequence, entry: *entry });
                 }
                 continue;
-            }
-            (waiting, oldest, newest) = (waiting + 1, time.min(oldest), time.max(newest));
+            };
+            (waiting, oldest, newest) = (waiting + 1, key.min(oldest), key.max(newest));
         }
         match blocks.back_mut() {
             Some(last)

@@ -1,5 +1,5 @@
-//! Merge by time: many streams become one view, in the order (source time, input, sequence). Decision 0009 says why it
-//! is so.
+//! Merges: many streams become one view, in the order (key, input, sequence). The key is the source time (decision 0009)
+//! or the number of the message (decision 0010).
 //!
 //! Constraints: a step does a bounded amount of work and waits for nothing, no disk either. No payload is touched; a
 //! message costs a look at its entry, a place in the sorting of its slice, and `push_view`. No lock and no allocation a
@@ -13,6 +13,7 @@
 //! counted. Without room it keeps what it has and tries again at the next step.
 
 mod input;
+mod number;
 mod plan;
 mod resume;
 
@@ -21,7 +22,8 @@ use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault};
 use crate::intake::book_meta;
 use crate::records::{Commit, WAITS};
 use crate::{Fault, Step, StreamView};
-use input::{Input, Stray, Taken, is_ahead};
+use input::{By, Input, Stray, Taken};
+use number::Numbers;
 use plan::{Plan, Share};
 use std::collections::VecDeque;
 use store::{Error, Level, Options, Parent, SchemaId, WhenFull, Writer};
@@ -34,6 +36,8 @@ const LOOK_MAX: usize = 1 << 16;
 const SLICE_MESSAGES: u64 = 1 << 14;
 /// Messages of one slice on disk, where each waits for the medium twice.
 const SLICE_MESSAGES_DISK: u64 = 1 << 20;
+/// Messages of one slice by number: its commit names those of which an id has too many.
+const SLICE_MESSAGES_NUMBER: u64 = 1 << 13;
 /// Strays of one input that are kept until a commit speaks of them: then it is looked at no further.
 const STRAYS_MAX: usize = 1 << 14;
 /// Strays alone wait so long for a commit, ns: a late input shall not write one a message.
@@ -44,6 +48,8 @@ const GAPS_MAX: usize = 1000;
 const PUSH: usize = 1 << 17;
 /// The longest pause between two steps, ns: a message that comes meanwhile waits so long.
 const PAUSE_MAX: i64 = 5_000_000;
+/// The shortest, ns.
+const PAUSE_MIN: i64 = 1_000_000;
 
 /// A stream that goes into a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +65,27 @@ pub struct MergeInput {
 pub struct MergeOptions {
     /// How the output is kept.
     pub stream: Options,
-    /// Least length of a slice, ns of source time.
-    pub slice: i64,
-    /// A source time further than this beyond arrival is not believed, ns.
-    pub ahead_max: i64,
+    /// By what it orders.
+    pub by: MergeBy,
+}
+
+/// By what a merge orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeBy {
+    /// Source time.
+    Time {
+        /// Least length of a slice, ns of source time.
+        slice: i64,
+        /// A source time further than this beyond arrival is not believed, ns.
+        ahead_max: i64,
+    },
+    /// The number that its maker gave a message.
+    Number {
+        /// So many messages make an id whole.
+        parts: u32,
+        /// So many ids may wait.
+        cache: u64,
+    },
 }
 
 /// What is known of an input's source, of before the step.
@@ -104,7 +127,9 @@ struct Slice {
 pub struct Merge {
     data: Data,
     name: String,
-    options: MergeOptions,
+    /// Least length of a slice, in keys.
+    grid: i64,
+    by: By,
     out: Writer,
     aside: Writer,
     book: Writer,
@@ -115,16 +140,16 @@ pub struct Merge {
     places: Vec<(Parent, Parent)>,
     /// Where those that are inputs no more are not needed any more.
     former: Vec<u64>,
-    /// What is older has been dealt with: it comes late.
+    /// What has a smaller key has been dealt with: it comes late.
     from: i64,
-    /// The same, of what the output shows.
+    /// The output is complete up to this time, ns since 1970 UTC.
     frontier: i64,
     slice: Option<Slice>,
     taken: Taken,
     /// Indexes into `taken` in the order of the output.
     order: Vec<u32>,
-    keys: Vec<u64>,
-    /// Newest time of all inputs, by the clock.
+    words: Vec<u64>,
+    /// Largest key of all inputs, by the clock.
     seen: VecDeque<(i64, i64)>,
     committed_at: i64,
     moved_at: i64,
@@ -144,6 +169,11 @@ impl Merge {
         settle(&mut book, &book_name)?;
         let last = newest_commit(data, &book_name)?;
         let plan = last.as_ref().map(|commit| Plan::read(&commit.state)).transpose()?;
+        let longest = inputs.iter().map(|input| input.wait).max().unwrap_or(0);
+        let (grid, by) = match options.by {
+            MergeBy::Time { slice, ahead_max } => (slice.max(1), By::Time(ahead_max)),
+            MergeBy::Number { parts, cache } => (1, By::Number(Numbers::new(parts, cache, longest))),
+        };
         let mut out = data.writer(name, &options.stream)?;
         let mut aside = data.writer(
             &aside_of(name),
@@ -159,12 +189,13 @@ impl Merge {
         for input in inputs {
             // The place first: from now on the input keeps what may be pointed to.
             places.push(places_of(&mut out, &mut aside, name, &input.stream)?);
-            open.push(Input::open(data, &input.stream, input.wait, early)?);
+            open.push(Input::open(data, &input.stream, input.wait, early, &by)?);
         }
         let mut merge = Self {
             data: data.clone(),
             name: name.to_string(),
-            options: options.clone(),
+            grid,
+            by,
             out,
             aside,
             block: last.as_ref().map_or(0, |c| c.block + 1),
@@ -176,7 +207,7 @@ impl Merge {
             slice: None,
             taken: Taken::default(),
             order: Vec::new(),
-            keys: Vec::new(),
+            words: Vec::new(),
             former: Vec::new(),
             seen: VecDeque::new(),
             committed_at: i64::MIN,
@@ -202,6 +233,9 @@ impl Merge {
     /// that is never set; `heard` of each input, in the order of opening.
     pub fn step(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<Step, Fault> {
         self.no_room = None;
+        if matches!(self.by, By::Number(_)) {
+            self.listen(heard);
+        }
         let mut due = self.show()?;
         let more = self.look()?;
         self.remember(clock);
@@ -216,7 +250,7 @@ impl Merge {
         Ok(if (more || due) && self.no_room.is_none() {
             Step::Again
         } else {
-            Step::At(now.saturating_add(self.options.slice.clamp(1_000_000, PAUSE_MAX)))
+            Step::At(now.saturating_add(self.grid.clamp(PAUSE_MIN, PAUSE_MAX)))
         })
     }
 
@@ -230,7 +264,7 @@ impl Merge {
             let input = &mut self.inputs[open[at]];
             let before = input.account.next;
             let is_full = input.strays.len() >= STRAYS_MAX;
-            if is_full || !input.look(left, self.from, self.options.ahead_max)? || input.has_seen_all() {
+            if is_full || !input.look(left, self.from, &mut self.by)? || input.has_seen_all() {
                 open.swap_remove(at);
             }
             left = left.saturating_sub((input.account.next - before) as usize);
@@ -238,7 +272,17 @@ impl Merge {
         Ok(!open.is_empty())
     }
 
-    /// Keeps what was the newest time when: an input that brings nothing is passed over by it.
+    /// By number: learns up to which time each input is in the output. What its source has brought up to a time is there
+    /// when all is that lies before the place where its stream ends then.
+    fn listen(&mut self, heard: &[Heard]) {
+        let is_shown = self.slice.is_none();
+        for (input, heard) in self.inputs.iter_mut().zip(heard) {
+            input.listen(*heard, is_shown);
+        }
+        self.frontier = self.inputs.iter().map(|input| input.through).min().unwrap_or(i64::MIN);
+    }
+
+    /// Keeps what was the largest key when: an input that brings nothing is passed over by it.
     fn remember(&mut self, clock: i64) {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
         let longest = self.inputs.iter().map(|i| i.wait).max().unwrap_or(0);
@@ -257,39 +301,57 @@ impl Merge {
     /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
     ///   wait before now;
     /// * for ever, once its source has ended.
-    fn reach(&self, now: i64, clock: i64, heard: &[Heard]) -> i64 {
+    fn reach(&self, now: i64, clock: i64, heard: &[Heard], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
-            let until = clock.saturating_sub(input.wait);
-            let passed = self.seen.partition_point(|s| s.0 <= until);
-            let passed = passed.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].1.saturating_add(1));
-            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), now, passed, self.options.ahead_max)
+            let passed = self.passed(clock.saturating_sub(input.wait));
+            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), now, passed, ahead_max)
         };
         self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN)
     }
 
+    /// Behind the largest key that was known at a moment.
+    fn passed(&self, clock: i64) -> i64 {
+        let known = self.seen.partition_point(|s| s.0 <= clock);
+        known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].1.saturating_add(1))
+    }
+
     /// Takes the next slice, if one is due. True if another may be.
     fn take_slice(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<bool, Fault> {
-        let grid = self.options.slice.max(1);
+        let grid = self.grid;
+        let most = match self.by {
+            By::Number(_) => SLICE_MESSAGES_NUMBER,
+            By::Time(_) if self.is_on_disk() => SLICE_MESSAGES_DISK,
+            By::Time(_) => SLICE_MESSAGES,
+        };
         // If nothing newer is waited for, all that is there is the slice.
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN).saturating_add(1);
-        let to = match self.reach(now, clock, heard) {
-            i64::MAX => newest,
-            to if to == newest => newest,
-            to => to.div_euclid(grid).saturating_mul(grid),
+        let (to, all) = match &self.by {
+            By::Time(ahead_max) => {
+                let to = match self.reach(now, clock, heard, *ahead_max) {
+                    i64::MAX => newest,
+                    to if to == newest => newest,
+                    to => to.div_euclid(grid).saturating_mul(grid),
+                };
+                (to, to)
+            }
+            By::Number(numbers) => {
+                let is_over = |(i, input): (usize, &Input)| heard.get(i).is_some_and(|h| h.ended) && input.is_at_end();
+                let over = self.inputs.iter().enumerate().all(is_over);
+                let longest = self.inputs.iter().map(|i| i.wait).max().unwrap_or(0);
+                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(longest)) };
+                (numbers.reach(self.from, passed, most), numbers.reach(self.from, passed, u64::MAX))
+            }
         };
-        let mut to = to.max(self.from);
+        let (mut to, all) = (to.max(self.from), all.max(self.from));
         let oldest = self.inputs.iter().filter_map(Input::oldest).min().unwrap_or(i64::MAX);
         let strays: usize = self.inputs.iter().map(|i| i.strays.len()).sum();
         let strays_due = strays >= STRAYS_MAX || clock >= self.committed_at.saturating_add(STRAYS_PAUSE);
         let lost = self.inputs.iter().any(|i| !i.gaps.is_empty());
         if oldest >= to && !((strays > 0 || lost) && strays_due) {
-            self.from = to;
-            self.frontier = to;
+            self.stand(to);
             return Ok(false);
         }
-        let all = to;
-        let most = if self.is_on_disk() { SLICE_MESSAGES_DISK } else { SLICE_MESSAGES };
-        while self.inputs.iter().map(|i| i.waiting_before(to)).sum::<u64>() > most {
+        while matches!(self.by, By::Time(_)) && self.inputs.iter().map(|i| i.waiting_before(to)).sum::<u64>() > most {
             // Half as long, as long as that is a slice.
             let half = oldest.saturating_add(to.saturating_sub(oldest) / 2).div_euclid(grid).saturating_mul(grid);
             if half <= oldest || half >= to {
@@ -298,26 +360,57 @@ impl Merge {
             to = half;
         }
         let span = (self.from, to);
-        let ahead_max = self.options.ahead_max;
         self.taken.clear();
         let mut shares = Vec::with_capacity(self.inputs.len());
         for (i, input) in self.inputs.iter_mut().enumerate() {
             let (low, before) = (input.low(), input.before);
-            let took = input.take(i as u32, span, ahead_max, &mut self.taken)?;
-            shares.push(Share { low, before, took, strays: input.strays.len() as u64 });
+            let took = input.take(i as u32, span, &self.by, &mut self.taken)?;
+            let low = input.still_there(low);
+            input.course.forget(low);
+            let (strays, course) = (input.strays.len() as u64, input.course.clone());
+            shares.push(Share { low, before, took, strays, surplus: Vec::new(), course });
         }
         self.sort();
-        let aside = (self.aside.next_sequence(), self.aside.next_sequence() + strays as u64);
-        let plan = Plan { output: self.out.header().uuid, from: span.0, to, ahead_max, aside, shares };
         let mut kept = Vec::with_capacity(strays);
         let mut gaps = Vec::new();
+        if let By::Number(numbers) = &self.by {
+            let taken = &self.taken;
+            numbers.thin(&mut self.order, &taken.keys, |at| {
+                let ((input, sequence), entry) = (taken.of[at as usize], taken.entries[at as usize]);
+                kept.push((input, Stray { sequence, entry }));
+            });
+        }
+        for (input, stray) in &kept {
+            let share = &mut shares[*input as usize];
+            share.surplus.push(stray.sequence);
+            (share.took, share.strays) = (share.took - 1, share.strays + 1);
+            *self.inputs[*input as usize].account.counts.entry("aside.duplicate".into()).or_default() += 1;
+        }
+        shares.iter_mut().for_each(|share| share.surplus.sort_unstable());
         for (i, input) in self.inputs.iter_mut().enumerate() {
-            input.account.done += plan.shares[i].took;
-            for stray in input.strays.drain(..) {
-                let reason = if is_ahead(&stray.entry, ahead_max) { "aside.ahead" } else { "aside.late" };
+            for stray in std::mem::take(&mut input.strays) {
+                let reason = input.reason(&stray, &self.by);
                 *input.account.counts.entry(reason.into()).or_default() += 1;
                 kept.push((i as u32, stray));
             }
+        }
+        if let By::Number(numbers) = &mut self.by {
+            // By input and sequence, so that a restart knows which of them are aside.
+            kept.sort_unstable_by_key(|(input, stray)| (*input, stray.sequence));
+            let keys = self.order.iter().map(|&at| self.taken.keys[at as usize]);
+            let found = numbers.missing(&self.name, span, keys);
+            numbers.missing += found.missing;
+            numbers.incomplete += found.incomplete;
+            gaps = found.gaps;
+        }
+        let (ahead_max, numbers) = match &self.by {
+            By::Time(ahead_max) => (Some(*ahead_max), None),
+            By::Number(numbers) => (None, Some(numbers.without_ids())),
+        };
+        let aside = (self.aside.next_sequence(), self.aside.next_sequence() + kept.len() as u64);
+        let plan = Plan { output: self.out.header().uuid, from: span.0, to, ahead_max, numbers, aside, shares };
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            input.account.done += plan.shares[i].took;
             let waiting = input.waiting();
             input.account.set_count(WAITS, waiting);
             input.before = input.account.next;
@@ -341,28 +434,40 @@ impl Merge {
         commit.write(&mut bytes)?;
         self.slice = Some(Slice { commit: bytes, written: None, time: now, shown: 0, strays: kept, aside: 0 });
         self.from = to;
+        if let By::Number(numbers) = &mut self.by {
+            numbers.forget(to);
+        }
         self.committed_at = clock;
         Ok(to < all && !self.is_on_disk())
     }
 
-    /// Brings what was taken into the order (time, input, sequence). It lies in the order (input, sequence).
+    /// All below `to` is in the output.
+    fn stand(&mut self, to: i64) {
+        self.from = to;
+        match &mut self.by {
+            By::Time(_) => self.frontier = to,
+            By::Number(numbers) => numbers.forget(to),
+        }
+    }
+
+    /// Brings what was taken into the order (key, input, sequence). It lies in the order (input, sequence).
     fn sort(&mut self) {
-        let times = &self.taken.times;
-        let oldest = times.iter().copied().min().unwrap_or(0);
-        let newest = times.iter().copied().max().unwrap_or(0);
-        let bits = usize::BITS - times.len().leading_zeros();
+        let keys = &self.taken.keys;
+        let oldest = keys.iter().copied().min().unwrap_or(0);
+        let newest = keys.iter().copied().max().unwrap_or(0);
+        let bits = usize::BITS - keys.len().leading_zeros();
         self.order.clear();
         if (newest.wrapping_sub(oldest) as u64).leading_zeros() >= bits {
-            // Time and index in one word.
-            let key = |(i, time): (usize, &i64)| (time.wrapping_sub(oldest) as u64) << bits | i as u64;
-            self.keys.clear();
-            self.keys.extend(times.iter().enumerate().map(key));
-            self.keys.sort_unstable();
+            // Key and index in one word.
+            let word = |(i, key): (usize, &i64)| (key.wrapping_sub(oldest) as u64) << bits | i as u64;
+            self.words.clear();
+            self.words.extend(keys.iter().enumerate().map(word));
+            self.words.sort_unstable();
             let mask = (1u64 << bits) - 1;
-            self.order.extend(self.keys.iter().map(|key| (key & mask) as u32));
+            self.order.extend(self.words.iter().map(|word| (word & mask) as u32));
         } else {
-            self.order.extend(0..times.len() as u32);
-            self.order.sort_by_key(|&i| times[i as usize]);
+            self.order.extend(0..keys.len() as u32);
+            self.order.sort_by_key(|&i| keys[i as usize]);
         }
     }
 
@@ -425,7 +530,8 @@ impl Merge {
         if slice.shown < self.order.len() {
             return Ok(true);
         }
-        (self.slice, self.frontier) = (None, self.from);
+        self.slice = None;
+        self.stand(self.from);
         Ok(false)
     }
 

@@ -1,5 +1,7 @@
 //! What a slice takes, written ahead of it into the state of its commit.
 
+use super::input::By;
+use super::number::{Course, Numbers};
 use crate::Fault;
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +11,14 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Plan {
     /// The stream that it is written into.
     pub(super) output: [u8; 16],
-    /// First time that is in it, ns since 1970 UTC.
+    /// First key that is in it: a time, ns since 1970 UTC, or a number in its round.
     pub(super) from: i64,
-    /// First time that is in it no more.
+    /// First key that is in it no more.
     pub(super) to: i64,
-    /// Further beyond arrival a time is not believed, ns.
-    pub(super) ahead_max: i64,
+    /// By time: further beyond arrival a time is not believed, ns.
+    pub(super) ahead_max: Option<i64>,
+    /// By number: its rounds, and what is missing so far.
+    pub(super) numbers: Option<Numbers>,
     /// First sequence of the stream aside, and one past the last.
     pub(super) aside: (u64, u64),
     /// By input, in the order of the commit.
@@ -22,22 +26,45 @@ pub(super) struct Plan {
 }
 
 /// What a slice takes from one input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Share {
     /// Lowest sequence that it may be in.
     pub(super) low: u64,
-    /// Where the input stood before: what comes from there on and is older than `from` is late.
+    /// Where the input stood before: what comes from there on and lies before `from` is late.
     pub(super) before: u64,
     /// Messages in the output.
     pub(super) took: u64,
     /// Messages aside.
     pub(super) strays: u64,
+    /// By number: those of which an id has too many, which are aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) surplus: Vec<u64>,
+    /// By number: how its numbers went, from `low` on.
+    #[serde(default, skip_serializing_if = "Course::is_empty")]
+    pub(super) course: Course,
 }
 
 impl Plan {
     pub(super) fn read(state: &str) -> Result<Self, Fault> {
         serde_json::from_str(state)
             .map_err(|e| Fault::new("a commit of a merge cannot be read", e).hint("it was written by a later version"))
+    }
+
+    /// By what it orders, as it stood then; none if it says neither.
+    pub(super) fn by(&self) -> Result<By, Fault> {
+        match (self.ahead_max, &self.numbers) {
+            (Some(ahead_max), None) => Ok(By::Time(ahead_max)),
+            (None, Some(numbers)) => numbers.check().map(|()| By::Number(numbers.clone())),
+            _ => Err(Fault::new("a commit of a merge cannot be read", "it says not by what it orders")),
+        }
+    }
+
+    /// The key of an entry of the slice.
+    pub(super) fn key_of(&self, entry: &store::Entry) -> Option<i64> {
+        match &self.numbers {
+            None => Some(entry.source_time),
+            Some(numbers) => numbers.key_within(entry.origin_seq, self.from, self.to),
+        }
     }
 
     pub(super) fn write(&self) -> Result<String, Fault> {

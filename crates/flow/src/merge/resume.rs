@@ -4,14 +4,14 @@
 //! part, its newest entry says: it names an input and a sequence there, and the order of a slice has no two alike. The
 //! rest is taken from the inputs again, which keep it until it is safe.
 
-use super::{Input, Merge, Slice, Stray, Taken, places_of};
+use super::{By, Input, Merge, Slice, Stray, Taken, places_of};
 use crate::Fault;
 use crate::data::{aside_of, stream_fault};
 use crate::merge::plan::Plan;
 use crate::records::{Commit, WAITS};
 use store::{Check, Entry, Level, ParentRow, ReadOptions, Reader};
 
-/// Where a message stands in the order of a slice: time, number of the input in the commit, sequence.
+/// Where a message stands in the order of a slice: key, number of the input in the commit, sequence.
 type Key = (i64, usize, u64);
 
 /// A view as it was found.
@@ -34,11 +34,11 @@ impl Found {
         commit.inputs.iter().position(|i| i.uuid == row.uuid)
     }
 
-    /// The key of an entry; none if it is not there or does not verify.
-    fn key(&mut self, commit: &Commit, sequence: u64) -> Option<Key> {
+    /// An entry, and the input that it points into; none if it is not there or does not verify.
+    fn entry(&mut self, commit: &Commit, sequence: u64) -> Option<(Entry, usize)> {
         let Self { reader, parents } = self;
         let entry = *reader.entries(sequence, 1).ok()?.first()?;
-        Some((entry.source_time, Self::input(parents, commit, &entry)?, entry.parent_sequence))
+        Some((entry, Self::input(parents, commit, &entry)?))
     }
 
     /// How many entries of a range point into each input, and how many cannot be seen any more.
@@ -58,7 +58,6 @@ impl Found {
 impl Merge {
     /// Goes on from the last commit: finishes its slice, and knows again what waits behind it.
     pub(super) fn resume(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
-        (self.from, self.frontier) = (plan.to, plan.to);
         if plan.shares.len() != commit.inputs.len() {
             return Err(Fault::new(format!("the last commit of `{}` is not one of a merge", self.name), ""));
         }
@@ -70,18 +69,28 @@ impl Merge {
             return Err(Fault::new(what, format!("it shows {next} messages and has commits for {known}"))
                 .hint("`beamport verify --repair` makes good what a checksum proves"));
         }
-        // What waits was told from what is ahead by the old measure.
-        if commit.inputs.iter().any(|i| i.count(WAITS) > 0) {
-            self.options.ahead_max = plan.ahead_max;
+        match (&mut self.by, plan.by()?) {
+            (By::Time(ahead_max), By::Time(then)) => {
+                // What waits was told from what is ahead by the old measure.
+                if commit.inputs.iter().any(|i| i.count(WAITS) > 0) {
+                    *ahead_max = then;
+                }
+            }
+            (By::Number(numbers), By::Number(then)) => numbers.resume(&then),
+            _ => {
+                let what = format!("merge `{}` cannot go on", self.name);
+                return Err(Fault::new(what, "its stream was merged by another `kind`")
+                    .hint(format!("write the `kind` that it had, or move `{}` away to begin anew", self.name)));
+            }
         }
+        self.stand(plan.to);
         for input in &mut self.inputs {
             let at = commit.inputs.iter().position(|i| i.stream == input.account.stream);
-            let known = at.map(|at| &commit.inputs[at]);
-            if !input.resume(known, plan.to)? {
+            if !input.resume(at.map(|at| (&commit.inputs[at], &plan.shares[at])), plan.to, &self.by)? {
                 continue;
             }
-            if let Some(share) = at.map(|at| plan.shares[at]) {
-                let waiting = input.look_back(&self.data, (share.low, input.account.next), plan.to, plan.ahead_max)?;
+            if let Some(share) = at.map(|at| &plan.shares[at]) {
+                let waiting = input.look_back(&self.data, (share.low, input.account.next), plan.to, &mut self.by)?;
                 let waited = input.account.count(WAITS);
                 if waiting < waited {
                     // Gone since; one that verifies no more is gone as well.
@@ -93,7 +102,9 @@ impl Merge {
         if plan.output == self.out.header().uuid
             && (commit.output_next > self.out.next_sequence() || plan.aside.1 > self.aside.next_sequence())
         {
-            self.frontier = plan.from;
+            if let By::Time(_) = self.by {
+                self.frontier = plan.from;
+            }
             self.finish(commit, plan)?;
         }
         Ok(())
@@ -103,6 +114,7 @@ impl Merge {
     fn finish(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
         let early = self.out.header().level == Level::Memory;
         let (mut taken, mut strays) = (Taken::default(), Vec::new());
+        let mut by = plan.by()?;
         // Number of the input in the commit, by place.
         let mut number_of = vec![usize::MAX; self.places.len()];
         for (at, (known, share)) in commit.inputs.iter().zip(&plan.shares).enumerate() {
@@ -110,7 +122,7 @@ impl Merge {
                 continue;
             }
             // What is not there any more is counted below.
-            let Ok(mut input) = Input::open(&self.data, &known.stream, 0, early) else { continue };
+            let Ok(mut input) = Input::open(&self.data, &known.stream, 0, early, &by) else { continue };
             if input.account.uuid != known.uuid {
                 continue;
             }
@@ -128,12 +140,23 @@ impl Merge {
             };
             number_of[place] = at;
             input.before = share.before;
-            input.look_back(&self.data, (share.low, known.next), plan.from, plan.ahead_max)?;
-            input.take(place as u32, (plan.from, plan.to), plan.ahead_max, &mut taken)?;
+            input.course.resume(&share.course, known.next);
+            input.look_back(&self.data, (share.low, known.next), plan.from, &mut by)?;
+            input.take(place as u32, (plan.from, plan.to), &by, &mut taken)?;
             strays.extend(input.strays.drain(..).map(|stray| (place as u32, stray)));
         }
         self.taken = taken;
         self.sort();
+        let taken = &self.taken;
+        self.order.retain(|&at| {
+            let (place, sequence) = taken.of[at as usize];
+            let keeps = plan.shares[number_of[place as usize]].surplus.binary_search(&sequence).is_err();
+            if !keeps {
+                strays.push((place, Stray { sequence, entry: taken.entries[at as usize] }));
+            }
+            keeps
+        });
+        strays.sort_by_key(|(place, stray)| (number_of[*place as usize], stray.sequence));
         self.skip_shown(commit, plan, &number_of)?;
         let aside = self.strays_shown(commit, plan, &number_of, &strays)?;
         self.slice = Some(Slice { commit: Vec::new(), written: Some(0), time: commit.time, shown: 0, strays, aside });
@@ -144,13 +167,21 @@ impl Merge {
     fn skip_shown(&mut self, commit: &Commit, plan: &Plan, number_of: &[usize]) -> Result<(), Fault> {
         let (first, next) = (commit.output_first, self.out.next_sequence());
         let mut found = Found::open(self, &self.name)?;
-        let newest = if next > first { found.key(commit, next - 1) } else { None };
+        let newest = if next > first { found.entry(commit, next - 1) } else { None };
         let taken = &self.taken;
+        let key = |at: u32| -> Key {
+            let (place, sequence) = taken.of[at as usize];
+            (taken.keys[at as usize], number_of[place as usize], sequence)
+        };
+        let newest = newest.and_then(|(entry, number)| {
+            let place = (number, entry.parent_sequence);
+            let known = self.order.iter().map(|&at| key(at)).find(|known| (known.1, known.2) == place);
+            // What the output shows its input may have let go since.
+            let gone = || Some((plan.key_of(&entry)?, place.0, place.1));
+            known.or_else(gone)
+        });
         match newest {
-            Some(newest) => self.order.retain(|&at| {
-                let (place, sequence) = taken.of[at as usize];
-                (taken.entries[at as usize].source_time, number_of[place as usize], sequence) > newest
-            }),
+            Some(newest) => self.order.retain(|&at| key(at) > newest),
             None => {
                 let shown = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
                 self.order.drain(..shown.min(self.order.len()));
@@ -186,9 +217,9 @@ impl Merge {
         if next <= plan.aside.0 {
             return Ok(0);
         }
-        let newest = Found::open(self, &aside_of(&self.name))?.key(commit, next - 1);
-        Ok(match newest {
-            Some((_, number, sequence)) => {
+        let newest = Found::open(self, &aside_of(&self.name))?.entry(commit, next - 1);
+        Ok(match newest.map(|(entry, number)| (number, entry.parent_sequence)) {
+            Some((number, sequence)) => {
                 let stands = |s: &(u32, Stray)| (number_of[s.0 as usize], s.1.sequence) <= (number, sequence);
                 strays.iter().filter(|s| stands(s)).count()
             }
