@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// The other side, run by a Python that has `pvapy`.
 const PEER: &str = include_str!("../../../../bench/frames_pvapy.py");
 /// The same as user code of ours.
-const CODE: &str = "import beamport\n\n\n@beamport.worker\ndef touch(frame):\n    frame.array.max()\n    return frame\n";
+const CODE: &str =
+    "import beamport\n\n\n@beamport.worker\ndef touch(frame):\n    frame.array.max()\n    return frame\n";
 /// Longest wait for frames of ours.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Part of the frames that come before the clock starts.
