@@ -662,3 +662,154 @@ fn parameters_that_do_not_fit_are_all_told() {
     assert!(needs.alone.is_some() && needs.bytes > 6400);
     assert!(told("histgram", json!({}))[0].contains("filter, histogram, split, stitch"));
 }
+
+/// A stream of values beside the input.
+fn values(lab: &Lab) -> Writer {
+    let options = Options { level: lab.level, ..Options::memory(1 << 20) };
+    let mut writer = lab.data(&lab.writer_process).writer("values", &options).unwrap();
+    writer.origin("ioc").unwrap();
+    writer
+}
+
+fn say(writer: &mut Writer, source: &str, time: i64, value: wire::Scalar) -> bool {
+    let mut bytes = Vec::new();
+    let said = wire::f144::F144 { source_name: source, timestamp: time, value: wire::f144::Value::Scalar(value) };
+    wire::f144::write(&mut bytes, &said).unwrap();
+    let schema = SchemaId(wire::f144::ID);
+    let meta = Meta { source_time: time, origin: 0, origin_seq: writer.next_sequence(), schema, flags: 0 };
+    match writer.append(&meta, &bytes) {
+        Ok(_) => true,
+        Err(e) if e.is_full() => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Names and numbers that a frame has.
+fn attached(bytes: &[u8]) -> BTreeMap<String, f64> {
+    let frame = wire::ad00::read(bytes).unwrap();
+    let number = |a: Attribute<'_>| (a.name.to_owned(), a.data.get(0).unwrap().to_f64());
+    frame.attributes.iter().cloned().map(number).collect()
+}
+
+#[test]
+fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came() {
+    for seed in 0..50 {
+        let mut dice = Dice::new(seed);
+        let parameters = json!({
+            "take": "nearest", "tolerance": "100 ns", "wait": "2 ms", "unmatched": dice.pick(&["keep", "drop"]),
+            "values": {
+                "x": {"stream": "values", "source": "X"},
+                "gain": {"stream": "values", "source": "G", "take": "hold", "tolerance": "1 s"},
+                "line": {"stream": "values", "source": "X", "take": "interpolate", "tolerance": "1 s", "offset": "-40 ns"},
+            },
+        });
+        let is_kept = parameters["unmatched"] == "keep";
+        let mut lab = Lab::new(seed, dice.pick(&[Level::Memory, Level::Disk]), "attach", parameters);
+        let mut beside = values(&lab);
+        // Frame n at 1000 n; X is n up to 90 ns behind it, and is missing for every seventh; G is said once.
+        let mut coming: Vec<i64> = (0..40).collect();
+        let first = say(&mut beside, "G", -5, wire::Scalar::Int32(3));
+        assert!(first && say(&mut beside, "X", -1000, wire::Scalar::Float64(-1.0)));
+        let (mut sent, mut later) = (0, BTreeMap::new());
+        while sent < 40 || !coming.is_empty() || !later.is_empty() {
+            if sent < 40 && dice.one_in(2) {
+                let id = sent as i32;
+                lab.append(sent * 1000, AD00, &frame(id, DType::UInt16, &[2, 2], &pixels(DType::UInt16, &[2, 2], id)));
+                sent += 1;
+            }
+            // Up to two of them are overtaken by others.
+            if !coming.is_empty() && (coming[0] < sent || dice.one_in(4)) {
+                let n = coming.remove(dice.below(3.min(coming.len() as u64)) as usize);
+                later.insert(n, n * 1000 + 40);
+            }
+            if let Some((n, time)) = later.pop_first()
+                && n % 7 != 6
+            {
+                say(&mut beside, "X", time, wire::Scalar::Float64(n as f64));
+            }
+            let _ = beside.drain();
+            lab.machine.advance(100_000);
+        }
+        say(&mut beside, "X", 1_000_000, wire::Scalar::Float64(1000.0));
+        let _ = beside.drain();
+        lab.machine.advance(5_000_000);
+        let out = lab.finish();
+        let wanted: Vec<u64> = (0..40).filter(|n| is_kept || n % 7 != 6).collect();
+        assert_eq!(out.iter().map(|m| m.1).collect::<Vec<_>>(), wanted, "seed {seed}");
+        for (_, n, _, bytes) in &out {
+            let line = *n as f64;
+            let mut all: BTreeMap<String, f64> = [("gain".to_owned(), 3.0), ("line".to_owned(), line)].into();
+            if n % 7 != 6 {
+                all.insert("x".to_owned(), line);
+            }
+            let found = attached(bytes);
+            assert!((found["line"] - line).abs() < 1e-9, "seed {seed}, frame {n}: {found:?}");
+            assert_eq!(found.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>(), "seed {seed}, frame {n}");
+            assert_eq!((found.get("x"), found["gain"]), (all.get("x"), 3.0), "seed {seed}, frame {n}");
+        }
+        let (_, native) = lab.slot.as_mut().unwrap();
+        let said: Value = serde_json::from_str(&flow::Worker::statistics(native)).unwrap();
+        assert_eq!(said, json!({"frames": 40, "unmatched": 5, "missing.x": 5}), "seed {seed}");
+        let filtered = lab.account().get("skipped.filtered").copied().unwrap_or(0);
+        assert_eq!(filtered, 40 - wanted.len() as u64, "seed {seed}: {:?}", lab.account());
+    }
+}
+
+#[test]
+fn frames_have_their_values_once_whoever_is_killed_and_the_values_wait_for_them() {
+    let mut killed = 0;
+    for seed in 0..HISTORIES / 15 {
+        let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let parameters = json!({"take": "nearest", "tolerance": "100 ns", "wait": "10 s", "values": {"x": "values"}});
+        let mut lab = Lab::new(seed, Level::Memory, "attach", parameters);
+        let mut beside = values(&lab);
+        // More values than their stream holds at a time.
+        let (frames, each) = (1500_i64, 10_i64);
+        let (mut sent, mut said) = (0, 0);
+        for turn in 0.. {
+            for _ in 0..dice.range(0, 30) {
+                let id = sent as i32;
+                let bytes = || frame(id, DType::UInt16, &[2, 2], &pixels(DType::UInt16, &[2, 2], id));
+                // Before the first values have their reader none is let go of.
+                if sent < frames && lab.append(sent * 1000, AD00, &bytes()) {
+                    sent += 1;
+                }
+            }
+            for _ in 0..dice.range(0, if lab.slot.is_some() { 400 } else { 50 }) {
+                let (n, k) = (said / each, said % each);
+                if n <= frames && say(&mut beside, "X", n * 1000 + 10 * k, wire::Scalar::Int64(n)) {
+                    said += 1;
+                }
+            }
+            if dice.one_in(5) {
+                lab.machine.stop_after(Some(dice.below(200)));
+            }
+            match dice.below(10) {
+                0..=3 => lab.step_runner(),
+                4..=7 => lab.step_slot(),
+                8 if lab.slot.is_some() => lab.kill_slot(),
+                9 if lab.runner.is_some() && dice.one_in(4) => lab.kill_runner(),
+                _ => {}
+            }
+            lab.machine.stop_after(None);
+            lab.machine.advance(1_000_000);
+            let is_idle = lab.slot.is_some() && lab.runner.as_ref().is_some_and(Work::is_idle);
+            if sent == frames && said > frames * each && is_idle {
+                break;
+            }
+            assert!(turn < 100_000, "seed {seed}: {sent} frames, {said} values: it does not come to its end");
+        }
+        let aside = lab.aside();
+        let out = lab.output();
+        let wanted = (0..frames as u64).filter(|n| !aside.contains_key(n)).collect::<Vec<_>>();
+        // Whatever was killed twice at a frame takes it for one that kills.
+        assert!(aside.values().all(|reason| reason == "killed") && aside.len() < 100, "seed {seed}: {aside:?}");
+        let first = out.first().map_or(0, |m| m.1);
+        assert_eq!(out.iter().map(|m| m.1).collect::<Vec<_>>(), wanted[wanted.len() - out.len()..], "seed {seed}");
+        for (_, n, _, bytes) in &out {
+            assert_eq!(attached(bytes)["x"], *n as f64, "seed {seed} from {first}");
+        }
+        killed += lab.killed;
+    }
+    println!("frames with values: injected {killed} deaths, each frame once, none without its value");
+}

@@ -124,6 +124,14 @@ macro_rules! numbers {
             pub fn dtype(self) -> DType {
                 match self { $(Scalar::$d(_) => DType::$d,)* }
             }
+            /// Its bytes as they stand in a message, little-endian: the first `dtype().size()` of these.
+            pub fn bytes(self) -> [u8; 8] {
+                let mut bytes = [0; 8];
+                match self {
+                    $(Scalar::$d(value) => bytes[..size_of::<$t>()].copy_from_slice(&value.to_le_bytes()),)*
+                }
+                bytes
+            }
             /// As a double; 64-bit integers beyond 2^53 are rounded.
             pub fn to_f64(self) -> f64 {
                 match self { $(Scalar::$d(value) => value as f64,)* }

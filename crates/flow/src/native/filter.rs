@@ -9,22 +9,19 @@
 //! whose time is not after that of the message. A message is held until that stream has said something later, or for
 //! `wait` after its arrival: so long a value may be on its way.
 //!
-//! Constraints: of each stream beside the newest 65,536 values are known. A message of which the expression asks for what
+//! Constraints: those of `beside.rs`. A message of which the expression asks for what
 //! is not there goes aside, as `unknown`.
 
+use super::beside::{Beside, How, Named};
 use super::expression::{Asked, Expression, Kind, Value};
 use super::parameters::Parameters;
 use super::{Needs, unreadable};
 use crate::Fault;
-use crate::data::{Data, stream_fault};
+use crate::data::Data;
 use crate::slot::{Outputs, Stop, Worker};
-use std::collections::VecDeque;
-use std::time::Duration;
-use store::{Batch, Error, Message, ReadOptions, Reader};
+use store::{Batch, Message};
 use wire::{Numbers, Scalar};
 
-/// Values of a stream beside that are known: an hour of 18 a second.
-const KNOWN_MAX: usize = 65_536;
 /// How long a value may be on its way, where nobody says, ns.
 const WAIT: i64 = 100_000_000;
 /// The longest such time, ns: beyond it a slot looks dead.
@@ -47,14 +44,6 @@ const NAMES: [(&str, Kind); 13] = [
     ("pixels", Kind::Number),
 ];
 
-/// A stream beside the input.
-#[derive(Clone, Debug, PartialEq)]
-struct Named {
-    name: String,
-    stream: String,
-    source: Option<String>,
-}
-
 /// What a filter is to do.
 pub(super) struct Plan {
     keep: Expression,
@@ -64,31 +53,18 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let mut values = Vec::new();
-        match given.value("values") {
-            None => {}
-            Some(serde_json::Value::Object(named)) => {
-                for (name, value) in named {
-                    let text = |key: &str| value[key].as_str().map(str::to_owned);
-                    let is_name = name.starts_with(|c: char| c.is_alphabetic())
-                        && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-                    if !is_name || NAMES.iter().any(|n| n.0 == name) {
-                        let hint = "write a word of letters, digits and `_` that is not one of a message's own";
-                        given.mistake("values", format!("`{name}` cannot stand in an expression"), hint);
-                    }
-                    match value.as_str().map(str::to_owned).or_else(|| text("stream")) {
-                        Some(stream) => values.push(Named { name: name.clone(), stream, source: text("source") }),
-                        None => {
-                            let hint = "write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`";
-                            given.mistake("values", format!("`{name}` is {value}"), hint);
-                        }
-                    }
-                }
-            }
-            Some(other) => {
-                given.mistake("values", format!("it is {other}"), "write a table, like `{ phase = \"chopper\" }`");
+        let (name, stream, source) = (String::new(), String::new(), None);
+        let usual = Named { name, stream, source, offset: 0, how: How::Hold, tolerance: i64::MAX };
+        let named = given.value("values").and_then(serde_json::Value::as_object);
+        for name in named.into_iter().flat_map(|table| table.keys()) {
+            let is_name = name.starts_with(|c: char| c.is_alphabetic())
+                && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            if !is_name || NAMES.iter().any(|n| n.0 == name) {
+                let hint = "write a word of letters, digits and `_` that is not one of a message's own";
+                given.mistake("values", format!("`{name}` cannot stand in an expression"), hint);
             }
         }
+        let values = Named::read_all(given, &usual);
         let wait = given.time("wait").unwrap_or(WAIT);
         if !(0..=WAIT_MAX).contains(&wait) {
             given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
@@ -117,38 +93,25 @@ impl Plan {
     }
 }
 
-/// A stream beside, as far as it was read.
-struct Beside {
-    named: Named,
-    reader: Reader,
-    /// (time, value), by time.
-    known: VecDeque<(i64, f64)>,
-    newest: i64,
-    is_placed: bool,
-}
-
 /// A filter at work.
 pub(super) struct Filter {
     keep: Expression,
     wait: i64,
-    besides: Vec<Beside>,
+    values: Vec<Named>,
+    beside: Beside,
     data: Data,
 }
 
 impl Filter {
     pub(super) fn new(data: &Data, plan: Plan) -> Result<Self, Fault> {
-        let beside = |named: Named| {
-            let reader = data.reader(&named.stream, ReadOptions { early: true, ..ReadOptions::default() })?;
-            Ok(Beside { named, reader, known: VecDeque::new(), newest: i64::MIN, is_placed: false })
-        };
-        let besides = plan.values.into_iter().map(beside).collect::<Result<_, Fault>>()?;
-        Ok(Self { keep: plan.keep, wait: plan.wait, besides, data: data.clone() })
+        let beside = Beside::open(data, None, &plan.values)?;
+        Ok(Self { keep: plan.keep, wait: plan.wait, values: plan.values, beside, data: data.clone() })
     }
 }
 
 impl Worker for Filter {
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        let Self { keep, wait, besides, data } = self;
+        let Self { keep, wait, values, beside, data } = self;
         for message in batch.iter() {
             if !out.wants(&message) {
                 continue;
@@ -159,8 +122,8 @@ impl Worker for Filter {
             let mut left = arrival.saturating_add(*wait).saturating_sub(data.media.now()).clamp(0, *wait);
             let origin = out.origin_names().get(message.entry.origin as usize).cloned().unwrap_or_default();
             let mut lookup = |asked: Asked<'_>| match asked {
-                Asked::Name(name) => match besides.iter_mut().find(|b| b.named.name == name) {
-                    Some(beside) => beside.at(message.entry.source_time, &mut left).map(Value::Number),
+                Asked::Name(name) => match values.iter().position(|v| v.name == name) {
+                    Some(which) => value(beside, &values[which], which, message.entry.source_time, &mut left),
                     None => own(&message, &origin, name),
                 },
                 Asked::Attribute(name) => attribute(&message, name),
@@ -177,70 +140,12 @@ impl Worker for Filter {
     }
 }
 
-impl Beside {
-    /// The value at a time. `left`: ns that may be waited for it; what was waited is taken off.
-    fn at(&mut self, time: i64, left: &mut i64) -> Result<f64, String> {
-        const NAP: i64 = 20_000_000;
-        let failed = |stream: &str, error| stream_fault(stream, error).to_string();
-        if !self.is_placed {
-            // What counts at the first message may be long ago.
-            let until = self.reader.time_range(i64::MIN, time.saturating_add(1));
-            let (_, next) = until.map_err(|e| failed(&self.named.stream, e))?;
-            self.reader.seek(next.saturating_sub(KNOWN_MAX as u64).max(self.reader.bounds().first));
-            self.is_placed = true;
-        }
-        loop {
-            self.read(time).map_err(|e| failed(&self.named.stream, e))?;
-            if self.newest > time || *left <= 0 {
-                break;
-            }
-            let nap = NAP.min(*left);
-            *left -= nap;
-            self.reader.wait(Duration::from_nanos(nap as u64)).map_err(|e| failed(&self.named.stream, e))?;
-            self.reader.look_again().map_err(|e| failed(&self.named.stream, e))?;
-        }
-        let after = self.known.partition_point(|known| known.0 <= time);
-        match after.checked_sub(1).and_then(|at| self.known.get(at)) {
-            Some((_, value)) => Ok(*value),
-            None => Err(format!(
-                "`{}` has no value: stream `{}` has none at {time} ns or before",
-                self.named.name, self.named.stream
-            )),
-        }
-    }
-
-    /// Reads on until there is something later than a time, or nothing more.
-    fn read(&mut self, time: i64) -> store::Result<()> {
-        while self.newest <= time {
-            let from = self.reader.position();
-            match self.reader.read(256) {
-                Ok(batch) if batch.is_empty() => break,
-                Ok(batch) => {
-                    for message in batch.iter() {
-                        let Ok(value) = wire::f144::read(message.payload) else { continue };
-                        let wire::f144::Value::Scalar(number) = value.value else { continue };
-                        if self.named.source.as_ref().is_some_and(|source| source != value.source_name) {
-                            // It may be silent while others speak: they say how far the stream is all the same.
-                            self.newest = self.newest.max(message.entry.source_time);
-                            continue;
-                        }
-                        let at = message.entry.source_time;
-                        self.newest = self.newest.max(at);
-                        let place = self.known.partition_point(|known| known.0 <= at);
-                        self.known.insert(place, (at, number.to_f64()));
-                        if self.known.len() > KNOWN_MAX {
-                            self.known.pop_front();
-                        }
-                    }
-                }
-                Err(Error::Gone { first }) => self.reader.seek(first),
-                Err(Error::Corrupt { sequence, .. }) => self.reader.seek(sequence.max(from) + 1),
-                Err(Error::Lost { end, .. }) => self.reader.seek(end.max(from + 1)),
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
+/// The value of a stream beside at a time.
+fn value(beside: &mut Beside, named: &Named, which: usize, time: i64, left: &mut i64) -> Result<Value, String> {
+    let found = beside.at(which, time, left).map_err(|fault| fault.to_string())?;
+    found.map(|value| Value::Number(value.to_f64())).ok_or_else(|| {
+        format!("`{}` has no value: stream `{}` has none at {time} ns or before", named.name, named.stream)
+    })
 }
 
 /// What a message says of itself.

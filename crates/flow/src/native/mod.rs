@@ -6,6 +6,8 @@
 //! Failure behaviour: a message that one cannot handle goes aside with a reason of one word and a text. What a worker
 //! keeps between messages stands in streams: a slot that is killed finds it again (`histogram.rs`, `tiles.rs`).
 
+mod attach;
+mod beside;
 mod expression;
 mod filter;
 mod histogram;
@@ -21,7 +23,7 @@ use std::collections::BTreeMap;
 use store::Batch;
 
 /// Their names.
-pub const NATIVE: [&str; 4] = ["filter", "histogram", "split", "stitch"];
+pub const NATIVE: [&str; 5] = ["attach", "filter", "histogram", "split", "stitch"];
 
 /// A mistake in the parameters of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,7 @@ pub struct Needs {
 
 /// What a worker of this name is to do.
 enum Plan {
+    Attach(attach::Plan),
     Filter(filter::Plan),
     Histogram(histogram::Plan),
     Split(tiles::Split),
@@ -57,6 +60,7 @@ fn plan(name: &str, parameters: &Value) -> Result<Plan, Vec<Misfit>> {
     let empty = serde_json::Map::new();
     let mut given = Parameters::new(parameters.as_object().unwrap_or(&empty));
     let plan = match name {
+        "attach" => attach::Plan::read(&mut given).map(Plan::Attach),
         "filter" => filter::Plan::read(&mut given).map(Plan::Filter),
         "histogram" => histogram::Plan::read(&mut given).map(Plan::Histogram),
         "split" => tiles::Split::read(&mut given).map(Plan::Split),
@@ -74,6 +78,7 @@ fn plan(name: &str, parameters: &Value) -> Result<Plan, Vec<Misfit>> {
 /// Checks the parameters of a ready-made worker, a JSON object.
 pub fn check_native(name: &str, parameters: &Value) -> Result<Needs, Vec<Misfit>> {
     Ok(match plan(name, parameters)? {
+        Plan::Attach(plan) => plan.needs(),
         Plan::Filter(plan) => plan.needs(),
         Plan::Histogram(plan) => plan.needs(),
         Plan::Split(_) => Needs::default(),
@@ -111,6 +116,7 @@ impl Native {
         let plan = plan(name, parameters).map_err(misfit)?;
         let input = inputs.first().map_or("", String::as_str);
         let code: Box<dyn Worker + Send> = match plan {
+            Plan::Attach(plan) => Box::new(attach::Attaching::new(data, stage, input, plan)?),
             Plan::Filter(plan) => Box::new(filter::Filter::new(data, plan)?),
             Plan::Histogram(plan) => Box::new(histogram::Histogram::new(data, stage, slot, input, plan)?),
             Plan::Split(split) => Box::new(split),

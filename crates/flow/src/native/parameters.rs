@@ -58,6 +58,16 @@ impl<'a> Parameters<'a> {
         found.unwrap_or(&words[0])
     }
 
+    /// Text that is not empty.
+    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
+        let value = self.value(key)?;
+        let text = value.as_str().filter(|text| !text.is_empty());
+        if text.is_none() {
+            self.mistake(key, format!("it is {value}"), "write text in quotes");
+        }
+        text.map(str::to_owned)
+    }
+
     /// A time with its unit, in ns.
     pub(super) fn time(&mut self, key: &'static str) -> Option<i64> {
         let value = self.value(key)?;

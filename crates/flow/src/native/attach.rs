@@ -1,0 +1,206 @@
+//! `attach`: frames (`ad00`) get the values that other streams have at their time, once, before they are handed out.
+//!
+//! ```toml
+//! call = "attach"
+//! inputs = ["camera"]
+//!
+//! [worker.joined.parameters]
+//! take = "nearest"                # or hold (the default), interpolate
+//! tolerance = "1 ms"
+//! wait = "100 ms"
+//! unmatched = "keep"              # or drop
+//! values.x = "motor_x"
+//! values.temperature = { stream = "devices", source = "T1", take = "interpolate", tolerance = "2 s", offset = "-3 ms" }
+//! ```
+//! Each name becomes an attribute of the frame (`m.metadata` in Python), of the type that the value has; what is interpolated
+//! is a double. A frame is held until its values are there, for `wait` after its arrival at most. One that misses a value
+//! goes on without it, or is dropped and counted as `filtered`; either way it is counted as `unmatched`, and the value by its
+//! name as `missing.NAME`.
+//!
+//! Constraints: the pixels are copied once, into the message that has the attributes. One slot, which keeps what it needs
+//! of the streams beside as a counted reader of each.
+
+use super::beside::{Beside, How, Named};
+use super::parameters::Parameters;
+use super::{Needs, unreadable};
+use crate::Fault;
+use crate::data::Data;
+use crate::slot::{Made, Outputs, Stop, Worker};
+use std::collections::{BTreeMap, VecDeque};
+use store::{Batch, ReadOptions, Reader};
+use wire::Numbers;
+use wire::ad00::{self, Ad00, Attribute};
+
+/// How long a value may be on its way, where nobody says, ns.
+const WAIT: i64 = 100_000_000;
+/// The longest such time, ns: beyond it a slot looks dead.
+const WAIT_MAX: i64 = 10_000_000_000;
+
+/// What is to be attached.
+pub(super) struct Plan {
+    values: Vec<Named>,
+    wait: i64,
+    keeps_unmatched: bool,
+}
+
+impl Plan {
+    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
+        let how = How::of(given.word("take", &How::WORDS));
+        let offset = given.time("offset").unwrap_or(0);
+        let tolerance = given.time("tolerance").unwrap_or(i64::MAX);
+        if tolerance < 0 {
+            given.mistake("tolerance", "it is negative", "write how far apart the times may be, like `\"1 ms\"`");
+        }
+        let (name, stream) = (String::new(), String::new());
+        let values = Named::read_all(given, &Named { name, stream, source: None, offset, how, tolerance });
+        if let Some(named) = values.iter().find(|v| v.tolerance < 0) {
+            let name = named.name.clone();
+            given.mistake("values", format!("`{name}`: the tolerance is negative"), "write a time, like `\"1 ms\"`");
+        }
+        let wait = given.time("wait").unwrap_or(WAIT);
+        if !(0..=WAIT_MAX).contains(&wait) {
+            given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
+        }
+        let keeps_unmatched = given.word("unmatched", &["keep", "drop"]) == "keep";
+        if given.value("values").is_none() {
+            given.mistake("values", "it is not there", "name what to attach: `values = { x = \"motor\" }`");
+        }
+        Some(Self { values, wait, keeps_unmatched })
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let streams = self.values.iter().map(|v| (format!("values.{}", v.name), v.stream.clone())).collect();
+        let alone = Some("it keeps what it needs of the streams beside");
+        Needs { streams, alone, ..Needs::default() }
+    }
+}
+
+/// Attaching, at work.
+pub(super) struct Attaching {
+    plan: Plan,
+    data: Data,
+    stage: String,
+    beside: Beside,
+    /// To see how far the worker has committed.
+    input: Reader,
+    /// (message, what was needed of the streams for it), for what is not committed.
+    needed: VecDeque<(u64, Vec<u64>)>,
+    /// Of each value, of the frame at work: type and bytes.
+    found: Vec<Option<(wire::DType, [u8; 8])>>,
+    head: ad00::Head,
+    frames: u64,
+    unmatched: u64,
+    missing: Vec<u64>,
+}
+
+impl Attaching {
+    pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Plan) -> Result<Self, Fault> {
+        let beside = Beside::open(data, Some(&format!("keeps {stage}")), &plan.values)?;
+        let input = data.reader(input, ReadOptions { early: true, ..ReadOptions::default() })?;
+        Ok(Self {
+            data: data.clone(),
+            stage: stage.to_owned(),
+            beside,
+            input,
+            needed: VecDeque::new(),
+            found: Vec::new(),
+            head: ad00::Head::default(),
+            frames: 0,
+            unmatched: 0,
+            missing: vec![0; plan.values.len()],
+            plan,
+        })
+    }
+
+    /// Lets go of values that nobody will ask for: those before what was needed at the last commit.
+    fn let_go(&mut self, next: u64, time: i64) {
+        self.needed.push_back((next, self.beside.needed(time)));
+        let runner = self.input.pins().readers().into_iter().find(|r| r.name == self.stage);
+        let committed = runner.map_or(0, |r| r.committed);
+        while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {
+            self.needed.pop_front();
+        }
+        if let Some((message, needed)) = self.needed.front()
+            && *message <= committed
+        {
+            self.beside.let_go(needed);
+        }
+    }
+
+    /// Finds the values of a frame. How many are not there.
+    fn find(&mut self, time: i64, arrival: i64) -> Result<usize, Fault> {
+        // Counted down by what was waited, not by the clock: that may be set back.
+        let wait = self.plan.wait;
+        let mut left = arrival.saturating_add(wait).saturating_sub(self.data.media.now()).clamp(0, wait);
+        self.found.clear();
+        for which in 0..self.plan.values.len() {
+            let value = self.beside.at(which, time, &mut left)?;
+            self.found.push(value.map(|value| (value.dtype(), value.bytes())));
+        }
+        Ok(self.found.iter().filter(|found| found.is_none()).count())
+    }
+
+    /// Appends the frame with its values.
+    fn give(&mut self, of: &store::Entry, frame: &Ad00<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let values = self.plan.values.iter().zip(&self.found);
+        let fresh = values.filter_map(|(named, found)| {
+            let (dtype, bytes) = found.as_ref()?;
+            Some(Attribute {
+                name: &named.name,
+                description: None,
+                source: Some(named.source.as_deref().unwrap_or(&named.stream)),
+                data: Numbers::new(*dtype, &bytes[..dtype.size()])?,
+            })
+        });
+        let is_other = |a: &&Attribute<'_>| self.plan.values.iter().all(|named| named.name != a.name);
+        let attributes: Vec<Attribute<'_>> = frame.attributes.iter().filter(is_other).cloned().chain(fresh).collect();
+        let frame = Ad00 { attributes: attributes.as_slice().into(), ..frame.clone() };
+        self.head.write(&frame).map_err(|e| Fault::new("a frame cannot be coded", e))?;
+        let parts = self.head.parts(frame.data.bytes()).unwrap_or_default();
+        out.push(of, &Made::of(of, ad00::ID), &parts)
+    }
+}
+
+impl Worker for Attaching {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter() {
+            if !out.wants(&message) {
+                continue;
+            }
+            out.begin(&message);
+            let entry = message.entry;
+            let read = match entry.schema.0 {
+                ad00::ID => ad00::read(message.payload).map_err(|e| ("unreadable", unreadable(e))),
+                _ => Err(("schema", format!("it is {}, and frames are ad00", entry.schema.as_text()))),
+            };
+            let frame = match read {
+                Ok(frame) => frame,
+                Err((reason, text)) => {
+                    out.aside(&message, reason, &text)?;
+                    continue;
+                }
+            };
+            let missing = self.find(entry.source_time, entry.arrival_time)?;
+            if missing == 0 || self.plan.keeps_unmatched {
+                self.give(entry, &frame, out)?;
+                out.done(&message);
+            } else {
+                out.filtered(&message);
+            }
+            self.frames += 1;
+            self.unmatched += u64::from(missing > 0);
+            self.missing.iter_mut().zip(&self.found).for_each(|(count, found)| *count += u64::from(found.is_none()));
+        }
+        if let Some(last) = batch.entries.last() {
+            self.let_go(batch.next(), last.source_time);
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> String {
+        let mut numbers = BTreeMap::from([("frames".to_owned(), self.frames), ("unmatched".to_owned(), self.unmatched)]);
+        let missing = self.plan.values.iter().zip(&self.missing).filter(|m| *m.1 > 0);
+        numbers.extend(missing.map(|(named, count)| (format!("missing.{}", named.name), *count)));
+        serde_json::to_string(&numbers).unwrap_or_default()
+    }
+}

@@ -1,0 +1,379 @@
+//! Values of streams beside the input, by time: what a filter asks for, and what is attached to frames.
+//!
+//! Values are the numbers of `f144`, and those of `se00`, each with its own time. What is known of a stream says how far it
+//! has come: a value that may still be on its way is waited for, for a bounded time.
+//!
+//! Constraints: of each value the newest 65,536 are known. Streams are read as they come; what is gone, damaged or no such
+//! value is passed over.
+//!
+//! Failure behaviour: with a name the worker is a counted reader: what was needed at the last commit stays, so that a slot
+//! that is killed finds the same values again.
+
+use super::parameters::Parameters;
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::time::Duration;
+use store::{Error, Kind, Message, ReadOptions, Reader};
+use wire::{Scalar, f144, se00};
+
+/// Values that are known of one name: an hour of 18 a second.
+const KNOWN_MAX: usize = 65_536;
+/// Longest sleep without a look whether the stream was taken up by another writer, ns.
+const NAP: i64 = 20_000_000;
+
+/// A value that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Named {
+    /// What it is called.
+    pub(super) name: String,
+    /// Where it is found.
+    pub(super) stream: String,
+    /// Whose values there; none: all of them.
+    pub(super) source: Option<String>,
+    /// Added to its times, ns.
+    pub(super) offset: i64,
+    /// Which one of several.
+    pub(super) how: How,
+    /// How far from the time that is asked for, ns; `i64::MAX`: any.
+    pub(super) tolerance: i64,
+}
+
+/// Which value counts at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum How {
+    /// The newest that is not later.
+    #[default]
+    Hold,
+    /// The one whose time is nearest; of two the earlier one.
+    Nearest,
+    /// On the straight line between the one before and the one behind.
+    Interpolate,
+}
+
+impl How {
+    /// As they are written; the default first.
+    pub(super) const WORDS: [&'static str; 3] = ["hold", "nearest", "interpolate"];
+
+    pub(super) fn of(word: &str) -> Self {
+        match word {
+            "nearest" => Self::Nearest,
+            "interpolate" => Self::Interpolate,
+            _ => Self::Hold,
+        }
+    }
+}
+
+impl Named {
+    /// The table `values`: a name for each, and a stream, or a table that says more. `usual`: what counts where nothing is
+    /// said. Mistakes are noted.
+    pub(super) fn read_all(given: &mut Parameters<'_>, usual: &Named) -> Vec<Self> {
+        let table = match given.value("values") {
+            None => return Vec::new(),
+            Some(Value::Object(table)) => table,
+            Some(other) => {
+                given.mistake("values", format!("it is {other}"), "write a table, like `{ phase = \"chopper\" }`");
+                return Vec::new();
+            }
+        };
+        let mut all = Vec::new();
+        for (name, value) in table {
+            if let Some(named) = Self::read(given, usual, name, value) {
+                all.push(named);
+            }
+        }
+        all
+    }
+
+    fn read(given: &mut Parameters<'_>, usual: &Named, name: &str, value: &Value) -> Option<Self> {
+        let named = Self { name: name.to_owned(), ..usual.clone() };
+        if let Some(stream) = value.as_str() {
+            return Some(Self { stream: stream.to_owned(), ..named });
+        }
+        let Some(table) = value.as_object() else {
+            let hint = "write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`";
+            given.mistake("values", format!("`{name}` is {value}"), hint);
+            return None;
+        };
+        let mut inner = Parameters::new(table);
+        let stream = inner.text("stream");
+        if stream.is_none() {
+            inner.mistake("stream", "it is not there", "name the stream of the values");
+        }
+        let source = inner.text("source");
+        let how = if table.contains_key("take") { How::of(inner.word("take", &How::WORDS)) } else { usual.how };
+        let offset = inner.time("offset").unwrap_or(usual.offset);
+        let tolerance = inner.time("tolerance").unwrap_or(usual.tolerance);
+        let mistakes = inner.end();
+        let is_whole = mistakes.is_empty();
+        for mistake in mistakes {
+            given.mistake("values", format!("`{name}`, `{}`: {}", mistake.key, mistake.cause), mistake.hint);
+        }
+        stream.filter(|_| is_whole).map(|stream| Self { stream, source, how, offset, tolerance, ..named })
+    }
+}
+
+/// One value that is known.
+#[derive(Clone, Copy)]
+struct Known {
+    /// With the offset, ns.
+    time: i64,
+    /// The message that said it.
+    sequence: u64,
+    value: Scalar,
+}
+
+/// What is known of one name.
+struct Track {
+    named: Named,
+    /// By time.
+    known: VecDeque<Known>,
+}
+
+/// A stream, as far as it was read.
+struct Stream {
+    name: String,
+    reader: Reader,
+    tracks: Vec<Track>,
+    /// Time of its newest message, without offset.
+    newest: i64,
+    is_placed: bool,
+}
+
+/// Streams beside the input of a worker.
+pub(super) struct Beside {
+    streams: Vec<Stream>,
+    /// Of each name: its stream, and its place there.
+    places: Vec<(usize, usize)>,
+}
+
+impl Beside {
+    /// Opens the streams. `keeps`: the name of the counted reader that holds what is needed; none: whoever writes them may
+    /// let go.
+    pub(super) fn open(data: &Data, keeps: Option<&str>, values: &[Named]) -> Result<Self, Fault> {
+        let (mut streams, mut places): (Vec<Stream>, Vec<_>) = (Vec::new(), Vec::new());
+        for named in values {
+            let at = match streams.iter().position(|s| s.name == named.stream) {
+                Some(at) => at,
+                None => {
+                    let early = ReadOptions { early: true, ..ReadOptions::default() };
+                    let options = match keeps {
+                        Some(name) => ReadOptions { name: name.to_owned(), kind: Kind::Counted, ..early },
+                        None => early,
+                    };
+                    streams.push(Stream {
+                        name: named.stream.clone(),
+                        reader: data.reader(&named.stream, options)?,
+                        tracks: Vec::new(),
+                        newest: i64::MIN,
+                        is_placed: false,
+                    });
+                    streams.len() - 1
+                }
+            };
+            places.push((at, streams[at].tracks.len()));
+            streams[at].tracks.push(Track { named: named.clone(), known: VecDeque::new() });
+        }
+        Ok(Self { streams, places })
+    }
+
+    /// Value `which` at a time. `left`: ns that may be waited for it; what was waited is taken off.
+    pub(super) fn at(&mut self, which: usize, time: i64, left: &mut i64) -> Result<Option<Scalar>, Fault> {
+        let Some(&(stream, track)) = self.places.get(which) else { return Ok(None) };
+        let stream = &mut self.streams[stream];
+        let fault = |stream: &Stream, e| stream_fault(&stream.name, e);
+        if !stream.is_placed {
+            stream.place(time).map_err(|e| fault(stream, e))?;
+        }
+        loop {
+            let is_known = stream.read(track, time).map_err(|e| fault(stream, e))?;
+            if is_known || *left <= 0 {
+                return Ok(stream.tracks[track].value(time));
+            }
+            let nap = NAP.min(*left);
+            *left -= nap;
+            let waited = stream.reader.wait(Duration::from_nanos(nap as u64));
+            waited.and_then(|_| stream.reader.look_again().map(drop)).map_err(|e| fault(stream, e))?;
+        }
+    }
+
+    /// The first message of each stream that is needed for times from here on.
+    pub(super) fn needed(&self, time: i64) -> Vec<u64> {
+        // What is later may have been said earlier.
+        let of_track = |track: &Track| {
+            let before = track.known.partition_point(|k| k.time <= time).saturating_sub(1);
+            track.known.range(before..).map(|k| k.sequence).min()
+        };
+        let of_stream = |s: &Stream| s.tracks.iter().filter_map(of_track).min().unwrap_or_else(|| s.reader.committed());
+        self.streams.iter().map(of_stream).collect()
+    }
+
+    /// Lets go of what is before.
+    pub(super) fn let_go(&self, needed: &[u64]) {
+        for (stream, sequence) in self.streams.iter().zip(needed) {
+            if *sequence > stream.reader.committed() {
+                stream.reader.commit(*sequence);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// What counts at the first time may have been said long ago.
+    fn place(&mut self, time: i64) -> store::Result<()> {
+        let earliest = self.tracks.iter().map(|t| time.saturating_sub(t.named.offset.max(0))).min().unwrap_or(time);
+        let (_, next) = self.reader.time_range(i64::MIN, earliest.saturating_add(1))?;
+        let from = next.saturating_sub(KNOWN_MAX as u64).max(self.reader.bounds().first);
+        self.reader.seek(if self.reader.resumed() { from.max(self.reader.committed()) } else { from });
+        self.is_placed = true;
+        Ok(())
+    }
+
+    /// Reads on until what counts at a time is known, or there is nothing more. True if it is known.
+    fn read(&mut self, track: usize, time: i64) -> store::Result<bool> {
+        loop {
+            if self.tracks[track].is_known(time, self.newest) {
+                return Ok(true);
+            }
+            let from = self.reader.position();
+            match self.reader.read(256) {
+                Ok(batch) if batch.is_empty() => return Ok(false),
+                Ok(batch) => {
+                    for message in batch.iter() {
+                        self.newest = self.newest.max(message.entry.source_time);
+                        take(&mut self.tracks, &message);
+                    }
+                }
+                Err(Error::Gone { first }) => self.reader.seek(first),
+                Err(Error::Corrupt { sequence, .. }) => self.reader.seek(sequence.max(from) + 1),
+                Err(Error::Lost { end, .. }) => self.reader.seek(end.max(from + 1)),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// Enters what a message says.
+fn take(tracks: &mut [Track], message: &Message<'_>) {
+    let (at, sequence) = (message.entry.source_time, message.sequence);
+    match message.entry.schema.0 {
+        f144::ID => {
+            let Ok(f144::F144 { source_name, value: f144::Value::Scalar(value), .. }) = f144::read(message.payload) else {
+                return;
+            };
+            tracks.iter_mut().filter(|t| t.is_of(source_name)).for_each(|t| t.enter(at, sequence, value));
+        }
+        se00::ID => {
+            let Ok(samples) = se00::read(message.payload) else { return };
+            for track in tracks.iter_mut().filter(|t| t.is_of(samples.name)) {
+                for i in 0..samples.values.len() {
+                    let time = match &samples.timestamps {
+                        Some(times) => times.get(i),
+                        None => Some(samples.packet_timestamp.saturating_add((samples.time_delta * i as f64) as i64)),
+                    };
+                    if let (Some(time), Some(value)) = (time, samples.values.get(i)) {
+                        track.enter(time, sequence, value);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Track {
+    fn is_of(&self, source: &str) -> bool {
+        self.named.source.as_ref().is_none_or(|named| named == source)
+    }
+
+    fn enter(&mut self, time: i64, sequence: u64, value: Scalar) {
+        let time = time.saturating_add(self.named.offset);
+        let place = self.known.partition_point(|known| known.time <= time);
+        self.known.insert(place, Known { time, sequence, value });
+        if self.known.len() > KNOWN_MAX {
+            self.known.pop_front();
+        }
+    }
+
+    /// True if nothing can come any more that would count at a time; `newest` is how far its stream is. Others of the stream
+    /// say it too: this one may be silent.
+    fn is_known(&self, time: i64, newest: i64) -> bool {
+        let (newest, after) = (newest.saturating_add(self.named.offset), self.known.back().map(|k| k.time));
+        match self.named.how {
+            How::Hold => newest > time,
+            How::Nearest | How::Interpolate => {
+                after.is_some_and(|after| after >= time) || newest > time.saturating_add(self.named.tolerance)
+            }
+        }
+    }
+
+    /// What counts at a time, of what is known.
+    fn value(&self, time: i64) -> Option<Scalar> {
+        let next = self.known.partition_point(|known| known.time <= time);
+        let is_near = |known: &&Known| known.time.abs_diff(time) <= self.named.tolerance.unsigned_abs();
+        let before = next.checked_sub(1).and_then(|at| self.known.get(at)).filter(is_near);
+        let after = self.known.get(next).filter(is_near);
+        match (self.named.how, before, after) {
+            (How::Hold, before, _) => before.map(|k| k.value),
+            (How::Nearest, Some(before), Some(after)) => {
+                let is_before = before.time.abs_diff(time) <= after.time.abs_diff(time);
+                Some(if is_before { before.value } else { after.value })
+            }
+            (How::Nearest, one, other) => one.or(other).map(|k| k.value),
+            (How::Interpolate, Some(before), _) if before.time == time => Some(before.value),
+            (How::Interpolate, Some(before), Some(after)) => {
+                let (from, to) = (before.value.to_f64(), after.value.to_f64());
+                let part = before.time.abs_diff(time) as f64 / before.time.abs_diff(after.time) as f64;
+                Some(Scalar::Float64(from + (to - from) * part))
+            }
+            (How::Interpolate, ..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn track(how: How, tolerance: i64, times: &[i64]) -> Track {
+        let (name, stream, source) = ("x".into(), "s".into(), None);
+        let named = Named { name, stream, source, offset: 5, how, tolerance };
+        let mut track = Track { named, known: VecDeque::new() };
+        // In any order of arrival.
+        for (sequence, time) in times.iter().enumerate().rev() {
+            track.enter(*time, sequence as u64, Scalar::Int32(*time as i32 * 10));
+        }
+        track
+    }
+
+    #[test]
+    fn the_value_at_a_time_is_the_one_that_was_asked_for() {
+        let value = |how, tolerance, time| track(how, tolerance, &[100, 200]).value(time).map(Scalar::to_f64);
+        // With the offset the times are 105 and 205.
+        assert_eq!(value(How::Hold, i64::MAX, 104), None);
+        assert_eq!(value(How::Hold, i64::MAX, 105), Some(1000.0));
+        assert_eq!(value(How::Hold, i64::MAX, 204), Some(1000.0));
+        assert_eq!(value(How::Hold, 50, 204), None);
+        assert_eq!(value(How::Nearest, i64::MAX, 155), Some(1000.0));
+        assert_eq!(value(How::Nearest, i64::MAX, 156), Some(2000.0));
+        assert_eq!(value(How::Nearest, 10, 120), None);
+        assert_eq!(value(How::Nearest, 10, 196), Some(2000.0));
+        assert_eq!(value(How::Interpolate, i64::MAX, 130), Some(1250.0));
+        assert_eq!(value(How::Interpolate, i64::MAX, 205), Some(2000.0));
+        assert_eq!(value(How::Interpolate, i64::MAX, 206), None);
+        assert_eq!(value(How::Interpolate, 30, 130), None);
+        // A kept type: what is not computed stays as it was.
+        assert_eq!(track(How::Hold, i64::MAX, &[7]).value(12), Some(Scalar::Int32(70)));
+    }
+
+    #[test]
+    fn a_value_is_known_when_nothing_that_counts_can_come() {
+        let known = |how, tolerance, time, newest| track(how, tolerance, &[100]).is_known(time, newest);
+        assert!(!known(How::Hold, i64::MAX, 105, 100) && known(How::Hold, i64::MAX, 105, 101));
+        assert!(known(How::Nearest, 10, 105, 100) && !known(How::Nearest, 10, 106, 100));
+        assert!(!known(How::Nearest, 10, 106, 111) && known(How::Nearest, 10, 106, 112));
+        assert!(!known(How::Nearest, i64::MAX, 106, 1 << 60));
+        assert!(known(How::Interpolate, 10, 106, 112));
+    }
+}
