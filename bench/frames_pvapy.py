@@ -122,7 +122,9 @@ def run(folder, scenario, side, rate, seconds):
         log = open(folder / f"log{len(children)}", "wb")
         command = [str(programs / program), *map(str, args)]
         children.append(
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True)
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
+            )
         )
         return children[-1]
 

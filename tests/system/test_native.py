@@ -204,12 +204,14 @@ parameters = { keep = "v > THRESHOLD", values = { v = { stream = "values", sourc
 def test_what_the_reference_page_shows_is_checked_and_runs(lab):
     page = (ROOT / "docs" / "reference" / "workers.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", page, re.S)
-    assert {w["call"] for w in tomllib.loads(block)["worker"].values()} == {"filter", "histogram", "split", "stitch"}
+    assert {w["call"] for w in tomllib.loads(block)["worker"].values()} == {
+        *("attach", "filter", "histogram", "split", "stitch")
+    }
     lab.write(block.replace('instrument = "ready"\n', ""))
     lab.run("check", lab.file)
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
-    for name in ("good", "spectrum", "tiles", "whole"):
+    for name in ("joined", "good", "spectrum", "tiles", "whole"):
         until(lambda name=name: data[name].count > 3, f"nothing comes out of {name}")
     frames = {m.id: m.array.copy() for m in data["camera"].read(early=True)}
     for m in data["whole"].read(early=True):
@@ -263,3 +265,54 @@ inputs = ["detector"]
         "write `histogram`",
     ):
         assert part in said, said
+
+
+def test_frames_have_the_positions_of_their_time_and_the_page_on_it_runs(lab):
+    page = (ROOT / "docs/how-to/join-motor-positions.md").read_text()
+    code, instrument = (page.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "toml"))
+    (lab.folder / "scan.py").write_text(code)
+    body = instrument.partition('beamport-data/scan"\n')[2]
+    lab.write(body.replace("[worker.map]\n", f'[worker.map]\npython = "{sys.executable}"\n'))
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: data["map"].count > 200, "the page makes nothing")
+    os.kill(slots_of(lab, process, "joined")[0], signal.SIGKILL)
+    before = data["map"].count
+    until(lambda: data["map"].count > before + 200, "nothing comes any more")
+    lab.interrupt(process)
+    lab.end(process)
+    frames = list(data["joined"].read())
+    assert [m.origin_seq for m in frames] == list(range(len(frames)))
+    unmatched = 0
+    for m in frames:
+        # The value says to which frame it belongs: its number on the grid of 100 Hz.
+        number = m.source_time // 10_000_000 % 1_000_000
+        found = [m.metadata.get(name) for name in "xy"]
+        unmatched += None in found
+        assert None in found or found == pytest.approx([number, number + 0.001], abs=1e-6), m.id
+    # The motors may have begun later than the camera.
+    assert unmatched <= 20, unmatched
+    for m in data["map"].read():
+        place = {v["name"]: v["data"] for v in m["data"]}["position"].tolist()
+        assert place == [frames[m.origin_seq].metadata[name] for name in "xy"]
+
+
+def test_six_values_are_joined_and_four_slots_see_them(lab):
+    (lab.folder / "join.py").write_text((ROOT / "examples" / "join.py").read_text())
+    text = (ROOT / "examples" / "join.toml").read_text().replace('instrument = "join"\n', "")
+    lab.write(text.replace('call = "join.py:where"\n', f'call = "join.py:where"\npython = "{sys.executable}"\n'))
+    process, _ = lab.up_ready()
+    data = beamport.open(lab.data)
+    until(lambda: data["map"].count > 500, "nothing is joined")
+    lab.report(process)
+    frames = list(data["joined"].read())
+    assert [m.origin_seq for m in frames] == list(range(len(frames))) and len(frames) > 500
+    names = ["sample_x", "sample_y", "sample_z", "rotation", "energy", "current"]
+    whole = [m for m in frames if m.metadata.keys() >= set(names)]
+    assert len(whole) > len(frames) - 40
+    for m in whole:
+        number = m.source_time // 5_000_000 % 1_000_000
+        value = [m.metadata[name] - number for name in names]
+        assert value[:5] == pytest.approx([0, 0.001, 0.002, 0.003, 0.004], abs=1e-6)
+        # On the line between two values, each up to 0.2 ms behind its frame of 5 ms.
+        assert value[5] == pytest.approx(0.005, abs=0.05)

@@ -94,7 +94,6 @@ enum KindWord {
 
 impl Word for KindWord {
     const ALL: &'static [(&'static str, Self)] = &[("time", Self::Time), ("number", Self::Number)];
-    const LATER: &'static [&'static str] = &["attach"];
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]

@@ -249,7 +249,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
         ("[merge.all]\nkind = \"time\"\ninputs = []\n", 7, "has no inputs", "two streams"),
         ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "another name"),
-        ("[merge.all]\nkind = \"attach\"\ninputs = [\"x\"]\n", 6, "comes later", "\"time\""),
+        ("[merge.all]\nkind = \"attach\"\ninputs = [\"x\"]\n", 6, "unknown word `attach`", "\"time\""),
         (
             "[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\nslice = \"10 ms\"\n",
             8,

@@ -198,7 +198,8 @@ impl Worker for Attaching {
     }
 
     fn statistics(&mut self) -> String {
-        let mut numbers = BTreeMap::from([("frames".to_owned(), self.frames), ("unmatched".to_owned(), self.unmatched)]);
+        let mut numbers =
+            BTreeMap::from([("frames".to_owned(), self.frames), ("unmatched".to_owned(), self.unmatched)]);
         let missing = self.plan.values.iter().zip(&self.missing).filter(|m| *m.1 > 0);
         numbers.extend(missing.map(|(named, count)| (format!("missing.{}", named.name), *count)));
         serde_json::to_string(&numbers).unwrap_or_default()

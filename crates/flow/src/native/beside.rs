@@ -259,7 +259,8 @@ fn take(tracks: &mut [Track], message: &Message<'_>) {
     let (at, sequence) = (message.entry.source_time, message.sequence);
     match message.entry.schema.0 {
         f144::ID => {
-            let Ok(f144::F144 { source_name, value: f144::Value::Scalar(value), .. }) = f144::read(message.payload) else {
+            let Ok(f144::F144 { source_name, value: f144::Value::Scalar(value), .. }) = f144::read(message.payload)
+            else {
                 return;
             };
             tracks.iter_mut().filter(|t| t.is_of(source_name)).for_each(|t| t.enter(at, sequence, value));

@@ -57,8 +57,8 @@ impl Plan {
         let usual = Named { name, stream, source, offset: 0, how: How::Hold, tolerance: i64::MAX };
         let named = given.value("values").and_then(serde_json::Value::as_object);
         for name in named.into_iter().flat_map(|table| table.keys()) {
-            let is_name = name.starts_with(|c: char| c.is_alphabetic())
-                && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let is_name =
+                name.starts_with(|c: char| c.is_alphabetic()) && name.chars().all(|c| c.is_alphanumeric() || c == '_');
             if !is_name || NAMES.iter().any(|n| n.0 == name) {
                 let hint = "write a word of letters, digits and `_` that is not one of a message's own";
                 given.mistake("values", format!("`{name}` cannot stand in an expression"), hint);
