@@ -37,6 +37,17 @@ pub(crate) fn run(args: &[String]) -> Done {
         }
     };
 
+    let day = tree::ask("date", &["-u", "+%F"]);
+    let path =
+        tree::root().join(format!("bench/runs/soak-{day}{}.md", word.map(|w| format!("-{w}")).unwrap_or_default()));
+    // After each part: hours that were stopped have said what they found.
+    let save = |parts: &Parts| {
+        let facts = facts.lock().unwrap_or_else(|broken| broken.into_inner());
+        std::fs::create_dir_all(tree::root().join("bench/runs"))
+            .and_then(|()| std::fs::write(&path, report(&day, parts, &facts)))
+            .map_err(|e| format!("{}: {e}", path.display()))
+    };
+
     let built = parts.run("build", |_| build::programs());
     let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
     parts.run("crates", |count| {
@@ -45,25 +56,22 @@ pub(crate) fn run(args: &[String]) -> Done {
         args.extend(only);
         test::cargo_tests(&args, count, note)
     });
+    save(&parts)?;
     parts.run("nexus", |count| {
         let mut args = vec!["test", "--no-fail-fast", "--release", "-p", NEXUS];
         args.extend(only);
         test::cargo_tests(&args, count, note)
     });
+    save(&parts)?;
     if built && parts.run("wheel", |_| build::wheel()) {
         parts.run("python", |count| test::pytest("", Some(word.unwrap_or("")), count, note));
     }
+    save(&parts)?;
     if word.is_none() && test::can_simulate() {
         parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
     }
 
-    let facts = facts.into_inner().unwrap_or_default();
-    let day = tree::ask("date", &["-u", "+%F"]);
-    let path =
-        tree::root().join(format!("bench/runs/soak-{day}{}.md", word.map(|w| format!("-{w}")).unwrap_or_default()));
-    std::fs::create_dir_all(tree::root().join("bench/runs"))
-        .and_then(|()| std::fs::write(&path, report(&day, &parts, &facts)))
-        .map_err(|e| format!("{}: {e}", path.display()))?;
+    save(&parts)?;
     eprintln!("report: {}", path.display());
     parts.finish("soak")
 }

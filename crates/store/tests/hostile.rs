@@ -153,5 +153,5 @@ fn damaged_files_show_no_wrong_message_and_stop_nobody() {
 #[test]
 #[ignore = "minutes"]
 fn soak_damaged_files() {
-    damages(20_000);
+    damages(4_000);
 }
