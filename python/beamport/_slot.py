@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ._core import _Slot
-from ._worker import Code, statistics
+from ._worker import Code, _fits, declared, statistics
 
 
 def load(call: str, folder: str) -> Any:
@@ -46,10 +46,23 @@ def _die_with(parent: int) -> None:
         sys.exit(0)
 
 
+def _declare(asked: dict[str, Any]) -> int:
+    """Say what the code declares, in a line of JSON; what it prints itself goes to stderr."""
+    said = os.dup(1)
+    os.dup2(2, 1)
+    target = load(asked["call"], asked["folder"])
+    _fits(target, asked["parameters"])
+    with os.fdopen(said, "w") as line:
+        print(json.dumps(declared(target)), file=line)
+    return 0
+
+
 def main() -> int:
     """Run until told to end."""
     asked = json.loads(sys.argv[1])
     _die_with(asked["parent"])
+    if asked.get("declares"):
+        return _declare(asked)
     if asked["cpu"] is not None:
         os.sched_setaffinity(0, {asked["cpu"]})
     # Ctrl-C is for the mover: it lets slots finish what they have.

@@ -48,8 +48,8 @@ statistics = Statistics()
 @overload
 def worker(target: _Target) -> _Target: ...
 @overload
-def worker(*, batch: int = 1) -> Callable[[_Target], _Target]: ...
-def worker(target: Any = None, *, batch: int = 1) -> Any:
+def worker(*, batch: int = 1, pure: bool = False) -> Callable[[_Target], _Target]: ...
+def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
     """Mark a function, or a class whose instances can be called, as a worker.
 
     It stays what it was: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
@@ -59,6 +59,10 @@ def worker(target: Any = None, *, batch: int = 1) -> Any:
     The keys of `[worker.NAME.parameters]` are keyword arguments of a function, and of `__init__` of a class. A class may
     have `setup()`, `teardown()`, and `configure(**parameters)` for parameters that change at run time; without it
     another instance is made then. Numbers that it sets in `beamport.statistics` are shown by `beamport top`.
+
+    `pure` declares that what it returns follows from the message (or the batch) and the parameters alone: not from
+    messages before, the time, random numbers, or other files. `beamport replay --through` then gives the same bytes
+    each time, and says so.
 
     Example:
         >>> import beamport
@@ -71,9 +75,25 @@ def worker(target: Any = None, *, batch: int = 1) -> Any:
 
     def mark(target: Any) -> Any:
         target.__beamport_batch__ = batch
+        target.__beamport_pure__ = pure
         return target
 
     return mark if target is None else mark(target)
+
+
+def declared(target: Any) -> dict[str, Any]:
+    """Say what code declares of itself."""
+    return {
+        "batch": getattr(target, "__beamport_batch__", 1),
+        "pure": getattr(target, "__beamport_pure__", False),
+    }
+
+
+def _fits(target: Any, parameters: dict[str, Any]) -> None:
+    """Raise `TypeError` for parameters that code does not know."""
+    # The message is the first of a function.
+    first = () if inspect.isclass(target) else (None,)
+    inspect.signature(target).bind_partial(*first, **parameters)
 
 
 class Code:
@@ -82,8 +102,8 @@ class Code:
     def __init__(self, target: Any, parameters: dict[str, Any]) -> None:
         """Make an instance of a class; a function gets its parameters with each call."""
         self._target = target
-        self._fits(parameters)
-        self.batch: int = getattr(target, "__beamport_batch__", 1)
+        _fits(target, parameters)
+        self.batch: int = declared(target)["batch"]
         self._made = target(**parameters) if inspect.isclass(target) else None
         self.call: Callable[[Any], Any] = self._made or functools.partial(target, **parameters)
         self._hook("setup")()
@@ -94,7 +114,7 @@ class Code:
         Raises `TypeError` for those that it does not know: better no slot than each message aside.
         """
         if self._made is None:
-            self._fits(parameters)
+            _fits(self._target, parameters)
             return functools.partial(self._target, **parameters)
         if hasattr(self._made, "configure"):
             self._made.configure(**parameters)
@@ -107,11 +127,6 @@ class Code:
     def close(self) -> None:
         """End it."""
         self._hook("teardown")()
-
-    def _fits(self, parameters: dict[str, Any]) -> None:
-        if not inspect.isclass(self._target):
-            # The message is the first.
-            inspect.signature(self._target).bind_partial(None, **parameters)
 
     def _hook(self, name: str) -> Callable[[], Any]:
         return getattr(self._made, name, lambda: None)

@@ -71,8 +71,10 @@ pub enum Verb {
     /// Write the file of a sealed run again
     #[command(after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs")]
     Write(Write),
-    /// Play the streams of a run into another data folder
-    #[command(after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max")]
+    /// Play the streams of a run into another data folder, or one of them through code
+    #[command(
+        after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max\n  beamport replay nickel-2 --through mine.py:mean --speed max scale=2\n  beamport replay nickel-2 --through mean --file amor.toml --into /tmp/means"
+    )]
     Replay(Replay),
     /// Read every byte of streams and name what is wrong
     #[command(
@@ -352,9 +354,24 @@ pub struct Replay {
     /// Name of the run
     #[arg(value_parser = values::run_name)]
     pub run: String,
-    /// Data folder to play into; it must not hold these streams
-    #[arg(long, value_name = "DIR")]
-    pub into: PathBuf,
+    /// Data folder to play into; it must not hold these streams [with --through: where the output stays]
+    #[arg(long, value_name = "DIR", required_unless_present = "through")]
+    pub into: Option<PathBuf>,
+    /// Code that a stream goes through: FILE.py:NAME, PACKAGE.MODULE:NAME, a ready-made worker, or one of --file
+    #[arg(long, value_name = "CODE")]
+    pub through: Option<String>,
+    /// The stream that goes through it [default: the worker's input, or the only stream]
+    #[arg(long, value_name = "STREAM", requires = "through")]
+    pub input: Option<String>,
+    /// Instrument file that has --through as a worker
+    #[arg(long, value_name = "FILE", requires = "through")]
+    pub file: Option<PathBuf>,
+    /// How many slots it has [default: as the instrument file says, or 1]
+    #[arg(long, value_name = "NUMBER", requires = "through")]
+    pub slots: Option<u32>,
+    /// Parameters of the code; a value is JSON, or text
+    #[arg(value_name = "NAME=VALUE", value_parser = values::parameter, requires = "through")]
+    pub parameters: Vec<(String, serde_json::Value)>,
     /// How fast: 1x as it was, 10x ten times so, max as fast as the machine can
     #[arg(long, value_name = "SPEED", default_value = "1x")]
     pub speed: Speed,

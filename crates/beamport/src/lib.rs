@@ -38,7 +38,8 @@ pub fn run() -> ExitCode {
         Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    // No lock on stderr: a stage that warns while the verb works would wait for it for ever.
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
         Verb::Check(asked) => file::check(&asked, &up::template_check, &mut out, &mut err),

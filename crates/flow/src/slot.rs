@@ -224,6 +224,11 @@ impl Outputs<'_> {
         })
     }
 
+    /// The first message of the task: batches are counted from there.
+    pub fn first(&self) -> u64 {
+        self.task.first
+    }
+
     /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.
     pub fn begin(&mut self, message: &Message<'_>) {
         self.stand.commit(message.sequence);

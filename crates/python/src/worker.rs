@@ -150,7 +150,12 @@ impl flow::Worker for Calling<'_> {
         });
         let messages: Vec<store::Message<'_>> = batch.iter().collect();
         let wanted: Vec<usize> = (0..messages.len()).filter(|at| out.wants(&messages[*at])).collect();
-        Python::attach(|py| wanted.chunks(self.batch).try_for_each(|rows| self.rows(py, &block, &messages, rows, out)))
+        // Where a segment of memory ends a batch ends; those behind it are cut where they would have been.
+        let before = wanted.first().map_or(0, |at| messages[*at].sequence.saturating_sub(out.first()));
+        let rest = self.batch - (before % self.batch as u64) as usize;
+        let (head, tail) = wanted.split_at(rest.min(wanted.len()));
+        let mut all = std::iter::once(head).chain(tail.chunks(self.batch));
+        Python::attach(|py| all.try_for_each(|rows| self.rows(py, &block, &messages, rows, out)))
     }
 
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {

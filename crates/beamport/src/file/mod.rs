@@ -29,6 +29,7 @@ pub use models::models;
 pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
+pub(crate) use show::toml_text;
 pub use sink::{Layout, SinkSection};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub use worker::{Numbers, Order, Parameters, Share, WorkerSection};

@@ -90,7 +90,7 @@ fn settings(shown: &[Shown]) -> Json {
     )
 }
 
-fn toml_text(value: &Json) -> String {
+pub(crate) fn toml_text(value: &Json) -> String {
     match value {
         Json::String(text) => toml_edit::Value::from(text.as_str()).to_string(),
         Json::Object(map) => {

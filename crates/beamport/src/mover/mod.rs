@@ -12,11 +12,14 @@ mod replay;
 pub mod slot;
 mod sources;
 mod stage;
+mod through;
 mod workers;
 
 pub use child::{Failed, Job, Written, program, version};
 pub use control::ask;
 pub use sources::build;
+pub use through::{Passing, pass};
+pub use workers::Declared;
 
 use crate::file::{Instrument, Start, nearest};
 use crate::units::shortened;
@@ -142,9 +145,9 @@ impl Mover {
                 self.merges.push(thread);
             } else {
                 let section = &self.instrument.workers[at];
-                let besides = told(&section.besides);
-                let thread =
-                    workers::start(&self.instrument, section, (told(&section.inputs), besides), &self.stop_sources)?;
+                let inputs = (told(&section.inputs), told(&section.besides));
+                let options = workers::options(section);
+                let thread = workers::start(&self.data, section, options, inputs, &self.stop_sources)?;
                 self.workers.push(thread);
             }
         }

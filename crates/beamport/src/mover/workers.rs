@@ -5,9 +5,10 @@
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
 use super::stage::{self, Change, NAP, StageThread, Told, ns};
-use crate::file::{Instrument, Order, Share, WorkerSection};
+use crate::file::{Order, Share, WorkerSection};
 use flow::{Data, Fault, Heard, Work, WorkOptions};
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -22,9 +23,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How long slots may take to end what they have when the instrument ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long code may take to be loaded: libraries are large.
+const LOAD: Duration = Duration::from_secs(120);
+/// Bytes of what it declares at most.
+const LINE: u64 = 4096;
 
 /// How a section's worker works.
-fn options(section: &WorkerSection) -> WorkOptions {
+pub(super) fn options(section: &WorkerSection) -> WorkOptions {
     let slots = u32::try_from(section.slots.value).unwrap_or(1);
     WorkOptions {
         output: stage::stream_of(&section.output),
@@ -43,32 +48,37 @@ fn options(section: &WorkerSection) -> WorkOptions {
     }
 }
 
-/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order, and those that fill
-/// the streams that its code looks at beside.
+/// Starts the thread of a section in a data folder. `inputs`: what the stages that fill them tell, in the section's order,
+/// and those that fill the streams that its code looks at beside.
 pub(super) fn start(
-    instrument: &Instrument,
+    data: &Data,
     section: &WorkerSection,
+    options: WorkOptions,
     (inputs, besides): (Vec<Told>, Vec<Told>),
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
-    let data = Data::on_disk(&instrument.data.value);
-    let (section, flag) = (section.clone(), stop.clone());
+    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
     StageThread::start("worker", &section.name.clone(), stop, move |told| {
         if !stage::wait_for(&besides, &flag) {
             return Ok(());
         }
-        run(&data, &section, &inputs, &flag, told)
+        run(&data, (&section, &options), &inputs, &flag, told)
     })
 }
 
-fn run(data: &Data, section: &WorkerSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+fn run(
+    data: &Data,
+    (section, options): (&WorkerSection, &WorkOptions),
+    inputs: &[Told],
+    stop: &AtomicBool,
+    told: &Told,
+) -> Result<(), Fault> {
     if !stage::wait_for(inputs, stop) {
         return Ok(());
     }
-    let options = options(section);
-    let mut work = Work::open(data, &section.name, &section.inputs.value, &options)?;
+    let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
     told.stands(work.view());
-    let mut slots = Slots::new(data, section, &options);
+    let mut slots = Slots::new(data, section, options);
     slots.parameters = serde_json::from_str(work.parameters()).unwrap_or_default();
     let mut until = None;
     let mut promised = Vec::new();
@@ -276,25 +286,91 @@ fn interpreter(section: &WorkerSection) -> PathBuf {
 }
 
 fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, Fault> {
-    let native = section.is_native();
-    let program = match native {
-        true => std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()),
-        false => interpreter(section),
-    };
     let fault = |e: std::io::Error| {
-        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e).hint(if native {
-            String::new()
-        } else {
-            format!("{} is the interpreter; `python` names another", program.display())
-        })
+        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e).hint(interpreted(section))
     };
     // What user code prints is for people; stdout is for the report.
     let printed = std::io::stderr().as_fd().try_clone_to_owned().map_err(fault)?;
-    let mut command = Command::new(&program);
-    command.args(if native { &["slot"][..] } else { &["-m", "beamport._slot"] });
-    command.arg(asked.to_string()).stdin(Stdio::null()).stdout(printed);
+    let mut command = program(section, asked);
     if let Some(gpu) = asked["gpu"].as_u64() {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }
-    command.process_group(0).spawn().map_err(fault)
+    command.stdout(printed).spawn().map_err(fault)
+}
+
+/// The program of a section's slots, and what it is told.
+fn program(section: &WorkerSection, asked: &Value) -> Command {
+    let mut command = match section.is_native() {
+        true => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
+        false => Command::new(interpreter(section)),
+    };
+    command.args(if section.is_native() { &["slot"][..] } else { &["-m", "beamport._slot"] });
+    command.arg(asked.to_string()).stdin(Stdio::null()).process_group(0);
+    command
+}
+
+/// Where a program does not start: which it is.
+fn interpreted(section: &WorkerSection) -> String {
+    match section.is_native() {
+        true => String::new(),
+        false => format!("{} is the interpreter; `python` names another", interpreter(section).display()),
+    }
+}
+
+/// What code declares of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Messages that it takes together.
+    pub batch: u64,
+    /// What it makes follows from the message and the parameters alone.
+    pub is_pure: bool,
+}
+
+/// Asks a section's code what it declares, which says also whether it can be loaded and takes the parameters. `ends` is
+/// looked at meanwhile.
+pub(super) fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
+    if section.is_native() {
+        // One that keeps something between messages says so by being alone.
+        let needs = flow::check_native(&section.call, &section.parameters.0);
+        return Ok(Declared { batch: 1, is_pure: needs.is_ok_and(|needs| needs.alone.is_none()) });
+    }
+    let what = format!("`{}` cannot be loaded", section.call.value);
+    let asked = json!({
+        "parent": std::process::id(),
+        "cpu": null,
+        "call": section.call.value,
+        "folder": section.folder,
+        "parameters": section.parameters.0,
+        "declares": true,
+    });
+    let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
+    let mut child = program(section, &asked).stdout(Stdio::piped()).spawn().map_err(fault)?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(fault)? {
+            Some(status) => break status,
+            None if ends() || began.elapsed() > LOAD => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let why = if ends() { "interrupted".to_owned() } else { format!("it takes longer than {LOAD:?}") };
+                return Err(Fault::new(what, why));
+            }
+            None => std::thread::sleep(NAP),
+        }
+    };
+    if !status.success() {
+        return Err(
+            Fault::new(what, ended(status)).hint("what it printed stands above; mend the code or the parameters")
+        );
+    }
+    let mut line = String::new();
+    if let Some(said) = child.stdout.take() {
+        BufReader::new(said.take(LINE)).read_line(&mut line).map_err(fault)?;
+    }
+    let said: Value = serde_json::from_str(&line).unwrap_or_default();
+    match (said["batch"].as_u64(), said["pure"].as_bool()) {
+        (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),
+        _ => Err(Fault::new(what, "its interpreter has another version of beamport")
+            .hint("install both from the same source: `pip install .`")),
+    }
 }

@@ -134,8 +134,29 @@ pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fau
         .hint("its first file is all that is left of it; raise `retain` for runs to come"))
 }
 
+/// Bytes of the largest member of a sealed run in one stream.
+pub fn largest(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
+    let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
+    let mut reader = data.reader(stream, options)?;
+    let (at, next, _) = span(run, &mut reader)?;
+    let mut largest = 0;
+    let mut see = |entries: &[store::Entry]| largest = entries.iter().map(|e| e.length).fold(largest, u32::max);
+    reader.walk(at, next, &mut see).map_err(|e| stream_fault(stream, e))?;
+    Ok(largest.into())
+}
+
+/// Enters a message into a hash: number of the origin, source time, schema, length, payload, little-endian.
+pub fn enter(sha: &mut Sha256, message: &store::Message<'_>) {
+    let entry = message.entry;
+    sha.update(entry.origin_seq.to_le_bytes());
+    sha.update(entry.source_time.to_le_bytes());
+    sha.update(entry.schema.0);
+    sha.update(entry.length.to_le_bytes());
+    sha.update(message.payload);
+}
+
 /// SHA-256 over the members of a run in one stream: for each origin, by name, its messages in order, each as
-/// (number of the origin, source time, schema, length, payload), little-endian. It does not depend on how messages
+/// [`enter`] does. It does not depend on how messages
 /// of several origins interleave, nor on sequences, so a replay has the same.
 pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> Result<(u64, String), Fault> {
     let fault = |e| stream_fault(stream, e);
@@ -154,12 +175,7 @@ pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> 
             if !run.holds(clock.time_of(entry)) {
                 continue;
             }
-            let sha = origins.entry(entry.origin).or_default();
-            sha.update(entry.origin_seq.to_le_bytes());
-            sha.update(entry.source_time.to_le_bytes());
-            sha.update(entry.schema.0);
-            sha.update(entry.length.to_le_bytes());
-            sha.update(message.payload);
+            enter(origins.entry(entry.origin).or_default(), &message);
             messages += 1;
         }
         seen(messages);

@@ -15,6 +15,7 @@ pub mod pins;
 pub mod replay;
 pub mod status;
 pub mod table;
+mod through;
 pub mod top;
 pub mod verify;
 pub mod write;

@@ -3,12 +3,13 @@
 //! Messages keep their source times, numbers, origins and bytes. At the end both runs are read whole and compared by
 //! one hash a stream ([`super::members::hash`]); the exit status is 1 where they differ. Streams without a clock of
 //! their own belong to a run by arrival, and they arrive anew: they cannot hold the same members, and the report says so.
+//! With `--through` it is another thing: [`super::through`].
 
 use super::figures::{bytes, span, thousands};
 use super::members::{self, Members};
 use super::table::Table;
 use super::verify::Progress;
-use super::{Answer, Asked, ended, json_line, open};
+use super::{Answer, Asked, ended, json_line, open, through};
 use crate::cli::Replay as Verb;
 use crate::file::{self, Origin, ReplaySection, Setting, SourceKind, Speed};
 use crate::mover;
@@ -29,7 +30,7 @@ const SEAL: Duration = Duration::from_secs(60);
 /// Least live end: room for several of the largest common messages (124 kB).
 const LIVE_BYTES: u64 = 8 << 20;
 /// A source time further ahead than this, ns, is flagged again: the default of the instrument file, 10 min.
-const AHEAD_MAX: i64 = 600_000_000_000;
+pub(super) const AHEAD_MAX: i64 = 600_000_000_000;
 
 /// One stream of the report.
 #[derive(Debug, Serialize)]
@@ -52,14 +53,17 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 
 fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let from = open(&asked.data)?;
+    let Some(folder) = asked.into.as_ref().filter(|_| asked.through.is_none()) else {
+        return through::run(asked, &from, out, err);
+    };
     let run = members::sealed(&from, &asked.run, "replayed")?;
     let all = members::all(&from, &run)?;
     members::refuse_missing(&from, &run, "replayed")?;
     members::refuse_gone(&run.name, "replayed", &all)?;
-    let into = Data::on_disk(&asked.into);
+    let into = Data::on_disk(folder);
     refuse_present(&into, &run)?;
-    std::fs::create_dir_all(&asked.into)
-        .map_err(|e| Fault::new(format!("folder `{}` cannot be made", asked.into.display()), e))?;
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
     let signals = Asked::to_end()?;
     let began = Instant::now();
     let again = play(asked, (&from, &into), &run, &all, &signals, err)?;
@@ -67,7 +71,7 @@ fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let rows = compare((&from, &run), (&into, &again), &all, err)?;
     let same = rows.iter().all(|r| r.same);
     if asked.form.json {
-        let report = serde_json::json!({"run": run.name, "into": asked.into.display().to_string(), "state": again.state.name(),
+        let report = serde_json::json!({"run": run.name, "into": folder.display().to_string(), "state": again.state.name(),
             "start": again.start, "stop": again.stop, "took_ns": took, "same": same, "streams": rows});
         json_line(out, &report)?;
     } else {
@@ -78,7 +82,7 @@ fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             "\nrun `{}` is {} in {} after {}: {verdict}",
             run.name,
             again.state.name(),
-            asked.into.display(),
+            folder.display(),
             span(took)
         )?;
     }
@@ -114,7 +118,7 @@ fn options(from: &Data, into: &Data, members: &Members) -> Result<IntakeOptions,
 }
 
 /// A recorded stream as a source, made as the instrument file makes it.
-fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Result<Box<dyn Source>, Fault> {
+pub(super) fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Result<Box<dyn Source>, Fault> {
     // The rest of a section says how its stream is kept, which a source does not look at.
     let text = "instrument = \"replay\"\n[source.replay]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
     let instrument = file::parse(text, Path::new("replay.toml"), &|_| Vec::new());

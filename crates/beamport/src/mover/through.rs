@@ -1,0 +1,150 @@
+//! One recorded stream through a worker, to its end: what `beamport replay --through` does.
+//!
+//! Purpose: the runner and the slots are those of `beamport up`, in a data folder of their own, so that what comes out is
+//! what an instrument would have made. Constraints: the input waits for the worker and the worker for who reads its
+//! output, so a run of any length takes the memory of its live ends; blocks are whole batches from the first message on,
+//! however fast messages come and whoever is killed. Failure behaviour: code that dies again and again before it has
+//! answered anything is a fault, not a wait for ever.
+
+use super::stage::Told;
+use super::workers::{self, Declared};
+use crate::file::WorkerSection;
+use flow::ledger::Row;
+use flow::{Data, Fault, Intake, IntakeOptions, Source, Step, WorkerState, stream_fault};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use store::{Kind, ReadOptions};
+
+/// Longest pause between two looks.
+const NAP: Duration = Duration::from_millis(20);
+/// Messages of the output read at once.
+const READ: usize = 1024;
+/// Deaths of each slot without any message done after which the code is given up; a message alone is allowed two.
+const DEATHS: u64 = 6;
+/// Between two looks at how many died.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What goes through what.
+pub struct Passing<'a> {
+    /// The data folder of input and output, which is not that of the run.
+    pub data: &'a Data,
+    /// The code, and how it runs: one input.
+    pub section: &'a WorkerSection,
+    /// What it declares.
+    pub declared: Declared,
+    /// What brings the input, and how its stream is kept.
+    pub source: (Box<dyn Source>, IntakeOptions),
+}
+
+impl Passing<'_> {
+    /// Asks the code of a section what it declares; `ends` is looked at meanwhile.
+    pub fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
+        workers::declared(section, ends)
+    }
+}
+
+/// Plays the source to its end through the code. `see` gets each message of the output in order; `goes_on` is called all
+/// the time with how many messages are in the input, and says whether to go on. The answer is the worker's account.
+pub fn pass(
+    passing: Passing<'_>,
+    see: &mut dyn FnMut(&store::Message<'_>),
+    goes_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Row, Fault> {
+    let Passing { data, section, declared, source: (source, options) } = passing;
+    let inputs = &section.inputs.value;
+    let stage = section.name.as_str();
+    let fault = |e| stream_fault(stage, e);
+    let input = inputs.first().ok_or_else(|| Fault::new(format!("worker `{stage}` has no input"), ""))?;
+    let mut intake = Intake::start(data, input, source, &options, data.media.now())?;
+    let told = Told::default();
+    told.stands((&intake).into());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut work = workers::options(section);
+    (work.batch, work.batch_wait) = (declared.batch, i64::MAX);
+    let mut worker = workers::start(data, section, work, (vec![told.clone()], Vec::new()), &stop)?;
+    let played = (|| {
+        // Nothing comes before the worker stands in the input, and we in the output: all that comes waits for both.
+        while worker.told.view().is_none() {
+            if let Some(trouble) = worker.told.trouble() {
+                return Err(trouble);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let place = ReadOptions { name: "replay".into(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
+        let mut output = data.reader(stage, place)?;
+        let mut deaths = Deaths::new(section, declared.batch);
+        loop {
+            let now = data.media.now();
+            let step = if intake.ended() { Step::Ended } else { intake.step(now)? };
+            if let Some(trouble) = intake.trouble() {
+                return Err(trouble);
+            }
+            told.stands((&intake).into());
+            // In this order: what was shown before it ended is read below.
+            let has_ended = intake.ended() && worker.told.view().is_some_and(|view| view.ended);
+            let batch = output.read(READ).map_err(fault)?;
+            batch.iter().for_each(|message| see(&message));
+            let (did, next) = (!batch.is_empty(), batch.next());
+            if did {
+                output.seek(next);
+                output.commit(next);
+            }
+            if has_ended && !did {
+                return Ok(());
+            }
+            if !goes_on(intake.writer().next_sequence()) {
+                return Err(Fault::new(format!("worker `{stage}` has not done all"), "interrupted"));
+            }
+            deaths.look(data, &worker.told)?;
+            match step {
+                Step::Again => {}
+                _ if did => {}
+                Step::At(when) => {
+                    let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64);
+                    intake.wait_room(pause.min(NAP));
+                }
+                Step::Ended => drop(output.wait(NAP).map_err(fault)?),
+            }
+        }
+    })();
+    stop.store(true, Ordering::Relaxed);
+    worker.join();
+    played?;
+    let row = flow::ledger::stage(data, stage)?.pop();
+    row.ok_or_else(|| Fault::new(format!("worker `{stage}` has no account"), "it has committed nothing"))
+}
+
+/// How often slots died since a message was done.
+struct Deaths {
+    stage: String,
+    most: u64,
+    looked: Instant,
+    /// Messages that were done at the last look at which there were more than before, and deaths until then.
+    known: (u64, u64),
+}
+
+impl Deaths {
+    fn new(section: &WorkerSection, batch: u64) -> Self {
+        // A batch that kills is halved until it is known which message does, two deaths at a time.
+        let each = DEATHS + 2 * u64::from(batch.max(1).ilog2());
+        let most = each * section.slots.value;
+        Self { stage: section.name.clone(), most, looked: Instant::now(), known: (0, 0) }
+    }
+
+    /// Looks whether it is time to give up.
+    fn look(&mut self, data: &Data, told: &Told) -> Result<(), Fault> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let Some(trouble) = told.trouble() else { return Ok(()) };
+        // Before it says anything there is nothing to count.
+        let Ok(Some(state)) = WorkerState::newest(data, &self.stage) else { return Ok(()) };
+        let (messages, deaths) = (state.number("messages"), state.number("restarts"));
+        if messages > self.known.0 {
+            self.known = (messages, deaths);
+        }
+        if deaths.saturating_sub(self.known.1) >= self.most { Err(trouble) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,423 @@
+//! `beamport replay RUN --through CODE`: the messages of one stream of a sealed run through user code, or a ready-made
+//! worker, and a hash over what comes out.
+//!
+//! The runner and the slots are those of `beamport up` ([`mover::pass`]), in a data folder of their own: one beside, which
+//! is removed at the end, or that of `--into`, where the output stays. The stream's source is that of every replay. The
+//! exit status is 1 where a message went aside or was lost.
+
+use super::figures::{bytes, span, thousands};
+use super::members::{self, Members};
+use super::table::Table;
+use super::verify::Progress;
+use super::{Answer, Asked, json_line};
+use crate::cli::Replay as Verb;
+use crate::file::{self, Level, Order, OutputFull, Share, WorkerSection, nearest};
+use crate::mover::{self, Declared, Passing};
+use crate::{limits, room};
+use flow::ledger::Row;
+use flow::records::Run;
+use flow::{Data, Fault, IntakeOptions, Source, aside_of};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+use store::{Clock, Options};
+
+/// Least live end of the input.
+const LIVE_BYTES: u64 = 64 << 20;
+/// Batches for which the live end of the input has room: one is waited for while others are worked on.
+const BATCHES: u64 = 4;
+/// What an entry of the index takes, and what is lost at the end of a segment, beside a message.
+const BESIDE: u64 = 256;
+
+/// Where input and output lie while it works.
+struct Place {
+    data: Data,
+    /// The streams that go at the end; none: the whole folder.
+    remove: Option<Vec<String>>,
+}
+
+impl Place {
+    fn new(asked: &Verb, stage: &str, input: &str) -> Result<Self, Fault> {
+        let Some(into) = &asked.into else {
+            let folder = std::env::temp_dir().join(format!("beamport-replay-{}", std::process::id()));
+            let fault = |e| Fault::io(format!("folder `{}` cannot be made", folder.display()), &e);
+            std::fs::create_dir(&folder).map_err(fault)?;
+            return Ok(Self { data: Data::on_disk(folder), remove: None });
+        };
+        let data = Data::on_disk(into);
+        let what = format!("the output cannot stay in {}", into.display());
+        let fault = |e| Fault::io(&what, &e);
+        std::fs::create_dir_all(into).map_err(fault)?;
+        let present = data.streams(true)?;
+        let (behind, beside) = (format!("{stage}."), format!("{input}."));
+        let is_ours =
+            |name: &&String| *name == stage || *name == input || name.starts_with(&behind) || name.starts_with(&beside);
+        if let Some(name) = present.iter().find(is_ours) {
+            return Err(
+                Fault::new(what, format!("there is a stream `{name}`")).hint("name a new folder with `--into DIR`")
+            );
+        }
+        let ours = [input.to_owned(), flow::commits_of(input), flow::tasks_of(stage), flow::statistics_of(stage)];
+        Ok(Self { data, remove: Some(ours.into()) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let all = self.data.streams(true).unwrap_or_default();
+        for name in all.iter().filter(|name| self.remove.as_ref().is_none_or(|some| some.contains(name))) {
+            // Nobody writes there any more; what cannot be removed is found by `beamport doctor`.
+            let _ = store::remove(&self.data.media, &self.data.stream(name));
+        }
+        if self.remove.is_none() {
+            let _ = std::fs::remove_dir_all(&self.data.folder);
+        }
+    }
+}
+
+/// What came of it.
+struct Report<'a> {
+    run: &'a str,
+    stream: &'a str,
+    through: &'a str,
+    slots: u64,
+    members: u64,
+    row: Row,
+    lost: BTreeMap<String, u64>,
+    made: u64,
+    sha256: String,
+    is_pure: bool,
+    took: i64,
+}
+
+/// Does it.
+pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    let run = members::sealed(from, &asked.run, "replayed")?;
+    let known = known(asked)?;
+    let input = input_of(asked, &run, known.as_ref())?;
+    let signals = Asked::to_end()?;
+    let section = section(asked, known, &input)?;
+    let members = members::count(from, &run, &input)?;
+    members::refuse_missing(from, &run, "replayed")?;
+    members::refuse_gone(&run.name, "replayed", std::slice::from_ref(&members))?;
+    if from.reader_early(&input)?.header().clock != Clock::Epoch {
+        let what = format!("stream `{input}` cannot go through a worker");
+        return Err(Fault::new(what, "its times do not count ns since 1970 UTC").into());
+    }
+    let declared = Passing::declared(&section, &|| signals.yes())?;
+    let source = super::replay::source(from, &run.name, &input, asked.speed)?;
+    let options = kept(from, &run, &members, &section, declared)?;
+    let place = Place::new(asked, &section.name, &input)?;
+    let began = Instant::now();
+    let (sha256, made, row) = pass((&place.data, &section), declared, (source, options), &members, &signals, err)?;
+    let took = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+    let mut lost = row.lost.clone();
+    // Those of the run that were not brought: none, but for a defect of the source.
+    let absent = members.messages.saturating_sub(row.read);
+    if absent > 0 {
+        lost.insert("missing".into(), absent);
+    }
+    let report = Report {
+        run: &run.name,
+        stream: &input,
+        through: &section.call.value,
+        slots: section.slots.value,
+        members: members.messages,
+        lost,
+        made,
+        sha256,
+        is_pure: declared.is_pure,
+        took,
+        row,
+    };
+    if asked.form.json {
+        json_line(out, &report.json())?;
+    } else {
+        write!(out, "{}", report.text())?;
+    }
+    if let Some(said) = first_aside(&place.data, &section.name) {
+        writeln!(err, "{said}")?;
+    }
+    Ok(ExitCode::from(u8::from(!report.is_whole())))
+}
+
+/// The worker of the instrument file that is named, if one is.
+fn known(asked: &Verb) -> Result<Option<WorkerSection>, Fault> {
+    let Some(path) = &asked.file else { return Ok(None) };
+    let instrument = file::read(path, &|_| Vec::new()).map_err(|mistakes| fault_of(&mistakes))?;
+    let name = asked.through.as_deref().unwrap_or_default();
+    let found = instrument.workers.iter().find(|worker| worker.name == name);
+    let names = || instrument.workers.iter().map(|worker| worker.name.as_str());
+    let missing = || {
+        Fault::new(format!("there is no worker `{name}` in {}", path.display()), "").hint(
+            match nearest(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
+            },
+        )
+    };
+    found.cloned().map(Some).ok_or_else(missing)
+}
+
+fn fault_of(mistakes: &[file::Mistake]) -> Fault {
+    match mistakes.first() {
+        Some(m) if m.line > 0 => Fault::new(format!("{}:{}: {}", m.file, m.line, m.what), &m.cause).hint(&m.hint),
+        Some(m) => Fault::new(&m.what, &m.cause).hint(&m.hint),
+        None => Fault::new("the worker cannot be made", ""),
+    }
+}
+
+/// The stream that is meant.
+fn input_of(asked: &Verb, run: &Run, known: Option<&WorkerSection>) -> Result<String, Fault> {
+    let streams = members::streams(run);
+    let what = || format!("run `{}` cannot go through `{}`", run.name, asked.through.as_deref().unwrap_or_default());
+    let named = asked.input.clone().or_else(|| match known.map(|worker| worker.inputs.value.as_slice()) {
+        Some([input]) => Some(input.clone()),
+        _ => None,
+    });
+    match (named, streams.as_slice()) {
+        (Some(input), _) if streams.contains(&input) => Ok(input),
+        (Some(input), _) => {
+            let hint = nearest(&input, streams.iter().map(String::as_str))
+                .map_or_else(|| format!("it has {}", streams.join(", ")), |near| format!("did you mean `{near}`?"));
+            Err(Fault::new(what(), format!("it has no stream `{input}`")).hint(hint))
+        }
+        (None, [only]) => Ok(only.clone()),
+        (None, []) => Err(Fault::new(what(), "it has no streams")),
+        (None, _) => Err(Fault::new(what(), format!("it has several streams: {}", streams.join(", ")))
+            .hint("name one with `--input STREAM`")),
+    }
+}
+
+/// The code as a section of an instrument file, checked as one.
+fn section(asked: &Verb, known: Option<WorkerSection>, input: &str) -> Result<WorkerSection, Fault> {
+    let mut section = match known {
+        Some(known) => changed(asked, known, input)?,
+        None => written(asked, input)?,
+    };
+    if let Some(beside) = section.besides.first() {
+        let what = format!("`{}` cannot be replayed", section.call.value);
+        return Err(Fault::new(what, format!("it looks at stream `{beside}` beside its input"))
+            .hint("only code that takes one stream can go through a replay"));
+    }
+    // The output is in the order of the input, complete, and stays where it is to stay.
+    (section.share.value, section.set.value, section.order.value) = (Share::Balance, 1, Order::Keep);
+    let output = &mut section.output;
+    (output.when_full.value, output.retain, output.retain_age) = (OutputFull::Wait, None, None);
+    if let Some(level) = &mut output.level {
+        level.value = if asked.into.is_some() { Level::Disk } else { Level::Memory };
+    }
+    Ok(section)
+}
+
+/// The section that an instrument file would have for the code.
+fn written(asked: &Verb, input: &str) -> Result<WorkerSection, Fault> {
+    let call = asked.through.as_deref().unwrap_or_default();
+    // Named as the code is, where a stream can be.
+    let name = call.rsplit([':', '.']).next().unwrap_or_default();
+    let fits = file::is_run_name(name) && name != input && name.len() <= limits::MERGE_NAME_CHARS_MAX;
+    let name = if fits { name } else { "output" };
+    let quoted = |text: &str| file::toml_text(&text.into());
+    let mut text = format!(
+        "instrument = \"replay\"\n[source.{0}]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
+         [worker.{name}]\ncall = {1}\ninputs = [{0}]\nslots = {2}\n[worker.{name}.parameters]\n",
+        quoted(input),
+        quoted(call),
+        asked.slots.unwrap_or(1)
+    );
+    for (key, value) in asked.parameters.iter().filter(|(_, value)| !value.is_null()) {
+        let _ = writeln!(text, "{} = {}", quoted(key), file::toml_text(value));
+    }
+    let here = std::env::current_dir().map_err(|e| Fault::new("this folder cannot be found", e))?;
+    let instrument = file::parse(&text, &here.join("replay.toml"), &|_| Vec::new()).map_err(|mistakes| {
+        let first = mistakes.into_iter().next();
+        let told = |m: file::Mistake| Fault::new(format!("`{call}` cannot be run: {}", m.what), m.cause).hint(m.hint);
+        first.map_or_else(|| Fault::new(format!("`{call}` cannot be run"), ""), told)
+    })?;
+    let made = instrument.workers.into_iter().next();
+    made.ok_or_else(|| Fault::new(format!("`{call}` cannot be run"), "there is no section for it"))
+}
+
+/// The section of an instrument file, with what was asked for.
+fn changed(asked: &Verb, mut section: WorkerSection, input: &str) -> Result<WorkerSection, Fault> {
+    if section.name == *input {
+        let what = format!("worker `{input}` cannot take its own output");
+        return Err(Fault::new(what, "a stream has one writer").hint("name another with `--input STREAM`"));
+    }
+    section.slots.value = asked.slots.map_or(section.slots.value, u64::from);
+    if let Some(known) = section.parameters.value.0.as_object_mut() {
+        for (name, value) in &asked.parameters {
+            match value {
+                Value::Null => drop(known.remove(name)),
+                value => drop(known.insert(name.clone(), value.clone())),
+            }
+        }
+    }
+    let slots = u32::try_from(section.slots.value).unwrap_or(u32::MAX);
+    if !(1..=flow::SLOTS_MAX).contains(&slots) {
+        let what = format!("worker `{}` cannot have {slots} slots", section.name);
+        return Err(Fault::new(what, format!("it has 1 to {}", flow::SLOTS_MAX)));
+    }
+    section.check_change(&section.parameters.value.0, slots)?;
+    section.inputs.value = vec![input.to_owned()];
+    Ok(section)
+}
+
+/// How the input is kept: in memory, with room for some batches of its largest messages.
+fn kept(
+    from: &Data,
+    run: &Run,
+    members: &Members,
+    section: &WorkerSection,
+    declared: Declared,
+) -> Result<IntakeOptions, Fault> {
+    let largest = members::largest(from, run, &members.stream)?;
+    let live = (largest + BESIDE).saturating_mul(declared.batch).saturating_mul(BATCHES).max(LIVE_BYTES);
+    let slots = section.slot_live.0.saturating_mul(section.slots.value);
+    let needed = live.saturating_add(slots).saturating_add(section.output.live.0);
+    if let Some(free) = room::free().filter(|free| needed > *free) {
+        let what = format!("stream `{}` cannot go through `{}`", members.stream, section.call.value);
+        let cause = format!("it needs {} of shared memory, and {} are free", bytes(needed), bytes(free));
+        return Err(Fault::new(what, cause).hint("take smaller batches, or fewer slots"));
+    }
+    // As the instrument file has it.
+    let ahead_max = super::replay::AHEAD_MAX;
+    Ok(IntakeOptions { stream: Options::memory(live), ahead_max })
+}
+
+/// Lets all of it pass; the hash, the number of messages that were made, and the account.
+fn pass(
+    (data, section): (&Data, &WorkerSection),
+    declared: Declared,
+    source: (Box<dyn Source>, IntakeOptions),
+    members: &Members,
+    signals: &Asked,
+    err: &mut dyn Write,
+) -> Result<(String, u64, Row), Fault> {
+    let (mut sha, mut made, mut progress) = (Sha256::new(), 0, Progress::new());
+    let mut see = |message: &store::Message<'_>| {
+        members::enter(&mut sha, message);
+        made += 1;
+    };
+    let mut goes_on = |taken| {
+        progress.draw(err, &members.stream, taken, members.messages);
+        !signals.yes()
+    };
+    let passed = mover::pass(Passing { data, section, declared, source }, &mut see, &mut goes_on);
+    progress.clear(err);
+    Ok((store::hex(&sha.finalize()), made, passed?))
+}
+
+/// What the first message says that went aside.
+fn first_aside(data: &Data, stage: &str) -> Option<String> {
+    let mut reader = data.reader_early(&aside_of(stage)).ok()?;
+    reader.seek(reader.bounds().first);
+    let batch = reader.read(1).ok()?;
+    let first = batch.iter().next()?;
+    let aside = wire::bpas::read(first.payload).ok()?;
+    let text = aside.text.trim_end();
+    Some(format!("the first message that went aside, for the reason `{}`:\n{text}", aside.reason))
+}
+
+impl Report<'_> {
+    /// Nothing went aside or was lost.
+    fn is_whole(&self) -> bool {
+        self.row.aside.is_empty() && self.lost.is_empty()
+    }
+
+    /// Messages of the run a second.
+    fn rate(&self) -> f64 {
+        self.members as f64 * 1e9 / self.took.max(1) as f64
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "run": self.run,
+            "stream": self.stream,
+            "through": self.through,
+            "slots": self.slots,
+            "messages": self.members,
+            "done": self.row.done,
+            "made": self.made,
+            "skipped": self.row.skipped,
+            "aside": self.row.aside,
+            "lost": self.lost,
+            "took_ns": self.took,
+            "messages_per_s": self.rate(),
+            "pure": self.is_pure,
+            "sha256": self.sha256,
+        })
+    }
+
+    fn text(&self) -> String {
+        let sum = |of: &BTreeMap<String, u64>| thousands(of.values().sum());
+        let mut table =
+            Table::new(&["stream", ">messages", ">done", ">made", ">filtered", ">aside", ">lost", "sha256"]);
+        table.row([
+            self.stream.to_owned(),
+            thousands(self.members),
+            thousands(self.row.done),
+            thousands(self.made),
+            sum(&self.row.skipped),
+            sum(&self.row.aside),
+            sum(&self.lost),
+            self.sha256.get(..16).unwrap_or_default().to_owned(),
+        ]);
+        let pure = match self.is_pure {
+            true => "it is declared pure: the hash is the same each time",
+            false => "it is not declared pure: another time the hash may be another",
+        };
+        let slots = if self.slots == 1 { "1 slot".to_owned() } else { format!("{} slots", self.slots) };
+        format!(
+            "{table}\nrun `{}` went through {} in {} ({:.0}/s, {slots}); {pure}\n",
+            self.run,
+            self.through,
+            span(self.took),
+            self.rate()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_aside_is_counted_and_told() {
+        let row = Row {
+            stage: "mean".into(),
+            stream: "camera".into(),
+            read: 1200,
+            done: 1199,
+            aside: BTreeMap::from([("error".into(), 1)]),
+            skipped: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            held: 0,
+            closed: true,
+        };
+        let report = Report {
+            run: "first",
+            stream: "camera",
+            through: "mine.py:mean",
+            slots: 2,
+            members: 1200,
+            row,
+            lost: BTreeMap::new(),
+            made: 1199,
+            sha256: "0123456789abcdef0123".into(),
+            is_pure: false,
+            took: 2_000_000_000,
+        };
+        assert!(!report.is_whole());
+        assert_eq!(
+            report.text(),
+            "stream  messages   done   made  filtered  aside  lost  sha256\n\
+             camera     1,200  1,199  1,199         0      1     0  0123456789abcdef\n\n\
+             run `first` went through mine.py:mean in 2.00 s (600/s, 2 slots); it is not declared pure: another time the hash may be another\n"
+        );
+    }
+}
