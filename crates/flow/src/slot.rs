@@ -224,9 +224,9 @@ impl Outputs<'_> {
         })
     }
 
-    /// The first message of the task: batches are counted from there.
-    pub fn first(&self) -> u64 {
-        self.task.first
+    /// The first message of the block that the task is of: batches are counted from there, however it was divided.
+    pub fn block_first(&self) -> u64 {
+        self.task.block.0
     }
 
     /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.

@@ -151,7 +151,7 @@ impl flow::Worker for Calling<'_> {
         let messages: Vec<store::Message<'_>> = batch.iter().collect();
         let wanted: Vec<usize> = (0..messages.len()).filter(|at| out.wants(&messages[*at])).collect();
         // Where a segment of memory ends a batch ends; those behind it are cut where they would have been.
-        let before = wanted.first().map_or(0, |at| messages[*at].sequence.saturating_sub(out.first()));
+        let before = wanted.first().map_or(0, |at| messages[*at].sequence.saturating_sub(out.block_first()));
         let rest = self.batch - (before % self.batch as u64) as usize;
         let (head, tail) = wanted.split_at(rest.min(wanted.len()));
         let mut all = std::iter::once(head).chain(tail.chunks(self.batch));

@@ -417,7 +417,7 @@ mod tests {
             report.text(),
             "stream  messages   done   made  filtered  aside  lost  sha256\n\
              camera     1,200  1,199  1,199         0      1     0  0123456789abcdef\n\n\
-             run `first` went through mine.py:mean in 2.00 s (600/s, 2 slots); it is not declared pure: another time the hash may be another\n"
+             run `first` went through mine.py:mean in 2.0 s (600/s, 2 slots); it is not declared pure: another time the hash may be another\n"
         );
     }
 }
