@@ -719,44 +719,6 @@ fn a_change_while_it_runs_counts_after_a_restart_until_the_file_says_something_n
 }
 
 #[test]
-fn a_block_that_kills_twice_is_halved_between_its_batches() {
-    struct Dies(Vec<(u64, u64)>);
-    impl Worker for Dies {
-        fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
-            let first = batch.iter().next();
-            first.iter().for_each(|message| out.begin(message));
-            self.0.push((batch.first, batch.next()));
-            Err(flow::Fault::new("it dies", "").into())
-        }
-    }
-    let machine = Machine::new(1);
-    let process = machine.start();
-    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
-    let mut writer = data.writer(INPUT, &Options::memory(1 << 20)).unwrap();
-    let origin = writer.origin("a").unwrap();
-    let meta = Meta { source_time: 0, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
-    let options = WorkOptions { turn: 24, batch: 8, ..WorkOptions::memory(1, 1 << 20) };
-    let (data, _process, mut work) = opened(&machine, &options);
-    for n in 0..24_u64 {
-        writer.append(&meta, &n.to_le_bytes()).unwrap();
-    }
-    let mut dies = Dies(Vec::new());
-    for _ in 0..6 {
-        let from = work.ready(0, 0);
-        let inputs = vec![INPUT.into()];
-        let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
-        let mut slot = Slot::open(&data, STAGE, slot).unwrap();
-        work.greet(0).unwrap();
-        machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
-        while slot.step(&mut dies, &mut |_| false).is_ok_and(|step| step == Stepped::Worked) {}
-        drop(slot);
-        work.died(0, "killed", "it dies").unwrap();
-    }
-    assert_eq!(dies.0, [(0, 24), (0, 24), (0, 16), (0, 16), (0, 8), (0, 8)]);
-}
-
-#[test]
 fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     struct Counting;
     impl Worker for Counting {

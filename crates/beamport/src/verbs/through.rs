@@ -218,9 +218,10 @@ fn section(asked: &Verb, known: Option<WorkerSection>, input: &str) -> Result<Wo
 fn written(asked: &Verb, input: &str) -> Result<WorkerSection, Fault> {
     let call = asked.through.as_deref().unwrap_or_default();
     // Named as the code is, where a stream can be.
-    let name = call.rsplit([':', '.']).next().unwrap_or_default();
-    let fits = file::is_run_name(name) && name != input && name.len() <= limits::MERGE_NAME_CHARS_MAX;
-    let name = if fits { name } else { "output" };
+    let name = call.rsplit([':', '.']).next().unwrap_or_default().to_ascii_lowercase();
+    let is_name = file::is_run_name(&name) && name.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = is_name && name != input && name.len() <= limits::MERGE_NAME_CHARS_MAX;
+    let name = if fits { name.as_str() } else { "output" };
     let quoted = |text: &str| file::toml_text(&text.into());
     let mut text = format!(
         "instrument = \"replay\"\n[source.{0}]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\

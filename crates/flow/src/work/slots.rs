@@ -132,10 +132,7 @@ impl Work {
                 }
                 Some(_) if todo.deaths + 1 < DEATHS_MAX => vec![Todo { deaths: todo.deaths + 1, ..todo }],
                 Some(_) => {
-                    let (count, batch) = (todo.next - todo.first, self.options.batch);
-                    // Batches stay whole as long as there are several: what they make depends on where they are cut.
-                    let half = if count > batch { (count / 2).next_multiple_of(batch) } else { count / 2 };
-                    let half = todo.first + half;
+                    let half = todo.first + (todo.next - todo.first) / 2;
                     vec![
                         Todo { first: todo.first, next: half, deaths: 0 },
                         Todo { first: half, next: todo.next, deaths: 0 },
