@@ -36,3 +36,5 @@ pub const MERGE_NAME_CHARS_MAX: usize = 53;
 pub const PARTS_MAX: u64 = 1024;
 /// Ids that wait for others in a merge by number: 50 MB of memory.
 pub const CACHE_MAX: u64 = 1 << 20;
+/// Frames of a file: a million small ones are a file as large as others that are called large.
+pub const FRAMES_MAX: u64 = 1_000_000;

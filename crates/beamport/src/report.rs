@@ -93,6 +93,9 @@ impl Report {
             "file": of("file"),
             "size": of("size"),
             "sha256": of("sha256"),
+            "written": self.written.iter().map(|w| json!({"sink": w.sink, "file": w.product["file"], "size": w.product["size"],
+                                                          "sha256": w.product["sha256"], "files": w.product["files"],
+                                                          "bytes": w.product["bytes"]})).collect::<Vec<_>>(),
             "closed": self.account.closed,
             "streams": self.streams,
             "ledger": ledger_rows(&self.account, &self.stages),
@@ -142,6 +145,13 @@ impl Report {
             let size = w.product["size"].as_u64().unwrap_or(0);
             let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), grouped(size));
             let _ = writeln!(out, "sha256  {}", text("sha256"));
+            let file = text("file");
+            if let Some((folder, "SHA256SUMS")) = file.rsplit_once('/') {
+                let of = |key: &str| grouped(w.product[key].as_u64().unwrap_or(0));
+                let _ = writeln!(out, "lists   {} files beside it, {} bytes", of("files"), of("bytes"));
+                let _ = writeln!(out, "look    (cd '{}' && sha256sum --check SHA256SUMS)", folder.replace('\'', "'\\''"));
+                continue;
+            }
             let _ = writeln!(
                 out,
                 "look    python -c \"import h5py; h5py.File('{}').visit(print)\"",

@@ -287,10 +287,15 @@ impl Feed {
     /// is filed.
     pub fn finish(&mut self, sink: &mut dyn Sink, account: &str, now: i64) -> Result<Product, Fault> {
         let product = sink.finish(account)?;
-        let state = serde_json::json!({"file": product.file, "size": product.size, "sha256": product.sha256});
+        let state = product.json();
         self.finished = true;
         self.commit(state.to_string(), true, now)?;
         Ok(product)
+    }
+
+    /// Whether the streams still hold everything that was read, so that a sink that begins anew loses nothing.
+    pub fn has_all(&self) -> bool {
+        self.inputs.iter().all(|input| input.reader.bounds().first <= input.account.first)
     }
 
     /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that

@@ -15,12 +15,24 @@ pub struct Aside {
 /// What a finished sink leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// Path of the file.
+    /// Path of the file; of the list of files, where there are many.
     pub file: String,
     /// Its bytes.
     pub size: u64,
     /// SHA-256 of the file, hexadecimal.
     pub sha256: String,
+    /// How many files there are: 1, or as many as the list names.
+    pub files: u64,
+    /// Bytes of all of them, without the list.
+    pub bytes: u64,
+}
+
+impl Product {
+    /// As commits and reports have it.
+    pub fn json(&self) -> serde_json::Value {
+        let Self { file, size, sha256, files, bytes } = self;
+        serde_json::json!({"file": file, "size": size, "sha256": sha256, "files": files, "bytes": bytes})
+    }
 }
 
 /// Takes the members of one run out of the streams. The runner decides what is a member, reads, commits and resumes.

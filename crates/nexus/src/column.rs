@@ -11,7 +11,7 @@
 
 use crate::h5::{Cell, File, Growing};
 use crate::lanes::{Load, Span};
-use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, GATHER_BYTES};
+use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES};
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
@@ -28,12 +28,15 @@ pub(crate) struct Design {
     pub(crate) attributes: Vec<(&'static str, Data)>,
     /// Smallest chunk, bytes.
     pub(crate) least: usize,
+    /// Largest chunk, bytes; a row that is larger is a chunk.
+    pub(crate) most: usize,
 }
 
 /// A growing dataset with the rows that are not in the file yet.
 pub(crate) struct Column {
     pub(crate) design: Design,
-    dataset: Growing,
+    /// None until it is made for the first rows.
+    dataset: Option<Growing>,
     /// Bytes of one row.
     row_bytes: usize,
     chunk_rows: u64,
@@ -51,8 +54,25 @@ impl Column {
     pub(crate) fn make(file: &File, design: Design) -> Result<Self, Fault> {
         let row_bytes = row_bytes(&design);
         let chunk_rows = (design.least / row_bytes).max(1) as u64;
-        let dataset = make_dataset(file, &design, chunk_rows)?;
+        let dataset = Some(make_dataset(file, &design, chunk_rows)?);
         Ok(Self { dataset, row_bytes, chunk_rows, rows: 0, base: 0, gathered: Pages::default(), written: 0, design })
+    }
+
+    /// A dataset that comes later than those beside it: the file has it from its first flush on, and until now it has
+    /// `rows` times `row`.
+    pub(crate) fn late(design: Design, row: &[u8], rows: u64) -> Self {
+        let row_bytes = row_bytes(&design);
+        let gathered = Pages::default();
+        let mut column =
+            Self { dataset: None, row_bytes, chunk_rows: 0, rows: 0, base: 0, gathered, written: 0, design };
+        (0..rows).for_each(|_| column.extend(row));
+        column
+    }
+
+    /// The dataset as the file has it.
+    fn dataset(&self) -> Result<&Growing, Fault> {
+        let none = || Fault::new(format!("the dataset `{}` is not there yet", self.design.path), "");
+        self.dataset.as_ref().ok_or_else(none)
     }
 
     /// Takes up a dataset of an earlier process that has `rows` rows of the design or more; more are cut off later by
@@ -83,12 +103,12 @@ impl Column {
             gathered.extend(&room.read(place, bytes)?);
         }
         let written = gathered.len();
-        Ok(Self { dataset, row_bytes, chunk_rows, rows, base, gathered, written, design })
+        Ok(Self { dataset: Some(dataset), row_bytes, chunk_rows, rows, base, gathered, written, design })
     }
 
     /// Sets the dataset in the file to the rows that count.
     pub(crate) fn cut(&self) -> Result<(), Fault> {
-        self.dataset.set_rows(self.rows, &self.design.row)
+        self.dataset()?.set_rows(self.rows, &self.design.row)
     }
 
     pub(crate) fn rows(&self) -> u64 {
@@ -141,7 +161,7 @@ impl Column {
     pub(crate) fn suiting(&self) -> u64 {
         let quarter = self.gathered.len() / 4;
         let bytes = if self.rows == 0 { CHUNK_BYTES_BLIND } else { 1_usize << quarter.max(1).ilog2() };
-        let bytes = bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
+        let bytes = bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), self.design.most);
         (bytes / self.row_bytes).max(1) as u64
     }
 
@@ -155,7 +175,7 @@ impl Column {
         if file.exists(&self.design.path)? {
             file.unlink(&self.design.path)?;
         }
-        self.dataset = make_dataset(file, &self.design, chunk_rows)?;
+        self.dataset = Some(make_dataset(file, &self.design, chunk_rows)?);
         self.chunk_rows = chunk_rows;
         Ok(())
     }
@@ -173,14 +193,15 @@ impl Column {
             return Ok(());
         }
         let rows = if all { self.rows } else { self.base + whole as u64 * self.chunk_rows };
-        self.dataset.set_rows(rows, &self.design.row)?;
+        let dataset = self.dataset()?;
+        dataset.set_rows(rows, &self.design.row)?;
         let begun = whole * chunk_bytes;
         let known = self.written / PAGE * PAGE;
 
         // Chunks that lie side by side are one write.
         let mut pieces: Vec<Span> = Vec::new();
         for at in 0..whole {
-            let (place, _) = self.dataset.chunk(self.base + at as u64 * self.chunk_rows)?;
+            let (place, _) = dataset.chunk(self.base + at as u64 * self.chunk_rows)?;
             let (first, last) = (at * chunk_bytes, (at + 1) * chunk_bytes);
             match pieces.last_mut() {
                 Some(piece) if piece.place + (piece.last - piece.first) as u64 == place => piece.last = last,
@@ -188,7 +209,7 @@ impl Column {
             }
         }
         let place = if all && begun < length {
-            Some(self.dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.0)
+            Some(dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.0)
         } else {
             None
         };

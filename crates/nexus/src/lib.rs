@@ -6,6 +6,7 @@
 mod account;
 pub mod clock;
 mod column;
+pub mod files;
 mod h5;
 mod lanes;
 mod layout;
@@ -21,6 +22,7 @@ pub mod serve;
 mod sink;
 pub mod template;
 
+pub use files::Files;
 pub use h5::version;
 pub use sink::{Job, Nexus};
 

@@ -69,8 +69,15 @@ pub const HASH_BYTES: usize = 4 << 20;
 /// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small.
 pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 16 << 20);
 
-/// Bytes of an alarm's text in the file; longer ones are cut at a letter. ESS has 200.
-pub const ALARM_TEXT_BYTES: usize = 256;
+/// Bytes of rows that are made up where an attribute of frames comes late, for the frames before it; they wait in memory.
+pub const BACKFILL_BYTES_MAX: u64 = 64 << 20;
+
+/// Datasets for the attributes of frames: areaDetector has some ten, and each costs a dataset and a buffer.
+pub const METADATA_MAX: usize = 256;
+
+/// Bytes of a text that comes with messages (of an alarm, of a frame) in the file; longer ones are cut at a letter. ESS
+/// has 200 for alarms.
+pub const TEXT_BYTES: usize = 256;
 
 /// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
 pub const CUE_EVERY_NS: u64 = 10_000_000_000;

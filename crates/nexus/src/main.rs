@@ -3,6 +3,7 @@
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
 //!                      [--flush-ms N] [--detached]
+//! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! beamport-nexus check TEMPLATE [--json]
 //! beamport-nexus histogram FILE [--path DATASET]
 //! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
@@ -12,7 +13,7 @@
 //! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
 //! know. It dies with its parent and leaves Ctrl-C to it.
 
-use beamport_nexus::serve::{self, Ended, Order};
+use beamport_nexus::serve::{self, Ended, Order, Work};
 use beamport_nexus::{pace, search, template, version};
 use clap::{Parser, Subcommand};
 use flow::Fault;
@@ -48,9 +49,15 @@ enum Verb {
         #[arg(long = "input", required = true)]
         inputs: Vec<String>,
         /// Structure of the file
+        #[arg(long, required_unless_present = "frames")]
+        template: Option<PathBuf>,
+        /// Files of frames instead, of so many at most
+        #[arg(long, conflicts_with = "template", requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
+        frames: Option<u64>,
+        /// Names of these files, with `{stream}` and `{number}`
         #[arg(long)]
-        template: PathBuf,
-        /// The file
+        name: Option<String>,
+        /// The file; of files of frames the folder
         #[arg(long)]
         output: PathBuf,
         /// Milliseconds between flushes
@@ -114,9 +121,13 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             })
         }
-        Some(Verb::Write { data, sink, run, inputs, template, output, flush_ms, detached }) => {
+        Some(Verb::Write { data, sink, run, inputs, template, frames, name, output, flush_ms, detached }) => {
             let flush = Duration::from_millis(flush_ms);
-            write(&Order { data, sink, run, inputs, template, output, flush, detached }, parent)
+            let work = match frames {
+                Some(max) => Work::Frames { max, name: name.unwrap_or_default() },
+                None => Work::Template(template.unwrap_or_default()),
+            };
+            write(&Order { data, sink, run, inputs, work, output, flush, detached }, parent)
         }
     };
     answer.unwrap_or_else(|fault| {

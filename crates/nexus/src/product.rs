@@ -16,7 +16,7 @@ use std::sync::mpsc::sync_channel;
 /// Size and SHA-256 of a file.
 pub(crate) fn product(path: &Path) -> Result<Product, Fault> {
     let (size, sha256) = hashed(path).map_err(|e| Fault::new(format!("{} cannot be read again", path.display()), e))?;
-    Ok(Product { file: path.display().to_string(), size, sha256 })
+    Ok(Product { file: path.display().to_string(), size, sha256, files: 1, bytes: size })
 }
 
 fn hashed(path: &Path) -> Result<(u64, String), Error> {

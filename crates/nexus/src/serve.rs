@@ -6,10 +6,11 @@
 //! cannot be opened.
 
 use crate::template::Template;
-use crate::{Job, Nexus, clock};
-use flow::{Data, Fault, Feed, ledger};
+use crate::{Files, Job, Nexus, clock, files};
+use flow::records::Run;
+use flow::{Data, Fault, Feed, Sink, ledger};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long to wait for messages that are not there yet: a tenth of what a person notices.
@@ -30,14 +31,119 @@ pub struct Order {
     pub run: String,
     /// Names of the streams.
     pub inputs: Vec<String>,
-    /// The template.
-    pub template: PathBuf,
-    /// The file.
+    /// What is made of the run.
+    pub work: Work,
+    /// The file; of files of frames the folder.
     pub output: PathBuf,
     /// Time between flushes.
     pub flush: Duration,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+}
+
+/// What is made of a run.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// One file, as this template says.
+    Template(PathBuf),
+    /// Files of frames ([`Files`]).
+    Frames {
+        /// Frames of a file, at most.
+        max: u64,
+        /// Names of the files, with `{stream}` and `{number}`.
+        name: String,
+    },
+}
+
+/// What can be begun or gone on with.
+enum Plan {
+    One(Job),
+    Many(files::Plan),
+}
+
+/// What is being written.
+trait Target: Sink {
+    /// libhdf5 failed: leave the process without destructors.
+    fn is_broken(&self) -> bool;
+    /// The last call failed for want of room.
+    fn lacks_room(&self) -> bool;
+    /// The last call failed for what trying again will not mend.
+    fn is_refused(&self) -> bool;
+    /// When the run ended.
+    fn set_stop(&mut self, stop: i64);
+}
+
+impl Target for Nexus {
+    fn is_broken(&self) -> bool {
+        Nexus::is_broken(self)
+    }
+    fn lacks_room(&self) -> bool {
+        Nexus::lacks_room(self)
+    }
+    fn is_refused(&self) -> bool {
+        false
+    }
+    fn set_stop(&mut self, stop: i64) {
+        Nexus::set_stop(self, stop);
+    }
+}
+
+impl Target for Files {
+    fn is_broken(&self) -> bool {
+        Files::is_broken(self)
+    }
+    fn lacks_room(&self) -> bool {
+        Files::lacks_room(self)
+    }
+    fn is_refused(&self) -> bool {
+        Files::is_refused(self)
+    }
+    fn set_stop(&mut self, stop: i64) {
+        Files::set_stop(self, stop);
+    }
+}
+
+impl Plan {
+    fn of(order: &Order, run: &Run) -> Result<Self, Ended> {
+        let run_id = run.id.iter().map(|b| format!("{b:02x}")).collect();
+        let (inputs, start, metadata) = (order.inputs.clone(), run.start, run.metadata.clone());
+        let (run, output) = (run.name.clone(), order.output.clone());
+        Ok(match &order.work {
+            Work::Template(path) => {
+                Plan::One(Job { file: output, template: opened(path)?, inputs, run, run_id, start, metadata })
+            }
+            Work::Frames { max, name } => {
+                let (folder, name, frames) = (output, name.clone(), *max);
+                Plan::Many(files::Plan { folder, name, frames, inputs, run, run_id, start, metadata })
+            }
+        })
+    }
+
+    /// How a file of a run begins: what is refused here is refused the next time.
+    fn begin(&self, replace: bool) -> Result<Box<dyn Target>, Ended> {
+        Ok(match self {
+            Plan::One(job) => {
+                job.check(replace).map_err(Ended::Permanent)?;
+                Box::new(Nexus::begin(job.clone(), replace)?)
+            }
+            Plan::Many(plan) => {
+                plan.check(replace).map_err(Ended::Permanent)?;
+                Box::new(Files::begin(plan.clone(), replace)?)
+            }
+        })
+    }
+
+    fn resume(&self, state: &str) -> Result<Box<dyn Target>, Fault> {
+        Ok(match self {
+            Plan::One(job) => Box::new(Nexus::resume(job.clone(), state)?),
+            Plan::Many(plan) => Box::new(Files::resume(plan.clone(), state)?),
+        })
+    }
+
+    /// Files that were whole, and of which the streams have let go since, are not made again from what is left.
+    fn may_restart(&self, feed: &Feed) -> bool {
+        matches!(self, Plan::One(_)) || feed.has_all()
+    }
 }
 
 /// How the work ended without its product.
@@ -57,47 +163,45 @@ impl From<Fault> for Ended {
     }
 }
 
-/// How a file of a run begins: what is refused here is refused the next time.
-fn begin(job: &Job, replace: bool) -> Result<Nexus, Ended> {
-    job.check(replace).map_err(Ended::Permanent)?;
-    Ok(Nexus::begin(job.clone(), replace)?)
+/// The template, or the first of its mistakes.
+fn opened(path: &Path) -> Result<Template, Ended> {
+    Template::open(path).map_err(|mistakes| {
+        let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
+        let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
+        let what = format!("the template {} has {count} mistake{s}", path.display());
+        let hint = format!("`beamport-nexus check {}` tells all", path.display());
+        Ended::Permanent(Fault::new(what, first).hint(hint))
+    })
 }
 
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
-    let template = Template::open(&order.template).map_err(|mistakes| {
-        let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
-        let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
-        let what = format!("the template {} has {count} mistake{s}", order.template.display());
-        let hint = format!("`beamport-nexus check {}` tells all", order.template.display());
-        Ended::Permanent(Fault::new(what, first).hint(hint))
-    })?;
+    // A template with mistakes is told before anything of the run is looked for.
+    if let Work::Template(path) = &order.work {
+        opened(path)?;
+    }
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;
     if feed.finished() {
         return Ok(known(&data, order, state.as_deref())?);
     }
-    let job = Job {
-        file: order.output.clone(),
-        template,
-        inputs: order.inputs.clone(),
-        run: feed.run().name.clone(),
-        run_id: feed.run().id.iter().map(|b| format!("{b:02x}")).collect(),
-        start: feed.run().start,
-        metadata: feed.run().metadata.clone(),
-    };
+    let plan = Plan::of(order, feed.run())?;
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
     let mut anew = false;
     let mut sink = match state {
         // The name of a detached file was taken by who asks for it: an empty file stands there.
-        None => begin(&job, order.detached)?,
-        Some(state) => match Nexus::resume(job.clone(), &state) {
+        None => plan.begin(order.detached)?,
+        Some(state) => match plan.resume(&state) {
             Ok(sink) => sink,
+            Err(why) if !plan.may_restart(&feed) => {
+                let why = why.hint("the streams have let go of what the other files hold: move these away first");
+                return Err(Ended::Permanent(why));
+            }
             Err(why) => {
                 tracing::warn!("{}: {}; it is made again from the streams", why.what, why.cause);
                 feed.restart()?;
                 anew = true;
-                begin(&job, true)?
+                plan.begin(true)?
             }
         },
     };
@@ -110,33 +214,33 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             );
         }
         if anew {
-            let done = feed.flush(&mut sink, clock::now());
-            anew = tell(done, &sink, order, &mut without_room)?.is_none();
+            let done = feed.flush(sink.as_mut(), clock::now());
+            anew = tell(done, sink.as_ref(), order, &mut without_room)?.is_none();
             continue;
         }
-        let step = feed.step(&mut sink);
-        let fed = match tell(step, &sink, order, &mut without_room)? {
+        let step = feed.step(sink.as_mut());
+        let fed = match tell(step, sink.as_ref(), order, &mut without_room)? {
             Some(fed) => fed,
             None => continue,
         };
         if fed.overrun {
             // The end of the run was set to before what is already in the file.
-            sink = Nexus::begin(job.clone(), true)?;
+            sink = plan.begin(true)?;
             feed.restart()?;
             anew = true;
             continue;
         }
         unflushed |= fed.messages > 0;
         if fed.complete {
-            let finished = finish(&data, order, &mut feed, &mut sink);
-            match tell(finished, &sink, order, &mut without_room)? {
+            let finished = finish(&data, order, &mut feed, sink.as_mut());
+            match tell(finished, sink.as_ref(), order, &mut without_room)? {
                 Some(answer) => return Ok(answer),
                 None => continue,
             }
         }
         if unflushed && flushed.elapsed() >= order.flush {
-            let done = feed.flush(&mut sink, clock::now());
-            if tell(done, &sink, order, &mut without_room)?.is_some() {
+            let done = feed.flush(sink.as_mut(), clock::now());
+            if tell(done, sink.as_ref(), order, &mut without_room)?.is_some() {
                 unflushed = false;
                 // Taking messages needs no room; only what is on disk says that there is some.
                 if std::mem::take(&mut without_room) {
@@ -152,7 +256,12 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
 }
 
 /// The value, or nothing where the same may work later, or the end.
-fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, order: &Order, without_room: &mut bool) -> Result<Option<T>, Ended> {
+fn tell<T>(
+    answer: Result<T, Fault>,
+    sink: &dyn Target,
+    order: &Order,
+    without_room: &mut bool,
+) -> Result<Option<T>, Ended> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(fault) if sink.is_broken() => Err(Ended::Broken(fault)),
@@ -167,6 +276,7 @@ fn tell<T>(answer: Result<T, Fault>, sink: &Nexus, order: &Order, without_room: 
             std::thread::sleep(PAUSE_WITHOUT_ROOM);
             Ok(None)
         }
+        Err(fault) if sink.is_refused() => Err(Ended::Permanent(fault)),
         Err(fault) => Err(fault.into()),
     }
 }
@@ -185,19 +295,21 @@ fn open_feed(data: &Data, order: &Order) -> Result<(Feed, Option<String>), Fault
     }
 }
 
-fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut Nexus) -> Result<Value, Fault> {
+fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut dyn Target) -> Result<Value, Fault> {
     // The commit first: gaps are counted from commits.
     feed.flush(sink, clock::now())?;
     let account = ledger::account_of_feed(data, &order.sink, feed)?;
     let text = serde_json::to_string(&account).map_err(|e| Fault::new("the account cannot be written", e))?;
     sink.set_stop(feed.run().stop);
     let product = feed.finish(sink, &text, clock::now())?;
-    Ok(json!({"file": product.file, "size": product.size, "sha256": product.sha256, "account": account}))
+    let mut answer = product.json();
+    answer["account"] = json!(account);
+    Ok(answer)
 }
 
 /// The answer about a file that an earlier process finished.
 fn known(data: &Data, order: &Order, state: Option<&str>) -> Result<Value, Fault> {
-    let state: Value = state.and_then(|s| serde_json::from_str(s).ok()).unwrap_or_default();
-    let account = ledger::account(data, &order.run, std::slice::from_ref(&order.sink))?;
-    Ok(json!({"file": state["file"], "size": state["size"], "sha256": state["sha256"], "account": account}))
+    let mut answer: Value = state.and_then(|s| serde_json::from_str(s).ok()).unwrap_or_else(|| json!({}));
+    answer["account"] = json!(ledger::account(data, &order.run, std::slice::from_ref(&order.sink))?);
+    Ok(answer)
 }

@@ -107,18 +107,25 @@ struct Route {
 impl Nexus {
     /// Lays out a new file. A file of the same run that stands there is replaced, any other only with `replace`.
     pub fn begin(job: Job, replace: bool) -> Result<Self, Fault> {
-        job.check(replace)?;
-        let beside = beside(&job.file)?;
-        let file = File::create(&beside)?;
-        let mut room = Room::open(&beside)?;
-        let mut layout = Layout { file: &file, room: &mut room, fillings: Vec::new(), links: Vec::new(), job: &job };
-        layout.root()?;
-        let (fillings, links) = (layout.fillings, layout.links);
-        write_metadata(&file, &mut room, Apply::Grown)?;
-        let moved = std::fs::rename(&beside, &job.file).and_then(|()| sync_folder(&job.file));
-        moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
-        room.renamed(&job.file);
-        Ok(Self::with(job, file, room, fillings, links))
+        Self::lay_out(job, replace).map_err(|(fault, _)| fault)
+    }
+
+    /// As [`Nexus::begin`]; the error comes with whether there was no room, so that the same may work later.
+    pub(crate) fn lay_out(job: Job, replace: bool) -> Result<Self, (Fault, bool)> {
+        let other = |fault| (fault, false);
+        job.check(replace).map_err(other)?;
+        let beside = beside(&job.file).map_err(other)?;
+        let file = File::create(&beside).map_err(other)?;
+        let mut room = Room::open(&beside).map_err(other)?;
+        match laid_out(&job, &file, &mut room) {
+            Ok((fillings, links)) => Ok(Self::with(job, file, room, fillings, links)),
+            Err(fault) => {
+                // Tried again and again while there is no room: what it opened must not add up. Nothing can fail to be
+                // written: what libhdf5 still has, the driver holds.
+                let _ = file.close();
+                Err((fault, room.was_short()))
+            }
+        }
     }
 
     /// Goes on with a file as `state` (of the last commit) says. An error says why it cannot be resumed; then
@@ -178,6 +185,12 @@ impl Nexus {
             broken: None,
             lacks_room: false,
         }
+    }
+
+    /// The file takes so many frames; each further one goes aside as [`ANOTHER`](crate::module::ANOTHER), and so does one
+    /// that cannot stand beside those that are there.
+    pub(crate) fn set_frames_max(&mut self, max: u64) {
+        self.fillings.iter_mut().for_each(|filling| filling.set_frames_max(max));
     }
 
     /// Says when the run ended, ns since 1970 UTC: `end_time` of the file.
@@ -277,7 +290,7 @@ impl Nexus {
         if wire::schema_id(message.payload) != Some(schema) {
             return Err(if message.payload.len() < 8 { "broken" } else { "schema" });
         }
-        if ![wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID].contains(&schema) {
+        if ![wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID].contains(&schema) {
             return Err("schema");
         }
         let read = wire::read(message.payload).map_err(|_| "broken")?;
@@ -287,6 +300,7 @@ impl Nexus {
             wire::Message::Al00(m) => m.source_name,
             wire::Message::Se00(m) => m.name,
             wire::Message::Da00(m) => m.source_name,
+            wire::Message::Ad00(m) => m.source_name,
             _ => return Err("schema"),
         };
         let Self { routes, fillings, touched, .. } = self;
@@ -297,7 +311,7 @@ impl Nexus {
         let mut answer = Err("unmatched");
         for &at in wanted {
             let was_touched = fillings[at].touched;
-            match fillings[at].take(&read) {
+            match fillings[at].take(&read, message.entry.arrival_time) {
                 Ok(()) => {
                     if !was_touched {
                         touched.push(at);
@@ -311,7 +325,7 @@ impl Nexus {
         answer
     }
 
-    fn last_words(&mut self, file: &File, account: &str) -> Result<(), Fault> {
+    fn last_words(&mut self, file: &File, account: Option<&str>) -> Result<(), Fault> {
         let mut words: Vec<Fixed> = self.fillings.iter().flat_map(Filling::last_words).collect();
         if let Some(stop) = self.stop {
             for path in end_times(&self.job.template) {
@@ -319,8 +333,8 @@ impl Nexus {
             }
         }
         let entry = self.job.template.entry();
-        let tables = account::tables(&format!("{entry}/beamport"), account);
-        for (group, columns) in tables {
+        let tables = account.map(|account| account::tables(&format!("{entry}/beamport"), account));
+        for (group, columns) in tables.unwrap_or_default() {
             if !file.exists(&group)? {
                 file.make_group(&group)?;
                 file.set_attribute(&group, "NX_class", &Data::text("NXcollection"))?;
@@ -361,6 +375,15 @@ impl Sink for Nexus {
     }
 
     fn finish(&mut self, account: &str) -> Result<Product, Fault> {
+        self.close(Some(account))?;
+        product(&self.job.file)
+    }
+}
+
+impl Nexus {
+    /// Writes what is known only at the end, with the account of the run where this file shall have it, and closes the
+    /// file, which is whole and on disk then.
+    pub(crate) fn close(&mut self, account: Option<&str>) -> Result<(), Fault> {
         self.with_file(|me, file| {
             me.drain(file, true)?;
             me.last_words(file, account)?;
@@ -380,9 +403,21 @@ impl Sink for Nexus {
                 self.room.trim(held.end())?;
             }
         }
-        self.room.sync()?;
-        product(&self.job.file)
+        self.room.sync()
     }
+}
+
+
+/// Makes the file beside its name, and gives it its name.
+fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Vec<(String, String)>), Fault> {
+    let mut layout = Layout { file, room, fillings: Vec::new(), links: Vec::new(), job };
+    layout.root()?;
+    let (fillings, links) = (layout.fillings, layout.links);
+    write_metadata(file, room, Apply::Grown)?;
+    let moved = beside(&job.file).map(|from| std::fs::rename(from, &job.file).and_then(|()| sync_folder(&job.file)))?;
+    moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
+    room.renamed(&job.file);
+    Ok((fillings, links))
 }
 
 /// Has libhdf5 write, and writes that.
@@ -401,6 +436,7 @@ fn schema(kind: &Kind) -> [u8; 4] {
         Kind::Al00 => wire::al00::ID,
         Kind::Se00 { .. } => wire::se00::ID,
         Kind::Da00 { .. } => wire::da00::ID,
+        Kind::Ad00 => wire::ad00::ID,
     }
 }
 
@@ -418,7 +454,7 @@ fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Fil
 }
 
 /// Where a file is laid out before it has its name.
-fn beside(file: &Path) -> Result<PathBuf, Fault> {
+pub(crate) fn beside(file: &Path) -> Result<PathBuf, Fault> {
     let name = file.file_name().ok_or_else(|| Fault::new(format!("{} is not a file's name", file.display()), ""))?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
@@ -426,7 +462,7 @@ fn beside(file: &Path) -> Result<PathBuf, Fault> {
     Ok(file.with_file_name(hidden))
 }
 
-fn sync_folder(file: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(file: &Path) -> std::io::Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -435,7 +471,7 @@ fn sync_folder(file: &Path) -> std::io::Result<()> {
 }
 
 /// Whether the file that stands there was begun for this run; one that does not open was not.
-fn is_of_run(job: &Job) -> bool {
+pub(crate) fn is_of_run(job: &Job) -> bool {
     let Ok(file) = File::open(&job.file, false) else { return false };
     let run = file.text_attribute("beamport_run");
     // Read only: closing writes nothing.

@@ -73,6 +73,7 @@ pub fn check(
 fn notes(instrument: &Instrument) -> Vec<String> {
     let file = instrument.file.display();
     let of = |sink: &super::SinkSection| {
+        let Some(template) = sink.template() else { return Vec::new() };
         let unplaced = sink.inputs.iter().filter(|input| !sink.template_streams.contains_key(*input));
         let told = unplaced.map(|input| {
             format!(
@@ -80,7 +81,7 @@ fn notes(instrument: &Instrument) -> Vec<String> {
                 sink.inputs.line_or(sink.line),
                 shortened(&sink.name),
                 shortened(input),
-                shortened(&sink.template.display().to_string()),
+                shortened(&template.display().to_string()),
             )
         });
         told.collect::<Vec<_>>()

@@ -62,7 +62,9 @@ pub(super) fn check(
             check_template(page, mistakes, has_holes, sink, &known);
         }
         let line = sink.file.line_or(sink.line);
-        let target = (plain(&sink.folder), sink.file.replace("{sink}", &sink.name));
+        // Files of frames have a list beside them that is theirs alone.
+        let file = sink.file.replace("{sink}", &sink.name);
+        let target = (plain(&sink.folder), file.split('/').next().unwrap_or_default().to_owned());
         if let Some((other, other_line)) = files.insert(target, (sink.name.clone(), line)) {
             let what = format!("sinks `{}` and `{}` write the same file", shortened(&other), shortened(&sink.name));
             mistakes.push(page.mistake(
@@ -286,7 +288,7 @@ fn check_template(
             };
             (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)
         };
-        let file = sink.template.display().to_string();
+        let file = sink.template().unwrap_or(Path::new("")).display().to_string();
         mistakes.push(Mistake { file, line: *line, what, cause, hint });
     }
 }

@@ -26,13 +26,15 @@ pub enum Place {
     Output,
     /// In `[sink.NAME]` of kind `nexus`.
     Nexus,
+    /// In `[sink.NAME]` of kind `files`.
+    Files,
     /// In `[run.NAME]`.
     Run,
 }
 
 impl Place {
     /// All places, in the order of the reference page.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Top,
         Self::Source,
         Self::Sim,
@@ -43,6 +45,7 @@ impl Place {
         Self::Worker,
         Self::Output,
         Self::Nexus,
+        Self::Files,
         Self::Run,
     ];
 
@@ -60,6 +63,7 @@ impl Place {
             Self::Worker => "[worker.NAME]",
             Self::Output => "[merge.NAME] and [worker.NAME], the stream they fill",
             Self::Nexus => "[sink.NAME], kind = \"nexus\"",
+            Self::Files => "[sink.NAME], kind = \"files\"",
             Self::Run => "[run.NAME]",
         }
     }
@@ -400,6 +404,28 @@ pub static LAYOUT: Key =
 pub static FLUSH: Key =
     key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");
 
+/// `[sink] kind` of files
+pub static FILES_KIND: Key = required(Files, "kind", "`files`", "What takes the messages.");
+/// `inputs` of files
+pub static FILES_INPUTS: Key = required(Files, "inputs", "list of streams", "The streams of frames; each gets files of its own.");
+/// `frames`
+pub static FILES_FRAMES: Key =
+    key(Files, "frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
+/// `file` of files
+pub static FILES_FILE: Key = key(
+    Files,
+    "file",
+    "folder with `{run}`, `/`, file name with `{number}`",
+    "{instrument}_{run}_{sink}/{stream}_{number}.h5",
+    "Folder of each run and name of its files; `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}` are filled in. `SHA256SUMS` beside them lists them.",
+);
+/// `folder` of files
+pub static FILES_FOLDER: Key =
+    key(Files, "folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
+/// `flush` of files
+pub static FILES_FLUSH: Key =
+    key(Files, "flush", "duration, 10 ms or more", "1 s", "How often the files on disk are brought up to date.");
+
 /// `start`
 pub static START: Key = key(
     Run,
@@ -476,6 +502,12 @@ pub static ALL: &[&Key] = &[
     &FOLDER,
     &LAYOUT,
     &FLUSH,
+    &FILES_KIND,
+    &FILES_INPUTS,
+    &FILES_FRAMES,
+    &FILES_FILE,
+    &FILES_FOLDER,
+    &FILES_FLUSH,
     &START,
     &STOP,
     &RUN_DURATION,

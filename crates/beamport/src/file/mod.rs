@@ -30,7 +30,7 @@ pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
-pub use sink::{Layout, SinkSection};
+pub use sink::{Layout, SinkKind, SinkSection};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub use worker::{Numbers, Order, Parameters, Share, WorkerSection};
 
@@ -249,7 +249,7 @@ impl Reader<'_> {
                 "worker" => into.workers.push(worker::read(name, &mut section, folder)),
                 "sink" => {
                     let sink = sink::read(name, &mut section, folder, &into.data, template_check);
-                    into.sinks.push(sink);
+                    into.sinks.extend(sink);
                 }
                 _ => into.runs.push(run::read(name, &mut section)),
             }

@@ -1,6 +1,6 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
-use super::keys::{self, Place};
+use super::keys::{self, Key, Place};
 use super::section::{Section, Setting, Shown, Word};
 use super::template::{self, Wrong};
 use crate::limits;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One sink of kind `nexus`: a file for each run.
+/// One sink: a file for each run, or files.
 #[derive(Clone, Debug)]
 pub struct SinkSection {
     /// Name of the section.
@@ -18,14 +18,12 @@ pub struct SinkSection {
     pub line: u32,
     /// The streams that go into the file.
     pub inputs: Setting<Vec<String>>,
-    /// Structure of the file.
-    pub template: Setting<PathBuf>,
-    /// Name of each run's file, with its placeholders.
+    /// What it makes of a run.
+    pub kind: SinkKind,
+    /// Name of each run's file, with its placeholders; of kind `files` the run's folder comes before it.
     pub file: Setting<String>,
     /// Where the files go.
     pub folder: Setting<PathBuf>,
-    /// How streams become datasets.
-    pub layout: Setting<Layout>,
     /// How often the file on disk is brought up to date.
     pub flush: Setting<Duration>,
     /// The streams that the template names, with their lines in it.
@@ -33,8 +31,34 @@ pub struct SinkSection {
     pub(super) shown: Vec<Shown>,
 }
 
+/// The kinds of sinks.
+#[derive(Clone, Debug)]
+pub enum SinkKind {
+    /// One file from a template.
+    Nexus {
+        /// Structure of the file.
+        template: Setting<PathBuf>,
+        /// How streams become datasets.
+        layout: Setting<Layout>,
+    },
+    /// Frames in as many files as they need.
+    Files {
+        /// Frames of a file, at most.
+        frames: Setting<u64>,
+    },
+}
+
 impl SinkSection {
-    /// The path of a run's file.
+    /// The template, where it has one.
+    #[must_use]
+    pub fn template(&self) -> Option<&Path> {
+        match &self.kind {
+            SinkKind::Nexus { template, .. } => Some(template),
+            SinkKind::Files { .. } => None,
+        }
+    }
+
+    /// The path of a run's file; of kind `files` with `{stream}` and `{number}` in the file's name.
     #[must_use]
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
         self.folder.join(filled(&self.file, instrument, run, &self.name))
@@ -57,84 +81,154 @@ impl Word for Layout {
 #[derive(Clone, Copy, PartialEq)]
 enum KindWord {
     Nexus,
+    Files,
 }
 
 impl Word for KindWord {
-    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus)];
+    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("files", Self::Files)];
     const LATER: &'static [&'static str] = &["kafka", "pva", "ca", "link"];
 }
 
 const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];
+/// The list of hashes beside the files of kind `files`.
+const SUMS: &str = "SHA256SUMS";
+/// Filled in by the writer.
+const OF_FILES: [&str; 2] = ["{stream}", "{number}"];
 
 fn filled(pattern: &str, instrument: &str, run: &str, sink: &str) -> String {
     // One pass: a run named `{sink}` cannot exist, so what is filled in is never filled in again.
     pattern.replace("{instrument}", instrument).replace("{run}", run).replace("{sink}", sink)
 }
 
-/// Reads one section; what is wrong in it is noted. `data` is the data folder where it is known.
+/// Reads one section; what is wrong in it is noted, and without a kind there is no sink. `data` is the data folder where it
+/// is known.
 pub(super) fn read(
     name: &str,
     section: &mut Section<'_>,
     folder: &Path,
     data: &Path,
     template_check: &super::TemplateCheck<'_>,
-) -> SinkSection {
-    let _: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
-    section.refuse_unknown(&[Place::Nexus], &[]);
-    let inputs = section.get(&keys::INPUTS).unwrap_or_default();
+) -> Option<SinkSection> {
+    let kind: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
+    let mut template_streams = BTreeMap::new();
+    // Which keys belong here is not known without a kind: the kind comes first.
+    let (inputs, file, target, flush, kind) = match kind?.value {
+        KindWord::Nexus => {
+            section.refuse_unknown(&[Place::Nexus], &[]);
+            let template = template(section, folder, template_check, &mut template_streams);
+            let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
+            let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
+            let layout = section.need(&keys::LAYOUT);
+            (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, layout })
+        }
+        KindWord::Files => {
+            section.refuse_unknown(&[Place::Files], &[]);
+            let frames: Option<Setting<u64>> = section.get(&keys::FILES_FRAMES);
+            if let Some(frames) = &frames
+                && !(1..=limits::FRAMES_MAX).contains(&frames.value)
+            {
+                let cause = format!("files of {} frames", frames.value);
+                section.refuse(&keys::FILES_FRAMES, Refused::new(cause, format!("write 1 to {}", limits::FRAMES_MAX)));
+            }
+            let inputs: Option<Setting<Vec<String>>> = section.get(&keys::FILES_INPUTS);
+            let count = inputs.as_ref().map_or(0, |inputs| inputs.len());
+            let file = pattern(section, &keys::FILES_FILE, |pattern| check_files_pattern(pattern, name, count));
+            let target = target(section, &keys::FILES_FOLDER, folder, data);
+            (inputs, file, target, flush(section, &keys::FILES_FLUSH), SinkKind::Files { frames: frames.unwrap_or_default() })
+        }
+    };
+    Some(SinkSection {
+        name: name.to_owned(),
+        line: section.line,
+        inputs: inputs.unwrap_or_default(),
+        kind,
+        file,
+        folder: target,
+        flush,
+        template_streams,
+        shown: std::mem::take(&mut section.shown),
+    })
+}
+
+fn template(
+    section: &mut Section<'_>,
+    folder: &Path,
+    template_check: &super::TemplateCheck<'_>,
+    template_streams: &mut BTreeMap<String, u32>,
+) -> Setting<PathBuf> {
     let template = section
         .need::<String>(&keys::TEMPLATE)
         .map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
-    let mut template_streams = BTreeMap::new();
     if !template.as_os_str().is_empty() {
         match template::streams(&template) {
             Ok(streams) => {
-                template_streams = streams;
+                *template_streams = streams;
                 template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake));
             }
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
             Err(Wrong::Content(mistake)) => section.mistakes.push(mistake),
         }
     }
-    let file: Option<Setting<String>> = section.get(&keys::FILE);
-    if let Some(file) = &file
-        && let Err(refused) = check_pattern(file, name)
-    {
-        section.refuse(&keys::FILE, refused);
+    template
+}
+
+fn pattern(
+    section: &mut Section<'_>,
+    key: &'static Key,
+    check: impl FnOnce(&str) -> Result<(), Refused>,
+) -> Setting<String> {
+    let file: Option<Setting<String>> = section.get(key);
+    if let Some(Err(refused)) = file.as_ref().map(|file| check(file)) {
+        section.refuse(key, refused);
     }
-    let target = match section.get::<String>(&keys::FOLDER) {
+    file.unwrap_or_default()
+}
+
+fn target(section: &mut Section<'_>, key: &'static Key, folder: &Path, data: &Path) -> Setting<PathBuf> {
+    match section.get::<String>(key) {
         Some(target) => target.map(|target| folder.join(target)),
         None => {
             let target = data.join("files");
-            section.note(&keys::FOLDER, Setting::by_default(target.display().to_string()));
+            section.note(key, Setting::by_default(target.display().to_string()));
             Setting::by_default(target)
         }
-    };
-    let layout = section.need(&keys::LAYOUT);
-    let flush = section.get::<Duration>(&keys::FLUSH);
+    }
+}
+
+fn flush(section: &mut Section<'_>, key: &'static Key) -> Setting<Duration> {
+    let flush: Option<Setting<Duration>> = section.get(key);
     if let Some(flush) = &flush
         && flush.value < limits::FLUSH_MIN
     {
-        section.refuse(
-            &keys::FLUSH,
-            Refused::new(
-                format!("{} is too short", duration_text(flush.value)),
-                format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN)),
-            ),
-        );
+        let hint = format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN));
+        section.refuse(key, Refused::new(format!("{} is too short", duration_text(flush.value)), hint));
     }
-    SinkSection {
-        name: name.to_owned(),
-        line: section.line,
-        inputs,
-        template,
-        file: file.unwrap_or_default(),
-        folder: target,
-        layout,
-        flush: flush.unwrap_or_default(),
-        template_streams,
-        shown: std::mem::take(&mut section.shown),
+    flush.unwrap_or_default()
+}
+
+/// A pattern of kind `files` must name a folder for every run, and in it a plain file with its number.
+fn check_files_pattern(pattern: &str, sink: &str, inputs: usize) -> Result<(), Refused> {
+    let like = "write it like \"{instrument}_{run}/{stream}_{number}.h5\"";
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let [folder, file] = parts[..] else {
+        let cause = format!("`{}` is not a folder and a file in it", shortened(pattern));
+        return Err(Refused::new(cause, like));
+    };
+    check_pattern(folder, sink)?;
+    let mut plain = file.to_owned();
+    OF_FILES.iter().for_each(|word| plain = plain.replace(word, ""));
+    // What is the same for every run is fine here: the folder is not.
+    check_pattern(&format!("x{{run}}{plain}"), sink)?;
+    if file.is_empty() || file.starts_with('.') || file == SUMS {
+        return Err(Refused::new(format!("`{}` is no name for files", shortened(file)), like));
     }
+    if !file.contains("{number}") {
+        return Err(Refused::new(format!("`{}` is the same for every file", shortened(file)), "add `{number}`"));
+    }
+    if inputs > 1 && !file.contains("{stream}") {
+        return Err(Refused::new(format!("`{}` is the same for every stream", shortened(file)), "add `{stream}`"));
+    }
+    Ok(())
 }
 
 /// A pattern must name a plain file in its folder, and another one for every run.
@@ -152,6 +246,9 @@ fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
             format!("`{}` begins with a dot", shortened(pattern)),
             "write a plain file name like \"{instrument}_{run}.nxs\"",
         ));
+    }
+    if pattern.contains(char::is_control) {
+        return Err(Refused::new(format!("`{}` holds a control character", shortened(pattern)), "remove it"));
     }
     if rest.contains(['{', '}']) {
         return Err(Refused::new(

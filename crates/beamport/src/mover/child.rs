@@ -3,10 +3,11 @@
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
 //!                      [--flush-ms N] [--detached]
+//! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! ```
 //! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
 //! the run goes on, and ends when the sealed run is in the file. The last line on stdout is
-//! `{"file","size","sha256","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
+//! `{"file","size","sha256","files","bytes","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
 //! its parent.
 //!
 //! A writer that dies or meets a fault is started again, after a pause that doubles. One that says its fault will come
@@ -14,7 +15,7 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Instrument, SinkSection};
+use crate::file::{Instrument, SinkKind, SinkSection};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -82,14 +83,23 @@ pub struct Job {
     pub run: String,
     /// Streams.
     pub inputs: Vec<String>,
-    /// NeXus structure.
-    pub template: PathBuf,
-    /// The file to be written.
+    /// What is made of the run.
+    pub work: Work,
+    /// The file to be written; of files of frames with `{stream}` and `{number}` in its name.
     pub output: PathBuf,
     /// Milliseconds between flushes.
     pub flush_ms: u128,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+}
+
+/// What is made of a run.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// One file, as this template says.
+    Template(PathBuf),
+    /// Files of so many frames at most.
+    Frames(u64),
 }
 
 impl Job {
@@ -100,7 +110,10 @@ impl Job {
             sink: sink.name.clone(),
             run: run.to_string(),
             inputs: sink.inputs.value.clone(),
-            template: sink.template.value.clone(),
+            work: match &sink.kind {
+                SinkKind::Nexus { template, .. } => Work::Template(template.value.clone()),
+                SinkKind::Files { frames } => Work::Frames(frames.value),
+            },
             output: sink.path_of(instrument, run),
             flush_ms: sink.flush.as_millis(),
             detached: false,
@@ -118,7 +131,17 @@ impl Job {
         for input in &self.inputs {
             command.args(["--input", input]);
         }
-        command.arg("--template").arg(&self.template).arg("--output").arg(&self.output);
+        match (&self.work, self.output.parent(), self.output.file_name()) {
+            (Work::Frames(frames), Some(folder), Some(name)) => {
+                command.args(["--frames", &frames.to_string()]).arg("--name").arg(name).arg("--output").arg(folder);
+            }
+            (Work::Frames(_), ..) => {
+                return Err(Fault::new(format!("{} is no name for files", self.output.display()), ""));
+            }
+            (Work::Template(template), ..) => {
+                command.arg("--template").arg(template).arg("--output").arg(&self.output);
+            }
+        }
         command.args(["--flush-ms", &self.flush_ms.to_string()]);
         if self.detached {
             command.arg("--detached");

@@ -15,13 +15,13 @@ mod stage;
 mod through;
 mod workers;
 
-pub use child::{Failed, Job, Written, program, version};
+pub use child::{Failed, Job, Work, Written, program, version};
 pub use control::ask;
 pub use sources::build;
 pub use through::{Passing, pass};
 pub use workers::Declared;
 
-use crate::file::{Instrument, Start, nearest};
+use crate::file::{Instrument, SinkKind, Start, nearest};
 use crate::units::shortened;
 use belongings::Belongings;
 use child::{Children, Key};
@@ -240,7 +240,13 @@ impl Mover {
             .instrument
             .sinks
             .iter()
-            .map(|s| (s.name.clone(), json!({"template": s.template.value, "inputs": s.inputs.value})))
+            .map(|s| {
+                let made = match &s.kind {
+                    SinkKind::Nexus { template, .. } => json!({"template": template.value, "inputs": s.inputs.value}),
+                    SinkKind::Files { frames } => json!({"frames": frames.value, "inputs": s.inputs.value}),
+                };
+                (s.name.clone(), made)
+            })
             .collect();
         if let Some(object) = value.as_object_mut().filter(|_| !sinks.is_empty()) {
             object.insert("sinks".into(), sinks.into());

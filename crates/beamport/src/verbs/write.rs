@@ -7,7 +7,7 @@ use super::figures::bytes;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::mover::{Job, program};
+use crate::mover::{Job, Work, program};
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
@@ -50,7 +50,7 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         sink: "write".into(),
         run: run.name.clone(),
         inputs: members::streams(&run),
-        template,
+        work: Work::Template(template),
         output: asked.output.clone(),
         flush_ms: FLUSH_MS,
         detached: true,
@@ -272,7 +272,7 @@ mod tests {
             sink: "write".into(),
             run: "r".into(),
             inputs: Vec::new(),
-            template: folder.join("t.json"),
+            work: Work::Template(folder.join("t.json")),
             output: output.clone(),
             flush_ms: FLUSH_MS,
             detached: true,

@@ -10,12 +10,13 @@ mod arrays;
 pub(crate) use arrays::fixed_constants;
 mod convert;
 mod events;
+mod frames;
 mod log;
 mod samples;
 
 use crate::column::{Column, Design};
 use crate::h5::{Cell, File};
-use crate::limits::{CHUNK_BYTES_MIN, CUE_EVERY_NS};
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS};
 use crate::room::Room;
 use crate::template::{Attribute, Data, DataType, Kind, Module};
 use flow::Fault;
@@ -26,6 +27,8 @@ use wire::{DType, Message};
 pub(crate) const BROKEN: &str = "broken";
 /// A value that the dataset in the file cannot hold: its type, its shape, or an axis that changed.
 pub(crate) const UNFIT: &str = "unfit";
+/// A frame that this file cannot hold and another one could; said only where there is one ([`Filling::set_frames_max`]).
+pub(crate) const ANOTHER: &str = "another";
 
 /// Beginning of time in the file.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
@@ -61,6 +64,7 @@ enum Memory {
     Alarms,
     Samples(samples::Samples),
     Arrays(arrays::Arrays),
+    Frames(frames::Frames),
 }
 
 impl Filling {
@@ -68,6 +72,11 @@ impl Filling {
     pub(crate) fn make(file: &File, path: &str, module: &Module) -> Result<Self, Fault> {
         for (name, value) in group_attributes(path, module) {
             file.set_attribute(path, &name, &value)?;
+        }
+        if module.kind == Kind::Ad00 {
+            let metadata = format!("{path}/{}", frames::METADATA);
+            file.make_group(&metadata)?;
+            file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
         let designs = designs(path, &module.kind);
         file.headers_together(designs.len());
@@ -89,7 +98,21 @@ impl Filling {
     pub(crate) fn take_up(file: &File, room: &Room, path: &str, module: &Module, state: &Value) -> Result<Self, Fault> {
         let other = || Fault::new(format!("`{path}` cannot be gone on with"), "the state is not of this template");
         let rows = state["rows"].as_array().ok_or_else(other)?;
-        let designs = designs(path, &module.kind);
+        let mut memory = memory(&module.kind);
+        let known = &state["memory"];
+        let took = match &mut memory {
+            Memory::Events(events) => events.take_up(known),
+            Memory::Log(log) => log.take_up(known),
+            Memory::Alarms => Some(()),
+            Memory::Samples(samples) => samples.take_up(known),
+            Memory::Arrays(arrays) => arrays.take_up(known),
+            Memory::Frames(frames) => frames.take_up(known),
+        };
+        took.ok_or_else(other)?;
+        let mut designs = designs(path, &module.kind);
+        if let Memory::Frames(frames) = &memory {
+            designs.extend(frames.late_designs(path));
+        }
         if rows.len() != designs.len() {
             return Err(other());
         }
@@ -102,16 +125,6 @@ impl Filling {
             }
             columns.push(Column::take_up(file, room, design, state[0].as_u64().ok_or_else(other)?)?);
         }
-        let mut memory = memory(&module.kind);
-        let known = &state["memory"];
-        let took = match &mut memory {
-            Memory::Events(events) => events.take_up(known),
-            Memory::Log(log) => log.take_up(known),
-            Memory::Alarms => Some(()),
-            Memory::Samples(samples) => samples.take_up(known),
-            Memory::Arrays(arrays) => arrays.take_up(known),
-        };
-        took.ok_or_else(other)?;
         let messages = state["messages"].as_u64().ok_or_else(other)?;
         let fitted = columns.iter().any(|column| column.rows() > 0);
         Ok(Self { path: path.to_owned(), columns, messages, touched: false, fitted, late: Vec::new(), memory })
@@ -133,6 +146,7 @@ impl Filling {
             Memory::Alarms => Value::Null,
             Memory::Samples(samples) => samples.state(),
             Memory::Arrays(arrays) => arrays.state(),
+            Memory::Frames(frames) => frames.state(),
         };
         json!({"messages": self.messages, "rows": rows, "memory": memory})
     }
@@ -143,10 +157,19 @@ impl Filling {
     }
 
     /// Chooses the chunks of all columns when the first rows came. True if the datasets were made anew, all of them, so that
-    /// their headers stay in one page; links to them must then be set again.
+    /// their headers stay in one page, or those that came late; links to them must then be set again.
     pub(crate) fn fit(&mut self, file: &File) -> Result<bool, Fault> {
-        if self.fitted || self.columns.iter().all(|column| column.rows() == 0) {
+        if self.columns.iter().all(|column| column.rows() == 0) {
             return Ok(false);
+        }
+        if self.fitted {
+            let mut made = false;
+            for column in self.columns.iter_mut().filter(|column| column.chunk_rows() == 0) {
+                column.remake(file, column.suiting())?;
+                column.label(file)?;
+                made = true;
+            }
+            return Ok(made);
         }
         let suiting: Vec<u64> = self.columns.iter().map(Column::suiting).collect();
         let anew = self.columns.iter().zip(&suiting).any(|(column, rows)| column.chunk_rows() != *rows);
@@ -161,8 +184,15 @@ impl Filling {
         Ok(anew)
     }
 
-    /// Adds the rows of a message, or says in a word why not.
-    pub(crate) fn take(&mut self, message: &Message<'_>) -> Result<(), &'static str> {
+    /// From so many frames on every further one is [`ANOTHER`], and so is one that the file cannot hold beside the others.
+    pub(crate) fn set_frames_max(&mut self, max: u64) {
+        if let Memory::Frames(frames) = &mut self.memory {
+            frames.set_max(max);
+        }
+    }
+
+    /// Adds the rows of a message that arrived at `arrival` (ns since 1970 UTC), or says in a word why not.
+    pub(crate) fn take(&mut self, message: &Message<'_>, arrival: i64) -> Result<(), &'static str> {
         match (&mut self.memory, message) {
             (Memory::Events(events), Message::Ev44(m)) => events.take(&mut self.columns, m)?,
             (Memory::Log(log), Message::F144(m)) => log.take(&mut self.columns, m)?,
@@ -170,6 +200,9 @@ impl Filling {
             (Memory::Samples(samples), Message::Se00(m)) => samples.take(&mut self.columns, m)?,
             (Memory::Arrays(arrays), Message::Da00(m)) => {
                 arrays.take(&mut self.columns, &mut self.late, &self.path, m)?
+            }
+            (Memory::Frames(frames), Message::Ad00(m)) => {
+                frames.take(&mut self.columns, &mut self.late, &self.path, m, arrival)?
             }
             _ => return Err("schema"),
         }
@@ -196,6 +229,7 @@ fn memory(kind: &Kind) -> Memory {
         Kind::Al00 => Memory::Alarms,
         Kind::Se00 { dtype, .. } => Memory::Samples(samples::Samples::new(number(*dtype))),
         Kind::Da00 { variables, constants } => Memory::Arrays(arrays::Arrays::new(variables, constants)),
+        Kind::Ad00 => Memory::Frames(frames::Frames::default()),
     }
 }
 
@@ -206,6 +240,7 @@ fn designs(path: &str, kind: &Kind) -> Vec<Design> {
         Kind::Al00 => alarms::designs(path),
         Kind::Se00 { dtype, units } => log_designs(path, number(*dtype), units),
         Kind::Da00 { variables, .. } => arrays::designs(path, variables),
+        Kind::Ad00 => frames::designs(path),
     }
 }
 
@@ -226,6 +261,9 @@ fn group_attributes(path: &str, module: &Module) -> Vec<(String, Data)> {
     if let Some(source) = &module.source {
         out.push(("source".to_owned(), Data::text(source)));
     }
+    if module.kind == Kind::Ad00 {
+        out.extend(frames::group_attributes(0));
+    }
     if let Kind::Da00 { variables, constants } = &module.kind {
         out.extend(arrays::group_attributes(path, variables, constants));
     }
@@ -244,6 +282,7 @@ fn design(path: &str, name: &str, dtype: DType, attributes: Vec<(&'static str, D
         row: Vec::new(),
         attributes,
         least: CHUNK_BYTES_MIN,
+        most: CHUNK_BYTES_MAX,
     }
 }
 

@@ -151,6 +151,8 @@ pub enum Kind {
         /// Written once.
         constants: Vec<Variable>,
     },
+    /// Frames.
+    Ad00,
 }
 
 /// A variable or constant of `da00`.
@@ -181,6 +183,7 @@ impl Kind {
             Kind::Al00 => "al00",
             Kind::Se00 { .. } => "se00",
             Kind::Da00 { .. } => "da00",
+            Kind::Ad00 => "ad00",
         }
     }
 
@@ -189,7 +192,7 @@ impl Kind {
         match self {
             Kind::Ev44 => "NXevent_data",
             Kind::F144 { .. } | Kind::Al00 | Kind::Se00 { .. } => "NXlog",
-            Kind::Da00 { .. } => "NXdata",
+            Kind::Da00 { .. } | Kind::Ad00 => "NXdata",
         }
     }
 
@@ -215,6 +218,7 @@ impl Kind {
             ],
             Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
             Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
+            Kind::Ad00 => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
             Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
                 names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));
