@@ -149,7 +149,8 @@ impl Report {
             if let Some((folder, "SHA256SUMS")) = file.rsplit_once('/') {
                 let of = |key: &str| grouped(w.product[key].as_u64().unwrap_or(0));
                 let _ = writeln!(out, "lists   {} files beside it, {} bytes", of("files"), of("bytes"));
-                let _ = writeln!(out, "look    (cd '{}' && sha256sum --check SHA256SUMS)", folder.replace('\'', "'\\''"));
+                let _ =
+                    writeln!(out, "look    (cd '{}' && sha256sum --check SHA256SUMS)", folder.replace('\'', "'\\''"));
                 continue;
             }
             let _ = writeln!(

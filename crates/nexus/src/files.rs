@@ -105,6 +105,12 @@ fn template(stream: &str) -> Result<Template, Fault> {
     })
 }
 
+/// Whether a file had no frames when it was in this state.
+fn is_empty(state: &str) -> bool {
+    let state: Value = serde_json::from_str(state).unwrap_or_default();
+    state["modules"][0]["messages"] == 0
+}
+
 /// Why a step was not done.
 enum Stop {
     /// For want of room: it may work later.
@@ -192,10 +198,15 @@ impl Files {
             };
             let mut one = Series::of(stream, number);
             one.state = file.to_owned();
-            let mut sink = Nexus::resume(plan.job(stream, number)?, file)?;
-            sink.set_frames_max(plan.frames);
-            one.sink = Some(sink);
-            one.remove_later(&plan)?;
+            if is_empty(file) {
+                // It may have rows by now, of whatever shape came first: none that a commit knows.
+                one.begin(&plan, true).map_err(Stop::fault)?;
+            } else {
+                let mut sink = Nexus::resume(plan.job(stream, number)?, file)?;
+                sink.set_frames_max(plan.frames);
+                one.sink = Some(sink);
+                one.remove_later(&plan)?;
+            }
             for number in known["hashing"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
                 one.hash(&plan, number)?;
             }
@@ -243,10 +254,7 @@ impl Files {
             }
             one.gather(&mut self.sums, false)?;
             let hashing: Vec<u64> = one.hashing.iter().map(|h| h.number).collect();
-            series.insert(
-                one.stream.clone(),
-                json!({"number": one.number, "file": one.state, "hashing": hashing}),
-            );
+            series.insert(one.stream.clone(), json!({"number": one.number, "file": one.state, "hashing": hashing}));
         }
         self.sums.write()?;
         let sums = self.sums.state();

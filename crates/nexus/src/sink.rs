@@ -290,7 +290,9 @@ impl Nexus {
         if wire::schema_id(message.payload) != Some(schema) {
             return Err(if message.payload.len() < 8 { "broken" } else { "schema" });
         }
-        if ![wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID].contains(&schema) {
+        if ![wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID]
+            .contains(&schema)
+        {
             return Err("schema");
         }
         let read = wire::read(message.payload).map_err(|_| "broken")?;
@@ -406,7 +408,6 @@ impl Nexus {
         self.room.sync()
     }
 }
-
 
 /// Makes the file beside its name, and gives it its name.
 fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Vec<(String, String)>), Fault> {

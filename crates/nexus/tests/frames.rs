@@ -1,5 +1,6 @@
 //! Frames in NeXus files and in files of so many frames; read again with another binding.
 
+#[expect(dead_code, reason = "other tests need the rest")]
 mod messages;
 
 use beamport_nexus::files::{Plan, SUMS};
@@ -129,7 +130,7 @@ fn ids(folder: &Path, product: &Product) -> Vec<Vec<i32>> {
         listed.push(name.to_owned());
         let file = folder.join(name);
         let ids: Vec<i32> = numbers(&file, "id");
-        let data: Vec<u16> = numbers(&file, "data");
+        let data: Vec<u16> = if ids.is_empty() { Vec::new() } else { numbers(&file, "data") };
         let each = data.len().checked_div(ids.len()).unwrap_or(1);
         for (id, row) in ids.iter().zip(data.chunks(each.max(1))) {
             assert_eq!(row, pixels(*id as u64, each as i64), "pixels of frame {id}");

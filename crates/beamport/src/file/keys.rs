@@ -94,7 +94,7 @@ const fn required(place: Place, name: &'static str, takes: &'static str, about: 
     Key { place, name, takes, default: "", is_required: true, about }
 }
 
-use Place::{Merge, MergeNumber, MergeTime, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
+use Place::{Files, Merge, MergeNumber, MergeTime, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
 
 /// `instrument`
 pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
@@ -407,7 +407,8 @@ pub static FLUSH: Key =
 /// `[sink] kind` of files
 pub static FILES_KIND: Key = required(Files, "kind", "`files`", "What takes the messages.");
 /// `inputs` of files
-pub static FILES_INPUTS: Key = required(Files, "inputs", "list of streams", "The streams of frames; each gets files of its own.");
+pub static FILES_INPUTS: Key =
+    required(Files, "inputs", "list of streams", "The streams of frames; each gets files of its own.");
 /// `frames`
 pub static FILES_FRAMES: Key =
     key(Files, "frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");

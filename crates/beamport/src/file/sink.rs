@@ -134,7 +134,13 @@ pub(super) fn read(
             let count = inputs.as_ref().map_or(0, |inputs| inputs.len());
             let file = pattern(section, &keys::FILES_FILE, |pattern| check_files_pattern(pattern, name, count));
             let target = target(section, &keys::FILES_FOLDER, folder, data);
-            (inputs, file, target, flush(section, &keys::FILES_FLUSH), SinkKind::Files { frames: frames.unwrap_or_default() })
+            (
+                inputs,
+                file,
+                target,
+                flush(section, &keys::FILES_FLUSH),
+                SinkKind::Files { frames: frames.unwrap_or_default() },
+            )
         }
     };
     Some(SinkSection {

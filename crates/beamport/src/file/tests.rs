@@ -483,3 +483,47 @@ fn keys_stand_once_in_each_place() {
         assert!(models::keys_of(model).iter().all(|key| !own.contains(key.name)), "{model}");
     }
 }
+
+const FILES: &str = "[sink.images]\nkind = \"files\"\ninputs = [\"x\"]\n";
+
+#[test]
+fn files_of_frames_have_a_folder_for_each_run() {
+    let sink = |more: &str| good(&format!("{SOURCE}{FILES}{more}")).sinks.remove(0);
+    let plain = sink("");
+    let SinkKind::Files { frames } = &plain.kind else { panic!() };
+    assert_eq!((frames.value, plain.flush.value), (1000, Duration::from_secs(1)));
+    let files = plain.path_of("a", "first");
+    assert!(files.ends_with("files/a_first_images/{stream}_{number}.h5"), "{}", files.display());
+    let other = sink("folder = \"/data\"\nfile = \"{run}/{number}\"\nframes = 1\n");
+    assert_eq!(other.path_of("a", "first"), Path::new("/data/first/{number}"));
+}
+
+#[test]
+fn wrong_files_of_frames_are_told() {
+    for (lines, cause, hint) in [
+        ("frames = 0", "files of 0 frames", "1 to 1000000"),
+        ("file = \"{run}.h5\"", "not a folder and a file", "{instrument}_{run}/{stream}_{number}.h5"),
+        ("file = \"a/{number}\"", "same for every run", "{run}"),
+        ("file = \"{run}/a.h5\"", "same for every file", "{number}"),
+        ("file = \"{run}/../{number}\"", "not a folder and a file", ""),
+        ("file = \"../{run}{number}\"", "begins with a dot", ""),
+        ("file = \"{run}/.{number}\"", "no name for files", ""),
+        ("file = \"{run}/{number}{day}\"", "unknown placeholder", ""),
+        ("file = \"{run}{stream}/{number}\"", "unknown placeholder", ""),
+        ("template = \"t.json\"", "unknown key `template`", ""),
+        ("flush = \"1 ms\"", "too short", ""),
+    ] {
+        let (_, told, help) = only(&format!("{SOURCE}{FILES}{lines}\n"));
+        assert!(told.contains(cause) && help.contains(hint), "{lines}: {told}; {help}");
+    }
+    let two = "[source.y]\nkind = \"sim\"\nmodel = \"amor\"\n";
+    let both = FILES.replace("[\"x\"]", "[\"x\", \"y\"]");
+    let (_, told, help) = only(&format!("{SOURCE}{two}{both}file = \"{{run}}/{{number}}\"\n"));
+    assert!(told.contains("same for every stream") && help.contains("{stream}"), "{told}; {help}");
+    let same = "file = \"{run}/a{number}\"\n";
+    let other = FILES.replace("images", "others");
+    let (_, told, _) = only(&format!("{SOURCE}{FILES}{same}{other}{}", same.replace('a', "b")));
+    assert!(told.contains("write the same file"), "{told}");
+    let (_, told, _) = only(&format!("{SOURCE}[sink.images]\nkind = \"files\"\n"));
+    assert!(told.contains("`inputs` is missing"), "{told}");
+}

@@ -14,7 +14,9 @@
 use super::{ANOTHER, Late, UNFIT, alarms, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
-use crate::limits::{BACKFILL_BYTES_MAX, CHUNK_BYTES_MIN, METADATA_MAX, NAME_BYTES_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES};
+use crate::limits::{
+    BACKFILL_BYTES_MAX, CHUNK_BYTES_MIN, METADATA_MAX, NAME_BYTES_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES,
+};
 use crate::template::Data;
 use serde_json::{Value, json};
 use wire::DType;
@@ -116,7 +118,8 @@ impl Field {
     }
 
     fn missing_design(&self, path: &str) -> Design {
-        let about = ("description", Data::text("1 where the frame has no such attribute and the value stands for nothing"));
+        let about =
+            ("description", Data::text("1 where the frame has no such attribute and the value stands for nothing"));
         design(&format!("{path}/{METADATA}"), &missing_name(&self.dataset), DType::UInt8, vec![about])
     }
 }
@@ -269,7 +272,8 @@ impl Frames {
         let plain = cut(&name.replace(['/', '\0'], "_"), NAME_BYTES_MAX - ROOM_OF_NAME).to_owned();
         let plain = if matches!(plain.as_str(), "" | "." | "..") { "_".to_owned() } else { plain };
         let is_taken = |name: &String| {
-            let of = |f: &Field| f.dataset == *name || missing_name(&f.dataset) == *name || f.dataset == missing_name(name);
+            let of =
+                |f: &Field| f.dataset == *name || missing_name(&f.dataset) == *name || f.dataset == missing_name(name);
             self.fields.iter().any(of)
         };
         let numbered = (2..).map(|n| format!("{plain}_{n}"));

@@ -1,0 +1,238 @@
+"""Frames in HDF5 files: what stands in them is what the stream holds, once and in order, whatever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, lost_of, until
+from test_full_disk import disk  # noqa: F401
+from test_kill_writer import gone, writers_of
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+
+CAMERA = """
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = {fps}
+shape = {shape}
+dtype = "uint16"
+live = "32 MiB"
+
+[sink.images]
+kind = "files"
+inputs = ["camera"]
+frames = {frames}
+folder = "{folder}"
+flush = "50 ms"
+
+[run.first]
+settle = "200 ms"
+"""
+
+
+def instrument(lab, fps=200, shape="[64, 96]", frames=50, folder=None):
+    folder = folder or lab.folder / "files"
+    lab.write(CAMERA.format(fps=fps, shape=shape, frames=frames, folder=folder))
+    return folder / "lab_first_images"
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.h5"))
+
+
+def look(folder: Path) -> list[int]:
+    """The numbers of the frames that the files show now; each file opens, and its rows belong together."""
+    ids = []
+    for path in files_of(folder):
+        try:
+            with h5py.File(path, "r") as file:
+                data = file["entry/data"]
+                rows = len(data["id"])
+                columns = [data[name] for name in ("data", "time", "arrival_time", "source")]
+                columns += list(data["metadata"].values())
+                assert all(len(column) == rows for column in columns), "columns of different lengths"
+                assert (data["time"][:] > 0).all(), "rows that nobody wrote"
+                ids += data["id"][:].tolist()
+        except FileNotFoundError:
+            # The next writer takes files away that no commit knew.
+            continue
+    return ids
+
+
+def shown(folder: Path) -> int:
+    """Frames that the files show now, while they are written."""
+    count = 0
+    for path in files_of(folder):
+        try:
+            with h5py.File(path, "r") as file:
+                count += len(file["entry/data/id"])
+        except (OSError, KeyError):
+            # A reader beside the writer may come between two of its writes; one after its end may not (`look`).
+            continue
+    return count
+
+
+def compare(lab, folder: Path, frames: int, stream="camera", run="first") -> int:
+    """Every frame of the run, in the files in which it should be, equal to the stream's; the number of frames."""
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
+    listed = [line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    files = files_of(folder)
+    assert [path.name for path in files] == sorted(listed)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*listed, "SHA256SUMS"])
+    sent = iter(beamport.open(lab.data).run(run)[stream].read())
+    count = 0
+    for at, path in enumerate(files):
+        with h5py.File(path, "r") as file:
+            assert file["entry"].attrs["NX_class"] == "NXentry" and file.attrs["default"] == "entry"
+            data = file["entry/data"]
+            assert data.attrs["NX_class"] == "NXdata" and data.attrs["signal"] == "data"
+            rows = len(data["data"])
+            assert rows == frames or at == len(files) - 1
+            assert data["data"].chunks[0] == 1
+            for row in range(rows):
+                m = next(sent)
+                assert data["id"][row] == m.id
+                assert data["time"][row] == m.source_time and data["arrival_time"][row] == m.arrival_time
+                assert np.array_equal(data["data"][row], m.array) and data["data"].dtype == m.array.dtype
+                for name, value in m.metadata.items():
+                    held = data["metadata"][name]
+                    held = held.asstr()[row] if h5py.check_string_dtype(held.dtype) else held[row]
+                    assert np.array_equal(held, value), name
+            count += rows
+    assert next(sent, None) is None, "frames of the run that no file holds"
+    return count
+
+
+def test_what_a_camera_gave_is_in_files(lab, nexus):
+    folder = instrument(lab)
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("camera").marks()[1] > 230, "no frames")
+    # While the run goes on, what is whole is listed already.
+    until(lambda: "000002" in (folder / "SHA256SUMS").read_text(), "no file is whole")
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    count = compare(lab, folder, 50)
+    assert count == next(line["messages"] for line in report["streams"])
+    (written,) = report["written"]
+    assert written["file"] == str(folder / "SHA256SUMS") and written["files"] == len(files_of(folder))
+    assert written["bytes"] == sum(path.stat().st_size for path in files_of(folder))
+    with h5py.File(files_of(folder)[-1]) as file:
+        assert file["entry/beamport/closed"][()] == 1 and "end_time" in file["entry"]
+
+
+def test_files_open_in_the_tools_that_people_use(lab, nexus):
+    folder = instrument(lab, frames=20)
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("camera").marks()[1] > 30, "no frames")
+    lab.interrupt(process)
+    lab.report(process)
+    first = files_of(folder)[0]
+    nexusformat = pytest.importorskip("nexusformat.nexus")
+    data = nexusformat.nxload(str(first))["entry/data"]
+    assert data.nxsignal.shape == (20, 64, 96) and data.nxaxes[0].nxname == "time"
+    silx = pytest.importorskip("silx.io.nxdata")
+    with h5py.File(first) as file:
+        shown = silx.get_default(file)
+        assert shown.is_valid and shown.signal.shape == (20, 64, 96) and shown.interpretation == "image"
+
+
+def test_frames_of_the_example_are_in_order_in_its_files(lab, nexus):
+    text = (ROOT / "examples/imaging.toml").read_text().partition('instrument = "imaging"')[2]
+    (lab.folder / "imaging.py").write_text((ROOT / "examples/imaging.py").read_text())
+    lab.write(text.replace('call = "imaging.py', f'python = "{sys.executable}"\ncall = "imaging.py'))
+    report = lab.report(lab.up())
+    assert report["closed"] and lost_of(report) == 0
+    count = compare(lab, lab.data / "files/lab_first_images", 100, "collected")
+    run = beamport.open(lab.data).run("first")
+    seen = {m.id: np.array(m.array) for m in run["camera"].read()}
+    assert count == len(seen)
+    ids = []
+    for m in run["collected"].read():
+        assert np.array_equal(m.array, seen[m.id].clip(10) - 10)
+        ids.append(m.id)
+    assert ids == sorted(seen)
+
+
+def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, times, dice):
+    kills = times(10, 200)
+    folder = instrument(lab, fps=400, frames=60)
+    process, _ = lab.up_ready()
+    movers = 0
+    for kill in range(kills):
+        (writer, *_) = until(lambda process=process: writers_of(lab, process), "no writer is started")
+        time.sleep(dice.uniform(0, 0.4))
+        if kill % 5 == 4:
+            movers += 1
+            lab.kill(process)
+            until(lambda writer=writer: gone(writer), "the writer outlives the mover")
+            ids = look(folder)
+            process, _ = lab.up_ready()
+        else:
+            # Nobody writes between the kill and the look: the mover that would start the next one stands still.
+            os.kill(process.pid, signal.SIGSTOP)
+            try:
+                os.kill(writer, signal.SIGKILL)
+                until(lambda writer=writer: gone(writer), "the writer does not die")
+                ids = look(folder)
+            finally:
+                os.kill(process.pid, signal.SIGCONT)
+        assert ids == list(range(ids[0], ids[0] + len(ids))) if ids else True, "frames twice, or not there"
+    until(lambda: lab.stream("camera").marks()[1] > 130, "no frames")
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    count = compare(lab, folder, 60)
+    assert count == next(line["messages"] for line in report["streams"])
+    print(
+        f"writer of frames killed: {kills} injected ({movers} with the mover), all files opened each time; "
+        f"0 lost, 0 twice of {count} frames in {len(files_of(folder))} files"
+    )
+
+
+@pytest.mark.root
+def test_files_on_a_full_disk_heal_and_are_complete(lab, nexus, disk, times):  # noqa: F811
+    small = disk("small", 300, "tmpfs")
+    folder = instrument(lab, fps=200, frames=20, folder=small.folder)
+    process, _ = lab.up_ready()
+    full = times(4, 40)
+    stream = lab.stream("camera")
+    for turn in range(full):
+        until(lambda turn=turn: shown(folder) > 30 * (turn + 1), "the files do not grow")
+        small.fill()
+        if turn % 2:
+            # No room for the next file, and a little for this one.
+            with small.ballast.open("ab") as ballast:
+                ballast.truncate(max(0, small.ballast.stat().st_size - 20 * 64 * 96 * 2))
+        seen = shown(folder)
+        count = stream.marks()[2]
+        until(lambda count=count: stream.marks()[2] > count + 50, "a full disk of the files stops the stream")
+        assert process.poll() is None
+        small.free()
+        until(lambda seen=seen: shown(folder) > seen + 30, "the files do not heal")
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    frames = compare(lab, folder, 20)
+    ended = lab.said(process)[1].count("ended: ")
+    print(f"full disk, files of frames: {full} injected, {ended} writers ended of it, 0 lost of {frames} frames")
+    assert ended == 0, "a writer ended on a full disk"
+
+
+def test_a_file_of_others_in_the_way_is_kept_and_told(lab, nexus):
+    folder = instrument(lab, frames=20)
+    folder.mkdir(parents=True)
+    (folder / "camera_000002.h5").write_text("mine")
+    process, _ = lab.up_ready()
+    until(lambda: "camera_000002.h5 exists" in lab.said(process)[1], "nothing is said of the file in the way")
+    lab.interrupt(process)
+    report = lab.report(process, status=2)
+    assert report["failed"][0]["sink"] == "images" and report["written"] == []
+    assert (folder / "camera_000002.h5").read_text() == "mine"
