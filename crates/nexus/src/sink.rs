@@ -76,6 +76,9 @@ impl Job {
     }
 }
 
+/// Links: target, link.
+type Links = Vec<(String, String)>;
+
 /// A NeXus file that is being written.
 pub struct Nexus {
     job: Job,
@@ -86,8 +89,8 @@ pub struct Nexus {
     routes: Vec<Route>,
     /// Fillings with rows in memory.
     touched: Vec<usize>,
-    /// Links to growing datasets: target, link.
-    links: Vec<(String, String)>,
+    /// To growing datasets.
+    links: Links,
     /// Something was made that is not on disk yet.
     laid: bool,
     /// End of the run, ns since 1970 UTC, where it is known.
@@ -155,7 +158,7 @@ impl Nexus {
         Ok(Self::with(job, file, room, fillings, links))
     }
 
-    fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Vec<(String, String)>) -> Self {
+    fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Links) -> Self {
         let mut routes: Vec<Route> = job.inputs.iter().map(|_| Route::default()).collect();
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
             let schema = schema(&module.kind);
@@ -410,7 +413,7 @@ impl Nexus {
 }
 
 /// Makes the file beside its name, and gives it its name.
-fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Vec<(String, String)>), Fault> {
+fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Links), Fault> {
     let mut layout = Layout { file, room, fillings: Vec::new(), links: Vec::new(), job };
     layout.root()?;
     let (fillings, links) = (layout.fillings, layout.links);

@@ -41,7 +41,10 @@ impl Instrument {
         });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
-        sources.chain(merges).chain(workers).chain(sinks).chain(runs)
+        // As in the file: a stage takes what one above it fills.
+        let mut stages: Vec<Part<'_>> = merges.chain(workers).collect();
+        stages.sort_by_key(|stage| stage.line);
+        sources.chain(stages).chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.

@@ -460,7 +460,7 @@ fn every_default_can_be_read_by_its_own_key() {
     folder.put("t.json", "{}");
     std::fs::create_dir_all(folder.0.join("d")).unwrap();
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[run.r]\n"
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n"
     );
     let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
     let text = file.show();
