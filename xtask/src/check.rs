@@ -10,10 +10,10 @@ const SEEDS: &str = "500";
 
 pub(crate) fn run() -> Done {
     tree::need_root("check")?;
-    let mut parts = Parts::default();
+    let parts = Parts::default();
     if parts.run("setup", |_| setup::run()) {
-        lint(&mut parts);
-        test::all(&mut parts, test::NOT_SOAK);
+        lint(&parts);
+        test::all(&parts, test::NOT_SOAK);
         parts.run("reference", |_| tidy::check_reference(&tree::program("beamport")));
         if test::can_simulate() {
             parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Done {
     parts.finish("check")
 }
 
-fn lint(parts: &mut Parts) {
+fn lint(parts: &Parts) {
     parts.run("lock", |_| build::cargo(["fetch", "--quiet", "--locked"]).run());
     parts.run("format", |_| {
         build::cargo(["fmt", "--all", "--check"]).run()?;

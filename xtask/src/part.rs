@@ -1,14 +1,15 @@
 //! The parts of a long word (`test`, `check`, `soak`): each goes on after another failed, and the end says it all.
 
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use crate::Done;
 use crate::count::Count;
 
-/// What the parts took and how they ended.
+/// What the parts took and how they ended. Threads may share it.
 #[derive(Default)]
 pub(crate) struct Parts {
-    rows: Vec<Row>,
+    rows: Mutex<Vec<Row>>,
 }
 
 pub(crate) struct Row {
@@ -21,7 +22,7 @@ pub(crate) struct Row {
 
 impl Parts {
     /// Runs one part. True if it went well.
-    pub(crate) fn run(&mut self, name: &'static str, part: impl FnOnce(&mut Count) -> Done) -> bool {
+    pub(crate) fn run(&self, name: &'static str, part: impl FnOnce(&mut Count) -> Done) -> bool {
         eprintln!("\n== {name}");
         let (begin, mut count) = (Instant::now(), Count::default());
         let broken = part(&mut count).err();
@@ -29,23 +30,23 @@ impl Parts {
             eprintln!("error: {name}: {text}");
         }
         let good = broken.is_none() && count.failed == 0;
-        self.rows.push(Row { name, seconds: begin.elapsed().as_secs_f64(), count, broken });
+        self.rows().push(Row { name, seconds: begin.elapsed().as_secs_f64(), count, broken });
         good
     }
 
     /// Names a part that was left out, and why.
-    pub(crate) fn leave_out(&mut self, name: &'static str, why: &str) {
+    pub(crate) fn leave_out(&self, name: &'static str, why: &str) {
         eprintln!("\n== {name}: not run: {why}");
     }
 
-    pub(crate) fn rows(&self) -> &[Row] {
-        &self.rows
+    pub(crate) fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+        self.rows.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// The sum over all parts; a part that broke without a failed test counts as one.
     pub(crate) fn sum(&self) -> Count {
         let mut sum = Count::default();
-        for row in &self.rows {
+        for row in &*self.rows() {
             sum += row.count;
             sum.failed += u64::from(row.broken.is_some() && row.count.failed == 0);
         }
@@ -55,11 +56,11 @@ impl Parts {
     /// Prints what each part took, what broke, and the one line with the counts.
     pub(crate) fn finish(self, word: &str) -> Done {
         eprintln!("\n== what `{word}` took");
-        for row in &self.rows {
+        for row in &*self.rows() {
             let end = if row.broken.is_some() || row.count.failed > 0 { "FAILED" } else { "ok" };
             eprintln!("{:>8.1} s  {end:<6}  {}", row.seconds, row.name);
         }
-        for row in &self.rows {
+        for row in &*self.rows() {
             if let Some(text) = &row.broken {
                 eprintln!("error: {}: {text}", row.name);
             }
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_part_that_does_not_build_is_one_failure() {
-        let mut parts = Parts::default();
+        let parts = Parts::default();
         assert!(parts.run("good", |count| {
             count.passed = 3;
             Ok(())
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn failed_tests_are_not_counted_twice() {
-        let mut parts = Parts::default();
+        let parts = Parts::default();
         assert!(!parts.run("tests", |count| {
             *count = Count { passed: 1, failed: 2, skipped: 0 };
             Err("status 101".into())

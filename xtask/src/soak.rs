@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String]) -> Done {
     };
     tree::need_root("soak")?;
     setup::run()?;
-    let mut parts = Parts::default();
+    let parts = Parts::default();
     let facts = Mutex::new(Vec::new());
     let note = |line: &str| {
         if line.contains("injected")
@@ -41,37 +41,47 @@ pub(crate) fn run(args: &[String]) -> Done {
     let path =
         tree::root().join(format!("bench/runs/soak-{day}{}.md", word.map(|w| format!("-{w}")).unwrap_or_default()));
     // After each part: hours that were stopped have said what they found.
-    let save = |parts: &Parts| {
+    let save = || {
         let facts = facts.lock().unwrap_or_else(|broken| broken.into_inner());
         std::fs::create_dir_all(tree::root().join("bench/runs"))
-            .and_then(|()| std::fs::write(&path, report(&day, parts, &facts)))
+            .and_then(|()| std::fs::write(&path, report(&day, &parts, &facts)))
             .map_err(|e| format!("{}: {e}", path.display()))
     };
 
     let built = parts.run("build", |_| build::programs());
     let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
-    parts.run("crates", |count| {
-        let mut args =
-            vec!["test", "--no-fail-fast", "--profile", "soak", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
-        args.extend(only);
-        test::cargo_tests(&args, count, note)
-    });
-    save(&parts)?;
-    parts.run("nexus", |count| {
-        let mut args = vec!["test", "--no-fail-fast", "--release", "-p", NEXUS];
-        args.extend(only);
-        test::cargo_tests(&args, count, note)
-    });
-    save(&parts)?;
-    if built && parts.run("wheel", |_| build::wheel()) {
-        parts.run("python", |count| test::pytest("", Some(word.unwrap_or("")), count, note));
-    }
-    save(&parts)?;
-    if word.is_none() && test::can_simulate() {
-        parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
-    }
+    let crates = || {
+        parts.run("crates", |count| {
+            let mut args = vec!["test", "--no-fail-fast", "--profile", "soak", "--workspace"];
+            args.extend(["--exclude", NEXUS, "--exclude", PYTHON]);
+            args.extend(only);
+            test::cargo_tests(&args, count, note)
+        });
+        save()?;
+        parts.run("nexus", |count| {
+            let mut args = vec!["test", "--no-fail-fast", "--release", "-p", NEXUS];
+            args.extend(only);
+            test::cargo_tests(&args, count, note)
+        });
+        save()
+    };
+    // Hours of one thread each: both have a core.
+    let whole = || {
+        if built && parts.run("wheel", |_| build::wheel()) {
+            parts.run("python", |count| test::pytest("", Some(word.unwrap_or("")), count, note));
+        }
+        save()?;
+        if word.is_none() && test::can_simulate() {
+            parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));
+        }
+        save()
+    };
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(whole);
+        let first = crates();
+        first.and(beside.join().unwrap_or_else(|_| Err("a thread of the soak broke".into())))
+    })?;
 
-    save(&parts)?;
     eprintln!("report: {}", path.display());
     parts.finish("soak")
 }
@@ -82,7 +92,7 @@ fn report(day: &str, parts: &Parts, facts: &[String]) -> String {
     let kernel = tree::ask("uname", &["-srm"]);
     let mut text = format!("# Soak of {day}\n\n{}\n\nCommit {commit}, {kernel}, {cpus} cores.\n\n", parts.sum());
     text.push_str("| part | time | tests |\n|---|---|---|\n");
-    for row in parts.rows() {
+    for row in &*parts.rows() {
         let end =
             row.broken.as_deref().map(|why| format!("; {}", why.lines().next().unwrap_or(""))).unwrap_or_default();
         // Writing to a String does not fail.

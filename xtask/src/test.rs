@@ -23,13 +23,13 @@ const SIMULATE: &str = "crates/testkit/src/bin/simulate.rs";
 
 pub(crate) fn run() -> Done {
     setup::run()?;
-    let mut parts = Parts::default();
-    all(&mut parts, NEED_NOTHING);
+    let parts = Parts::default();
+    all(&parts, NEED_NOTHING);
     parts.finish("test")
 }
 
 /// Builds and tests everything, with the Python tests that `markers` select.
-pub(crate) fn all(parts: &mut Parts, markers: &str) {
+pub(crate) fn all(parts: &Parts, markers: &str) {
     // The programs come first: tests of crates start them.
     let built = parts.run("build", |_| build::programs());
     parts.run("crates", |count| {
