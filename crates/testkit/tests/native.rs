@@ -650,6 +650,18 @@ fn parameters_that_do_not_fit_are_all_told() {
              source, events, pulses, value, id, pixels, attribute('NAME')",
         ]
     );
+    assert_eq!(
+        told(
+            "attach",
+            json!({"take": "first", "values": {"x": {"stream": "s", "tolerance": 3}, "y": {"source": "Y"}}})
+        ),
+        [
+            "take: it is \"first\"; write \"hold\" or \"nearest\" or \"interpolate\"",
+            "values: `x`, `tolerance`: it is 3; write a time with its unit, like `\"71 ms\"`",
+            "values: `y`, `stream`: it is not there; name the stream of the values",
+        ]
+    );
+    assert_eq!(told("attach", json!({"wait": "1 min", "tolerance": "-1 s"})).len(), 3);
     assert_eq!(told("histogram", json!({})).len(), 1);
     let wide = "to: a time of flight is a number of 32 bits, in ns; write times up to `\"2.147 s\"`";
     assert_eq!(told("histogram", json!({"to": "3 s", "bins": 10})), [wide]);

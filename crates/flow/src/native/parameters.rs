@@ -21,7 +21,9 @@ impl<'a> Parameters<'a> {
 
     /// A value as it stands.
     pub(super) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
-        self.asked.push(key);
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
         self.map.get(key)
     }
 
