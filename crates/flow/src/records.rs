@@ -173,6 +173,23 @@ impl Gap {
         self.last.saturating_add(1).saturating_sub(self.first)
     }
 
+    /// Adds numbers that are missing, of any time and origin, to a list; to its last entry where they go on from it.
+    pub(crate) fn note(gaps: &mut Vec<Self>, stream: &str, (first, last): (u64, u64), reason: &str, by_sequence: bool) {
+        match gaps.last_mut() {
+            Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
+            _ => gaps.push(Self {
+                stream: stream.into(),
+                origin: String::new(),
+                first,
+                last,
+                from: i64::MIN,
+                to: i64::MAX,
+                reason: reason.into(),
+                by_sequence,
+            }),
+        }
+    }
+
     /// As it stands in messages.
     pub(crate) fn as_wire(&self) -> wire::bpgp::Gap<'_> {
         wire::bpgp::Gap {

@@ -334,19 +334,7 @@ impl Input {
     /// Counts what is missing, `count` of `first..=last`.
     pub(super) fn lose(&mut self, first: u64, last: u64, count: u64, reason: &str) {
         *self.account.counts.entry(format!("lost.{reason}")).or_default() += count;
-        match self.gaps.last_mut() {
-            Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
-            _ => self.gaps.push(Gap {
-                stream: self.account.stream.clone(),
-                origin: String::new(),
-                first,
-                last,
-                from: i64::MIN,
-                to: i64::MAX,
-                reason: reason.into(),
-                by_sequence: true,
-            }),
-        }
+        Gap::note(&mut self.gaps, &self.account.stream, (first, last), reason, true);
     }
 
     /// Adds the waiting entries of `from..to` to `taken`, and lets go of them. How many.

@@ -293,7 +293,13 @@ impl Numbers {
             if count < self.parts {
                 found.incomplete += 1;
                 let number = (key - self.base_of(key)) as u64;
-                note(&mut found.gaps, name, (number, number), &format!("incomplete.{}", self.parts - count));
+                Gap::note(
+                    &mut found.gaps,
+                    name,
+                    (number, number),
+                    &format!("incomplete.{}", self.parts - count),
+                    false,
+                );
             }
             next = key + 1;
         }
@@ -311,7 +317,7 @@ impl Numbers {
         if key > next && next > self.base_of(key) {
             let base = self.base_of(key);
             found.missing += (key - next) as u64;
-            note(&mut found.gaps, name, ((next - base) as u64, (key - 1 - base) as u64), "missing");
+            Gap::note(&mut found.gaps, name, ((next - base) as u64, (key - 1 - base) as u64), "missing", false);
         }
     }
 
@@ -320,22 +326,5 @@ impl Numbers {
             true => Err(Fault::new("a commit of a merge cannot be read", "it names no round")),
             false => Ok(()),
         }
-    }
-}
-
-/// Adds ids to a list of gaps.
-fn note(gaps: &mut Vec<Gap>, name: &str, (first, last): (u64, u64), reason: &str) {
-    match gaps.last_mut() {
-        Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
-        _ => gaps.push(Gap {
-            stream: name.into(),
-            origin: String::new(),
-            first,
-            last,
-            from: i64::MIN,
-            to: i64::MAX,
-            reason: reason.into(),
-            by_sequence: false,
-        }),
     }
 }

@@ -20,9 +20,10 @@
 //! Constraints: the pixels are copied once, into the message that has the attributes. One slot, which keeps what it needs
 //! of the streams beside as a counted reader of each.
 
-use super::beside::{Beside, How, Named};
+use super::Needs;
+use super::beside::{self, Beside, How, Named};
 use super::parameters::Parameters;
-use super::{Needs, unreadable};
+use super::tiles::frame_of;
 use crate::Fault;
 use crate::data::Data;
 use crate::slot::{Made, Outputs, Stop, Worker};
@@ -30,11 +31,6 @@ use std::collections::{BTreeMap, VecDeque};
 use store::{Batch, ReadOptions, Reader};
 use wire::Numbers;
 use wire::ad00::{self, Ad00, Attribute};
-
-/// How long a value may be on its way, where nobody says, ns.
-const WAIT: i64 = 100_000_000;
-/// The longest such time, ns: beyond it a slot looks dead.
-const WAIT_MAX: i64 = 10_000_000_000;
 
 /// What is to be attached.
 pub(super) struct Plan {
@@ -57,10 +53,7 @@ impl Plan {
             let name = named.name.clone();
             given.mistake("values", format!("`{name}`: the tolerance is negative"), "write a time, like `\"1 ms\"`");
         }
-        let wait = given.time("wait").unwrap_or(WAIT);
-        if !(0..=WAIT_MAX).contains(&wait) {
-            given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
-        }
+        let wait = beside::wait_of(given);
         let keeps_unmatched = given.word("unmatched", &["keep", "drop"]) == "keep";
         if given.value("values").is_none() {
             given.mistake("values", "it is not there", "name what to attach: `values = { x = \"motor\" }`");
@@ -129,9 +122,7 @@ impl Attaching {
 
     /// Finds the values of a frame. How many are not there.
     fn find(&mut self, time: i64, arrival: i64) -> Result<usize, Fault> {
-        // Counted down by what was waited, not by the clock: that may be set back.
-        let wait = self.plan.wait;
-        let mut left = arrival.saturating_add(wait).saturating_sub(self.data.media.now()).clamp(0, wait);
+        let mut left = beside::left(&self.data, self.plan.wait, arrival);
         self.found.clear();
         for which in 0..self.plan.values.len() {
             let value = self.beside.at(which, time, &mut left)?;
@@ -169,11 +160,7 @@ impl Worker for Attaching {
             }
             out.begin(&message);
             let entry = message.entry;
-            let read = match entry.schema.0 {
-                ad00::ID => ad00::read(message.payload).map_err(|e| ("unreadable", unreadable(e))),
-                _ => Err(("schema", format!("it is {}, and frames are ad00", entry.schema.as_text()))),
-            };
-            let frame = match read {
+            let frame = match frame_of(&message) {
                 Ok(frame) => frame,
                 Err((reason, text)) => {
                     out.aside(&message, reason, &text)?;

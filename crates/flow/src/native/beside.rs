@@ -20,8 +20,27 @@ use wire::{Scalar, f144, se00};
 
 /// Values that are known of one name: an hour of 18 a second.
 const KNOWN_MAX: usize = 65_536;
+/// How long a value may be on its way, where nobody says, ns.
+const WAIT: i64 = 100_000_000;
+/// The longest such time, ns: beyond it a slot looks dead.
+const WAIT_MAX: i64 = 10_000_000_000;
 /// Longest sleep without a look whether the stream was taken up by another writer, ns.
 const NAP: i64 = 20_000_000;
+
+/// The parameter `wait`: how long after a message's arrival a value may be on its way, ns.
+pub(super) fn wait_of(given: &mut Parameters<'_>) -> i64 {
+    let wait = given.time("wait").unwrap_or(WAIT);
+    if !(0..=WAIT_MAX).contains(&wait) {
+        given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
+    }
+    wait
+}
+
+/// What of it is left of a message that arrived then, ns. It is counted down by what was waited, not by the clock: that may
+/// be set back.
+pub(super) fn left(data: &Data, wait: i64, arrival: i64) -> i64 {
+    arrival.saturating_add(wait).saturating_sub(data.media.now()).clamp(0, wait)
+}
 
 /// A value that is asked for.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@
 //! Constraints: those of `beside.rs`. A message of which the expression asks for what
 //! is not there goes aside, as `unknown`.
 
-use super::beside::{Beside, How, Named};
+use super::beside::{self, Beside, How, Named};
 use super::expression::{Asked, Expression, Kind, Value};
 use super::parameters::Parameters;
 use super::{Needs, unreadable};
@@ -21,11 +21,6 @@ use crate::data::Data;
 use crate::slot::{Outputs, Stop, Worker};
 use store::{Batch, Message};
 use wire::{Numbers, Scalar};
-
-/// How long a value may be on its way, where nobody says, ns.
-const WAIT: i64 = 100_000_000;
-/// The longest such time, ns: beyond it a slot looks dead.
-const WAIT_MAX: i64 = 10_000_000_000;
 
 /// What a message says of itself.
 const NAMES: [(&str, Kind); 13] = [
@@ -65,10 +60,7 @@ impl Plan {
             }
         }
         let values = Named::read_all(given, &usual);
-        let wait = given.time("wait").unwrap_or(WAIT);
-        if !(0..=WAIT_MAX).contains(&wait) {
-            given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
-        }
+        let wait = beside::wait_of(given);
         let own = NAMES.iter().map(|(name, kind)| ((*name).to_owned(), *kind));
         let names: Vec<_> = own.chain(values.iter().map(|v: &Named| (v.name.clone(), Kind::Number))).collect();
         match given.value("keep").map(|keep| keep.as_str().ok_or(keep)) {
@@ -117,9 +109,7 @@ impl Worker for Filter {
                 continue;
             }
             out.begin(&message);
-            // Counted down by what was waited, not by the clock: that may be set back.
-            let arrival = message.entry.arrival_time;
-            let mut left = arrival.saturating_add(*wait).saturating_sub(data.media.now()).clamp(0, *wait);
+            let mut left = beside::left(data, *wait, message.entry.arrival_time);
             let origin = out.origin_names().get(message.entry.origin as usize).cloned().unwrap_or_default();
             let mut lookup = |asked: Asked<'_>| match asked {
                 Asked::Name(name) => match values.iter().position(|v| v.name == name) {

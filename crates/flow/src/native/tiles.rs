@@ -42,9 +42,10 @@ const DONE: usize = 4;
 const PLACE: [&str; 4] = ["tile_row", "tile_column", "tile_rows", "tile_columns"];
 
 /// A reason of one word, and a text.
-type Refused = (&'static str, String);
+pub(super) type Refused = (&'static str, String);
 
-fn frame_of<'m>(message: &Message<'m>) -> Result<Ad00<'m>, Refused> {
+/// The frame that a message is.
+pub(super) fn frame_of<'m>(message: &Message<'m>) -> Result<Ad00<'m>, Refused> {
     if message.entry.schema.0 != wire::ad00::ID {
         return Err(("schema", format!("it is {}, and frames are ad00", message.entry.schema.as_text())));
     }
