@@ -81,6 +81,22 @@ def until(what, why: str, within_s: float = HANG_S):
     pytest.fail(f"nothing came for {within_s:.0f} s: {why}")
 
 
+def line_of(pid: int) -> bytes:
+    """The command line of a process, NUL between its words; empty once it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def kill(pid: int):
+    """kill -9 of a process that may have ended by itself."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 class Lab:
     """A folder with an instrument file, its data folder, and the processes a test started there."""
 
@@ -226,15 +242,17 @@ class Lab:
         except (FileNotFoundError, ProcessLookupError):
             return []
 
+    def slots(self, process: subprocess.Popen, stage: str | None = None) -> list[int]:
+        """The slots of Python, or of one ready-made worker. One that ended while we looked is none."""
+        words = f'"stage":"{stage}"' if stage else "beamport._slot"
+        return [pid for pid in self.children(process) if words.encode() in line_of(pid)]
+
     def clear(self):
         """Ends what this test started, by its id, and takes its shared memory back."""
         for process in self.started:
             if process.poll() is None:
                 for child in self.children(process):
-                    try:
-                        os.kill(child, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                    kill(child)
                 process.kill()
                 process.wait(HANG_S)
         self.take_back(self.data)

@@ -1,13 +1,11 @@
 """Camera, four slots that answer as they are done, collector: every id once and in order, whoever is killed."""
 
 import json
-import os
-import signal
 import sys
 import time
 
 import pytest
-from conftest import until
+from conftest import kill, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -55,28 +53,24 @@ def numbers(lab, name):
     return [m.origin_seq for m in data[name].read()] if name in data else []
 
 
-def slots_of(lab, process):
-    return [pid for pid in lab.children(process) if b"beamport._slot" in open(f"/proc/{pid}/cmdline", "rb").read()]
-
-
 def test_ids_stand_in_order_after_slots_and_mover_are_killed_at_random(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(INSTRUMENT.format(python=sys.executable))
     kills, movers, seen = times(8, 200), 0, []
     process, _ = lab.up_ready()
-    for kill in range(kills):
+    for turn in range(kills):
         until(lambda known=seen: len(numbers(lab, "frames")) > len(known), "no output after a kill")
         now = numbers(lab, "frames")
         assert now[: len(seen)] == seen, "what was shown is another"
         seen = now
         time.sleep(dice.uniform(0, 0.3))
-        slots = slots_of(lab, process)
-        if kill % 4 == 3 or not slots:
+        slots = lab.slots(process)
+        if turn % 4 == 3 or not slots:
             lab.kill(process)
             process, _ = lab.up_ready()
             movers += 1
         else:
-            os.kill(dice.choice(slots), signal.SIGKILL)
+            kill(dice.choice(slots))
     until(lambda: len(numbers(lab, "frames")) > len(seen), "no output at the end")
     # What is behind them may take its time; what the camera brought until now comes to the collector.
     known = len(numbers(lab, "camera"))

@@ -8,19 +8,9 @@ import tomllib
 
 import numpy as np
 import pytest
-from conftest import ROOT, until
+from conftest import ROOT, kill, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
-
-
-def slots_of(lab, process, stage):
-    """Processes of the slots of a ready-made worker."""
-    found = []
-    for pid in lab.children(process):
-        line = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
-        if line[1:2] == [b"slot"] and f'"stage":"{stage}"'.encode() in line[2]:
-            found.append(pid)
-    return found
 
 
 def example(lab, more=""):
@@ -57,8 +47,8 @@ def test_frames_are_whole_once_whoever_is_killed_between_their_tiles(lab, dice, 
     for _ in range(times(6, 100)):
         count = data["frames"].count
         stage = dice.choice(["tiles", "frames"])
-        for pid in slots_of(lab, process, stage):
-            os.kill(pid, signal.SIGKILL)
+        for pid in lab.slots(process, stage):
+            kill(pid)
             killed += 1
         until(lambda count=count: data["frames"].count > count + 5, "it does not go on")
     lab.interrupt(process)
@@ -111,7 +101,7 @@ def test_a_histogram_since_start_counts_each_event_once_whoever_is_killed(lab, l
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
     killed = 0
-    bound = until(lambda: slots_of(lab, process, "pulses"), "no slots")
+    bound = until(lambda: lab.slots(process, "pulses"), "no slots")
     until(lambda: all(os.sched_getaffinity(pid) == {0} for pid in bound), "they are bound to no processor")
     for n in range(times(6, 100)):
         count = data["spectrum"].count
@@ -122,8 +112,8 @@ def test_a_histogram_since_start_counts_each_event_once_whoever_is_killed(lab, l
             killed += 1
         else:
             stage = dice.choice(["spectrum", "spectrum", "pulses", "many"])
-            for pid in slots_of(lab, process, stage):
-                os.kill(pid, signal.SIGKILL)
+            for pid in lab.slots(process, stage):
+                kill(pid)
                 killed += 1
         until(lambda count=count: data["spectrum"].count > count + 3, "it does not go on")
     lab.interrupt(process)
@@ -276,7 +266,7 @@ def test_frames_have_the_positions_of_their_time_and_the_page_on_it_runs(lab):
     process, _ = lab.up_ready()
     data = beamport.open(lab.data)
     until(lambda: data["map"].count > 200, "the page makes nothing")
-    os.kill(slots_of(lab, process, "joined")[0], signal.SIGKILL)
+    kill(lab.slots(process, "joined")[0])
     before = data["map"].count
     until(lambda: data["map"].count > before + 200, "nothing comes any more")
     lab.interrupt(process)

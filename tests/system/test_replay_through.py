@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import signal
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, kill, line_of
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -126,20 +125,6 @@ def test_pure_code_gives_the_same_hash_however_it_is_run(lab, dice, times):
     other = through(lab, "mine.py:mean", "--input", "camera", "--speed", "max", "scale=2")
     assert other["sha256"] not in {sha for sha, _ in hashes["mean"]}
     print(f"replay through code: {killed} deaths of slots injected, {count} messages each time, the same hash")
-
-
-def line_of(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def test_what_stays_is_what_the_code_makes(lab):

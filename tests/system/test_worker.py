@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, until
+from conftest import ROOT, kill, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -143,26 +143,22 @@ def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, l
     print(f"user code: {len(aside)} deaths injected, {len(done)} frames done, 0 lost, 0 twice, order kept")
 
 
-def slots_of(lab, process):
-    return [pid for pid in lab.children(process) if b"beamport._slot" in open(f"/proc/{pid}/cmdline", "rb").read()]
-
-
 def test_slots_and_mover_killed_at_random_moments_show_each_frame_once(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(CAMERA.format(fps=1000, level="disk") + worker("copy", "corner", "slots = 3\n"))
     kills, movers, seen = times(10, 500), 0, 0
     process, _ = lab.up_ready()
-    for kill in range(kills):
+    for turn in range(kills):
         until(lambda known=seen: len(numbers(lab, "copy")) > known, "no output after a kill")
         seen = len(numbers(lab, "copy"))
         time.sleep(dice.uniform(0, 0.2))
-        slots = slots_of(lab, process)
-        if kill % 5 == 4 or not slots:
+        slots = lab.slots(process)
+        if turn % 5 == 4 or not slots:
             lab.kill(process)
             process, _ = lab.up_ready()
             movers += 1
         else:
-            os.kill(dice.choice(slots), signal.SIGKILL)
+            kill(dice.choice(slots))
     until(lambda: len(numbers(lab, "copy")) > seen, "no output at the end")
     lab.interrupt(process)
     lab.end(process)
@@ -228,7 +224,7 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     assert told == {"worker": "mean", "slots": 3, "parameters": {"scale": 3}}
     assert "did you mean `mean`" in configure("maen", "scale=3", status=2)
     assert "1 to 32" in configure("mean", "--slots", "33", status=2)
-    assert len(slots_of(lab, process)) >= 2
+    assert len(lab.slots(process)) >= 2
     seen(lambda w: w["mean"]["living"] == 3, "three slots do not come")
     data = beamport.open(lab.data)
     commands = [json.loads(m["arguments"]) for m in data["control"].read() if m["command"] == "configure"]
@@ -236,7 +232,7 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     # With a run, and back to one.
     lab.run("begin", "first", "--slots", "mean=1", "--data", lab.data)
     seen(lambda w: w["mean"]["slots"] == w["mean"]["living"] == 1, "the slots do not go")
-    until(lambda: len(slots_of(lab, process)) == 2, "the processes do not go")
+    until(lambda: len(lab.slots(process)) == 2, "the processes do not go")
     assert data.run("first").metadata["slots"] == {"mean": 1}
     # What the code does not take ends its slots, and what comes waits.
     configure("mean", "sclae=4")
