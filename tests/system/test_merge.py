@@ -2,8 +2,12 @@
 
 import shutil
 import time
+import zlib
 
+import pytest
 from conftest import until
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
 
 INSTRUMENT = """
 [source.one]
@@ -66,3 +70,36 @@ def test_a_merge_killed_at_random_moments_shows_each_message_once(lab, times, di
     assert times_of == sorted(times_of) and len(set(now)) == len(now)
     lab.run("verify", "--data", lab.data)
     print(f"merge killed: {kills} injected ({cuts} with its memory gone), {len(now)} messages shown once, in order")
+
+
+def messages(lab, name) -> list[tuple[int, int, int]]:
+    """The messages of a stream up to its mark: time, number, checksum of the payload."""
+    data = beamport.open(lab.data)
+    return [(m.source_time, m.origin_seq, zlib.crc32(m.payload)) for m in data[name].read()] if name in data else []
+
+
+def test_a_copied_merge_that_is_killed_has_each_message_once_and_stands_alone(lab, times, dice):
+    lab.write(INSTRUMENT.replace('wait = "50 ms"', 'wait = "50 ms"\noutput = "copy"\nlive = "8 MiB"'))
+    kills, seen = times(4, 100), []
+    for kill in range(kills):
+        process, _ = lab.up_ready()
+        until(lambda known=len(seen): len(messages(lab, "all")) > known, "nothing new is copied")
+        time.sleep(dice.uniform(0, 0.3))
+        seen = messages(lab, "all")
+        lab.kill(process)
+        if kill % 3 == 2:
+            for stream in lab.streams(books=True):
+                shutil.rmtree(stream.live, ignore_errors=True)
+    process, _ = lab.up_ready()
+    until(lambda: len(messages(lab, "all")) > len(seen), "nothing new is copied")
+    lab.interrupt(process)
+    told = lab.report(process)
+    assert told["closed"]
+    now = messages(lab, "all")
+    assert now[: len(seen)] == seen and len(set(now)) == len(now)
+    assert [m[0] for m in now] == sorted(m[0] for m in now)
+    # Those that it was made of are gone; it is whole.
+    for name in ("one", "two", "all.view"):
+        shutil.rmtree(lab.data / name)
+    assert messages(lab, "all") == now
+    print(f"copied merge killed: {kills} injected, {len(now)} messages once, in order, and readable alone")

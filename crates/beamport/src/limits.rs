@@ -32,6 +32,12 @@ pub const SLICE_MIN: Duration = Duration::from_millis(1);
 pub const SLICE_MAX: Duration = Duration::from_secs(1);
 /// Characters of the name of a merge: the name under which `NAME.aside` reads its inputs has 64 bytes.
 pub const MERGE_NAME_CHARS_MAX: usize = 53;
+/// The same where the output is a copy: what merges is `NAME.view`.
+pub const COPY_NAME_CHARS_MAX: usize = MERGE_NAME_CHARS_MAX - ".view".len();
+/// How long such a copy may take with one message.
+pub const COPY_TIME_MAX: Duration = Duration::from_secs(30);
+/// What is kept of the view of a merge that is copied: what is copied is of no more use.
+pub const COPIED_VIEW_BYTES: u64 = 64 << 20;
 /// Messages of one id: as many as a merge has inputs.
 pub const PARTS_MAX: u64 = 1024;
 /// Ids that wait for others in a merge by number: 50 MB of memory.

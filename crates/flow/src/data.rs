@@ -1,6 +1,7 @@
 //! A data folder: one stream a folder, and the small streams that keep the books.
 //!
-//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`.
+//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`. Only the
+//! view of a merge that is copied, `NAME.view`, is as any stream.
 //!
 //! What a book keeps is bounded: `runs` and `SINK.commits` hold a few messages for each run; the others let the oldest
 //! go. In memory all let the oldest go, since memory ends.
@@ -53,7 +54,7 @@ impl Data {
             .media
             .list(&self.folder)
             .map_err(|e| Fault::io(format!("data folder `{}` cannot be read", self.folder.display()), &e))?;
-        let is_book = |name: &str| name.contains('.') || BOOKS.contains(&name);
+        let is_book = |name: &str| name.contains('.') && !name.ends_with(VIEW) || BOOKS.contains(&name);
         Ok(names
             .into_iter()
             .filter(|name| {
@@ -223,6 +224,14 @@ pub(crate) fn each(reader: &mut Reader, see: &mut dyn FnMut(u64, &[u8])) -> stor
 /// The stream of messages that a stage could not handle.
 pub fn aside_of(stage: &str) -> String {
     format!("{stage}.aside")
+}
+
+/// Behind the name of a merge whose output is a copy: what it is a copy of.
+const VIEW: &str = ".view";
+
+/// The view of a merge whose output is a copy.
+pub fn view_of(stage: &str) -> String {
+    format!("{stage}{VIEW}")
 }
 
 /// Streams of our own without a dot; no source may have these names.

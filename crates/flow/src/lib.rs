@@ -17,7 +17,7 @@ mod source;
 mod work;
 
 pub use commits::{commits_of, last_commit};
-pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault};
+pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault, view_of};
 pub use fault::Fault;
 pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};

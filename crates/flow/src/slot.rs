@@ -42,7 +42,7 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 /// What a slot does with messages.
 pub trait Worker {
     /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
-    /// [`Outputs::done`], [`Outputs::same`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
+    /// [`Outputs::done`], [`Outputs::same`], [`Outputs::copy`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
     /// and the last ended. An error stops the slot.
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
@@ -330,15 +330,19 @@ impl Outputs<'_> {
     /// The message has its end, and goes on as it is: the output points to it where it lies, and nothing is copied unless
     /// the output is to survive what the input does not. To be called before anything was pushed.
     pub fn same(&mut self, message: &Message<'_>) -> Result<(), Stop> {
-        let entry = message.entry;
         if self.task.arguments == COPY {
-            let Entry { source_time, schema, origin_seq, flags, .. } = *entry;
-            self.push(entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
-            self.done(message);
-            return Ok(());
+            return self.copy(message);
         }
         self.done(message);
         self.end_as(SAME);
+        Ok(())
+    }
+
+    /// The message has its end, and goes on as a copy. To be called before anything was pushed.
+    pub fn copy(&mut self, message: &Message<'_>) -> Result<(), Stop> {
+        let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
+        self.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
+        self.done(message);
         Ok(())
     }
 

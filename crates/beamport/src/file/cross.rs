@@ -112,7 +112,7 @@ pub(super) fn check_stages(
         inputs: &merge.inputs,
         level: &mut merge.output.level,
         shown: &mut merge.shown,
-        is_view: true,
+        is_view: merge.copied.is_none(),
         besides: &[],
     });
     let workers = instrument.workers.iter_mut().map(|worker| Filling {

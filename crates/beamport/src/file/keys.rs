@@ -263,15 +263,20 @@ pub static CACHE: Key = key(
     "So many ids may wait at most; beyond it what is missing of the smallest is waited for no longer.",
 );
 /// `output`
-pub static MERGE_OUTPUT: Key =
-    key(Merge, "output", "`view`", "view", "The stream points into its inputs and holds no bytes of its own.");
+pub static MERGE_OUTPUT: Key = key(
+    Merge,
+    "output",
+    "`view`, `copy`",
+    "view",
+    "`view`: the stream points into its inputs and holds no bytes of its own. `copy`: it holds the bytes, so that it may survive what its inputs do not, and keep what they let go; it is then a copy of the view `NAME.view`, beside which late messages stand (`NAME.view.aside`).",
+);
 
 /// `call`
 pub static CALL: Key = required(
     Worker,
     "call",
     "`FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one",
-    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made: `attach`, `filter`, `histogram`, `split`, `stitch` (docs/reference/workers.md).",
+    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made: `attach`, `copy`, `filter`, `histogram`, `split`, `stitch` (docs/reference/workers.md).",
 );
 /// `inputs` of a worker
 pub static WORKER_INPUTS: Key = required(

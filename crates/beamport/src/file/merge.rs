@@ -1,10 +1,11 @@
 //! `[merge.NAME]`: several streams become the stream NAME, in the order of source times or of numbers.
 
 use super::keys::{self, Key, Place};
-use super::output::{self, OutputSection};
+use super::output::{self, OutputFull, OutputSection};
 use super::section::{Section, Setting, Shown, Take, Word, noun};
+use super::{Instrument, Level, WorkerSection};
 use crate::limits;
-use crate::units::{self, Refused, shortened};
+use crate::units::{self, Refused, Size, shortened};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct MergeSection {
     pub kind: MergeKind,
     /// The stream it fills.
     pub output: OutputSection,
+    /// The name in the file where the output is a copy: a worker of that name fills the stream.
+    pub copied: Option<String>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -100,11 +103,11 @@ impl Word for KindWord {
 enum OutputWord {
     #[default]
     View,
+    Copy,
 }
 
 impl Word for OutputWord {
-    const ALL: &'static [(&'static str, Self)] = &[("view", Self::View)];
-    const LATER: &'static [&'static str] = &["copy"];
+    const ALL: &'static [(&'static str, Self)] = &[("view", Self::View), ("copy", Self::Copy)];
 }
 
 /// Reads one section; what is wrong in it is noted.
@@ -119,13 +122,14 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
             section.refuse_unknown(&[Place::Merge, Place::MergeTime, Place::MergeNumber, output_place], &[]);
         }
     }
-    let _: Option<Setting<OutputWord>> = section.get(&keys::MERGE_OUTPUT);
-    if name.len() > limits::MERGE_NAME_CHARS_MAX {
+    let is_copy = section.need::<OutputWord>(&keys::MERGE_OUTPUT).value == OutputWord::Copy;
+    let longest = if is_copy { limits::COPY_NAME_CHARS_MAX } else { limits::MERGE_NAME_CHARS_MAX };
+    if name.len() > longest {
         let line = section.line;
         section.mistake(
             line,
             format!("the name of {} is too long", section.title),
-            format!("its views read under it, and have room for {} characters", limits::MERGE_NAME_CHARS_MAX),
+            format!("its views read under it, and have room for {longest} characters"),
             "write a shorter name",
         );
     }
@@ -150,7 +154,36 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         wait,
         kind,
         output,
+        copied: is_copy.then(|| name.to_owned()),
         shown: std::mem::take(&mut section.shown),
+    }
+}
+
+impl Instrument {
+    /// Makes of each merge whose output is a copy what runs: the merge fills the view `NAME.view`, and a worker behind it
+    /// copies that into NAME.
+    pub(super) fn split_copies(&mut self) {
+        let sources = self.sources.iter().map(|source| (source.name.clone(), source.level.value));
+        let merges = self.merges.iter().map(|merge| (&merge.name, &merge.output));
+        let stages = merges.chain(self.workers.iter().map(|worker| (&worker.name, &worker.output)));
+        let level_of = |output: &OutputSection| output.level.as_ref().map_or(Level::default(), |level| level.value);
+        let levels: BTreeMap<String, Level> =
+            sources.chain(stages.map(|(name, output)| (name.clone(), level_of(output)))).collect();
+        for merge in self.merges.iter_mut().filter(|merge| merge.copied.is_some()) {
+            let is_disk = |input: &String| levels.get(input).is_some_and(|level| *level == Level::Disk);
+            let level = if merge.inputs.iter().all(is_disk) { Level::Disk } else { Level::Memory };
+            let view = OutputSection {
+                level: Some(Setting::by_default(level)),
+                when_full: Setting::by_default(OutputFull::Wait),
+                live: merge.output.live.clone(),
+                retain: (level == Level::Disk).then(|| Setting::by_default(Size(limits::COPIED_VIEW_BYTES))),
+                retain_age: None,
+            };
+            let output = std::mem::replace(&mut merge.output, view);
+            let view = flow::view_of(&merge.name);
+            let name = std::mem::replace(&mut merge.name, view);
+            self.workers.push(WorkerSection::copying(name, merge, output));
+        }
     }
 }
 

@@ -177,6 +177,7 @@ impl Reader<'_> {
             .unwrap_or_default();
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
+        instrument.split_copies();
         instrument
     }
 

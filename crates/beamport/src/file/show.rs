@@ -21,13 +21,15 @@ impl Instrument {
             line: *line,
             shown,
         });
-        let merges = self.merges.iter().map(|MergeSection { name, line, shown, .. }| Part {
+        let merges = self.merges.iter().map(|MergeSection { name, copied, line, shown, .. }| Part {
             kind: "merge",
-            name,
+            name: copied.as_ref().unwrap_or(name),
             line: *line,
             shown,
         });
-        let workers = self.workers.iter().map(|WorkerSection { name, line, shown, .. }| Part {
+        // Those that copy stand in the file as what they copy.
+        let written = |worker: &&WorkerSection| !self.merges.iter().any(|m| m.copied.as_ref() == Some(&worker.name));
+        let workers = self.workers.iter().filter(written).map(|WorkerSection { name, line, shown, .. }| Part {
             kind: "worker",
             name,
             line: *line,

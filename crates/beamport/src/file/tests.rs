@@ -161,6 +161,22 @@ fn what_show_prints_reads_back_to_the_same() {
 }
 
 #[test]
+fn a_merge_that_is_copied_is_a_view_and_a_worker_and_reads_back_as_it_was_written() {
+    let merge = "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\nlevel = \"disk\"\n";
+    let file = good(&format!("{SOURCE}level = \"memory\"\n{merge}"));
+    let (merge, worker) = (&file.merges[0], &file.workers[0]);
+    // A view survives no more than what it points into; the copy does.
+    let level = |output: &OutputSection| output.level.as_ref().unwrap().value;
+    assert_eq!((merge.name.as_str(), level(&merge.output)), ("all.view", Level::Memory));
+    assert_eq!((worker.name.as_str(), level(&worker.output)), ("all", Level::Disk));
+    assert_eq!((worker.call.as_str(), worker.inputs.value.as_slice()), ("copy", &["all.view".to_owned()][..]));
+    let shown = file.show();
+    assert!(shown.contains("[merge.all]") && !shown.contains("worker") && !shown.contains("all.view"), "{shown}");
+    let again = good(&shown);
+    assert_eq!((again.merges[0].name.as_str(), again.workers[0].name.as_str()), ("all.view", "all"));
+}
+
+#[test]
 fn defaults_and_values_have_their_origin() {
     let file = good(&format!("{SOURCE}live = \"1 MiB\"\nlevel = \"memory\"\n"));
     let source = &file.sources[0];
@@ -264,7 +280,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ),
         ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\nparts = 0\n", 8, "0 is out of range", "1 to 1024"),
         ("[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\ncache = 0\n", 8, "0 is out of range", "1 to 1048576"),
-        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\n", 8, "comes later", "\"view\""),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"move\"\n", 8, "unknown word `move`", "\"view\""),
         (
             "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { y = \"1 s\" }\n",
             8,

@@ -2,9 +2,9 @@
 //! NAME.
 
 use super::keys::{self, Place};
-use super::nearest;
 use super::output::{self, OutputSection};
 use super::section::{Section, Setting, Shown, Take, Word, noun};
+use super::{MergeSection, nearest};
 use crate::limits;
 use crate::units::{Refused, Size};
 use flow::Fault;
@@ -60,6 +60,32 @@ impl WorkerSection {
     #[must_use]
     pub fn is_native(&self) -> bool {
         !self.call.contains(':')
+    }
+
+    /// The worker that copies the view of a merge into the stream that the merge is to fill.
+    pub(super) fn copying(name: String, merge: &MergeSection, output: OutputSection) -> Self {
+        Self {
+            name,
+            line: merge.line,
+            call: Setting::by_default("copy".to_owned()),
+            folder: PathBuf::new(),
+            inputs: Setting::by_default(vec![merge.name.clone()]),
+            slots: Setting::by_default(1),
+            share: Setting::default(),
+            set: Setting::by_default(1),
+            turn: Setting::default(),
+            order: Setting::default(),
+            time_max: Setting::by_default(limits::COPY_TIME_MAX),
+            parameters: Setting::default(),
+            python: None,
+            cpus: Setting::default(),
+            gpus: Setting::default(),
+            // Here the bytes are; the output points to them.
+            slot_live: output.live.clone(),
+            besides: Vec::new(),
+            output,
+            shown: Vec::new(),
+        }
     }
 
     /// Whether a worker that runs can have these parameters, and so many slots.

@@ -77,7 +77,7 @@ fn is_ours(instrument: &Instrument, name: &str) -> bool {
     name == RUNS
         || name == "control"
         || instrument.sources.iter().any(|s| s.name == stage)
-        || instrument.merges.iter().any(|m| m.name == stage)
+        || instrument.merges.iter().any(|m| m.copied.as_deref().unwrap_or(&m.name) == stage)
         || instrument.workers.iter().any(|w| w.name == stage)
         || instrument.sinks.iter().any(|s| s.name == stage)
 }

@@ -131,15 +131,16 @@ impl Mover {
 
     /// Starts merges and workers in the order of the file: each takes of those further up.
     fn start_stages(&mut self) -> Result<(), Fault> {
-        let merges = self.instrument.merges.iter().enumerate().map(|(at, m)| (m.line, at, true));
-        let workers = self.instrument.workers.iter().enumerate().map(|(at, w)| (w.line, at, false));
-        let mut order: Vec<(u32, usize, bool)> = merges.chain(workers).collect();
+        // A copy has the line of the merge that it is of, and comes behind it.
+        let merges = self.instrument.merges.iter().enumerate().map(|(at, m)| (m.line, false, at));
+        let workers = self.instrument.workers.iter().enumerate().map(|(at, w)| (w.line, true, at));
+        let mut order: Vec<(u32, bool, usize)> = merges.chain(workers).collect();
         order.sort_unstable();
-        for (_, at, is_merge) in order {
+        for (_, is_worker, at) in order {
             let told = |inputs: &[String]| -> Vec<_> {
                 inputs.iter().filter_map(|input| self.stage(input)).map(|stage| stage.told.clone()).collect()
             };
-            if is_merge {
+            if !is_worker {
                 let section = &self.instrument.merges[at];
                 let thread = merges::start(&self.instrument, section, told(&section.inputs), &self.stop_sources)?;
                 self.merges.push(thread);

@@ -8,6 +8,7 @@
 
 mod attach;
 mod beside;
+mod copy;
 mod expression;
 mod filter;
 mod histogram;
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use store::Batch;
 
 /// Their names.
-pub const NATIVE: [&str; 5] = ["attach", "filter", "histogram", "split", "stitch"];
+pub const NATIVE: [&str; 6] = ["attach", "copy", "filter", "histogram", "split", "stitch"];
 
 /// A mistake in the parameters of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ pub struct Needs {
 /// What a worker of this name is to do.
 enum Plan {
     Attach(attach::Plan),
+    Copy,
     Filter(filter::Plan),
     Histogram(histogram::Plan),
     Split(tiles::Split),
@@ -61,6 +63,7 @@ fn plan(name: &str, parameters: &Value) -> Result<Plan, Vec<Misfit>> {
     let mut given = Parameters::new(parameters.as_object().unwrap_or(&empty));
     let plan = match name {
         "attach" => attach::Plan::read(&mut given).map(Plan::Attach),
+        "copy" => Some(Plan::Copy),
         "filter" => filter::Plan::read(&mut given).map(Plan::Filter),
         "histogram" => histogram::Plan::read(&mut given).map(Plan::Histogram),
         "split" => tiles::Split::read(&mut given).map(Plan::Split),
@@ -81,7 +84,7 @@ pub fn check_native(name: &str, parameters: &Value) -> Result<Needs, Vec<Misfit>
         Plan::Attach(plan) => plan.needs(),
         Plan::Filter(plan) => plan.needs(),
         Plan::Histogram(plan) => plan.needs(),
-        Plan::Split(_) => Needs::default(),
+        Plan::Copy | Plan::Split(_) => Needs::default(),
         Plan::Stitch(_) => Needs { alone: Some("it keeps tiles until their frame is whole"), ..Needs::default() },
     })
 }
@@ -117,6 +120,7 @@ impl Native {
         let input = inputs.first().map_or("", String::as_str);
         let code: Box<dyn Worker + Send> = match plan {
             Plan::Attach(plan) => Box::new(attach::Attaching::new(data, stage, input, plan)?),
+            Plan::Copy => Box::new(copy::Copying::default()),
             Plan::Filter(plan) => Box::new(filter::Filter::new(data, plan)?),
             Plan::Histogram(plan) => Box::new(histogram::Histogram::new(data, stage, slot, input, plan)?),
             Plan::Split(split) => Box::new(split),

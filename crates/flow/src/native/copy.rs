@@ -1,0 +1,34 @@
+//! `copy`: each message as it is, in memory of the worker's own: the output needs none of what its inputs need, and may
+//! survive what they do not. `output = "copy"` of a merge is this worker behind it (decision 0009).
+//!
+//! Constraints: one copy a message, past no decoder.
+
+use super::said;
+use crate::slot::{Outputs, Stop, Worker};
+use store::Batch;
+
+/// What it did.
+#[derive(Default)]
+pub(super) struct Copying {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Worker for Copying {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter() {
+            if !out.wants(&message) {
+                continue;
+            }
+            out.begin(&message);
+            out.copy(&message)?;
+            self.messages += 1;
+            self.bytes += message.payload.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> String {
+        said(&[("messages", self.messages), ("bytes", self.bytes)].into())
+    }
+}
