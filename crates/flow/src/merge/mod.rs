@@ -233,10 +233,11 @@ impl Merge {
     /// that is never set; `heard` of each input, in the order of opening.
     pub fn step(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<Step, Fault> {
         self.no_room = None;
+        let mut due = self.show()?;
+        // Between two slices, of which the next may be on its way when this step ends.
         if matches!(self.by, By::Number(_)) {
             self.listen(heard);
         }
-        let mut due = self.show()?;
         let more = self.look()?;
         self.remember(clock);
         if self.slice.is_none() && self.is_safe() {

@@ -147,6 +147,24 @@ fn an_id_that_is_missing_costs_one_wait_and_is_listed() {
 }
 
 #[test]
+fn a_slice_that_was_always_on_its_way_did_not_hold_back_what_the_output_is_complete_up_to() {
+    let mut place = place(1, Level::Disk, banks(Level::Disk, 1), 1, 1 << 16);
+    place.open().unwrap();
+    // Frames without a pause: as soon as one slice is safe there is another.
+    for n in 0..400 {
+        place.machine.advance(MS);
+        let now = place.machine.now();
+        place.frame(0, n, now, 16);
+        place.bring(0, u64::MAX).unwrap();
+        place.drain().unwrap();
+        place.step(Some(now)).unwrap();
+        let behind = now.saturating_sub(place.merge.as_ref().unwrap().frontier());
+        // 128 frames are looked at together.
+        assert!(n < 200 || behind < 2 * WAIT, "frame {n}: {} ms behind", behind / MS);
+    }
+}
+
+#[test]
 fn no_more_ids_wait_than_there_is_room_for() {
     let mut place = place(1, Level::Memory, banks(Level::Memory, 1), 1, 10);
     place.open().unwrap();
