@@ -4,7 +4,7 @@
 //! hints are said in one place. Nothing is accepted that the model would ignore.
 
 use crate::camera::{Pattern, Recording, millihertz};
-use crate::keys::Kind;
+use crate::keys::{Kind, NUMBERS};
 use crate::limits;
 use flow::Fault;
 use serde_json::Value;
@@ -83,6 +83,8 @@ pub struct Config {
     pub counts: f64,
     /// Distinct frames.
     pub frames: u64,
+    /// Frames have the number of their pulse since 1970, not one of the source's own.
+    pub by_pulse: bool,
     /// Process variables of the metadata of a camera.
     pub values: u32,
     /// From the time of the frame to that of its metadata, ns.
@@ -124,6 +126,7 @@ impl Config {
             pattern: Pattern::Beam,
             counts: 100.0,
             frames: 16,
+            by_pulse: false,
             values: 1,
             offset_ns: 0,
             jitter_ns: 0,
@@ -230,6 +233,7 @@ impl Config {
             "pattern" => self.pattern = Pattern::of(choice()?).unwrap_or(self.pattern),
             "counts" => self.counts = number(0.0, limits::COUNTS_MAX)?,
             "frames" => self.frames = whole(1, limits::FRAMES_PIXELS_MAX)?,
+            "numbers" => self.by_pulse = choice()? == NUMBERS[1],
             "values" => self.values = whole(1, u64::from(limits::FRAME_VALUES_MAX))? as u32,
             "offset" => self.offset_ns = time(0)?,
             "jitter" => self.jitter_ns = time(0)?,

@@ -129,7 +129,17 @@ pub(crate) const CAMERA: &[Key] = &[
     key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "what the frames show"),
     key("counts", Kind::Number, "100", "", "counts of the brightest pixels, on average where they are by chance"),
     key("frames", Kind::Whole, "16", "frames", "distinct frames, made at the start and shown in turn"),
+    key(
+        "numbers",
+        Kind::Choice(NUMBERS),
+        NUMBERS[0],
+        "",
+        "of frames: each source's own, or those of the pulse, which sources of one `fps` share",
+    ),
 ];
+
+/// How frames are numbered.
+pub(crate) const NUMBERS: &[&str] = &["own", "pulse"];
 
 /// The metadata of a camera.
 pub(crate) const FRAMES_METADATA: &[Key] = &[

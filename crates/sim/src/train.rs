@@ -2,7 +2,7 @@
 //! grid; its frames are pulses here.)
 //!
 //! Constraints: no clock of its own; every message is a function of (configuration, pulse number) but for its number, which goes on
-//! from the stream's. Messages are numbered per origin without a hole. One message is built at a time, so that a pulse of hundreds of
+//! from the stream's, per origin without a hole (or, where that is asked for, is that of the pulse). One message is built at a time, so that a pulse of hundreds of
 //! megabytes needs the memory of one message.
 //!
 //! Failure: where the stream has no room, the built message is kept as it is and offered again 1 ms later. Steps that come late make up
@@ -65,6 +65,7 @@ pub(crate) struct Train<I> {
     instrument: I,
     grid: Grid,
     name: String,
+    by_pulse: bool,
     fault: ClockFault,
     fault_every: u64,
     fault_phase: u64,
@@ -89,6 +90,7 @@ impl<I: Instrument> Train<I> {
             grid: instrument.grid(),
             instrument,
             name: config.model.clone(),
+            by_pulse: config.by_pulse,
             fault: config.clock_fault,
             fault_every: every,
             fault_phase: mix(config.seed) % every,
@@ -126,7 +128,8 @@ impl<I: Instrument> Train<I> {
             Some(row) => row,
             None => out.origin(&self.instrument.origins()[index])?,
         };
-        let seq = self.origins[index].next_seq;
+        // A pulse of 1970 or later, as all that are made.
+        let seq = if self.by_pulse { self.pulse.max(0) as u64 } else { self.origins[index].next_seq };
         let time = self.time_of(index, seq, self.grid.time(self.pulse).saturating_add(self.instrument.shift()));
         let (schema, events) = self
             .instrument

@@ -57,7 +57,7 @@ fn frames_missed_are_made_up_for_in_bounded_steps() {
 
 #[test]
 fn every_type_pattern_and_layout_is_a_good_frame() {
-    for pattern in ["beam", "spots", "noise", "gradient", "constant"] {
+    for pattern in ["beam", "spots", "noise", "gradient", "constant", "turns"] {
         for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Text) {
             for shape in [json!([7]), json!([6, 8]), json!([2, 6, 8])] {
                 let keys = [
@@ -75,12 +75,9 @@ fn every_type_pattern_and_layout_is_a_good_frame() {
                     // Five distinct frames, shown in turn.
                     assert_eq!(frame.data, frames[n % 5].data);
                 }
-                assert_eq!(
-                    frames[0].data != frames[1].data,
-                    pattern != "constant",
-                    "{pattern} {} {shape}",
-                    dtype.name()
-                );
+                // Of turns, what lies below 0 shows in types with a sign alone.
+                let differs = frames[0].data != frames[1].data;
+                assert!(differs == (pattern != "constant") || pattern == "turns", "{pattern} {} {shape}", dtype.name());
                 let attributes: Vec<_> = frames[0].attributes.iter().map(|a| (a.name, a.data.as_text())).collect();
                 assert_eq!(attributes, [("fps", None), ("pattern", Some(pattern))]);
             }
@@ -108,11 +105,54 @@ fn counts_have_the_mean_and_scatter_that_are_asked_for() {
 
 #[test]
 fn equal_seeds_give_equal_frames_and_others_do_not() {
-    for pattern in ["beam", "spots", "noise"] {
+    for pattern in ["beam", "spots", "noise", "turns"] {
         let one = record(&small(&[("pattern", json!(pattern))]), 2);
         assert_eq!(one.messages, record(&small(&[("pattern", json!(pattern))]), 2).messages);
         assert_ne!(one.messages, record(&small(&[("pattern", json!(pattern)), ("seed", json!(2))]), 2).messages);
     }
+}
+
+#[test]
+fn turns_of_a_beam_have_its_orbit_as_their_mean() {
+    let keys = [
+        ("pattern", json!("turns")),
+        ("dtype", json!("float64")),
+        ("counts", json!(1000)),
+        ("frames", json!(4)),
+        ("shape", json!([2, 28, 2700])),
+    ];
+    let tape = record(&config("camera", &keys), 1);
+    let (_, payload) = tape.of(b"ad00").next().unwrap();
+    let frame = ad00::read(payload).unwrap();
+    let number = tape.messages[0].0.source_time / (SECOND / 10);
+    let positions: Vec<f64> = frame.data.iter().map(|v| v.to_f64()).collect();
+    for (row, turns) in positions.chunks(2700).enumerate() {
+        let part = number.rem_euclid(4) as f64 / 4.0;
+        let orbit = 1000.0 * (std::f64::consts::TAU * (0.37 * (row % 28) as f64 + part)).sin();
+        let mean = turns.iter().sum::<f64>() / 2700.0;
+        assert!((mean - orbit).abs() < 2.0, "monitor {row}: {mean} {orbit}");
+        let swing = turns.iter().map(|x| (x - orbit).powi(2)).sum::<f64>() / 2700.0;
+        assert!((swing / (100f64.powi(2) / 2.0 + 10f64.powi(2)) - 1.0).abs() < 0.1, "{swing}");
+    }
+}
+
+#[test]
+fn cameras_that_count_by_pulse_share_their_numbers_whenever_they_begin() {
+    let keys = [("numbers", json!("pulse")), ("fps", json!(10))];
+    let numbers = |begin: i64| -> Vec<(u64, i64, i32)> {
+        let mut source = sim::build(&small(&keys)).unwrap();
+        source.start(begin, &Resume::default()).unwrap();
+        let mut tape = tape::Recorder::new();
+        source.step(START + 2 * SECOND, &mut tape).unwrap();
+        let id = |payload: &[u8]| ad00::read(payload).unwrap().id;
+        tape.messages.iter().map(|(m, payload)| (m.origin_seq, m.source_time, id(payload))).collect()
+    };
+    let (early, late) = (numbers(START), numbers(START + SECOND / 2));
+    assert_eq!(early[early.len() - late.len()..], late[..]);
+    assert!(
+        late.iter()
+            .all(|(number, time, id)| *number as i64 == time / (SECOND / 10) && *id as u64 == number & 0x7fff_ffff)
+    );
 }
 
 #[test]

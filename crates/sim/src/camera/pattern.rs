@@ -18,6 +18,14 @@ const SPOTS: usize = 64;
 /// Background over the brightest counts.
 const BACKGROUND: f64 = 0.01;
 
+/// Of the brightest counts: amplitude of a betatron oscillation, and the resolution of a position monitor.
+const OSCILLATION: f64 = 0.1;
+const RESOLUTION: f64 = 0.01;
+/// Oscillations a turn, and turns of the orbit and of the oscillation from one monitor to the next.
+const TUNE: f64 = 0.2204;
+const ORBIT_ADVANCE: f64 = 0.37;
+const PHASE_ADVANCE: f64 = 0.61;
+
 /// A picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -31,13 +39,15 @@ pub enum Pattern {
     Gradient,
     /// Every pixel the same.
     Constant,
+    /// Position monitors (rows) of a beam, turn by turn (columns).
+    Turns,
 }
 
 impl Pattern {
     /// All of them, in the order of their names below.
-    const ALL: [Self; 5] = [Self::Beam, Self::Spots, Self::Noise, Self::Gradient, Self::Constant];
+    const ALL: [Self; 6] = [Self::Beam, Self::Spots, Self::Noise, Self::Gradient, Self::Constant, Self::Turns];
     /// Their names.
-    pub(crate) const NAMES: &'static [&'static str] = &["beam", "spots", "noise", "gradient", "constant"];
+    pub(crate) const NAMES: &'static [&'static str] = &["beam", "spots", "noise", "gradient", "constant", "turns"];
 
     /// Its name in the instrument file.
     pub fn name(self) -> &'static str {
@@ -65,7 +75,10 @@ pub(super) fn make(config: &Config, shape: &[u64], dtype: DType) -> Vec<u8> {
         let expected = picture.expected(config.pattern, part);
         let mut generator = Generator::at(config.seed, COUNTS_STREAM, frame as i64);
         for _ in 0..planes {
-            if config.pattern.draws_lots() {
+            if config.pattern == Pattern::Turns {
+                let noise = config.counts * RESOLUTION;
+                append(&mut bytes, dtype, expected.iter().map(|mean| mean + noise * generator.normal()));
+            } else if config.pattern.draws_lots() {
                 append(&mut bytes, dtype, expected.iter().map(|mean| generator.poisson(*mean) as f64));
             } else {
                 append(&mut bytes, dtype, expected.iter().copied());
@@ -130,6 +143,15 @@ impl Picture {
                 let moved = (part * columns as f64) as usize;
                 let ramp = (0..columns).map(|at| counts * ((at + moved) % columns) as f64 / columns as f64);
                 ramp.collect::<Vec<_>>().repeat(rows)
+            }
+            Pattern::Turns => {
+                let row = |row: usize| {
+                    let orbit = counts * (TAU * (ORBIT_ADVANCE * row as f64 + part)).sin();
+                    let phase = PHASE_ADVANCE * row as f64;
+                    (0..columns)
+                        .map(move |turn| orbit + counts * OSCILLATION * (TAU * (TUNE * turn as f64 + phase)).sin())
+                };
+                (0..rows).flat_map(row).collect()
             }
             Pattern::Beam => {
                 let profile = |length: usize, turn: f64| -> Vec<f64> {
