@@ -14,9 +14,52 @@ use std::time::{Duration, Instant};
 
 /// The other side, run by a Python that has `pvapy`.
 const PEER: &str = include_str!("../../../../bench/frames_pvapy.py");
-/// The same as user code of ours.
-const CODE: &str =
-    "import beamport\n\n\n@beamport.worker\ndef touch(frame):\n    frame.array.max()\n    return frame\n";
+/// The same as user code of ours; `joined` also looks at what was joined to the frame.
+const CODE: &str = "import beamport
+
+
+@beamport.worker
+def touch(frame):
+    frame.array.max()
+    return frame
+
+
+@beamport.worker
+def joined(frame):
+    frame.array.max()
+    frame.metadata.get(\"value6\")
+    return frame
+";
+/// Six process variables, each with a value at the time of a frame, joined once and before the frames are dealt out.
+const JOIN: &str = "[source.values]
+kind = \"sim\"
+model = \"camera-metadata\"
+fps = {fps}
+duration = \"{duration}\"
+values = 6
+level = \"memory\"
+live = \"64 MiB\"
+
+[worker.whole]
+call = \"attach\"
+inputs = [\"camera\"]
+level = \"memory\"
+slot_live = \"256 MiB\"
+
+[worker.whole.parameters]
+take = \"nearest\"
+tolerance = \"1 us\"
+wait = \"10 s\"
+values.value1 = { stream = \"values\", source = \"camera:PV001\" }
+values.value2 = { stream = \"values\", source = \"camera:PV002\" }
+values.value3 = { stream = \"values\", source = \"camera:PV003\" }
+values.value4 = { stream = \"values\", source = \"camera:PV004\" }
+values.value5 = { stream = \"values\", source = \"camera:PV005\" }
+values.value6 = { stream = \"values\", source = \"camera:PV006\" }
+
+";
+/// Part of the frames that may have come before the values did, when both begin.
+const UNMATCHED: f64 = 0.05;
 /// Longest wait for frames of ours.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Part of the frames that come before the clock starts.
@@ -41,13 +84,17 @@ struct Job {
     frames: u64,
     /// Messages of the last stream for each frame.
     copies: u64,
-    /// The stages behind the camera; the last is called `out`.
-    stages: &'static str,
+    /// Frames a second of the camera's grid: more than anybody can take.
+    fps: u64,
+    /// What stands before the worker, and what behind it; the last stage is called `out`.
+    before: &'static str,
+    worker: &'static str,
+    behind: &'static str,
     must: f64,
     aim: f64,
 }
 
-const JOBS: [Job; 4] = [
+const JOBS: [Job; 7] = [
     Job {
         name: "512 x 512, 1 Python slot / PvaPy",
         scenario: "consumers1",
@@ -55,7 +102,10 @@ const JOBS: [Job; 4] = [
         rate: 7000.0,
         frames: 100_000,
         copies: 1,
-        stages: "[worker.out]\nslots = 1\n",
+        fps: 1_000_000,
+        before: "",
+        worker: "[worker.out]\nslots = 1\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n",
+        behind: "",
         must: 3.0,
         aim: 5.0,
     },
@@ -66,7 +116,10 @@ const JOBS: [Job; 4] = [
         rate: 130.0,
         frames: 2000,
         copies: 1,
-        stages: "[worker.out]\nslots = 1\n",
+        fps: 1_000_000,
+        before: "",
+        worker: "[worker.out]\nslots = 1\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n",
+        behind: "",
         must: 3.0,
         aim: 6.0,
     },
@@ -77,7 +130,10 @@ const JOBS: [Job; 4] = [
         rate: 5500.0,
         frames: 80_000,
         copies: 1,
-        stages: "[worker.out]\nslots = 4\n",
+        fps: 1_000_000,
+        before: "",
+        worker: "[worker.out]\nslots = 4\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n",
+        behind: "",
         must: 4.0,
         aim: 8.0,
     },
@@ -88,9 +144,54 @@ const JOBS: [Job; 4] = [
         rate: 2000.0,
         frames: 60_000,
         copies: 4,
-        stages: "[worker.out]\nslots = 4\nshare = \"all\"\n",
+        fps: 1_000_000,
+        before: "",
+        worker: "[worker.out]\nslots = 4\nshare = \"all\"\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n",
+        behind: "",
         must: 10.0,
         aim: 20.0,
+    },
+    Job {
+        name: "512 x 512 with six values joined, 1 Python slot / PvaPy",
+        scenario: "join1",
+        side: 512,
+        rate: 1500.0,
+        frames: 60_000,
+        copies: 1,
+        fps: 50_000,
+        before: JOIN,
+        worker: "[worker.out]\nslots = 1\ncall = \"touch.py:joined\"\ninputs = [\"whole\"]\n",
+        behind: "",
+        must: 8.0,
+        aim: 15.0,
+    },
+    Job {
+        name: "512 x 512 with six values joined, 4 slots / PvaPy",
+        scenario: "join4",
+        side: 512,
+        rate: 500.0,
+        frames: 60_000,
+        copies: 1,
+        fps: 50_000,
+        before: JOIN,
+        worker: "[worker.out]\nslots = 4\ncall = \"touch.py:joined\"\ninputs = [\"whole\"]\n",
+        behind: "",
+        must: 20.0,
+        aim: 40.0,
+    },
+    Job {
+        name: "512 x 512, 4 slots and an ordered collector / PvaPy",
+        scenario: "collector4",
+        side: 512,
+        rate: 1500.0,
+        frames: 60_000,
+        copies: 1,
+        fps: 1_000_000,
+        before: "",
+        worker: "[worker.done]\nslots = 4\norder = \"any\"\ncall = \"touch.py:touch\"\ninputs = [\"camera\"]\n",
+        behind: "[merge.out]\nkind = \"number\"\ninputs = [\"done\"]\n",
+        must: 8.0,
+        aim: 15.0,
     },
 ];
 
@@ -190,28 +291,48 @@ fn ours_of(programs: &Programs, job: &Job, frames: u64) -> Result<Sample, Fault>
     let folder = Folder::in_memory()?;
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("touch.py"), CODE).map_err(wrong("the code cannot be written"))?;
-    let worker = format!(
-        "call = \"touch.py:touch\"\ninputs = [\"camera\"]\nlevel = \"memory\"\npython = {:?}\n",
-        programs.python
-    );
     // Due within an instant: what holds it back is the room behind it.
+    let duration = format!("{} us", frames * 1_000_000 / job.fps);
     let text = format!(
-        "instrument = \"bench\"\ndata = \"data\"\n\n[source.camera]\nkind = \"sim\"\nmodel = \"camera\"\nfps = \
-         1000000\nduration = \"{frames} us\"\nshape = [{side}, {side}]\nframes = {distinct}\nlevel = \"memory\"\nlive = \"{RING}\"\n\n{stages}{worker}",
+        "instrument = \"bench\"
+data = \"data\"
+
+[source.camera]
+kind = \"sim\"
+model = \"camera\"
+fps = {fps}
+duration = \"{duration}\"
+shape = [{side}, {side}]
+frames = {distinct}
+level = \"memory\"
+live = \"{RING}\"
+
+{before}{worker}level = \"memory\"
+python = {python:?}
+
+{behind}",
+        fps = job.fps,
         side = job.side,
         // As many as the other side shows in turn.
         distinct = if job.side > 1024 { 4 } else { 16 },
-        stages = job.stages,
+        before = job.before.replace("{fps}", &job.fps.to_string()).replace("{duration}", &duration),
+        worker = job.worker,
+        python = programs.python,
+        behind = job.behind,
     );
     std::fs::write(path("bench.toml"), text).map_err(wrong("the instrument file cannot be written"))?;
     let data = Data::on_disk(path("data"));
-    let mut seconds = 0.0;
+    let (mut seconds, mut unmatched) = (0.0, 0.0);
     let mut sample = timed(frames * job.side * job.side, frames, || {
         let log = std::fs::File::create(path("log")).map_err(wrong("the log cannot be written"))?;
         let mut command = Command::new(&programs.ours);
         command.arg("up").arg(path("bench.toml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut child = command.spawn().map_err(wrong("beamport does not start"))?;
         let answer = follow(&data, &mut child, frames * job.copies);
+        // Where nothing is joined, nobody says so.
+        let joined = flow::WorkerState::newest(&data, "whole").ok().flatten();
+        let said = joined.and_then(|state| state.slots.get(&0)?.get("unmatched")?.as_f64());
+        unmatched = said.unwrap_or(0.0);
         stop(&mut child)?;
         let said = |fault: Fault| fault.hint(std::fs::read_to_string(path("log")).unwrap_or_default());
         seconds = answer.map_err(said)?;
@@ -220,6 +341,9 @@ fn ours_of(programs: &Programs, job: &Job, frames: u64) -> Result<Sample, Fault>
     // What came before the clock was started is not in its seconds.
     sample.seconds = seconds / (1.0 - FIRST);
     let done = done_of(&data)?;
+    if unmatched > UNMATCHED * frames as f64 {
+        return Err(Fault::new(format!("bench: {unmatched} of {frames} frames miss a value"), job.name));
+    }
     if done == frames {
         return Ok(sample);
     }
