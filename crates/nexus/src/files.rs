@@ -202,10 +202,11 @@ impl Files {
                 // It may have rows by now, of whatever shape came first: none that a commit knows.
                 one.begin(&plan, true).map_err(Stop::fault)?;
             } else {
+                // First: who is killed between must not leave frames behind a gap.
+                one.remove_later(&plan)?;
                 let mut sink = Nexus::resume(plan.job(stream, number)?, file)?;
                 sink.set_frames_max(plan.frames);
                 one.sink = Some(sink);
-                one.remove_later(&plan)?;
             }
             for number in known["hashing"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
                 one.hash(&plan, number)?;

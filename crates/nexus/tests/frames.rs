@@ -320,6 +320,22 @@ fn a_writer_that_starts_again_sets_back_what_no_commit_says() {
 }
 
 #[test]
+fn a_writer_killed_while_it_set_a_file_back_left_frames_behind_a_gap() {
+    let folder = folder("gap");
+    let mut sink = Files::begin(plan(&folder, 4), false).unwrap();
+    hand(&mut sink, 0, &run_of(0, 2)).unwrap();
+    let state = sink.flush().unwrap();
+    hand(&mut sink, 2, &run_of(2, 6)).unwrap();
+    sink.flush().unwrap();
+    drop(sink);
+    assert!(folder.join("camera_000002.h5").exists());
+    // It comes no further than to the file that it would set back.
+    std::fs::write(folder.join("camera_000001.h5"), b"damaged").unwrap();
+    assert!(Files::resume(plan(&folder, 4), &state).is_err());
+    assert!(!folder.join("camera_000002.h5").exists());
+}
+
+#[test]
 fn a_writer_that_is_ended_while_it_ends_finishes() {
     let folder = folder("ended");
     let mut sink = Files::begin(plan(&folder, 4), false).unwrap();
