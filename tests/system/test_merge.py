@@ -83,7 +83,7 @@ def test_a_copied_merge_that_is_killed_has_each_message_once_and_stands_alone(la
     kills, seen = times(4, 100), []
     for kill in range(kills):
         process, _ = lab.up_ready()
-        until(lambda known=len(seen): len(messages(lab, "all")) > known, "nothing new is copied")
+        until(lambda known=seen: len(messages(lab, "all")) > len(known), "nothing new is copied")
         time.sleep(dice.uniform(0, 0.3))
         seen = messages(lab, "all")
         lab.kill(process)
