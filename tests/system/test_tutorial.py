@@ -115,11 +115,28 @@ def test_the_session_of_the_readme_does_what_it_says(terminal, tmp_path):
     text = (ROOT / "README.md").read_text()
     (instrument,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "mine.toml").write_text(instrument)
-    shutil.copy(ROOT / "examples" / "amor.nexus.json", tmp_path)
-    status, out, err = terminal(script(text) + "beamport check mine.toml\n")
+    (code,) = [content for _, content in blocks(text) if "# mine.py" in content]
+    (tmp_path / "mine.py").write_text(code)
+    run = """
+beamport check mine.toml
+beamport up mine.toml & up=$!
+python - <<'END'
+import beamport, os, time
+while not os.path.exists("beamport-data/mine/control.sock"): time.sleep(0.1)
+data = beamport.open("beamport-data/mine")
+while "brightest" not in data: time.sleep(0.1)
+values = [m for m, _ in zip(data["brightest"].read(follow=True), range(500))]
+frames = list(zip(data["camera"].read(), values))
+assert all(m["value"] == frame.array.max() and m.origin_seq == frame.origin_seq for frame, m in frames)
+print("a value for each of", len(frames), "frames")
+END
+kill -INT $up; wait $up
+"""
+    status, out, err = terminal(script(text) + run)
     print(out, err)
     assert status == 0, err[-3000:]
     assert "ledger (closed)" in out and "AMOR:SE:TEMP01  f144  value=" in out
     assert re.search(r"^closed +yes$", out, re.MULTILINE) and "again.nxs" in out
+    assert "a value for each of 500 frames" in out
     # Three arrays of pixels.
     assert len(re.findall(r"^\[ *\d+ .*\d\]$", out, re.MULTILINE)) == 3
