@@ -7,7 +7,7 @@
 //! map without being allocated.
 
 use beamport_store::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -1047,7 +1047,9 @@ fn agrees(seeds: u64) {
         return;
     }
     let seeds = number("BEAMPORT_SEEDS").unwrap_or(seeds);
-    let parts = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    // What killed processes had mapped stays mapped: no process tries too many.
+    let parts = seeds.div_ceil(2500).next_multiple_of(at_once);
     if let Some(part) = number("BEAMPORT_PART") {
         return some(part, seeds, parts);
     }
@@ -1058,10 +1060,12 @@ fn agrees(seeds: u64) {
         command.env("BEAMPORT_PART", part.to_string()).env("BEAMPORT_SEEDS", seeds.to_string());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let running: Vec<_> = (0..parts).map(start).collect();
     let (mut sum, mut failures) = (Tally::default(), Vec::new());
-    for part in running {
+    let mut running: VecDeque<_> = (0..at_once).map(start).collect();
+    let mut next = at_once..parts;
+    while let Some(part) = running.pop_front() {
         let done = part.wait_with_output().unwrap();
+        running.extend(next.next().map(start));
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         if !done.status.success() {
             failures.push(said + &String::from_utf8_lossy(&done.stderr));
