@@ -235,7 +235,8 @@ def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, time
 @pytest.mark.root
 def test_files_on_a_full_disk_heal_and_are_complete(lab, nexus, disk, times):  # noqa: F811
     small = disk("small", 300, "tmpfs")
-    folder = instrument(lab, fps=200, frames=20, folder=small.folder)
+    # So slow that the frames alone do not fill it.
+    folder = instrument(lab, fps=times(200, 50), frames=20, folder=small.folder)
     process, _ = lab.up_ready()
     full = times(4, 40)
     stream = lab.stream("camera")
