@@ -16,13 +16,16 @@ from ._errors import Error
 _PATIENCE_S = 35.0
 
 
-def ask(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+def ask(folder: Path, request: dict[str, Any], *, patience_s: float = _PATIENCE_S) -> dict[str, Any]:
     """Say one command to the instrument that runs in `folder`, and return its answer.
+
+    patience_s: how long it may take.
 
     Raises `Error` if it refuses, if none runs there, or if it does not answer.
     """
     with _connected(folder) as line:
         try:
+            line.settimeout(patience_s)
             line.sendall(json.dumps(request).encode() + b"\n")
             with line.makefile("rb") as file:
                 text = file.readline()

@@ -28,6 +28,8 @@ from ._when import nanoseconds
 _LINES_KEPT = 200
 # Between two looks at a program that is starting: a person does not notice it.
 _LOOK_S = 0.05
+# A cut-over loads code and finishes what is under way; the instrument gives up by itself before.
+_CUTOVER_S = 605.0
 
 
 class Instrument(Data):
@@ -88,6 +90,21 @@ class Instrument(Data):
         """
         request: dict[str, Any] = {"command": "configure", "worker": worker, "parameters": parameters}
         return ask(self.folder, request if slots is None else request | {"slots": slots})
+
+    def cutover(self, shadow: str) -> dict[str, Any]:
+        """Have a worker go on with the code of its shadow; returns from which message on.
+
+        shadow: the NAME of the section `[worker.NAME]` that has `shadow = "OLD"`.
+
+        The answer has `worker` (OLD), its `code`, `parameters` and `slots` from now on; `from`, a list with `stream`,
+        `epoch` and `sequence` of the first message of each input that the new code is given; `output`, the sequence of
+        what it makes first; and `compared`, what `beamport compare` said just before. It comes when the change stands:
+        all before that message was made by the old code, all from it on will be by the new.
+
+        Raises `Error` if there is no such shadow, if its code cannot be loaded, or if the old code does not finish what
+        it has: then the old code goes on.
+        """
+        return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=_CUTOVER_S)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until its runs are sealed and it has ended by itself; returns its report.

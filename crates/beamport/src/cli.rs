@@ -54,6 +54,14 @@ pub enum Verb {
         after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4"
     )]
     Configure(Configure),
+    /// Compare what a worker and its shadow made of the same messages (status 1 if it differs)
+    #[command(
+        after_help = "Examples:\n  beamport compare mean mean-new\n  beamport compare mean mean-new --last 10000 --json"
+    )]
+    Compare(Compare),
+    /// Have a worker go on with the code of its shadow, and say from which message on
+    #[command(after_help = "Examples:\n  beamport cutover mean-new")]
+    Cutover(Cutover),
     /// Report every mistake of an instrument file (status 2 if there is one)
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
@@ -239,6 +247,37 @@ pub struct Configure {
     /// How many slots it has from now on
     #[arg(long, value_name = "NUMBER")]
     pub slots: Option<u32>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Name of a worker, and of its stream
+    pub old: String,
+    /// Name of another with the same inputs
+    pub new: String,
+    /// Look only at so many of the newest messages of the first
+    #[arg(long, value_name = "NUMBER")]
+    pub last: Option<u64>,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport cutover`
+#[derive(Debug, Args)]
+pub struct Cutover {
+    /// Name of the shadow
+    pub shadow: String,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod compare;
 pub mod demo;
 pub mod file;
 pub mod limits;
@@ -49,6 +50,8 @@ pub fn run() -> ExitCode {
         }
         Verb::Begin(asked) => verbs::begin_end::begin(&asked, &mut out, &mut err),
         Verb::End(asked) => verbs::begin_end::end(&asked, &mut out, &mut err),
+        Verb::Compare(asked) => verbs::compare::run(&asked, &mut out, &mut err),
+        Verb::Cutover(asked) => verbs::cutover::run(&asked, &mut out, &mut err),
         Verb::Configure(asked) => verbs::configure::run(&asked, &mut out, &mut err),
         Verb::Ls(asked) => verbs::ls::run(&asked, &mut out, &mut err),
         Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),

@@ -701,6 +701,8 @@ fn a_change_while_it_runs_counts_after_a_restart_until_the_file_says_something_n
     let mut options = WorkOptions { parameters: r#"{"a":1}"#.into(), ..WorkOptions::memory(2, 1 << 20) };
     let (_, _process, mut work) = opened(&machine, &options);
     assert_eq!((work.slots(), work.parameters()), (2, r#"{"a":1}"#));
+    // Who changes nothing waits for nothing, where nothing comes.
+    assert!(work.is_safe(work.change()));
     work.set_slots(3).unwrap();
     work.configure(r#"{"a":2}"#).unwrap();
     let block = work.change();

@@ -283,7 +283,15 @@ pub static WORKER_INPUTS: Key = required(
     Worker,
     "inputs",
     "list of streams",
-    "The streams whose messages it is given: of sources, or of merges and workers further up.",
+    "The streams whose messages it is given: of sources, or of merges and workers further up. Of a shadow: not written.",
+);
+/// `shadow`
+pub static SHADOW: Key = key(
+    Worker,
+    "shadow",
+    "name of a worker further up",
+    "",
+    "It runs beside that worker on the same inputs, and nothing waits for it: what it is too slow for is skipped. `slots`, `share`, `set`, `turn`, `order`, `time_max` and `python` are that worker's where they are not written.",
 );
 /// `slots`
 pub static SLOTS: Key = key(Worker, "slots", "number, 1 to 32", "1", "How many processes run the code side by side.");
@@ -485,6 +493,7 @@ pub static ALL: &[&Key] = &[
     &MERGE_OUTPUT,
     &CALL,
     &WORKER_INPUTS,
+    &SHADOW,
     &SLOTS,
     &SHARE,
     &SET,

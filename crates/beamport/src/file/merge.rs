@@ -184,6 +184,8 @@ impl Instrument {
             let name = std::mem::replace(&mut merge.name, view);
             self.workers.push(WorkerSection::copying(name, merge, output));
         }
+        // The mover has its threads in the order of the file.
+        self.workers.sort_by_key(|worker| worker.line);
     }
 }
 

@@ -16,6 +16,7 @@ mod output;
 mod page;
 mod run;
 mod section;
+mod shadow;
 mod show;
 mod sink;
 mod source;
@@ -32,7 +33,7 @@ pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
 pub use sink::{Layout, SinkKind, SinkSection};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
-pub use worker::{Numbers, Order, Parameters, Share, WorkerSection};
+pub use worker::{Code, Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::limits;
 use crate::units::{Refused, shortened};
@@ -175,6 +176,7 @@ impl Reader<'_> {
             .and_then(Item::as_table_like)
             .map(|named| named.iter().map(|(name, _)| name.to_owned()).collect())
             .unwrap_or_default();
+        shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         instrument.split_copies();

@@ -260,6 +260,8 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "another name"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "not a table", "parameters]"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\ncpus = [-1]\n", 8, "number of a processor", "[0, 1]"),
+        ("[worker.w]\ncall = \"a:b\"\nshadow = \"v\"\n", 7, "no worker of this name", "below it"),
+        ("[worker.w]\ncall = \"a:b\"\nshadow = \"w\"\n", 7, "no worker of this name", "below it"),
         ("[merge.all]\nkind = \"time\"\n", 5, "`inputs` is missing", "list of streams"),
         ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "nor a stage further up, fills it", "x"),
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
@@ -306,6 +308,49 @@ fn single_mistakes_are_told_with_line_and_hint() {
     }
     assert_eq!(only("instrument = \"a\"\n").1, "there is no source; no section [source.NAME]");
     assert_eq!(only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2, "write `amor-2`");
+}
+
+#[test]
+fn a_copy_above_a_worker_stands_before_it() {
+    // The mover starts them in this order, and took the thread of the one for that of the other.
+    let text = format!(
+        "{SOURCE}[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\n\
+         [worker.w]\ncall = \"a:b\"\ninputs = [\"all\"]\n"
+    );
+    let names: Vec<String> = good(&text).workers.into_iter().map(|worker| worker.name).collect();
+    assert_eq!(names, ["all", "w"]);
+}
+
+#[test]
+fn a_shadow_has_what_it_does_not_say_from_the_worker_that_it_is_beside() {
+    let old =
+        "[worker.old]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 4\nset = 2\norder = \"any\"\ntime_max = \"3 s\"\n";
+    let new = "[worker.new]\ncall = \"a:c\"\nshadow = \"old\"\ntime_max = \"5 s\"\n";
+    let instrument = good(&format!("{SOURCE}{old}{new}"));
+    let [_, shadow] = instrument.workers.as_slice() else { panic!("{:?}", instrument.workers) };
+    assert_eq!((shadow.inputs.value.as_slice(), shadow.slots.value, shadow.set.value), (&["x".to_owned()][..], 4, 2));
+    assert_eq!((shadow.order.value, shadow.time_max.value), (super::Order::Any, Duration::from_secs(5)));
+    // What is shown reads back.
+    let shown = good(&instrument.show());
+    assert_eq!((shown.workers[1].slots.value, shown.workers[1].inputs.as_slice()), (4, &["x".to_owned()][..]));
+    let line = u32::try_from(format!("{SOURCE}{old}").lines().count()).unwrap();
+    for (text, at, what, hint) in [
+        ("inputs = [\"x\"]\n", 5, "has inputs of its own", "remove `inputs`"),
+        ("slots = 1\n", 3, "cannot see the same", "multiple of `set`"),
+        ("[worker.last]\ncall = \"a:c\"\nshadow = \"new\"\n", 7, "a shadow itself", "\"old\""),
+        ("[worker.last]\ncall = \"a:c\"\nshadow = \"odl\"\n", 7, "no worker of this name", "write `old`"),
+        (
+            "[worker.last]\ncall = \"attach\"\nshadow = \"old\"\nslots = 1\nset = 1\nparameters = { values = { y = \"x\" } }\n",
+            7,
+            "cannot run as a shadow",
+            "remove `shadow`",
+        ),
+        ("[worker.last]\ncall = \"stitch\"\nshadow = \"old\"\n", 7, "cannot run as a shadow", "remove `shadow`"),
+    ] {
+        let found = only(&format!("{SOURCE}{old}{new}{text}"));
+        assert_eq!(found.0, line + at, "{text}{found:?}");
+        assert!(found.1.contains(what) && found.2.contains(hint), "{text}{found:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::output::{self, OutputSection};
 use super::section::{Section, Setting, Shown, Take, Word, noun};
 use super::{MergeSection, nearest};
 use crate::limits;
-use crate::units::{Refused, Size};
+use crate::units::{Refused, Size, shortened};
 use flow::Fault;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -50,12 +50,63 @@ pub struct WorkerSection {
     pub slot_live: Setting<Size>,
     /// Streams that a ready-made worker looks at beside its inputs.
     pub besides: Vec<String>,
+    /// The worker beside which it runs.
+    pub shadow: Option<Setting<String>>,
     /// The stream it fills.
     pub output: OutputSection,
     pub(super) shown: Vec<Shown>,
 }
 
+/// Which code a worker runs: what a cut-over changes, beside parameters and the number of slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// `FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one.
+    pub call: String,
+    /// Where a FILE is.
+    pub folder: PathBuf,
+    /// The interpreter, where one is named.
+    pub python: Option<PathBuf>,
+}
+
+impl Code {
+    /// As it stands in commits.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        serde_json::json!({"call": self.call, "folder": self.folder, "python": self.python})
+    }
+
+    /// From there.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        let said: Json = serde_json::from_str(text).ok()?;
+        Some(Self {
+            call: said["call"].as_str()?.to_owned(),
+            folder: said["folder"].as_str()?.into(),
+            python: said["python"].as_str().map(PathBuf::from),
+        })
+    }
+}
+
 impl WorkerSection {
+    /// Its code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        let python = self.python.as_ref().map(|python| python.value.clone());
+        Code { call: self.call.value.clone(), folder: self.folder.clone(), python }
+    }
+
+    /// Takes the code of another.
+    pub fn take_code(&mut self, code: &Code) {
+        (self.call.value, self.folder) = (code.call.clone(), code.folder.clone());
+        self.python = code.python.clone().map(Setting::by_default);
+    }
+
+    /// Why its code, where it is ready-made, needs one slot and one input; none where it does not.
+    #[must_use]
+    pub fn alone(&self, parameters: &Json) -> Option<&'static str> {
+        flow::check_native(&self.call, parameters).ok().filter(|_| self.is_native()).and_then(|needs| needs.alone)
+    }
+
     /// True if its code is ready-made.
     #[must_use]
     pub fn is_native(&self) -> bool {
@@ -83,6 +134,7 @@ impl WorkerSection {
             // Here the bytes are; the output points to them.
             slot_live: output.live.clone(),
             besides: Vec::new(),
+            shadow: None,
             output,
             shown: Vec::new(),
         }
@@ -242,17 +294,31 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         }
         _ => {}
     }
+    let shadow: Option<Setting<String>> = section.get(&keys::SHADOW);
     let slots: Setting<u64> = section.need(&keys::SLOTS);
     if !(1..=u64::from(flow::SLOTS_MAX)).contains(&slots.value) && slots.origin != super::Origin::Default {
         let cause = format!("{} slots", slots.value);
         section.refuse(&keys::SLOTS, Refused::new(cause, format!("write 1 to {}", flow::SLOTS_MAX)));
     }
     let set: Setting<u64> = section.need(&keys::SET);
-    if (set.value == 0 || set.value > slots.value) && set.origin != super::Origin::Default {
+    // Of a shadow that says nothing of slots it is known later.
+    let has_slots = shadow.is_none() || slots.origin != super::Origin::Default;
+    if (set.value == 0 || set.value > slots.value && has_slots) && set.origin != super::Origin::Default {
         let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
         section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
     }
-    let inputs: Setting<Vec<String>> = section.get(&keys::WORKER_INPUTS).unwrap_or_default();
+    let inputs: Option<Setting<Vec<String>>> = match &shadow {
+        None => section.get(&keys::WORKER_INPUTS),
+        Some(old) => {
+            if section.table.contains_key(keys::WORKER_INPUTS.name) {
+                let (line, hint) = (section.line_of(keys::WORKER_INPUTS.name), "remove `inputs`, or `shadow`");
+                let what = format!("{} has inputs of its own", section.title);
+                section.mistake(line, what, format!("a shadow has those of `{}`", shortened(old)), hint);
+            }
+            None
+        }
+    };
+    let inputs = inputs.unwrap_or_default();
     let (share, turn, order) = (section.need(&keys::SHARE), section.need(&keys::TURN), section.need(&keys::ORDER));
     let time_max = section.need(&keys::TIME_MAX);
     let parameters: Setting<Parameters> = section.need(&keys::PARAMETERS);
@@ -269,6 +335,11 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
             }),
             Ok(needs) => {
                 besides = needs.streams.into_iter().map(|(_, stream)| stream).collect();
+                if let (true, Some(shadow)) = (needs.holds_back, &shadow) {
+                    let (line, hint) = (shadow.line_or(section.line), "remove `shadow`, and write `inputs`");
+                    let what = format!("{} cannot run as a shadow", section.title);
+                    section.mistake(line, what, "sources would wait for it: it holds back what it still needs", hint);
+                }
                 if let Some(why) = needs.alone {
                     if slots.value > 1 {
                         section.refuse(&keys::SLOTS, Refused::new(why, "write `slots = 1`, or remove it"));
@@ -305,6 +376,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         gpus,
         slot_live,
         besides,
+        shadow,
         output,
         shown: std::mem::take(&mut section.shown),
     }

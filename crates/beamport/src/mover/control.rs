@@ -21,6 +21,10 @@ const COMMAND_BYTES_MAX: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the instrument to answer: a run is answered after its mark, on a slow disk.
 const ANSWER: Duration = Duration::from_secs(30);
+/// The same for a cut-over: code is loaded, and what is under way is finished. It gives up by itself before.
+const CUT_OVER: Duration = Duration::from_secs(600);
+/// Beyond these, whoever asked waits no longer.
+const ANSWER_COMES: Duration = Duration::from_secs(5);
 /// Clients at once, a thread each: people and scripts, not crowds.
 const CLIENTS_MAX: usize = 32;
 
@@ -125,10 +129,11 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
     {
         Ok(request) => {
             let (answer, answered) = channel();
+            let patience = patience(&request);
             match sender.send(Command { request, answer }) {
-                Ok(()) => {
-                    answered.recv_timeout(ANSWER).unwrap_or_else(|e| Err(Fault::new("the command was not answered", e)))
-                }
+                Ok(()) => answered
+                    .recv_timeout(patience)
+                    .unwrap_or_else(|e| Err(Fault::new("the command was not answered", e))),
                 Err(_) => Err(Fault::new("the command was not taken", "the instrument is being shut down")),
             }
         }
@@ -169,6 +174,11 @@ fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, F
     Ok((!line.is_empty()).then_some(Ok(line)))
 }
 
+/// How long the answer to a command may take.
+fn patience(request: &Value) -> Duration {
+    if request["command"] == "cutover" { CUT_OVER } else { ANSWER }
+}
+
 fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Result<()> {
     let answer = match answer {
         Ok(value) => json!({"ok": value}),
@@ -191,7 +201,7 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     let (_folder, short) = short_path(folder).map_err(nobody)?;
     let mut stream = UnixStream::connect(short).map_err(nobody)?;
     let broken = |e: std::io::Error| Fault::new("the instrument did not answer", e);
-    stream.set_read_timeout(Some(Duration::from_secs(35))).map_err(broken)?;
+    stream.set_read_timeout(Some(patience(request) + ANSWER_COMES)).map_err(broken)?;
     writeln!(stream, "{request}").map_err(broken)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).map_err(broken)?;

@@ -7,6 +7,7 @@
 mod belongings;
 mod child;
 mod control;
+mod cutover;
 mod merges;
 mod replay;
 pub mod slot;
@@ -25,11 +26,12 @@ use crate::file::{Instrument, SinkKind, Start, nearest};
 use crate::units::shortened;
 use belongings::Belongings;
 use child::{Children, Key};
-use control::Control;
+use control::{Command, Control};
+use cutover::{Pair, Underway};
 use flow::records::Run;
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
-use stage::{Change, StageThread};
+use stage::{Order, StageThread, What};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -65,6 +67,8 @@ pub struct Mover {
     workers: Vec<StageThread>,
     stop_sources: Arc<AtomicBool>,
     control: Control,
+    /// A cut-over that was asked for.
+    underway: Option<Underway>,
     book: store::Writer,
     children: Children,
     /// Files of which nobody can tell whether they are finished: the books say no more.
@@ -104,6 +108,7 @@ impl Mover {
             workers: Vec::new(),
             stop_sources,
             control,
+            underway: None,
             book,
             children: Children::default(),
             untold,
@@ -340,10 +345,15 @@ impl Mover {
                 }
             }
             while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
+                if command.request["command"] == "cutover" {
+                    self.begin_cut_over(command, now);
+                    continue;
+                }
                 let answer = self.obey(&command.request, now);
                 let _ = command.answer.send(answer);
                 changed = true;
             }
+            self.look_at_cut_over(now);
             let views: Vec<StreamView> = self.views();
             changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
             let files = self.children.look_after(&self.instrument, &left.files)?;
@@ -421,7 +431,7 @@ impl Mover {
                 Ok(json!({"pid": std::process::id(), "instrument": *self.instrument.name, "troubles": troubles}))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
-                .hint("commands are begin, end, configure and status")),
+                .hint("commands are begin, end, configure, cutover and status")),
         };
         self.record(request, &answer, now);
         answer
@@ -469,12 +479,42 @@ impl Mover {
         }
         let (answer, answered) = channel();
         let told = &self.workers[at].told;
-        told.order(Change { parameters, slots, answer });
+        told.order(Order { what: What::Change { parameters, slots }, answer });
         answered.recv_timeout(CHANGE).unwrap_or_else(|e| {
             let cause = told.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
             Err(Fault::new(format!("worker `{name}` has not answered yet"), cause)
                 .hint("it takes the change when it can; ask again for what it has"))
         })
+    }
+
+    /// `{"command": "cutover", "shadow"}`: answered when it is done, while all else goes on.
+    fn begin_cut_over(&mut self, command: Command, now: i64) {
+        let name = command.request["shadow"].as_str().unwrap_or_default();
+        let told = |at: usize| self.workers.get(at).map(|stage| stage.told.clone());
+        let begun = match (&self.underway, Pair::of(&self.instrument.workers, &told, name)) {
+            (Some(_), _) => {
+                let fault = Fault::new("the command was not taken", "another cut-over is under way");
+                Err((command, fault.hint("ask again when that one is answered")))
+            }
+            (None, Err(fault)) => Err((command, fault)),
+            (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.stop_sources),
+        };
+        match begun {
+            Ok(underway) => self.underway = Some(underway),
+            Err((command, fault)) => {
+                let answer = Err(fault);
+                self.record(&command.request, &answer, now);
+                let _ = command.answer.send(answer);
+            }
+        }
+    }
+
+    fn look_at_cut_over(&mut self, now: i64) {
+        let Some(answer) = self.underway.as_mut().and_then(Underway::result) else { return };
+        let Some(mut underway) = self.underway.take() else { return };
+        underway.join();
+        self.record(&underway.command.request, &answer, now);
+        let _ = underway.command.answer.send(answer);
     }
 
     /// `{"command": "begin", "run", "start", "stop", "settle", "metadata", "slots"}`, each but the first optional.
@@ -579,6 +619,9 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
         self.stop_sources.store(true, Ordering::Relaxed);
+        if let Some(underway) = &mut self.underway {
+            underway.join();
+        }
         for stage in self.workers.iter_mut().chain(&mut self.merges).chain(&mut self.sources) {
             stage.join();
         }

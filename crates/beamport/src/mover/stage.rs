@@ -1,9 +1,10 @@
 //! A thread that runs one stage. A stage that fails or panics is started again, alone, with growing pauses; what it had
 //! published stays.
 
-use crate::file::{Level, OutputFull, OutputSection};
+use crate::file::{Code, Level, OutputFull, OutputSection};
 use flow::{Fault, StreamView};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -23,17 +24,22 @@ pub(super) struct Told {
     view: Arc<Mutex<Option<StreamView>>>,
     trouble: Arc<Mutex<Option<Fault>>>,
     warned: Arc<Mutex<Option<Instant>>>,
-    orders: Arc<Mutex<Vec<Change>>>,
+    orders: Arc<Mutex<VecDeque<Order>>>,
 }
 
 /// A command to a worker that runs.
-pub(super) struct Change {
-    /// Parameters that it gets; `null` takes one away.
-    pub parameters: serde_json::Map<String, Value>,
-    /// How many slots it gets.
-    pub slots: Option<u32>,
-    /// Takes the answer, once the change survives what the worker's commits survive.
+pub(super) struct Order {
+    pub what: What,
+    /// Takes the answer, once what was changed survives what the worker's commits survive.
     pub answer: Sender<Result<Value, Fault>>,
+}
+
+/// What a worker that runs is to do.
+pub(super) enum What {
+    /// Other parameters (`null` takes one away), and so many slots.
+    Change { parameters: serde_json::Map<String, Value>, slots: Option<u32> },
+    /// Other code, with all its parameters and so many slots.
+    CutOver { code: Code, parameters: Value, slots: u32 },
 }
 
 fn of<T: Clone>(place: &Mutex<Option<T>>) -> Option<T> {
@@ -56,13 +62,13 @@ impl Told {
     }
 
     /// Gives it a command.
-    pub(super) fn order(&self, change: Change) {
-        self.orders.lock().unwrap_or_else(|p| p.into_inner()).push(change);
+    pub(super) fn order(&self, order: Order) {
+        self.orders.lock().unwrap_or_else(|p| p.into_inner()).push_back(order);
     }
 
-    /// Takes the commands.
-    pub(super) fn orders(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.orders.lock().unwrap_or_else(|p| p.into_inner()))
+    /// Takes the oldest command.
+    pub(super) fn next_order(&self) -> Option<Order> {
+        self.orders.lock().unwrap_or_else(|p| p.into_inner()).pop_front()
     }
 
     /// Where its stream stands now.

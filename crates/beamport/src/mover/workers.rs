@@ -4,8 +4,9 @@
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
-use super::stage::{self, Change, NAP, StageThread, Told, ns};
-use crate::file::{Order, Share, WorkerSection};
+use super::cutover::CutOver;
+use super::stage::{self, NAP, StageThread, Told, What, ns};
+use crate::file::{Code, Order, Share, WorkerSection};
 use flow::{Data, Fault, Heard, Work, WorkOptions};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -44,6 +45,8 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         keep_order: section.order.value == Order::Keep,
         time_max: ns(section.time_max.value),
         parameters: section.parameters.0.to_string(),
+        code: section.code().to_json().to_string(),
+        shadow: section.shadow.as_ref().map(|old| old.value.clone()),
         ..WorkOptions::memory(slots, section.slot_live.0)
     }
 }
@@ -78,15 +81,25 @@ fn run(
     }
     let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
     told.stands(work.view());
-    let mut slots = Slots::new(data, section, options);
-    slots.parameters = serde_json::from_str(work.parameters()).unwrap_or_default();
+    let mut slots = Slots::new(data, section.clone(), options);
+    slots.takes(&work)?;
     let mut until = None;
     let mut promised = Vec::new();
+    let mut cutting: Option<CutOver> = None;
     loop {
-        for change in told.orders() {
-            match slots.change(&mut work, &change) {
-                Ok(answer) => promised.push((work.change(), change.answer, answer)),
-                Err(fault) => drop(change.answer.send(Err(fault))),
+        while cutting.is_none()
+            && let Some(order) = told.next_order()
+        {
+            match order.what {
+                What::Change { parameters, slots: count } => match slots.change(&mut work, &parameters, count) {
+                    Ok(answer) => promised.push((work.change(), order.answer, answer)),
+                    Err(fault) => drop(order.answer.send(Err(fault))),
+                },
+                What::CutOver { code, parameters, slots: count } => {
+                    work.hold(true);
+                    let time_max = slots.section.time_max.value;
+                    cutting = Some(CutOver::new((code, parameters, count), time_max, order.answer));
+                }
             }
         }
         // What is answered is true after a restart too.
@@ -106,7 +119,15 @@ fn run(
             until = Some(Instant::now() + FAREWELL);
             (0..work.slots()).try_for_each(|slot| work.stop(slot))?;
         }
-        let left = slots.look_after(&mut work, until.is_none())?;
+        let is_done = match &mut cutting {
+            Some(cutting) => cutting.step(&mut work, &mut slots, until.is_some())?,
+            None => false,
+        };
+        if is_done {
+            cutting = None;
+        }
+        let replaces = cutting.as_ref().is_some_and(CutOver::replaces);
+        let left = slots.look_after(&mut work, until.is_none() && !replaces)?;
         told.suffers(slots.trouble.clone());
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
@@ -130,9 +151,10 @@ struct Running {
 }
 
 /// The processes of a worker's slots.
-struct Slots<'a> {
+pub(super) struct Slots<'a> {
     data: &'a Data,
-    section: &'a WorkerSection,
+    /// As its code is now.
+    pub(super) section: WorkerSection,
     options: &'a WorkOptions,
     running: Vec<Running>,
     looked: Instant,
@@ -143,37 +165,73 @@ struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    fn new(data: &'a Data, section: &'a WorkerSection, options: &'a WorkOptions) -> Self {
+    fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions) -> Self {
         let parameters = section.parameters.0.clone();
         Self { data, section, options, running: Vec::new(), looked: Instant::now() - NAP, parameters, trouble: None }
     }
 
+    /// Takes code and parameters of now: slots that start from now on have them.
+    pub(super) fn takes(&mut self, work: &Work) -> Result<(), Fault> {
+        self.parameters = serde_json::from_str(work.parameters()).unwrap_or_default();
+        if let Some(code) = Code::from_json(work.code()) {
+            self.section.take_code(&code);
+        }
+        // What earlier code kept would be kept for ever.
+        match self.section.alone(&self.parameters) {
+            Some(_) => Ok(()),
+            None => work.let_go(&self.section.besides),
+        }
+    }
+
+    /// Tells all slots to end; one that was about to start does so at once.
+    pub(super) fn stop_all(&mut self, work: &mut Work) -> Result<(), Fault> {
+        self.trouble = None;
+        self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
+        (0..).zip(&self.running).filter(|(_, r)| r.child.is_some()).try_for_each(|(slot, _)| work.stop(slot))
+    }
+
+    /// Ends what has not ended.
+    pub(super) fn kill_all(&mut self) {
+        self.running.iter_mut().filter_map(|running| running.child.as_mut()).for_each(|child| drop(child.kill()));
+    }
+
+    /// True while any lives.
+    pub(super) fn live(&self) -> bool {
+        self.running.iter().any(|running| running.child.is_some())
+    }
+
     /// Changes parameters and the number of slots; the answer is how they are now.
-    fn change(&mut self, work: &mut Work, change: &Change) -> Result<Value, Fault> {
+    fn change(
+        &mut self,
+        work: &mut Work,
+        changed: &serde_json::Map<String, Value>,
+        count: Option<u32>,
+    ) -> Result<Value, Fault> {
         let mut parameters: Value = serde_json::from_str(work.parameters()).unwrap_or_default();
         if let Some(known) = parameters.as_object_mut() {
-            for (name, value) in &change.parameters {
+            for (name, value) in changed {
                 match value {
                     Value::Null => drop(known.remove(name)),
                     value => drop(known.insert(name.clone(), value.clone())),
                 }
             }
         }
-        let slots = change.slots.unwrap_or(work.slots());
+        let slots = count.unwrap_or(work.slots());
         self.section.check_change(&parameters, slots)?;
-        if let Some(slots) = change.slots.filter(|slots| *slots != work.slots()) {
+        if let Some(slots) = count.filter(|slots| *slots != work.slots()) {
             let before = work.slots();
             work.set_slots(slots)?;
             (slots..before).try_for_each(|slot| work.stop(slot))?;
         }
-        if !change.parameters.is_empty() {
+        if !changed.is_empty() {
             let text = parameters.to_string();
             self.parameters = parameters.clone();
             work.configure(&text)?;
             // Who waits because it could not take the old ones need not wait any longer.
             self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
         }
-        Ok(json!({"worker": self.section.name, "slots": slots, "parameters": parameters}))
+        let code = self.section.code().to_json();
+        Ok(json!({"worker": self.section.name, "slots": slots, "parameters": parameters, "code": code}))
     }
 
     /// Reaps, kills what is overdue, and starts what is due. How many are there.
@@ -219,8 +277,8 @@ impl<'a> Slots<'a> {
             if running.child.is_none() && starts && number < work.slots() && Instant::now() >= running.again {
                 running.answered = answered;
                 let from = work.ready(number, 0);
-                let asked = Self::asked(self.section, self.options, self.data, number, from, &self.parameters);
-                let child = spawn(self.section, number, &asked)?;
+                let asked = Self::asked(&self.section, self.options, self.data, number, from, &self.parameters);
+                let child = spawn(&self.section, number, &asked)?;
                 work.started(number, child.id());
                 work.greet(number)?;
                 running.child = Some(child);

@@ -5,7 +5,9 @@
 
 pub mod begin_end;
 pub mod cat;
+pub mod compare;
 pub mod configure;
+pub mod cutover;
 pub mod doctor;
 pub mod figures;
 mod forecast;

@@ -16,7 +16,7 @@
 use super::members;
 use flow::commits::{BySink, last_commits};
 use flow::records::{Gap, Run};
-use flow::{BookDamage, Data, Fault, RUNS, RunsView, WorkerState, ledger, stream_fault};
+use flow::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -117,6 +117,14 @@ pub struct WorkerStatus {
     pub filtered: u64,
     /// Messages lost, since ever.
     pub lost: u64,
+    /// Messages that a shadow was too slow for, since ever.
+    pub slow: u64,
+    /// Which code it runs now; empty before its first commit.
+    pub call: String,
+    /// From which messages on, where it was cut over to it: stream, epoch, sequence; else null.
+    pub since: serde_json::Value,
+    /// The worker beside which it runs as a shadow.
+    pub shadow: Option<String>,
     /// What the code of each slot says of itself.
     pub statistics: BTreeMap<u32, BTreeMap<String, serde_json::Value>>,
 }
@@ -278,7 +286,8 @@ impl Watch {
             let [before, now] = *told;
             let seconds = (now.0 - before.0) as f64 * 1e-9;
             let readers = status.streams.iter().flat_map(|s| &s.readers);
-            let lags = readers.filter(|r| r.kind == "counted" && r.name == name).filter_map(|r| r.lag);
+            let lags = readers.filter(|r| r.kind != "anonymous" && r.name == name).filter_map(|r| r.lag);
+            let now_runs = WorkerNow::newest(&self.data, name).ok().flatten().unwrap_or_default();
             status.workers.push(WorkerStatus {
                 name: name.to_owned(),
                 slots: state.number("slots"),
@@ -297,6 +306,10 @@ impl Watch {
                 aside: state.number("aside"),
                 filtered: state.number("filtered"),
                 lost: state.number("lost"),
+                slow: state.number("slow"),
+                call: now_runs.code["call"].as_str().unwrap_or_default().to_owned(),
+                since: now_runs.since,
+                shadow: now_runs.shadow,
                 statistics: state.slots,
             });
         }

@@ -206,6 +206,7 @@ fn section(asked: &Verb, known: Option<WorkerSection>, input: &str) -> Result<Wo
     }
     // The output is in the order of the input, complete, and stays where it is to stay.
     (section.share.value, section.set.value, section.order.value) = (Share::Balance, 1, Order::Keep);
+    section.shadow = None;
     let output = &mut section.output;
     (output.when_full.value, output.retain, output.retain_age) = (OutputFull::Wait, None, None);
     if let Some(level) = &mut output.level {

@@ -152,6 +152,7 @@ fn workers(all: &[WorkerStatus]) -> String {
         ">aside",
         ">filtered",
         ">lost",
+        "code",
     ]);
     let mut own = Table::new(&["worker", ">slot", "statistics"]);
     for w in all {
@@ -168,6 +169,7 @@ fn workers(all: &[WorkerStatus]) -> String {
             thousands(w.aside),
             thousands(w.filtered),
             thousands(w.lost),
+            code(w),
         ]);
         for (slot, numbers) in &w.statistics {
             let said: Vec<String> =
@@ -178,6 +180,19 @@ fn workers(all: &[WorkerStatus]) -> String {
     let mut text = String::new();
     for table in [workers, own].iter().filter(|table| !table.is_empty()) {
         text += &format!("\n{table}");
+    }
+    text
+}
+
+/// Which code a worker runs: since when, or beside whom.
+fn code(w: &WorkerStatus) -> String {
+    let mut text = shortened(&w.call);
+    for from in w.since.as_array().into_iter().flatten() {
+        text += &format!(" (since {} {})", shortened(from["stream"].as_str().unwrap_or_default()), from["sequence"]);
+    }
+    if let Some(old) = &w.shadow {
+        let slow = if w.slow > 0 { format!(", skipped {}", thousands(w.slow)) } else { String::new() };
+        text += &format!(" (shadow of {}{slow})", shortened(old));
     }
     text
 }
@@ -234,8 +249,14 @@ mod tests {
             aside: 1,
             filtered: 2,
             lost: 0,
+            slow: 0,
+            call: "mine.py:peaks".into(),
+            since: serde_json::json!([{"stream": "detector", "epoch": 0, "sequence": 40}]),
+            shadow: None,
             statistics: [(0, numbers)].into(),
         };
+        let shadow = WorkerStatus { shadow: Some("peaks".into()), slow: 1200, since: ().into(), ..worker.clone() };
+        assert_eq!(code(&shadow), "mine.py:peaks (shadow of peaks, skipped 1,200)");
         let status = Status {
             time: 0,
             data: "d".into(),
@@ -255,8 +276,8 @@ mod tests {
              reader   stream    kind     lag  process\n\
              nexus:7  detector  counted   12        -\n\
              \n\
-             worker  slots  living  starting  away  restarts  messages  messages/s  lag  aside  filtered  lost\n\
-             peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0\n\
+             worker  slots  living  starting  away  restarts  messages  messages/s  lag  aside  filtered  lost  code\n\
+             peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0  mine.py:peaks (since detector 40)\n\
              \n\
              worker  slot  statistics\n\
              peaks      0  mean=0.5 spots=3\n"

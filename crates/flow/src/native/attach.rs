@@ -64,7 +64,7 @@ impl Plan {
     pub(super) fn needs(&self) -> Needs {
         let streams = self.values.iter().map(|v| (format!("values.{}", v.name), v.stream.clone())).collect();
         let alone = Some("it keeps what it needs of the streams beside");
-        Needs { streams, alone, ..Needs::default() }
+        Needs { streams, alone, holds_back: true, ..Needs::default() }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Misfit {
 pub struct Needs {
     /// One slot and one input: it keeps something from one message to the next. Why.
     pub alone: Option<&'static str>,
+    /// It keeps messages of its input, or of streams beside it, from being let go.
+    pub holds_back: bool,
     /// Streams that it looks at beside its inputs, each with the parameter that names it.
     pub streams: Vec<(String, String)>,
     /// Bytes of a slot's stream that it cannot do without; 0 = as large as its messages.
@@ -85,7 +87,9 @@ pub fn check_native(name: &str, parameters: &Value) -> Result<Needs, Vec<Misfit>
         Plan::Filter(plan) => plan.needs(),
         Plan::Histogram(plan) => plan.needs(),
         Plan::Copy | Plan::Split(_) => Needs::default(),
-        Plan::Stitch(_) => Needs { alone: Some("it keeps tiles until their frame is whole"), ..Needs::default() },
+        Plan::Stitch(_) => {
+            Needs { alone: Some("it keeps tiles until their frame is whole"), holds_back: true, ..Needs::default() }
+        }
     })
 }
 

@@ -22,6 +22,11 @@ impl Work {
         let most = self.options.slots as usize * (TASKS_EACH + 2) + 4;
         let mut input = 0;
         while input < self.sources.len() && self.pieces.len() < most {
+            // Before a cut-over only what lies between messages that are shown.
+            if self.holds && !self.sources[input].has_ahead() {
+                input += 1;
+                continue;
+            }
             let Some((first, next)) = self.next_block(input, now) else {
                 input += 1;
                 continue;
@@ -69,6 +74,7 @@ impl Work {
     /// The next messages of an input that go together.
     pub(super) fn next_block(&mut self, input: usize, now: i64) -> Option<(u64, u64)> {
         let source = &mut self.sources[input];
+        source.cut = source.cut.max(source.account.next);
         while let Some(next) = source.ahead.get(&source.cut) {
             source.cut = *next;
         }

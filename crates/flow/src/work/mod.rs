@@ -8,6 +8,7 @@
 //! since, and in the slots' streams what was answered: it goes on with the next message that nobody answered. A slot
 //! that dies gives its tasks back ([`Work::died`]); a message that kills twice goes aside.
 
+mod cutover;
 mod deal;
 mod output;
 mod piece;
@@ -17,6 +18,7 @@ mod slots;
 mod source;
 pub(crate) mod statistics;
 
+pub use self::cutover::{Boundary, WorkerNow};
 use self::piece::{Part, Piece, Row, Todo};
 use self::place::Place;
 use self::source::Source;
@@ -105,6 +107,11 @@ pub struct WorkOptions {
     pub time_max: i64,
     /// What the worker is told at its start, a JSON object.
     pub parameters: String,
+    /// Which code its slots run, JSON that means something to whoever starts them; empty: they know.
+    pub code: String,
+    /// The worker beside which it runs as a shadow, from where that one stands on: its inputs wait for it nowhere, and
+    /// what it was too slow for is skipped.
+    pub shadow: Option<String>,
 }
 
 impl WorkOptions {
@@ -122,6 +129,8 @@ impl WorkOptions {
             keep_order: true,
             time_max: 30_000_000_000,
             parameters: "{}".into(),
+            code: String::new(),
+            shadow: None,
         }
     }
 
@@ -196,8 +205,12 @@ pub struct Work {
     statistics: Statistics,
     bytes: Vec<u8>,
     rows: Vec<Row>,
-    /// Slots and parameters as it was started with.
+    /// Slots, parameters and code as it was started with.
     asked: Value,
+    /// From which messages on it runs the code of now, where that was changed while it ran.
+    since: Value,
+    /// No block is cut.
+    holds: bool,
 }
 
 impl Work {
@@ -216,11 +229,15 @@ impl Work {
         if state["asked"] == asked {
             options.parameters = state["now"]["parameters"].to_string();
             options.slots = state["now"]["slots"].as_u64().map_or(options.slots, |n| n as u32).clamp(1, SLOTS_MAX);
+            options.code = cutover::code_of(&state["now"]["code"]);
         }
+        let since = if state["asked"] == asked { state["since"].clone() } else { Value::Null };
+        let beside = cutover::beside(data, options.shadow.as_deref())?;
         let tasks = fresh_tasks(data, stage)?;
         let mut sources = Vec::new();
         for name in inputs {
             let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *name));
+            let known = (known, beside.as_ref());
             sources.push(Source::open(data, stage, name, known, &state, &mut output)?);
         }
         // Slots that are to be gone may have answered, and the output points into their streams.
@@ -260,6 +277,8 @@ impl Work {
             bytes: Vec::new(),
             rows: Vec::new(),
             asked,
+            since,
+            holds: false,
             output,
             options,
         };
@@ -348,7 +367,7 @@ impl Work {
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Fault> {
         /// Between two looks where two sides may have something.
         const BOTH: Duration = Duration::from_micros(500);
-        let has_room = self.has_room();
+        let has_room = self.has_room() && !self.holds;
         let busy = self.places.iter().position(|p| !p.tasks.is_empty());
         let both = busy.is_some() && has_room || !self.pending.is_empty() || self.sources.len() > 1;
         let timeout = if both { timeout.min(BOTH) } else { timeout };
@@ -381,7 +400,8 @@ fn asked(writer: &mut Writer, end: u64) -> bool {
 /// What may change while it runs.
 fn asked_of(options: &WorkOptions) -> Value {
     let parameters: Value = serde_json::from_str(&options.parameters).unwrap_or_default();
-    serde_json::json!({"parameters": parameters, "slots": options.slots})
+    let code: Value = serde_json::from_str(&options.code).unwrap_or_default();
+    serde_json::json!({"parameters": parameters, "slots": options.slots, "code": code})
 }
 
 /// The stream of tasks, made anew: what an earlier runner asked for is void.

@@ -1,5 +1,6 @@
 //! What was answered becomes output, and output a commit.
 
+use super::cutover::SLOW;
 use super::piece::{Apart, Lies, Part, Piece, Row};
 use super::place::Place;
 use super::source::Source;
@@ -8,7 +9,7 @@ use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
-use crate::records::{BEYOND, Commit};
+use crate::records::{BEYOND, Commit, Gap};
 use crate::slot::{FILTERED, LOST, SAME, cut};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
@@ -155,6 +156,7 @@ impl Work {
     /// Where the outputs of the messages of a block up to `end` lie, in order, into `self.rows`; the answer is what goes
     /// aside. `tally`: the other messages that are not done, by `kind.reason`.
     pub(super) fn rows_of(&mut self, piece: &Piece, end: u64, tally: &mut BTreeMap<String, u64>) -> Vec<Apart> {
+        let is_shadow = self.options.shadow.is_some();
         let rows = &mut self.rows;
         rows.clear();
         let mut add = |lies: Lies, first: u64, count: u64| match rows.last_mut() {
@@ -234,6 +236,7 @@ impl Work {
                 continue;
             }
             match (lost, apart) {
+                (Some("full"), _) if is_shadow => *tally.entry(format!("skipped.{SLOW}")).or_default() += 1,
                 (Some(reason), _) => *tally.entry(format!("lost.{reason}")).or_default() += 1,
                 (None, Some(apart)) => aparts.push(apart),
                 (None, None) if filtered => *tally.entry("skipped.filtered".to_owned()).or_default() += 1,
@@ -328,7 +331,11 @@ impl Work {
         // Slots that see the same block miss the same messages.
         if let Some(part) = piece.parts.first() {
             let gaps = part.answers.iter().flat_map(|a| &a.gaps).filter(|g| (first..end).contains(&g.first));
-            self.gaps.extend(gaps.cloned());
+            let is_slow = |gap: &Gap| self.options.shadow.is_some() && gap.reason == "full";
+            self.gaps.extend(gaps.cloned().map(|gap| match is_slow(&gap) {
+                true => Gap { reason: SLOW.to_owned(), ..gap },
+                false => gap,
+            }));
         }
         source.ahead.insert(first, end);
         while let Some(next) = source.ahead.remove(&source.account.next) {
@@ -364,6 +371,8 @@ impl Work {
             "ahead": ahead,
             "asked": self.asked,
             "now": super::asked_of(&self.options),
+            "since": self.since,
+            "shadow": self.options.shadow,
         });
         let output_first = self.committed_output;
         self.committed_output = output_next;

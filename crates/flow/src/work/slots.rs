@@ -33,14 +33,14 @@ impl Work {
         &self.options.parameters
     }
 
-    /// The block whose commit says what was changed last.
+    /// How many blocks must be committed for what was changed last to be safe; where nothing was, for what is.
     pub fn change(&self) -> u64 {
-        self.block
+        self.block + u64::from(self.is_changed)
     }
 
-    /// True if the commit of a block is as safe as it will be: after a restart it counts.
-    pub fn is_safe(&self, block: u64) -> bool {
-        self.block > block && self.pending.front().is_none_or(|pending| pending.commit.block > block)
+    /// True if so many blocks are committed, as safe as they will be: after a restart they count.
+    pub fn is_safe(&self, blocks: u64) -> bool {
+        self.block >= blocks && self.pending.front().is_none_or(|pending| pending.commit.block >= blocks)
     }
 
     /// A slot is about to start: it takes tasks from now on. `pid`: its process, 0 for a thread of this one. The answer is

@@ -1,5 +1,6 @@
 //! An input of a worker: what is cut, done and committed of it.
 
+use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::merge::Heard;
@@ -10,8 +11,8 @@ use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
 
 pub(super) struct Source {
     pub(super) reader: Reader,
-    /// For messages that go on as they are. None where the output is to survive what the input does not, or too many
-    /// views lie between: they are copied.
+    /// For messages that go on as they are. None where the output is to survive what the input does not, too many views
+    /// lie between, or the input waits for nobody: they are copied.
     pub(super) parent: Option<Parent>,
     pub(super) account: Input,
     /// Next message that is in no block.
@@ -34,12 +35,13 @@ impl Source {
         data: &Data,
         stage: &str,
         name: &str,
-        known: Option<&Input>,
+        (known, beside): (Option<&Input>, Option<&Beside>),
         state: &Value,
         output: &mut Writer,
     ) -> Result<Self, Fault> {
-        let options = ReadOptions { name: stage.to_owned(), kind: Kind::Counted, ..ReadOptions::default() };
-        let reader = data.reader(name, options)?;
+        // Nobody waits for a shadow: it keeps a place, and what goes before it comes there is skipped.
+        let kind = if beside.is_some() { Kind::Live } else { Kind::Counted };
+        let reader = data.reader(name, ReadOptions { name: stage.to_owned(), kind, ..ReadOptions::default() })?;
         let header = reader.header();
         let mut ahead = BTreeMap::new();
         let account = match known.filter(|k| k.uuid == header.uuid) {
@@ -54,7 +56,9 @@ impl Source {
                 known.clone()
             }
             None => {
-                let first = reader.bounds().first;
+                let there = beside.and_then(|beside| beside.stands(name, &header.uuid));
+                let bounds = reader.bounds();
+                let first = there.map_or(bounds.first, |next| next.clamp(bounds.first, bounds.count));
                 Input {
                     stream: name.to_owned(),
                     uuid: header.uuid,
@@ -68,10 +72,17 @@ impl Source {
         };
         reader.commit(account.next);
         let next = account.next;
-        let parent = match output.parent(name) {
-            Ok(parent) => Some(parent),
-            Err(Error::Parent { .. }) => None,
-            Err(e) => return Err(stream_fault(stage, e)),
+        let parent = match beside {
+            // A view holds back what it points into.
+            Some(_) => {
+                data.release(name, &format!("view {stage}"))?;
+                None
+            }
+            None => match output.parent(name) {
+                Ok(parent) => Some(parent),
+                Err(Error::Parent { .. }) => None,
+                Err(e) => return Err(stream_fault(stage, e)),
+            },
         };
         Ok(Self {
             reader,
@@ -103,6 +114,11 @@ impl Source {
             (self.frontier, self.coming) = (time, None);
         }
         Ok(())
+    }
+
+    /// True if messages behind what was cut are in the output already.
+    pub(super) fn has_ahead(&self) -> bool {
+        self.ahead.range(self.cut..).next().is_some()
     }
 
     /// True if a message is in the output already.

@@ -35,7 +35,8 @@ pub struct WorkerState {
     /// ns since 1970 UTC.
     pub time: i64,
     /// `slots` that there should be; of these `living`, `starting` and `away` (dead, before the next start); `restarts`
-    /// since the mover started; `messages`, `aside`, `filtered` and `lost` since ever.
+    /// since the mover started; `messages`, `aside`, `filtered`, `slow` (what a shadow was too slow for) and `lost` since
+    /// ever.
     pub numbers: BTreeMap<String, Value>,
     /// What the code of each slot says.
     pub slots: BTreeMap<u32, BTreeMap<String, Value>>,
@@ -155,7 +156,9 @@ impl Work {
             };
             self.accounts().map(|input| of(&input.counts)).sum()
         };
-        let (aside, filtered, lost) = (account("aside"), account("skipped"), account("lost"));
+        let (aside, skipped, lost) = (account("aside"), account("skipped"), account("lost"));
+        let slow: u64 = self.accounts().map(|input| input.count("skipped.slow")).sum();
+        let filtered = skipped.saturating_sub(slow);
         let done: u64 = self.accounts().map(|input| input.done).sum();
         let all = [
             ("slots", slots as u64),
@@ -163,9 +166,10 @@ impl Work {
             ("starting", (ready - living) as u64),
             ("away", (slots - ready) as u64),
             ("restarts", self.places.iter().map(|p| p.state.deaths).sum()),
-            ("messages", done + aside + filtered + lost),
+            ("messages", done + aside + skipped + lost),
             ("aside", aside),
             ("filtered", filtered),
+            ("slow", slow),
             ("lost", lost),
         ];
         let own = all.into_iter().map(|(name, value)| (None, name.to_owned(), Scalar::Int64(value as i64)));

@@ -1,0 +1,76 @@
+//! Shadows: workers that take from another what they do not say. Decision 0014.
+
+use super::keys::{self, Key};
+use super::page::Page;
+use super::section::{Mistakes, Setting, Shown, Take};
+use super::{Instrument, Origin, WorkerSection, nearest};
+use crate::units::shortened;
+
+/// Notes what is wrong with shadows, and fills in what they take from the workers that they run beside.
+pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, instrument: &mut Instrument) {
+    for at in 0..instrument.workers.len() {
+        let Some(shadow) = instrument.workers[at].shadow.clone() else { continue };
+        let (name, own) = (shortened(&shadow), instrument.workers[at].line);
+        let title = format!("worker `{}`", shortened(&instrument.workers[at].name));
+        let what = format!("{title} runs beside `{name}`");
+        let line = shadow.line_or(own);
+        let mut say = |cause: &str, hint: String| mistakes.push(page.mistake(line, &*what, cause, hint));
+        let above = |worker: &&WorkerSection| worker.line < own;
+        let Some(old) = instrument.workers.iter().filter(above).find(|worker| worker.name == shadow.value) else {
+            if !has_holes {
+                let names = || instrument.workers.iter().filter(above).map(|worker| worker.name.as_str());
+                let hint = match (nearest(&shadow, names()), names().next()) {
+                    (Some(near), _) => format!("write `{near}`"),
+                    (None, Some(_)) => {
+                        format!("workers further up are {}", shortened(&names().collect::<Vec<_>>().join(", ")))
+                    }
+                    (None, None) => "name a worker, and write the shadow below it".to_owned(),
+                };
+                say("there is no worker of this name further up", hint);
+            }
+            continue;
+        };
+        if let Some(first) = &old.shadow {
+            say("that one is a shadow itself", format!("write `shadow = \"{}\"`", shortened(first)));
+            continue;
+        }
+        let old = old.clone();
+        let new = &mut instrument.workers[at];
+        let alone = new.alone(&new.parameters.0.clone());
+        let is_alone = alone.filter(|_| old.inputs.len() > 1);
+        if let Some(why) = is_alone {
+            say(why, format!("`{name}` has several inputs: merge them first, `[merge.NAME]`"));
+        }
+        let shown = &mut new.shown;
+        // They are not shown: what is shown can be read again.
+        new.inputs = Setting::by_default(old.inputs.value.clone());
+        if alone.is_none() {
+            takes(&mut new.slots, &old.slots, &keys::SLOTS, shown);
+            takes(&mut new.set, &old.set, &keys::SET, shown);
+        }
+        takes(&mut new.share, &old.share, &keys::SHARE, shown);
+        takes(&mut new.turn, &old.turn, &keys::TURN, shown);
+        takes(&mut new.order, &old.order, &keys::ORDER, shown);
+        takes(&mut new.time_max, &old.time_max, &keys::TIME_MAX, shown);
+        if let (None, Some(python)) = (&new.python, &old.python) {
+            let value = python.value.display().to_string().into();
+            shown.push(Shown { key: keys::PYTHON.name, value, origin: Origin::Default });
+            new.python = Some(Setting::by_default(python.value.clone()));
+        }
+        if new.set.value > new.slots.value {
+            let cause = format!("{} slots cannot see the same of {}", new.set.value, new.slots.value);
+            say(&cause, "write `slots`, a multiple of `set`".into());
+        }
+    }
+}
+
+/// What the section does not say is as the other's.
+fn takes<T: Take + Clone>(own: &mut Setting<T>, other: &Setting<T>, key: &'static Key, shown: &mut [Shown]) {
+    if own.origin != Origin::Default {
+        return;
+    }
+    own.value = other.value.clone();
+    for shown in shown.iter_mut().filter(|shown| shown.key == key.name) {
+        shown.value = own.value.show();
+    }
+}

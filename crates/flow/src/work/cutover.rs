@@ -1,0 +1,148 @@
+//! Other code from an exact message on, and code that runs beside that of another worker. Decision 0014.
+//!
+//! Cut-over, by whoever runs the slots: [`Work::hold`], steps until [`Work::is_quiet`], [`Work::cut_over`], steps until its
+//! commit is safe ([`Work::is_safe`] of [`Work::change`]), all slots ended and waited for, others started, and the hold
+//! taken back.
+//!
+//! Constraints: the commit that names the new code is made where nothing is under way, so its places in the inputs are
+//! the boundary: all before them is shown and was made by the old code, and nothing behind them was given to a slot.
+//!
+//! Failure behaviour: before that commit is safe a runner that starts has the old code, and nobody has seen a message
+//! behind the boundary; once it is safe it has the new. A slot of the old code that lives on has no task of the new.
+
+use super::{Source, Work};
+use crate::Fault;
+use crate::commits::{commits_of, newest_commit};
+use crate::data::Data;
+use crate::records::Commit;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Why messages are skipped that a shadow was too slow for.
+pub(super) const SLOW: &str = "slow";
+
+/// The first message of an input that other code is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Boundary {
+    /// The input.
+    pub stream: String,
+    /// Epoch of that message.
+    pub epoch: u32,
+    /// Its sequence.
+    pub sequence: u64,
+}
+
+/// How a worker runs, as its newest commit says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerNow {
+    /// Which code, as whoever starts its slots wrote it.
+    pub code: Value,
+    /// With which parameters.
+    pub parameters: Value,
+    /// From which messages on, where it was cut over: a list of [`Boundary`]; else null.
+    pub since: Value,
+    /// The worker beside which it runs as a shadow.
+    pub shadow: Option<String>,
+}
+
+impl WorkerNow {
+    /// Of a worker; none for another stream, or before its first commit.
+    pub fn newest(data: &Data, stage: &str) -> Result<Option<Self>, Fault> {
+        Ok(commit_of(data, stage)?.map(|commit| {
+            let state: Value = serde_json::from_str(&commit.state).unwrap_or_default();
+            Self {
+                code: state["now"]["code"].clone(),
+                parameters: state["now"]["parameters"].clone(),
+                since: state["since"].clone(),
+                shadow: state["shadow"].as_str().map(str::to_owned),
+            }
+        }))
+    }
+}
+
+/// The newest commit of a stage that fills a stream.
+fn commit_of(data: &Data, stage: &str) -> Result<Option<Commit>, Fault> {
+    let book = commits_of(stage);
+    if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_err() {
+        return Ok(None);
+    }
+    newest_commit(data, &book)
+}
+
+/// Where a worker stands beside which a shadow begins.
+pub(super) struct Beside(BTreeMap<String, ([u8; 16], u64)>);
+
+impl Beside {
+    /// The next message of an input that it has not done.
+    pub(super) fn stands(&self, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
+        self.0.get(stream).filter(|(known, _)| known == uuid).map(|(_, next)| *next)
+    }
+}
+
+/// Where a worker stands; none where there is no such worker to run beside.
+pub(super) fn beside(data: &Data, name: Option<&str>) -> Result<Option<Beside>, Fault> {
+    let Some(name) = name else { return Ok(None) };
+    let inputs = commit_of(data, name)?.map(|commit| commit.inputs).unwrap_or_default();
+    Ok(Some(Beside(inputs.into_iter().map(|input| (input.stream, (input.uuid, input.next))).collect())))
+}
+
+/// Code as options have it.
+pub(super) fn code_of(state: &Value) -> String {
+    if state.is_null() { String::new() } else { state.to_string() }
+}
+
+impl Work {
+    /// From now on no block is cut, or they are again.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+    }
+
+    /// Nothing is under way: all that was cut is shown and committed.
+    pub fn is_quiet(&self) -> bool {
+        let is_done = |source: &Source| source.ahead.is_empty() && source.cut <= source.account.next;
+        self.pieces.is_empty() && self.pending.is_empty() && !self.is_changed && self.sources.iter().all(is_done)
+    }
+
+    /// From which messages on they run it, where that was changed while it ran: a list of [`Boundary`]; else null.
+    pub fn since(&self) -> &Value {
+        &self.since
+    }
+
+    /// Which code its slots run now.
+    pub fn code(&self) -> &str {
+        &self.options.code
+    }
+
+    /// Other code, other parameters (both JSON) and as many slots, from the messages on that are answered. To be called
+    /// where it is held and quiet; it counts once its commit is safe.
+    pub fn cut_over(&mut self, code: &str, parameters: &str, slots: u32) -> Result<Vec<Boundary>, Fault> {
+        if !self.holds || !self.is_quiet() {
+            return Err(Fault::new(format!("worker `{}` cannot be cut over", self.stage), "blocks are under way"));
+        }
+        self.set_slots(slots)?;
+        (self.options.code, self.options.parameters) = (code.to_owned(), parameters.to_owned());
+        // How long messages take is not known of the new code.
+        self.message_ns = 0;
+        let boundary = |source: &Source| Boundary {
+            stream: source.account.stream.clone(),
+            epoch: source.reader.header().epoch_of(source.account.next),
+            sequence: source.account.next,
+        };
+        let from: Vec<Boundary> = self.sources.iter().map(boundary).collect();
+        self.since = json!(from);
+        self.is_changed = true;
+        Ok(from)
+    }
+
+    /// Lets go of what earlier code kept of the inputs, of the streams `besides`, and of the slots' streams, under a name of
+    /// its own.
+    pub fn let_go(&self, besides: &[String]) -> Result<(), Fault> {
+        let inputs = self.sources.iter().map(|source| source.account.stream.as_str());
+        let slots = self.places.iter().map(|place| place.stream.as_str());
+        inputs
+            .chain(besides.iter().map(String::as_str))
+            .chain(slots)
+            .try_for_each(|stream| self.data.release(stream, &format!("keeps {}", self.stage)))
+    }
+}
