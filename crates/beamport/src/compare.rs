@@ -207,6 +207,7 @@ pub fn compare(
             if !goes_on() {
                 return Err(Fault::new(format!("`{old}` and `{new}` were not compared"), "interrupted"));
             }
+            let before = (a.at, b.at);
             for (at, key) in a.next(end_old, &mut origins)? {
                 match b.take(key) {
                     Some(other) => both(&mut all, (&mut a, at), (&mut b, other), (&origins, key))?,
@@ -218,6 +219,11 @@ pub fn compare(
                     Some(other) => both(&mut all, (&mut a, other), (&mut b, at), (&origins, key))?,
                     None => b.keep(at, key)?,
                 }
+            }
+            if (a.at, b.at) == before {
+                // A stream ends before what its commits say: it is being made anew.
+                all.waiting = a.left() + b.left();
+                return Ok(all);
             }
         }
         let told = |(row, number): Key, old, new| Difference {

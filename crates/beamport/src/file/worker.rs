@@ -72,7 +72,8 @@ impl Code {
     /// As it stands in commits.
     #[must_use]
     pub fn to_json(&self) -> Json {
-        serde_json::json!({"call": self.call, "folder": self.folder, "python": self.python})
+        let python = self.python.as_ref().map(|python| python.to_string_lossy());
+        serde_json::json!({"call": self.call, "folder": self.folder.to_string_lossy(), "python": python})
     }
 
     /// From there.
