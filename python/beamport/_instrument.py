@@ -80,7 +80,7 @@ class Instrument(Data):
         return self._command({"command": "end"}, name)
 
     def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
-        """Change a worker while it runs; returns how it is then: `worker`, `slots` and all its `parameters`.
+        """Change a worker while it runs; returns how it is then: `worker`, `slots`, `code`, all its `parameters`.
 
         worker: the NAME of its section `[worker.NAME]`.
         slots: how many slots it has from now on; `None` leaves them.

@@ -248,6 +248,7 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     told = configure("mean")
     assert told == "worker `mean` has 1 slot: scale=2.0\n"
     told = json.loads(configure("mean", "scale=3", "--slots", "3", "--json"))
+    assert told.pop("code")["call"] == "mine.py:mean"
     assert told == {"worker": "mean", "slots": 3, "parameters": {"scale": 3}}
     assert "did you mean `mean`" in configure("maen", "scale=3", status=2)
     assert "1 to 32" in configure("mean", "--slots", "33", status=2)
