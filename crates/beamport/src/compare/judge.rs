@@ -81,7 +81,7 @@ fn values(old: &[u8], new: &[u8], names: &dyn Fn(&str, &str) -> bool) -> Option<
                 let text = |text: Option<&str>| text.map(str::to_owned);
                 (v.name.to_owned(), text(v.unit), text(v.label), text(v.source), axes)
             };
-            if !a.data.iter().map(|v| said(&v)).eq(b.data.iter().map(|v| said(&v))) {
+            if !a.data.iter().map(&said).eq(b.data.iter().map(said)) {
                 return Some(Verdict::Differs("variables"));
             }
             for (a, b) in a.data.iter().zip(b.data.iter()) {
