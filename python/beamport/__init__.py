@@ -14,10 +14,10 @@ from ._data import Data, open
 from ._errors import Error
 from ._instrument import Instrument, run
 from ._run import Run
-from ._worker import statistics, worker
+from ._worker import finder, statistics, worker
 
 __all__ = [
-    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "open", "run", "statistics",
-    "worker",
+    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "finder", "open", "run",
+    "statistics", "worker",
 ]  # fmt: skip
 __version__ = version()

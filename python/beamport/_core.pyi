@@ -185,6 +185,7 @@ class _Slot:
         configure: Callable[[str], Any],
         statistics: Callable[[], str],
     ) -> None: ...
+    def run_finder(self, make: Callable[[str], tuple[Callable[..., Any], int]]) -> None: ...
 
 @final
 class _Writer:

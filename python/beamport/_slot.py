@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ._core import _Slot
-from ._worker import Code, _fits, declared, statistics
+from ._worker import Code, _fits, declared, found_by, statistics
 
 
 def load(call: str, folder: str) -> Any:
@@ -57,6 +57,29 @@ def _declare(asked: dict[str, Any]) -> int:
     return 0
 
 
+def _open(asked: dict[str, Any]) -> _Slot:
+    return _Slot(
+        asked["data"],
+        asked["stage"],
+        asked["number"],
+        asked["inputs"],
+        asked["level"],
+        asked["live"],
+        asked["from"],
+        asked["by_key"],
+    )
+
+
+def _find(asked: dict[str, Any]) -> None:
+    """Find groups as code of the user says: the rest is that of the ready-made worker."""
+
+    def make(text: str) -> tuple[Any, int]:
+        parameters = json.loads(text)
+        return found_by(load(parameters["find"], asked["folder"]), parameters.get("arguments", {}))
+
+    _open(asked).run_finder(make)
+
+
 def main() -> int:
     """Run until told to end."""
     asked = json.loads(sys.argv[1])
@@ -68,6 +91,9 @@ def main() -> int:
     # Ctrl-C is for the mover: it lets slots finish what they have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
+    if asked["call"] == "groups":
+        _find(asked)
+        return 0
     code = Code(load(asked["call"], asked["folder"]), asked["parameters"])
     known = asked["parameters"]
 
@@ -80,16 +106,7 @@ def main() -> int:
         known = parameters
         return code.configure(parameters)
 
-    slot = _Slot(
-        asked["data"],
-        asked["stage"],
-        asked["number"],
-        asked["inputs"],
-        asked["level"],
-        asked["live"],
-        asked["from"],
-        asked["by_key"],
-    )
+    slot = _open(asked)
     slot.run(code.call, code.batch, configure, statistics.json)
     code.close()
     return 0

@@ -81,6 +81,50 @@ def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
     return mark if target is None else mark(target)
 
 
+@overload
+def finder(target: _Target) -> _Target: ...
+@overload
+def finder(*, every: int = 1) -> Callable[[_Target], _Target]: ...
+def finder(target: Any = None, *, every: int = 1) -> Any:
+    """Mark a function, or a class whose instances can be called, as a finder of groups.
+
+    It stays what it was: call it in a notebook, in a test, and in the slot of a worker `groups` that names it with
+    `find = "mine.py:NAME"`. It is shown the messages that are in no group yet, oldest first, as arrays that cannot be
+    written: `times` (int64, ns since 1970), `members` (uint32, places in the parameter `members`, or rows of the origins)
+    and `numbers` (uint64, as their origins count). It returns `(groups, done)`: the groups that are over, each as
+    `(first, count)` in those arrays, and how many of the oldest messages it is done with, among them all of these groups.
+
+    What it returns must follow from the arrays alone: after a restart it is shown the same messages again. It is called
+    at each message, the last of the arrays, or with `every` at messages whose sequence and one is a multiple of that. The
+    keys of `[worker.NAME.parameters.arguments]` are keyword arguments of a function, and of `__init__` of a class.
+
+    Example:
+        >>> import beamport
+        >>> @beamport.finder
+        ... def pairs(times, members, numbers, within=100):
+        ...     if len(times) < 2:
+        ...         return [], 0
+        ...     return ([(0, 2)], 2) if times[1] - times[0] <= within else ([], 1)
+    """
+    if every < 1:
+        raise ValueError("a finder is called at every message, or at every so many")
+
+    def mark(target: Any) -> Any:
+        target.__beamport_every__ = every
+        return target
+
+    return mark if target is None else mark(target)
+
+
+def found_by(target: Any, arguments: dict[str, Any]) -> tuple[Callable[..., Any], int]:
+    """A finder as a slot calls it, and how often."""
+    every: int = getattr(target, "__beamport_every__", 1)
+    if inspect.isclass(target):
+        return target(**arguments), every
+    inspect.signature(target).bind(None, None, None, **arguments)
+    return functools.partial(target, **arguments), every
+
+
 def declared(target: Any) -> dict[str, Any]:
     """Say what code declares of itself."""
     return {

@@ -15,7 +15,20 @@ BEGIN = "<!-- From here on made from the docstrings by tests/python/reference_pa
 
 def page() -> str:
     """Every public name, with the names of its members, in the order of reading."""
-    order = ["open", "run", "worker", "statistics", "Data", "Stream", "Message", "Batch", "Run", "Instrument", "Error"]
+    order = [
+        "open",
+        "run",
+        "worker",
+        "finder",
+        "statistics",
+        "Data",
+        "Stream",
+        "Message",
+        "Batch",
+        "Run",
+        "Instrument",
+        "Error",
+    ]
     assert sorted(order) == sorted(name for name in beamport.__all__ if name != "__version__")
     return BEGIN + "\n" + "".join(_section(name, getattr(beamport, name)) for name in order)
 

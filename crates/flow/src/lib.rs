@@ -22,7 +22,7 @@ pub use fault::Fault;
 pub use feed::{Fed, Feed, hold, reader_name};
 pub use intake::{Intake, IntakeOptions};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};
-pub use native::{Misfit, NATIVE, Native, Needs, check_native};
+pub use native::{Finder, Found, Grouping, Misfit, NATIVE, Native, Needs, Pending, check_native};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};

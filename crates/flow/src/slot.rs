@@ -46,6 +46,11 @@ pub trait Worker {
     /// and the last ended. An error stops the slot.
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
+    /// Whether it looks at payloads. Of what it does not look at none is verified.
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
     /// Takes new parameters (a JSON object), between two tasks.
     fn configure(&mut self, _parameters: &str) -> Result<(), Fault> {
         Ok(())
@@ -121,6 +126,7 @@ struct Task {
 struct Source {
     name: String,
     reader: Reader,
+    check: Check,
     /// Says how far the user code is: what the runner looks at when the slot dies.
     stand: Reader,
     /// Rows of the slot's stream for origins of the input.
@@ -142,6 +148,8 @@ struct Account {
     gaps: Vec<Gap>,
     /// When work on them began, ns since 1970 UTC.
     began: i64,
+    /// What user code keeps, as it said last.
+    kept: Vec<u64>,
     /// Pushed for messages that have no end yet.
     open: u32,
     /// More than one message, or none, was made of one.
@@ -184,6 +192,8 @@ pub struct Outputs<'a> {
     wait: &'a mut dyn FnMut(&Writer) -> bool,
     /// First message that is to be done.
     from: u64,
+    /// Of the slot's stream.
+    live_bytes: u64,
 }
 
 /// What is made: an index entry without the places.
@@ -249,11 +259,17 @@ impl Outputs<'_> {
         if made.schema.0 == wire::bpdn::ID {
             return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
         }
-        self.append(of, made, parts)
+        let origin = self.origin(of.origin)?;
+        self.append(origin, made, parts)
     }
 
-    fn append(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
-        let origin = self.origin(of.origin)?;
+    /// Appends a message that was made of several: its origin is the worker.
+    pub(crate) fn push_own(&mut self, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+        let origin = self.writer.origin(self.stage).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
+        self.append(origin, made, parts)
+    }
+
+    fn append(&mut self, origin: u32, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
         let Made { source_time, schema, origin_seq, flags } = *made;
         let meta = Meta { source_time, origin, origin_seq, schema, flags };
         loop {
@@ -381,7 +397,7 @@ impl Outputs<'_> {
         let written = wire::bpas::write(&mut bytes, &aside);
         let made = Made::of(entry, wire::bpas::ID);
         let answer = match written {
-            Ok(()) => self.append(entry, &made, &[&bytes]),
+            Ok(()) => self.origin(entry.origin).and_then(|origin| self.append(origin, &made, &[&bytes])),
             Err(e) => Err(Fault::new("a message cannot go aside", e).into()),
         };
         *self.bytes = bytes;
@@ -391,6 +407,23 @@ impl Outputs<'_> {
         self.account.uneven = true;
         self.done(message);
         Ok(())
+    }
+
+    /// Says what the code keeps, in its own words, among them behind which message: it stands in all answers from here on,
+    /// and in their commits ([`crate::work::kept`]), so that the next slot goes on from there.
+    pub(crate) fn keep(&mut self, words: &[u64]) {
+        self.account.kept.clear();
+        self.account.kept.extend_from_slice(words);
+    }
+
+    /// True if all that has its end is answered for.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.account.first == self.account.next
+    }
+
+    /// Bytes that the slot's stream has in memory.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
     }
 
     /// The first message that is to be done: all before have their end.
@@ -585,6 +618,7 @@ impl Slot {
             self.sources[at] = Some(Source::open(&self.data, &self.stage, self.options.number, &name)?);
         }
         let Some(source) = &mut self.sources[at] else { return Ok(true) };
+        source.verify(&self.data, if worker.looks_at_payloads() { Check::All } else { Check::Entries })?;
         while self.account.next < task.next {
             let from = self.account.next;
             source.reader.seek(from);
@@ -638,6 +672,7 @@ impl Slot {
                 media: self.data.media.as_ref(),
                 wait,
                 from,
+                live_bytes: self.options.stream.live_bytes,
             };
             match worker.work(&batch, &mut out) {
                 Ok(()) => out.pass(end),
@@ -658,7 +693,9 @@ impl Account {
         let (mut outputs, mut aside) = (std::mem::take(&mut self.outputs), std::mem::take(&mut self.aside));
         outputs.clear();
         aside.clear();
-        *self = Self { first, next: first, output_first, outputs, aside, began: now, ..Self::default() };
+        // It says itself behind which message: it stays true.
+        let kept = std::mem::take(&mut self.kept);
+        *self = Self { first, next: first, output_first, outputs, aside, kept, began: now, ..Self::default() };
     }
 
     /// Says what was done of a task since the last answer, and begins anew behind it. False if there is no room even for
@@ -696,6 +733,7 @@ impl Account {
             gaps: gaps.as_slice().into(),
             busy: now.saturating_sub(self.began).max(0) as u64,
             state: statistics,
+            kept: self.kept.as_slice().into(),
         };
         wire::bpdn::write(bytes, &answer).map_err(|e| Fault::new("an answer cannot be coded", e))?;
         let open = self.open;
@@ -739,16 +777,27 @@ impl Source {
         let stand =
             ReadOptions { name: slot_stream(stage, number), kind: Kind::Live, early: true, ..ReadOptions::default() };
         let options = ReadOptions { early: true, check: Check::All, ..ReadOptions::default() };
+        let check = options.check;
         let stand = data.reader(name, stand)?;
         // The place may be that of a slot that died.
         stand.commit(NOWHERE);
         Ok(Self {
             name: name.to_owned(),
             reader: data.reader(name, options)?,
+            check,
             stand,
             origins: Vec::new(),
             names: Arc::new([]),
         })
+    }
+
+    /// From now on so much of a message is verified.
+    fn verify(&mut self, data: &Data, check: Check) -> Result<(), Fault> {
+        if self.check != check {
+            self.reader = data.reader(&self.name, ReadOptions { early: true, check, ..ReadOptions::default() })?;
+            self.check = check;
+        }
+        Ok(())
     }
 
     /// Names of origins by row: read again where one of the messages has a row that is not known.

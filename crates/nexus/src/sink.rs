@@ -28,6 +28,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use store::Message;
 
+/// What modules read.
+const SCHEMAS: [[u8; 4]; 7] =
+    [wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID, wire::bpgr::ID];
+
 /// Version of the state that `flush` returns.
 const STATE_VERSION: u64 = 1;
 
@@ -293,9 +297,7 @@ impl Nexus {
         if wire::schema_id(message.payload) != Some(schema) {
             return Err(if message.payload.len() < 8 { "broken" } else { "schema" });
         }
-        if ![wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID]
-            .contains(&schema)
-        {
+        if !SCHEMAS.contains(&schema) {
             return Err("schema");
         }
         let read = wire::read(message.payload).map_err(|_| "broken")?;
@@ -306,6 +308,8 @@ impl Nexus {
             wire::Message::Se00(m) => m.name,
             wire::Message::Da00(m) => m.source_name,
             wire::Message::Ad00(m) => m.source_name,
+            // It has none: what it is of is said by its stream.
+            wire::Message::Bpgr(_) => "",
             _ => return Err("schema"),
         };
         let Self { routes, fillings, touched, .. } = self;
@@ -316,7 +320,7 @@ impl Nexus {
         let mut answer = Err("unmatched");
         for &at in wanted {
             let was_touched = fillings[at].touched;
-            match fillings[at].take(&read, message.entry.arrival_time) {
+            match fillings[at].take(&read, message.entry) {
                 Ok(()) => {
                     if !was_touched {
                         touched.push(at);
@@ -441,6 +445,7 @@ fn schema(kind: &Kind) -> [u8; 4] {
         Kind::Se00 { .. } => wire::se00::ID,
         Kind::Da00 { .. } => wire::da00::ID,
         Kind::Ad00 => wire::ad00::ID,
+        Kind::Bpgr => wire::bpgr::ID,
     }
 }
 

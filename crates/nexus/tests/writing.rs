@@ -427,3 +427,41 @@ fn an_alarm_text_is_cut_at_a_letter() {
     let texts = texts.read_raw::<hdf5_metno::types::FixedUnicode<256>>().unwrap();
     assert_eq!(texts[0].as_str(), "ß".repeat(128));
 }
+
+/// A group: its number, first message, what is missing, and messages that lie in no row.
+fn group(number: u64, first: u64, count: u32, missing: &[u32], members: &[u64]) -> messages::Made {
+    let time = START + number as i64;
+    let (missing, members) = (missing.into(), members.into());
+    let mut bytes = Vec::new();
+    wire::bpgr::write(&mut bytes, &wire::bpgr::Group { first, count, missing, time, members }).unwrap();
+    let mut made = made(bytes, time);
+    made.entry.origin_seq = number;
+    made
+}
+
+#[test]
+fn groups_are_rows_with_lists_that_begin_in_them() {
+    let template = r#"{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": [
+        {"type": "group", "name": "groups", "children": [{"module": "bpgr", "config": {"stream": "groups"}}]}]}]}"#;
+    let mut job = job(&folder("groups").join("groups.nxs"));
+    job.template = beamport_nexus::template::Template::parse(template.as_bytes()).unwrap();
+    job.inputs = vec!["groups".into()];
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let all = [group(0, 10, 3, &[], &[]), group(7, 13, 2, &[1, 4], &[]), events(0, 3)];
+    let aside = give(&mut sink, 0, 0, &all).unwrap();
+    assert_eq!(aside.iter().map(|a| (a.sequence, a.reason)).collect::<Vec<_>>(), [(2, "unmatched")]);
+    let state = sink.flush().unwrap();
+    // What comes behind a flush is given up by a kill, and comes again.
+    give(&mut sink, 0, 2, &[group(8, 15, 9, &[0], &[15, 17])]).unwrap();
+    drop(sink);
+    let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+    give(&mut sink, 0, 2, &[group(8, 15, 2, &[0], &[15, 17]), group(9, 18, 1, &[], &[])]).unwrap();
+    finish(sink);
+    let read = hdf5_metno::File::open(&job.file).unwrap();
+    let column = |name: &str| read.dataset(&format!("entry/groups/{name}")).unwrap().read_raw::<i64>().unwrap();
+    assert_eq!(column("number"), [0, 7, 8, 9]);
+    assert_eq!(column("time"), [START, START + 7, START + 8, START + 9]);
+    assert_eq!((column("first"), column("count")), (vec![10, 13, 15, 18], vec![3, 2, 2, 1]));
+    assert_eq!((column("missing_index"), column("missing")), (vec![0, 0, 2, 3], vec![1, 4, 0]));
+    assert_eq!((column("member_index"), column("member")), (vec![0, 0, 0, 2], vec![15, 17]));
+}

@@ -11,6 +11,7 @@ mod batch;
 mod books;
 mod cursor;
 mod fault;
+mod finder;
 mod limits;
 mod memory;
 mod message;

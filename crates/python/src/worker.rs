@@ -8,6 +8,7 @@
 
 use crate::batch::{Batch, Block};
 use crate::fault;
+use crate::finder::Finding;
 use crate::memory::{Ours, bytes_of_buffer};
 use crate::message::Message;
 use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
@@ -30,6 +31,8 @@ const NAP: Duration = Duration::from_millis(250);
 pub(crate) struct PySlot {
     slot: Ours<Slot>,
     stage: String,
+    data: Data,
+    inputs: Vec<String>,
 }
 
 #[pymethods]
@@ -51,9 +54,10 @@ impl PySlot {
     ) -> PyResult<Self> {
         let level = if level == "disk" { Level::Disk } else { Level::Memory };
         let stream = Options { level, when_full: WhenFull::Wait, ..Options::memory(live) };
-        let options = SlotOptions { number, inputs, stream, from: start, by_key };
-        let slot = Slot::open(&Data::on_disk(data), &stage, options).map_err(|e| fault::error(py, e))?;
-        Ok(Self { slot: Ours::new(slot), stage })
+        let options = SlotOptions { number, inputs: inputs.clone(), stream, from: start, by_key };
+        let data = Data::on_disk(data);
+        let slot = Slot::open(&data, &stage, options).map_err(|e| fault::error(py, e))?;
+        Ok(Self { slot: Ours::new(slot), stage, data, inputs })
     }
 
     /// Works until it is told to end. `call` gets a message (or with `batch` > 1 a `Batch` of so many at most);
@@ -79,25 +83,46 @@ impl PySlot {
             bytes: Vec::new(),
             raised: None,
         };
-        loop {
-            let stepped = py.detach(|| {
-                // Behind what it made readers move on, or nobody: it waits as long as that takes.
-                let stepped = slot.step(&mut calling, &mut |writer| {
-                    writer.wait_room(NAP);
-                    true
-                })?;
-                match stepped {
-                    Stepped::Idle => slot.wait(NAP).map(drop)?,
-                    Stepped::Full => slot.wait_room(NAP),
-                    Stepped::Worked | Stepped::Ended => {}
-                }
-                Ok(stepped)
-            });
+        // Behind what it made readers move on, or nobody: it waits as long as that takes.
+        let done = work(py, slot, &mut calling, true);
+        done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| calling.raised(py, fault)))
+    }
+
+    /// The same for a finder of groups. `make` gets parameters as JSON text, and gives what is to be called and how often.
+    fn run_finder(&mut self, py: Python<'_>, make: Py<PyAny>) -> PyResult<()> {
+        let slot = &mut *self.slot;
+        let input = self.inputs.first().map_or("", String::as_str);
+        let mut finding = Finding::new(&self.data, &self.stage, input, make);
+        // What it makes is begun anew where there is no room: it may hold what is in the way.
+        let done = work(py, slot, &mut finding, false);
+        done.map_err(|fault| fault.map_or_else(|raised| raised, |fault| finding.raised(py, fault)))
+    }
+}
+
+/// Works until it is told to end, or something is wrong. `waits`: it waits in the middle of a message for room.
+fn work(
+    py: Python<'_>,
+    slot: &mut Slot,
+    worker: &mut (dyn flow::Worker + Send),
+    waits: bool,
+) -> Result<(), Result<Fault, PyErr>> {
+    loop {
+        let stepped = py.detach(|| {
+            let stepped = slot.step(worker, &mut |writer| {
+                writer.wait_room(NAP);
+                waits
+            })?;
             match stepped {
-                Ok(Stepped::Ended) => return Ok(()),
-                Ok(_) => py.check_signals()?,
-                Err(fault) => return Err(calling.raised.take().unwrap_or_else(|| fault::error(py, fault))),
+                Stepped::Idle => slot.wait(NAP).map(drop)?,
+                Stepped::Full => slot.wait_room(NAP),
+                Stepped::Worked | Stepped::Ended => {}
             }
+            Ok(stepped)
+        });
+        match stepped {
+            Ok(Stepped::Ended) => return Ok(()),
+            Ok(_) => py.check_signals().map_err(Err)?,
+            Err(fault) => return Err(Ok(fault)),
         }
     }
 }
@@ -180,6 +205,11 @@ impl flow::Worker for Calling<'_> {
 }
 
 impl Calling<'_> {
+    /// What ends the slot, as the caller sees it.
+    fn raised(&mut self, py: Python<'_>, fault: Fault) -> PyErr {
+        self.raised.take().unwrap_or_else(|| fault::error(py, fault))
+    }
+
     /// Gives some messages to the user's code, together where it takes batches. What it refuses is tried in halves, so
     /// that one message does not take others with it.
     fn rows(

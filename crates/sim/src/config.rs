@@ -91,6 +91,14 @@ pub struct Config {
     pub offset_ns: i64,
     /// Up to so much later, by chance, ns.
     pub jitter_ns: i64,
+    /// Which of the detectors it is, from 1 on.
+    pub detector: u32,
+    /// How many there are.
+    pub detectors: u32,
+    /// Coincidences a second on average.
+    pub coincidences: f64,
+    /// Detectors that take part in one.
+    pub multiplicity: u32,
     /// Files from which a camera takes its frames, in turn; opened by the program. None: they are made.
     pub files: Vec<Recording>,
     /// The measured histogram of the model `histogram`, in the form of [`crate::histogram::Histogram::write`]; loaded by the program.
@@ -129,7 +137,11 @@ impl Config {
             by_pulse: false,
             values: 1,
             offset_ns: 0,
-            jitter_ns: 0,
+            jitter_ns: if model.name == "detector" { 50 } else { 0 },
+            detector: 1,
+            detectors: 120,
+            coincidences: 100.0,
+            multiplicity: 4,
             files: Vec::new(),
             histogram: None,
         })
@@ -237,6 +249,10 @@ impl Config {
             "values" => self.values = whole(1, u64::from(limits::FRAME_VALUES_MAX))? as u32,
             "offset" => self.offset_ns = time(0)?,
             "jitter" => self.jitter_ns = time(0)?,
+            "detector" => self.detector = whole(1, u64::from(limits::DETECTORS_MAX))? as u32,
+            "detectors" => self.detectors = whole(1, u64::from(limits::DETECTORS_MAX))? as u32,
+            "coincidences" => self.coincidences = number(0.0, limits::COINCIDENCES_MAX)?,
+            "multiplicity" => self.multiplicity = whole(1, u64::from(limits::MULTIPLICITY_MAX))? as u32,
             "clock_fault" => {
                 self.clock_fault = match choice()? {
                     "backward" => ClockFault::Backward,
@@ -298,6 +314,13 @@ impl Config {
         }
         if !(1..=limits::FRAME_VALUES_MAX).contains(&self.values) || self.offset_ns < 0 || self.jitter_ns < 0 {
             return wrong("values");
+        }
+        if !(1..=limits::DETECTORS_MAX).contains(&self.detectors) || !(1..=self.detectors).contains(&self.detector) {
+            return wrong("detector");
+        }
+        let is_rate = (0.0..=limits::COINCIDENCES_MAX).contains(&self.coincidences);
+        if !is_rate || !(1..=limits::MULTIPLICITY_MAX).contains(&self.multiplicity) {
+            return wrong("coincidences");
         }
         Ok(())
     }

@@ -104,6 +104,15 @@ pub(crate) const METADATA: &[Key] =
 pub(crate) const ALARM: &[Key] =
     &[key("alarm_after", Kind::Time, "4 s", "", "from the start of the source to the temperature alarm")];
 
+/// The detectors.
+pub(crate) const COINCIDENCES: &[Key] = &[
+    key("detector", Kind::Whole, "1", "", "which detector it is, from 1 on"),
+    key("detectors", Kind::Whole, "120", "", "how many there are; all have the same in this and the next three"),
+    key("coincidences", Kind::Number, "100", "/s", "coincidences a second on average, of all detectors"),
+    key("multiplicity", Kind::Whole, "4", "detectors", "how many take part in a coincidence"),
+    key("jitter", Kind::Time, "50 ns", "", "up to so much later, by chance"),
+];
+
 /// The alternating field.
 pub(crate) const FIELD: &[Key] = &[
     key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),

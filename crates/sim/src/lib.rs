@@ -10,6 +10,7 @@ pub mod alias;
 pub mod amor;
 pub mod camera;
 mod config;
+mod detector;
 pub mod ess;
 mod events;
 mod field;
@@ -29,7 +30,8 @@ pub use keys::{Key, Kind};
 
 use flow::{Fault, Source};
 use keys::{
-    ALARM, ANGLES, BACKGROUND, CAMERA, COMMON, COUNTED, EVENTS, FIELD, FRAMES, FRAMES_METADATA, METADATA, SAMPLE, key,
+    ALARM, ANGLES, BACKGROUND, CAMERA, COINCIDENCES, COMMON, COUNTED, EVENTS, FIELD, FRAMES, FRAMES_METADATA, METADATA,
+    SAMPLE, key,
 };
 use serde_json::{Value, json};
 use train::Train;
@@ -121,6 +123,17 @@ pub fn models() -> &'static [Model] {
         ess!("skadi", 37e6, "37000000", "ESS small-angle instrument as load, 300 MB/s"),
         ess!("trex", 10e6, "10000000", "ESS bispectral chopper spectrometer as load, 80 MB/s"),
         Model {
+            name: "detector",
+            about: "one of many detectors: single hits, and coincidences with the others, ev44",
+            rate: 100.0,
+            groups: &[
+                &[key("rate", Kind::Number, "100", "hits/s", "single hits a second on average, before `scale`")],
+                COUNTED,
+                COINCIDENCES,
+                COMMON,
+            ],
+        },
+        Model {
             name: "field",
             about: "fast sample environment: samples of an alternating magnetic field, se00",
             rate: 10_000.0,
@@ -175,6 +188,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
             // The same origin as the reflectometer's detector, so that a file template serves both.
             Box::new(Train::new(events::Counter::new(drawing, amor::DETECTOR, config), config))
         }
+        "detector" => Box::new(Train::new(detector::Detector::new(config), config)),
         "camera" => Box::new(Train::new(camera::Camera::new(config)?, config)),
         "camera-metadata" => Box::new(Train::new(camera::Metadata::new(config)?, config)),
         _ => Box::new(Train::new(field::Field::new(config)?, config)),
@@ -202,6 +216,11 @@ pub fn truth(config: &Config) -> Result<Value, Fault> {
                    "shape": histogram.shape, "counts": total, "pixels": {"number": "1 + slow * length of fast + fast"}})
         }
         "camera" | "camera-metadata" => camera::truth(config),
+        "detector" => {
+            json!({"model": model.name, "seed": config.seed, "detector": config.detector, "detectors": config.detectors,
+                   "singles_per_second": config.events_per_second(), "multiplicity": config.multiplicity,
+                   "coincidences_per_second": config.coincidences, "jitter_ns": config.jitter_ns})
+        }
         "field" => {
             json!({"model": model.name, "seed": config.seed, "samples_per_second": config.rate,
                           "frequency_hertz": config.frequency, "amplitude_tesla": config.amplitude})

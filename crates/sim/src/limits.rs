@@ -60,3 +60,10 @@ pub const FILES_MAX: usize = 256;
 
 /// Process variables of the metadata of a camera: ten times what a beam line attaches to a frame.
 pub const FRAME_VALUES_MAX: u32 = 1000;
+
+/// Detectors of one instrument: beyond it they are no streams any more.
+pub const DETECTORS_MAX: u32 = 4096;
+/// Coincidences a second: each detector draws all of them, in some 100 ns.
+pub const COINCIDENCES_MAX: f64 = 1e6;
+/// Detectors that take part in a coincidence: they are drawn one by one.
+pub const MULTIPLICITY_MAX: u32 = 256;

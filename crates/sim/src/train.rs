@@ -42,6 +42,10 @@ pub(crate) trait Instrument: Send {
     fn shift(&self) -> i64 {
         0
     }
+    /// How long before now what it brings may lie, ns: what is brought at a pulse may have happened before.
+    fn lag(&self) -> i64 {
+        0
+    }
     /// The message that was written, in parts: what is large need not go through `written`, where `write` wrote.
     fn parts<'p>(&'p self, written: &'p [u8]) -> Result<[&'p [u8]; 3], Fault> {
         Ok([written, &[], &[]])
@@ -210,5 +214,9 @@ impl<I: Instrument> Source for Train<I> {
             self.instrument.begin(Pulse { number: self.pulse, time, since: self.pulse - first });
             self.open = true;
         }
+    }
+
+    fn frontier(&self, now: i64) -> i64 {
+        now.saturating_sub(self.instrument.lag())
     }
 }

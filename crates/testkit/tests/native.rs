@@ -1,6 +1,9 @@
 //! Ready-made workers on the pretend machine: what they make of which message, what goes aside, and that a histogram since
 //! start and frames put together of tiles are exact whoever is killed when.
 
+#[path = "native/groups.rs"]
+mod groups;
+
 use beamport_testkit::{Dice, Machine, PretendMedia};
 use flow::records::Apart;
 use flow::{Data, Heard, Native, Slot, SlotOptions, Stepped, Work, WorkOptions, aside_of};
@@ -87,6 +90,7 @@ impl Lab {
         WorkOptions {
             output: Options { level: self.level, ..Options::memory(self.live) },
             parameters: self.parameters.to_string(),
+            blames: !flow::check_native(self.call, &self.parameters).is_ok_and(|needs| needs.whole),
             ..WorkOptions::memory(1, self.live)
         }
     }
@@ -672,7 +676,7 @@ fn parameters_that_do_not_fit_are_all_told() {
     assert_eq!(told("stitch", json!({"frames": 0})).len(), 1);
     let needs = flow::check_native("histogram", &json!({"of": "start", "shape": [10, 10]})).unwrap();
     assert!(needs.alone.is_some() && needs.bytes > 6400);
-    assert!(told("histgram", json!({}))[0].contains("filter, histogram, split, stitch"));
+    assert!(told("histgram", json!({}))[0].contains("groups, histogram, split, stitch"));
 }
 
 /// A stream of values beside the input.

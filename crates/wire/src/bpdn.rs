@@ -27,6 +27,8 @@ pub struct Answer<'a> {
     pub busy: u64,
     /// The user's own statistics, a JSON object; empty where there are none.
     pub state: &'a str,
+    /// What the code keeps from the messages below `task.next` to those behind them, in its own words; empty: nothing.
+    pub kept: Array<'a, u64>,
 }
 
 /// Verifies and reads a message.
@@ -43,13 +45,16 @@ pub fn read(bytes: &[u8]) -> Result<Answer<'_>, Error> {
         gaps: gaps.unwrap_or_default().into(),
         busy: table.number(5, 0, "busy")?,
         state: table.text_or_empty(6, "state")?,
+        kept: table.array_or_empty(7, "kept")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Answer<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [task, output_first, outputs, aside, gaps, busy, state] = writer.root([4, 8, 4, 4, 4, 8, 4]);
+    // Most code keeps nothing.
+    let keeps = if parts.kept.is_empty() { 0 } else { 4 };
+    let [task, output_first, outputs, aside, gaps, busy, state, kept] = writer.root([4, 8, 4, 4, 4, 8, 4, keeps]);
     writer.put(output_first, parts.output_first);
     writer.put(busy, parts.busy);
     bptk::write_table(&mut writer, task, &parts.task);
@@ -60,5 +65,8 @@ pub fn write(out: &mut Vec<u8>, parts: &Answer<'_>) -> Result<(), Error> {
         bpgp::write_table(&mut writer, slots + 4 * at, gap);
     }
     writer.text(state, parts.state);
+    if keeps > 0 {
+        writer.array(kept, parts.kept);
+    }
     writer.finish()
 }

@@ -177,6 +177,7 @@ impl<'a> Message<'a> {
                 ("gaps", Field::List(m.gaps.iter().map(gap).collect())),
                 ("busy", UInt(m.busy)),
                 ("state", Text(m.state)),
+                ("kept", m.kept.into()),
             ],
             Message::Bptk(m) => task(m),
             Message::Bpgp(m) => gap(m),
@@ -195,6 +196,7 @@ impl<'a> Message<'a> {
                 ("count", UInt(m.count.into())),
                 ("missing", m.missing.into()),
                 ("time", Int(m.time)),
+                ("members", m.members.into()),
             ],
         }
     }

@@ -104,7 +104,7 @@ OWN = {
     "bpgp": GAP,
     "bpct": [("command", "text"), ("arguments", "text"), ("from", "text"), ("time", "i64"), ("answer", "text")],
     "bpst": [("stage", "text"), ("time", "i64"), ("json", "text")],
-    "bpgr": [("first", "u64"), ("count", "u32"), ("missing", "u32s"), ("time", "i64")],
+    "bpgr": [("first", "u64"), ("count", "u32"), ("missing", "u32s"), ("time", "i64"), ("members", "u64s")],
     "bptk": TASK,
     "bpdn": [
         ("task", {"table": TASK}),
@@ -114,6 +114,7 @@ OWN = {
         ("gaps", GAP),
         ("busy", "u64"),
         ("state", "text"),
+        ("kept", "u64s"),
     ],
     "bpas": [
         ("stage", "text"),
@@ -145,6 +146,8 @@ def own_table(builder, spec, values):
             offsets[name] = builder.CreateByteVector(bytes.fromhex(value))
         elif kind == "u32s":
             offsets[name] = builder.CreateNumpyVector(np.array(value["values"], np.uint32))
+        elif kind == "u64s":
+            offsets[name] = builder.CreateNumpyVector(np.array(value["values"], np.uint64))
         elif kind == "u8s":
             offsets[name] = builder.CreateByteVector(bytes(value["values"]))
         elif isinstance(kind, dict):
@@ -467,6 +470,7 @@ def ours():
     status = {"stage": "detector", "time": T, "json": '{"lost": 0}'}
     save("bpst", own("bpst", status), status)
     group = {"first": 2**40, "count": 3, "missing": array([1, 4], "uint32"), "time": T}
+    group["members"] = array([2**40, 2**40 + 2, 2**40 + 3], "uint64")
     save("bpgr", own("bpgr", group), group)
     task = {
         "command": "",
@@ -493,6 +497,7 @@ def ours():
         "gaps": [gap],
         "busy": 5_000_000,
         "state": '{"peaks": 8}',
+        "kept": array([2**40, 3], "uint64"),
     }
     save("bpdn", own("bpdn", answer), answer)
     aside = {

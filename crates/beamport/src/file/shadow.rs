@@ -34,6 +34,10 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
             say("that one is a shadow itself", format!("write `shadow = \"{}\"`", shortened(first)));
             continue;
         }
+        if old.is_whole() {
+            say("what that one keeps from one message to the next is no other code's", "start the new one anew".into());
+            continue;
+        }
         let old = old.clone();
         let new = &mut instrument.workers[at];
         let alone = new.alone(&new.parameters.0.clone());

@@ -141,6 +141,24 @@ impl WorkerSection {
         }
     }
 
+    /// What its code asks for, if that is ready-made.
+    fn needs(&self) -> flow::Needs {
+        let needs = self.is_native().then(|| flow::check_native(&self.call, &self.parameters.0).ok());
+        needs.flatten().unwrap_or_default()
+    }
+
+    /// True if no message may be left out of what its code keeps.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.needs().whole
+    }
+
+    /// True if its slots are processes of Python.
+    #[must_use]
+    pub fn is_python(&self) -> bool {
+        !self.is_native() || self.needs().code.is_some()
+    }
+
     /// Whether a worker that runs can have these parameters, and so many slots.
     pub fn check_change(&self, parameters: &Json, slots: u32) -> Result<(), Fault> {
         if !self.is_native() {
@@ -161,6 +179,10 @@ impl WorkerSection {
         if let Some(stream) = strange {
             return Err(Fault::new(what(), format!("it does not look at stream `{stream}` yet"))
                 .hint("change the instrument file, and start it again"));
+        }
+        if needs.code.is_some() != self.needs().code.is_some() {
+            let cause = "a finder of your own runs in slots of another kind";
+            return Err(Fault::new(what(), cause).hint("change the instrument file, and start it again"));
         }
         if needs.bytes > self.slot_live.0 {
             let cause = format!("it needs {} B of each slot's stream", needs.bytes);
@@ -335,6 +357,20 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
                 section.refuse(&keys::PARAMETERS, Refused::new(cause, misfit.hint));
             }),
             Ok(needs) => {
+                if let Some((code, _)) = &needs.code {
+                    match code.rsplit_once(':') {
+                        Some((file, _)) if file.ends_with(".py") && !folder.join(file).is_file() => {
+                            let cause = format!("`find`: there is no file {}", folder.join(file).display());
+                            let refused = Refused::new(cause, "name a file beside the instrument file");
+                            section.refuse(&keys::PARAMETERS, refused);
+                        }
+                        Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
+                        _ => {
+                            let cause = format!("`find`: `{code}` does not say which function of which file");
+                            section.refuse(&keys::PARAMETERS, Refused::new(cause, "write `find = \"mine.py:pairs\"`"));
+                        }
+                    }
+                }
                 besides = needs.streams.into_iter().map(|(_, stream)| stream).collect();
                 if let (true, Some(shadow)) = (needs.holds_back, &shadow) {
                     let (line, hint) = (shadow.line_or(section.line), "remove `shadow`, and write `inputs`");

@@ -1,6 +1,6 @@
 //! Threads that run workers, each with the processes of its slots.
 //!
-//! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker: it opens the streams itself, dies with the mover, and takes no part in
+//! A slot is `python -m beamport._slot JSON`, or `beamport slot JSON` for a ready-made worker without code of the user: it opens the streams itself, dies with the mover, and takes no part in
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
@@ -47,6 +47,7 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
         parameters: section.parameters.0.to_string(),
         code: section.code().to_json().to_string(),
         shadow: section.shadow.as_ref().map(|old| old.value.clone()),
+        blames: !section.is_whole(),
         ..WorkOptions::memory(slots, section.slot_live.0)
     }
 }
@@ -358,20 +359,20 @@ fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, F
 
 /// The program of a section's slots, and what it is told.
 fn program(section: &WorkerSection, asked: &Value) -> Command {
-    let mut command = match section.is_native() {
-        true => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
-        false => Command::new(interpreter(section)),
+    let mut command = match section.is_python() {
+        false => Command::new(std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into())),
+        true => Command::new(interpreter(section)),
     };
-    command.args(if section.is_native() { &["slot"][..] } else { &["-m", "beamport._slot"] });
+    command.args(if section.is_python() { &["-m", "beamport._slot"][..] } else { &["slot"] });
     command.arg(asked.to_string()).stdin(Stdio::null()).process_group(0);
     command
 }
 
 /// Where a program does not start: which it is.
 fn interpreted(section: &WorkerSection) -> String {
-    match section.is_native() {
-        true => String::new(),
-        false => format!("{} is the interpreter; `python` names another", interpreter(section).display()),
+    match section.is_python() {
+        false => String::new(),
+        true => format!("{} is the interpreter; `python` names another", interpreter(section).display()),
     }
 }
 

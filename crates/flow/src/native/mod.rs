@@ -4,16 +4,20 @@
 //! instrument file is read, all mistakes at once.
 //!
 //! Failure behaviour: a message that one cannot handle goes aside with a reason of one word and a text. What a worker
-//! keeps between messages stands in streams: a slot that is killed finds it again (`histogram.rs`, `tiles.rs`).
+//! keeps between messages stands in streams: a slot that is killed finds it again (`histogram.rs`, `again.rs`).
 
+mod again;
 mod attach;
 mod beside;
 mod copy;
 mod expression;
 mod filter;
+mod groups;
 mod histogram;
 mod parameters;
 mod tiles;
+
+pub use groups::{Finder, Found, Grouping, Pending};
 
 use crate::Fault;
 use crate::data::Data;
@@ -24,7 +28,7 @@ use std::collections::BTreeMap;
 use store::Batch;
 
 /// Their names.
-pub const NATIVE: [&str; 6] = ["attach", "copy", "filter", "histogram", "split", "stitch"];
+pub const NATIVE: [&str; 7] = ["attach", "copy", "filter", "groups", "histogram", "split", "stitch"];
 
 /// A mistake in the parameters of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +52,10 @@ pub struct Needs {
     pub streams: Vec<(String, String)>,
     /// Bytes of a slot's stream that it cannot do without; 0 = as large as its messages.
     pub bytes: u64,
+    /// No message may be left out of what it keeps: one at which slots die is tried again and again, and never aside.
+    pub whole: bool,
+    /// Code of the user that it runs, and what that is told: its slots are of Python.
+    pub code: Option<(String, Value)>,
 }
 
 /// What a worker of this name is to do.
@@ -55,6 +63,7 @@ enum Plan {
     Attach(attach::Plan),
     Copy,
     Filter(filter::Plan),
+    Groups(groups::Plan),
     Histogram(histogram::Plan),
     Split(tiles::Split),
     Stitch(tiles::Stitch),
@@ -67,6 +76,7 @@ fn plan(name: &str, parameters: &Value) -> Result<Plan, Vec<Misfit>> {
         "attach" => attach::Plan::read(&mut given).map(Plan::Attach),
         "copy" => Some(Plan::Copy),
         "filter" => filter::Plan::read(&mut given).map(Plan::Filter),
+        "groups" => groups::Plan::read(&mut given).map(Plan::Groups),
         "histogram" => histogram::Plan::read(&mut given).map(Plan::Histogram),
         "split" => tiles::Split::read(&mut given).map(Plan::Split),
         "stitch" => tiles::Stitch::read(&mut given).map(Plan::Stitch),
@@ -85,12 +95,21 @@ pub fn check_native(name: &str, parameters: &Value) -> Result<Needs, Vec<Misfit>
     Ok(match plan(name, parameters)? {
         Plan::Attach(plan) => plan.needs(),
         Plan::Filter(plan) => plan.needs(),
+        Plan::Groups(plan) => plan.needs(),
         Plan::Histogram(plan) => plan.needs(),
         Plan::Copy | Plan::Split(_) => Needs::default(),
         Plan::Stitch(_) => {
             Needs { alone: Some("it keeps tiles until their frame is whole"), holds_back: true, ..Needs::default() }
         }
     })
+}
+
+/// The first mistake, as what is wrong with a worker.
+fn misfit(stage: &str, mistakes: Vec<Misfit>) -> Fault {
+    let first = mistakes.into_iter().next();
+    let Misfit { key, cause, hint } =
+        first.unwrap_or(Misfit { key: String::new(), cause: String::new(), hint: String::new() });
+    Fault::new(format!("worker `{stage}` does not take its parameters"), format!("`{key}`: {cause}")).hint(hint)
 }
 
 /// A ready-made worker at work.
@@ -114,18 +133,13 @@ impl Native {
         name: &str,
         parameters: &Value,
     ) -> Result<Self, Fault> {
-        let misfit = |mistakes: Vec<Misfit>| {
-            let first = mistakes.into_iter().next();
-            let Misfit { key, cause, hint } =
-                first.unwrap_or(Misfit { key: String::new(), cause: String::new(), hint: String::new() });
-            Fault::new(format!("worker `{stage}` does not take its parameters"), format!("`{key}`: {cause}")).hint(hint)
-        };
-        let plan = plan(name, parameters).map_err(misfit)?;
+        let plan = plan(name, parameters).map_err(|mistakes| misfit(stage, mistakes))?;
         let input = inputs.first().map_or("", String::as_str);
         let code: Box<dyn Worker + Send> = match plan {
             Plan::Attach(plan) => Box::new(attach::Attaching::new(data, stage, input, plan)?),
             Plan::Copy => Box::new(copy::Copying::default()),
             Plan::Filter(plan) => Box::new(filter::Filter::new(data, plan)?),
+            Plan::Groups(plan) => Box::new(groups::Grouping::new(data, stage, input, plan)?),
             Plan::Histogram(plan) => Box::new(histogram::Histogram::new(data, stage, slot, input, plan)?),
             Plan::Split(split) => Box::new(split),
             Plan::Stitch(plan) => Box::new(tiles::Stitching::new(data, stage, input, plan)?),
@@ -145,6 +159,10 @@ impl Native {
 impl Worker for Native {
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         self.code.work(batch, out)
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        self.code.looks_at_payloads()
     }
 
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {

@@ -15,17 +15,17 @@
 //! counted as `incomplete`; a tile that comes behind its frame goes aside as `late`, a second one of a place as
 //! `duplicate`, one that does not fit as `misfit`.
 //!
-//! **What `stitch` keeps** is found in its input again: it is a named reader there, which holds the first tile of every
-//! frame that is not whole, as of the last commit. A slot that starts, or is given messages anew, reads from there and makes
-//! nothing of it until it comes to its first message. So it has one slot and one input.
+//! **What `stitch` keeps**, the tiles of frames that are not whole, is found in its input again (`again.rs`). So it has one
+//! slot and one input.
 
+use super::again::{self, Again};
 use super::parameters::Parameters;
 use super::{said, unreadable};
 use crate::Fault;
-use crate::data::{Data, stream_fault};
+use crate::data::Data;
 use crate::slot::{Made, Outputs, Stop, Worker};
 use std::collections::{BTreeMap, VecDeque};
-use store::{Batch, Error, Kind, Message, ReadOptions, Reader};
+use store::{Batch, Check, Message};
 use wire::ad00::{Ad00, Attribute};
 use wire::{DType, Numbers};
 
@@ -178,16 +178,12 @@ struct Partial {
 /// Tiles that are being put together.
 pub(super) struct Stitching {
     data: Data,
-    stage: String,
     input: String,
     frames: usize,
     partials: VecDeque<Partial>,
     done: VecDeque<Key>,
     kept_bytes: usize,
-    /// Holds the tiles that are needed.
-    hold: Option<Reader>,
-    /// (message, the first tile that was needed before it), for what is not committed.
-    needed: VecDeque<(u64, u64)>,
+    again: Again,
     next: Option<u64>,
     pixels: Vec<u8>,
     bytes: Vec<u8>,
@@ -205,14 +201,12 @@ impl Stitching {
     pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Stitch) -> Result<Self, Fault> {
         Ok(Self {
             data: data.clone(),
-            stage: stage.to_owned(),
             input: input.to_owned(),
             frames: plan.frames,
             partials: VecDeque::new(),
             done: VecDeque::new(),
             kept_bytes: 0,
-            hold: None,
-            needed: VecDeque::new(),
+            again: Again::new(data, stage, input),
             next: None,
             pixels: Vec::new(),
             bytes: Vec::new(),
@@ -286,51 +280,24 @@ impl Stitching {
 
     /// Finds the tiles again of frames that were not whole before a message.
     fn find(&mut self, before: u64) -> Result<(), Fault> {
-        let name = format!("keeps {}", self.stage);
-        let held = self
-            .data
-            .reader(&self.input, ReadOptions { name, kind: Kind::Counted, early: true, ..Default::default() })?;
-        let from = if held.resumed() { held.committed().min(before) } else { before };
-        held.commit(from);
-        let mut reader = self.data.reader(&self.input, ReadOptions { early: true, ..ReadOptions::default() })?;
-        reader.seek(from);
+        let from = self.again.begin(before)?;
         (self.partials, self.done, self.kept_bytes) = (VecDeque::new(), VecDeque::new(), 0);
-        self.needed = [(before, from)].into();
         let counted = self.said.clone();
-        loop {
-            let at = reader.position();
-            if at >= before {
-                break;
-            }
-            match reader.read((before - at).min(1024) as usize) {
-                Ok(batch) if batch.is_empty() => break,
-                // What was made of them is made; what does not fit is aside.
-                Ok(batch) => batch.iter().for_each(|message| drop(self.put(&message))),
-                Err(Error::Gone { first }) => reader.seek(first),
-                Err(Error::Corrupt { sequence, .. }) => reader.seek(sequence.max(at) + 1),
-                Err(Error::Lost { end, .. }) => reader.seek(end.max(at + 1)),
-                Err(e) => return Err(stream_fault(&self.input, e)),
-            }
-        }
+        // What was made of them is made; what does not fit is aside.
+        again::read(&self.data.clone(), &self.input.clone(), from..before, Check::All, &mut |_, message| {
+            drop(self.put(message));
+            Ok(())
+        })?;
         // They were counted when they came.
         self.said = counted;
-        (self.hold, self.next) = (Some(held), Some(before));
+        self.next = Some(before);
         Ok(())
     }
 
     /// Lets go of tiles that nobody will ask for: those before what was needed at the last commit.
     fn let_go(&mut self, from: u64) {
-        let Some(hold) = &self.hold else { return };
         let oldest = self.partials.iter().map(|partial| partial.first).min();
-        self.needed.push_back((from, oldest.unwrap_or(from)));
-        let runner = hold.pins().readers().into_iter().find(|r| r.name == self.stage);
-        let committed = runner.map_or(0, |r| r.committed);
-        while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {
-            self.needed.pop_front();
-        }
-        if let Some((_, first)) = self.needed.front() {
-            hold.commit(*first);
-        }
+        self.again.need(from, oldest.unwrap_or(from));
     }
 
     /// Appends a frame that is whole.

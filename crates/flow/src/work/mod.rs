@@ -112,6 +112,9 @@ pub struct WorkOptions {
     /// The worker beside which it runs as a shadow, from where that one stands on: its inputs wait for it nowhere, and
     /// what it was too slow for is skipped.
     pub shadow: Option<String>,
+    /// A message at which slots die goes aside. If not, it is tried for ever: of what is kept from one message to the
+    /// next none may be left out.
+    pub blames: bool,
 }
 
 impl WorkOptions {
@@ -131,6 +134,7 @@ impl WorkOptions {
             parameters: "{}".into(),
             code: String::new(),
             shadow: None,
+            blames: true,
         }
     }
 
@@ -395,6 +399,23 @@ impl Work {
 /// waited for.
 fn asked(writer: &mut Writer, end: u64) -> bool {
     writer.mark(Level::Disk) >= end || writer.wait(end, Level::Disk, Duration::ZERO).unwrap_or(false)
+}
+
+/// What the code of a worker kept behind the messages of an input at its newest commit: the message behind them, and the
+/// words.
+pub(crate) fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Option<(u64, Vec<u64>)>, Fault> {
+    let last = data.book_messages(&commits_of(stage))?.pop();
+    let Some(commit) = last.map(|bytes| Commit::read(&bytes)).transpose()? else { return Ok(None) };
+    let is_of_it = commit.inputs.iter().any(|i| i.stream == input && i.uuid == *uuid);
+    let state: Value = serde_json::from_str(&commit.state).unwrap_or_default();
+    Ok(kept_of(&state, input).filter(|_| is_of_it))
+}
+
+/// What the state of a commit says that is kept of an input.
+fn kept_of(state: &Value, input: &str) -> Option<(u64, Vec<u64>)> {
+    let known = &state["kept"][input];
+    let words: Option<Vec<u64>> = known[1].as_array()?.iter().map(Value::as_u64).collect();
+    Some((known[0].as_u64()?, words?))
 }
 
 /// What may change while it runs.

@@ -337,6 +337,12 @@ impl Work {
                 false => gap,
             }));
         }
+        for answer in piece.parts.iter_mut().flat_map(|p| &mut p.answers) {
+            let is_newer = source.kept.as_ref().is_none_or(|kept| kept.0 < answer.next);
+            if !answer.kept.is_empty() && answer.next <= end && is_newer {
+                source.kept = Some((answer.next, std::mem::take(&mut answer.kept)));
+            }
+        }
         source.ahead.insert(first, end);
         while let Some(next) = source.ahead.remove(&source.account.next) {
             source.account.next = next;
@@ -354,10 +360,13 @@ impl Work {
         let known = (!self.known_aside.is_empty()).then_some(self.known_from);
         let aside_known = begun.chain(known).fold(aside_next, u64::min);
         let passed = self.passed();
-        let mut ahead = Map::new();
+        let (mut ahead, mut kept) = (Map::new(), Map::new());
         for source in &mut self.sources {
             let beyond = source.ahead.iter().map(|(first, next)| next - first).sum();
             source.account.set_count(BEYOND, beyond);
+            if let Some(known) = &source.kept {
+                kept.insert(source.account.stream.clone(), json!(known));
+            }
             if source.ahead.is_empty() {
                 continue;
             }
@@ -369,6 +378,7 @@ impl Work {
             "aside": aside_known,
             "slots": passed,
             "ahead": ahead,
+            "kept": kept,
             "asked": self.asked,
             "now": super::asked_of(&self.options),
             "since": self.since,

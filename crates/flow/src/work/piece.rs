@@ -33,6 +33,8 @@ pub(super) struct Answered {
     pub(super) killed: Option<(String, String)>,
     /// Answers among its outputs.
     pub(super) between: Vec<u64>,
+    /// What the code keeps behind it; empty: nothing.
+    pub(super) kept: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -166,6 +168,7 @@ impl Answered {
             aside: answer.aside.iter().collect(),
             gaps: answer.gaps.iter().map(Gap::from_wire).collect(),
             killed: None,
+            kept: answer.kept.iter().collect(),
         }
     }
 
@@ -181,6 +184,7 @@ impl Answered {
             gaps: Vec::new(),
             killed: Some((reason.to_owned(), text.to_owned())),
             between: Vec::new(),
+            kept: Vec::new(),
         }
     }
 

@@ -116,7 +116,8 @@ impl Work {
             let part = &mut piece.parts[part];
             let Some(given) = part.given.iter().position(|g| g.0 == number) else { continue };
             let (_, todo) = part.given.remove(given);
-            let blamed = stood.filter(|at| at_work == Some(number) && (todo.first..todo.next).contains(at));
+            let blames = self.options.blames && at_work == Some(number);
+            let blamed = stood.filter(|at| blames && (todo.first..todo.next).contains(at));
             let rest = match blamed {
                 None => vec![todo],
                 Some(_) if todo.next - todo.first == 1 && todo.deaths + 1 >= DEATHS_MAX => {

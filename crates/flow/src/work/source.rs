@@ -28,6 +28,8 @@ pub(super) struct Source {
     pub(super) waits_since: Option<i64>,
     /// Committed, and its commit is safe.
     pub(super) committed: u64,
+    /// What the code keeps, and the message that it is for: all before are in it.
+    pub(super) kept: Option<(u64, Vec<u64>)>,
 }
 
 impl Source {
@@ -44,6 +46,7 @@ impl Source {
         let reader = data.reader(name, ReadOptions { name: stage.to_owned(), kind, ..ReadOptions::default() })?;
         let header = reader.header();
         let mut ahead = BTreeMap::new();
+        let mut kept = super::kept_of(state, name);
         let account = match known.filter(|k| k.uuid == header.uuid) {
             Some(known) => {
                 // Only what is marked is read, so no recovery takes it back.
@@ -56,6 +59,7 @@ impl Source {
                 known.clone()
             }
             None => {
+                kept = None;
                 let there = beside.and_then(|beside| beside.stands(name, &header.uuid));
                 let bounds = reader.bounds();
                 let first = there.map_or(bounds.first, |next| next.clamp(bounds.first, bounds.count));
@@ -95,6 +99,7 @@ impl Source {
             ended: false,
             waits_since: None,
             committed: next,
+            kept,
         })
     }
 

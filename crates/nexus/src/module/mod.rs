@@ -11,6 +11,7 @@ pub(crate) use arrays::fixed_constants;
 mod convert;
 mod events;
 mod frames;
+mod groups;
 mod log;
 mod samples;
 
@@ -65,6 +66,7 @@ enum Memory {
     Samples(samples::Samples),
     Arrays(arrays::Arrays),
     Frames(frames::Frames),
+    Groups,
 }
 
 impl Filling {
@@ -103,7 +105,7 @@ impl Filling {
         let took = match &mut memory {
             Memory::Events(events) => events.take_up(known),
             Memory::Log(log) => log.take_up(known),
-            Memory::Alarms => Some(()),
+            Memory::Alarms | Memory::Groups => Some(()),
             Memory::Samples(samples) => samples.take_up(known),
             Memory::Arrays(arrays) => arrays.take_up(known),
             Memory::Frames(frames) => frames.take_up(known),
@@ -143,7 +145,7 @@ impl Filling {
         let memory = match &self.memory {
             Memory::Events(events) => events.state(),
             Memory::Log(log) => log.state(),
-            Memory::Alarms => Value::Null,
+            Memory::Alarms | Memory::Groups => Value::Null,
             Memory::Samples(samples) => samples.state(),
             Memory::Arrays(arrays) => arrays.state(),
             Memory::Frames(frames) => frames.state(),
@@ -191,8 +193,8 @@ impl Filling {
         }
     }
 
-    /// Adds the rows of a message that arrived at `arrival` (ns since 1970 UTC), or says in a word why not.
-    pub(crate) fn take(&mut self, message: &Message<'_>, arrival: i64) -> Result<(), &'static str> {
+    /// Adds the rows of a message, or says in a word why not.
+    pub(crate) fn take(&mut self, message: &Message<'_>, entry: &store::Entry) -> Result<(), &'static str> {
         match (&mut self.memory, message) {
             (Memory::Events(events), Message::Ev44(m)) => events.take(&mut self.columns, m)?,
             (Memory::Log(log), Message::F144(m)) => log.take(&mut self.columns, m)?,
@@ -202,8 +204,9 @@ impl Filling {
                 arrays.take(&mut self.columns, &mut self.late, &self.path, m)?
             }
             (Memory::Frames(frames), Message::Ad00(m)) => {
-                frames.take(&mut self.columns, &mut self.late, &self.path, m, arrival)?
+                frames.take(&mut self.columns, &mut self.late, &self.path, m, entry.arrival_time)?
             }
+            (Memory::Groups, Message::Bpgr(m)) => groups::take(&mut self.columns, m, entry.origin_seq),
             _ => return Err("schema"),
         }
         self.messages += 1;
@@ -230,6 +233,7 @@ fn memory(kind: &Kind) -> Memory {
         Kind::Se00 { dtype, .. } => Memory::Samples(samples::Samples::new(number(*dtype))),
         Kind::Da00 { variables, constants } => Memory::Arrays(arrays::Arrays::new(variables, constants)),
         Kind::Ad00 => Memory::Frames(frames::Frames::default()),
+        Kind::Bpgr => Memory::Groups,
     }
 }
 
@@ -241,6 +245,7 @@ fn designs(path: &str, kind: &Kind) -> Vec<Design> {
         Kind::Se00 { dtype, units } => log_designs(path, number(*dtype), units),
         Kind::Da00 { variables, .. } => arrays::designs(path, variables),
         Kind::Ad00 => frames::designs(path),
+        Kind::Bpgr => groups::designs(path),
     }
 }
 

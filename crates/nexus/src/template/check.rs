@@ -355,6 +355,7 @@ impl Check {
             "ev44" => Kind::Ev44,
             "al00" => Kind::Al00,
             "ad00" => Kind::Ad00,
+            "bpgr" => Kind::Bpgr,
             "f144" => Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units },
             "se00" => Kind::Se00 { dtype: number, units },
             _ => {

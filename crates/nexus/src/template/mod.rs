@@ -153,6 +153,8 @@ pub enum Kind {
     },
     /// Frames.
     Ad00,
+    /// Groups.
+    Bpgr,
 }
 
 /// A variable or constant of `da00`.
@@ -184,6 +186,7 @@ impl Kind {
             Kind::Se00 { .. } => "se00",
             Kind::Da00 { .. } => "da00",
             Kind::Ad00 => "ad00",
+            Kind::Bpgr => "bpgr",
         }
     }
 
@@ -193,6 +196,7 @@ impl Kind {
             Kind::Ev44 => "NXevent_data",
             Kind::F144 { .. } | Kind::Al00 | Kind::Se00 { .. } => "NXlog",
             Kind::Da00 { .. } | Kind::Ad00 => "NXdata",
+            Kind::Bpgr => "NXcollection",
         }
     }
 
@@ -218,6 +222,9 @@ impl Kind {
             ],
             Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
             Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
+            Kind::Bpgr => {
+                vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
+            }
             Kind::Ad00 => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
             Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];

@@ -9,7 +9,8 @@ pub(super) const NODE: &[&str] = &["module", "config", "attributes", "type"];
 /// Keys of an attribute in list form.
 pub(super) const ATTRIBUTE: &[&str] = &["name", "values", "value", "dtype", "type"];
 /// Modules.
-pub(super) const MODULES: &[&str] = &["dataset", "link", "mdat", "ev44", "f144", "al00", "da00", "se00", "ad00"];
+pub(super) const MODULES: &[&str] =
+    &["dataset", "link", "mdat", "ev44", "f144", "al00", "da00", "se00", "ad00", "bpgr"];
 /// Settings of `dataset`.
 pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace"];
 /// Settings of `link`.
@@ -44,7 +45,7 @@ pub(super) fn foreign(module: &str) -> Option<&'static str> {
         "senv" => "senv ended in 2023; its successor is se00",
         "hs00" | "hs01" => "histograms come as da00",
         "ep00" | "ep01" | "tdct" | "ADAr" | "NDAr" | "ns10" => {
-            "this version writes ev44, f144, al00, da00, se00 and ad00"
+            "this version writes ev44, f144, al00, da00, se00, ad00 and bpgr"
         }
         _ => return None,
     })

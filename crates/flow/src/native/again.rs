@@ -1,0 +1,89 @@
+//! What a worker keeps of messages that it has done, found in its input again.
+//!
+//! The worker is a named reader there, which holds the first message that is needed, as of the last commit. A slot that
+//! starts, or is given messages anew, reads from there and makes nothing of it until it comes to its first message.
+//!
+//! Failure behaviour: what cannot be read is passed over, as it was the first time.
+
+use crate::Fault;
+use crate::data::{Data, stream_fault};
+use std::collections::VecDeque;
+use store::{Check, Error, Kind, Message, ReadOptions, Reader};
+
+/// Messages that are read again in one go.
+const MESSAGES: u64 = 1024;
+
+/// The messages of an input that a worker may need again.
+pub(super) struct Again {
+    data: Data,
+    stage: String,
+    input: String,
+    hold: Option<Reader>,
+    /// (message, the first that is needed from there on), for what is not committed.
+    needed: VecDeque<(u64, u64)>,
+}
+
+/// Takes what is read again, with the names of the input's origins.
+pub(super) type See<'a> = dyn FnMut(&[String], &Message<'_>) -> Result<(), Fault> + 'a;
+
+impl Again {
+    pub(super) fn new(data: &Data, stage: &str, input: &str) -> Self {
+        let (stage, input) = (stage.to_owned(), input.to_owned());
+        Self { data: data.clone(), stage, input, hold: None, needed: VecDeque::new() }
+    }
+
+    /// Begins anew before a message. The first message that was held, or this one.
+    pub(super) fn begin(&mut self, before: u64) -> Result<u64, Fault> {
+        let name = format!("keeps {}", self.stage);
+        let options = ReadOptions { name, kind: Kind::Counted, early: true, ..Default::default() };
+        let held = self.data.reader(&self.input, options)?;
+        let from = if held.resumed() { held.committed().min(before) } else { before };
+        held.commit(from);
+        self.hold = Some(held);
+        self.needed = [(before, from)].into();
+        Ok(from)
+    }
+
+    /// From message `next` on those from `first` on are needed. Lets go of messages that nobody will ask for: those before
+    /// what was needed at the last commit.
+    pub(super) fn need(&mut self, next: u64, first: u64) {
+        let Some(hold) = &self.hold else { return };
+        self.needed.push_back((next, first));
+        let runner = hold.pins().readers().into_iter().find(|r| r.name == self.stage);
+        let committed = runner.map_or(0, |r| r.committed);
+        while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {
+            self.needed.pop_front();
+        }
+        if let Some((_, first)) = self.needed.front() {
+            hold.commit(*first);
+        }
+    }
+}
+
+/// Reads the messages of a range of a stream, of which so much is verified; `see` gets the names of their origins, too.
+pub(super) fn read(
+    data: &Data,
+    stream: &str,
+    range: std::ops::Range<u64>,
+    check: Check,
+    see: &mut See<'_>,
+) -> Result<(), Fault> {
+    let fault = |e| stream_fault(stream, e);
+    let mut reader = data.reader(stream, ReadOptions { early: true, check, ..ReadOptions::default() })?;
+    let names = reader.origins().map_err(fault)?.to_vec();
+    reader.seek(range.start);
+    loop {
+        let at = reader.position();
+        if at >= range.end {
+            return Ok(());
+        }
+        match reader.read((range.end - at).min(MESSAGES) as usize) {
+            Ok(batch) if batch.is_empty() => return Ok(()),
+            Ok(batch) => batch.iter().try_for_each(|message| see(&names, &message))?,
+            Err(Error::Gone { first }) => reader.seek(first),
+            Err(Error::Corrupt { sequence, .. }) => reader.seek(sequence.max(at) + 1),
+            Err(Error::Lost { end, .. }) => reader.seek(end.max(at + 1)),
+            Err(e) => return Err(fault(e)),
+        }
+    }
+}

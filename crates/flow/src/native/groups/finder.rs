@@ -1,0 +1,114 @@
+//! What finds groups, built-in or of the user: a [`Finder`] is shown each message and says which groups it closes.
+//!
+//! Constraints: a finder decides by what it was shown and nothing else, no clock and no chance, so that the same messages
+//! give the same groups however they came and whoever was killed between. It keeps no message; what is pending is kept for
+//! it, in rows that it looks at.
+
+use crate::Fault;
+
+/// Messages that are needed still, oldest first, in the order of the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending<'a> {
+    /// Source times, ns since 1970 UTC.
+    pub times: &'a [i64],
+    /// Of which member each is: its place in `members`, or without those the row of its origin.
+    pub members: &'a [u32],
+    /// The numbers that their origins gave them.
+    pub numbers: &'a [u64],
+}
+
+impl Pending<'_> {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+}
+
+/// Groups that a finder says are closed, in their order.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Places of their messages among the pending, group by group.
+    places: Vec<u32>,
+    /// Of each group: its number if it has one of its own, and where its places end.
+    groups: Vec<(Option<u64>, usize)>,
+    /// Messages that came behind their group.
+    pub late: u64,
+    /// Messages that are let go and were in no group.
+    pub alone: u64,
+}
+
+impl Found {
+    /// A group of messages that lie in a row.
+    pub fn row(&mut self, first: usize, count: usize) {
+        self.places.extend((first..first + count).map(|place| place as u32));
+        self.groups.push((None, self.places.len()));
+    }
+
+    /// One more message of the group that is ended next, by its place among the pending. Places rise.
+    pub fn add(&mut self, place: usize) {
+        self.places.push(place as u32);
+    }
+
+    /// Ends a group. `number`: its own, if it has one.
+    pub fn end(&mut self, number: Option<u64>) {
+        self.groups.push((number, self.places.len()));
+    }
+
+    /// How many groups.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// A group: its number, and the places of its messages.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<(Option<u64>, &[u32])> {
+        let (number, end) = *self.groups.get(at)?;
+        let begin = at.checked_sub(1).and_then(|before| self.groups.get(before)).map_or(0, |group| group.1);
+        Some((number, self.places.get(begin..end)?))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.groups.clear();
+        (self.late, self.alone) = (0, 0);
+    }
+}
+
+/// Finds groups.
+pub trait Finder: Send {
+    /// Looks at what is pending; since the last call one message came, the last (or [`Finder::every`] of them). Enters the
+    /// groups that are closed by it, and answers how many of the oldest pending are needed no more.
+    fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault>;
+
+    /// It is called at messages whose sequence and one is a multiple of this: a call may be dear.
+    fn every(&self) -> u64 {
+        1
+    }
+
+    /// More is pending than may be. Enters what is to be closed for that, and answers how many of the oldest are needed no
+    /// more, which is at least one.
+    fn cut(&mut self, pending: Pending<'_>, found: &mut Found) -> usize {
+        found.row(0, pending.len());
+        pending.len()
+    }
+
+    /// What it needs beside what is pending to go on in another process: few words, they stand in each answer.
+    fn keep(&self, _words: &mut Vec<u64>) {}
+
+    /// Forgets all, and goes on from what was kept (empty: from the beginning). What was pending then is shown to it again.
+    fn resume(&mut self, _words: &[u64]) {}
+}

@@ -1,0 +1,534 @@
+//! `groups`: messages that belong together become groups, normally of a merge by time. Decision 0013.
+//!
+//! ```toml
+//! call = "groups"
+//! inputs = ["all"]
+//! parameters = { find = "gap", gap = "1 us", multiplicity = 3, members = ["d{001..120}"] }
+//! ```
+//! `find = "mine.py:pairs"` names a finder of the user, and `arguments` what it is told: a slot of Python runs it.
+//!
+//! A [`Finder`] says which messages belong together; what it finds is judged here (multiplicity, prescale, what is missing)
+//! and becomes a row (`bpgr`), or the messages themselves (`make = "messages"`).
+//!
+//! Constraints: a group is made of the message that closed it, so that what is made of a message follows from the messages
+//! up to it and nothing else. Of rows no payload is looked at here. Nothing is allocated for a message, but where rows grow.
+//!
+//! **What is kept** are the messages of groups that are not closed. They are found in the input again (`again.rs`); how many
+//! groups there were before, and what the finder keeps, are words that stand in each answer and commit (`Outputs::keep`).
+//! No message may be left out of that, so a message at which slots die is tried again ([`super::Needs::whole`]).
+//!
+//! Failure behaviour: a group that would not fit into the slot's stream is not given, and counted as `large`. More pending
+//! messages than `pending` are closed as they are, and counted as `cut`.
+
+mod finder;
+mod peak;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod trigger;
+mod windows;
+
+pub use finder::{Finder, Found, Pending};
+use rules::Rules;
+
+use super::again::{self, Again};
+use super::parameters::Parameters;
+use super::{Needs, said};
+use crate::Fault;
+use crate::data::Data;
+use crate::slot::{Made, Outputs, Stop, Worker};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use store::{Batch, Check, Entry, ReadOptions, Reader, SchemaId};
+
+/// Entries that are let go before the rows of what is pending are moved.
+const GONE: usize = 4096;
+/// Of a slot's stream, what one group may take of it: others are on their way.
+const SHARE: u64 = 4;
+/// Groups that wait by trigger number, where nobody says.
+const OPEN: i64 = 1024;
+/// How long they do, ns.
+const WAIT: i64 = 1_000_000_000;
+/// No member: the origin is none of those that belong.
+const STRANGE: u32 = u32::MAX;
+
+/// How groups are found.
+#[derive(Clone, Debug, PartialEq)]
+enum Find {
+    Gap {
+        gap: i64,
+        longest: i64,
+    },
+    Window {
+        window: i64,
+        on_grid: bool,
+    },
+    Peak {
+        window: i64,
+    },
+    Trigger {
+        wrap: u64,
+        open: usize,
+        wait: i64,
+    },
+    /// Code of the user, and what it is told.
+    User {
+        call: String,
+        arguments: Value,
+    },
+}
+
+/// What is to be found, and what is made of it.
+pub(super) struct Plan {
+    find: Find,
+    rules: Rules,
+}
+
+impl Plan {
+    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
+        let named = given.value("find").and_then(Value::as_str).filter(|text| text.contains(':'));
+        let kind = match named {
+            Some(_) => "",
+            None => given.word("find", &["gap", "window", "grid", "peak", "trigger"]),
+        };
+        let find = match kind {
+            "" => {
+                let arguments = given.value("arguments").cloned().unwrap_or_else(|| json!({}));
+                if !arguments.is_object() {
+                    let hint = "write `[worker.NAME.parameters.arguments]`, and below it lines like `width = 3`";
+                    given.mistake("arguments", format!("it is {arguments}, not a table"), hint);
+                }
+                named.map(|call| Find::User { call: call.to_owned(), arguments })
+            }
+            "gap" => {
+                let gap = length(given, "gap");
+                let longest = given.value("longest").and_then(|_| length(given, "longest"));
+                gap.map(|gap| Find::Gap { gap, longest: longest.unwrap_or(i64::MAX) })
+            }
+            "peak" => length(given, "window").map(|window| Find::Peak { window }),
+            "trigger" => {
+                let wrap = given.number("wrap", 2..=1 << 62).unwrap_or(0) as u64;
+                let open = given.number("open", 1..=65_536).unwrap_or(OPEN) as usize;
+                let wait = given.value("wait").map_or(Some(WAIT), |_| length(given, "wait"));
+                wait.map(|wait| Find::Trigger { wrap, open, wait })
+            }
+            _ => length(given, "window").map(|window| Find::Window { window, on_grid: kind == "grid" }),
+        };
+        let rules = Rules::read(given);
+        find.map(|find| Self { find, rules })
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let alone = Some("groups have members from everywhere, so that one slot must see all");
+        let code = match &self.find {
+            Find::User { call, arguments } => Some((call.clone(), arguments.clone())),
+            _ => None,
+        };
+        Needs { alone, holds_back: true, whole: true, code, ..Needs::default() }
+    }
+
+    /// The finder, and a word for which it is. None: it is the user's.
+    fn finder(&self) -> Option<(u64, Box<dyn Finder>)> {
+        let whole = Some(self.rules.members.len()).filter(|n| *n > 0);
+        Some(match self.find {
+            Find::Gap { gap, longest } => (1, Box::new(windows::Gap::new(gap, longest))),
+            Find::Window { window, on_grid } => (2, Box::new(windows::Window::new(window, on_grid))),
+            Find::Peak { window } => (3, Box::new(peak::Peak::new(window, self.rules.multiplicity))),
+            Find::Trigger { wrap, open, wait } => (4, Box::new(trigger::Trigger::new(wrap, open, wait, whole))),
+            Find::User { .. } => return None,
+        })
+    }
+}
+
+/// A time above zero, which must be there.
+fn length(given: &mut Parameters<'_>, key: &'static str) -> Option<i64> {
+    if given.value(key).is_none() {
+        given.mistake(key, "it is not there", format!("add a time, like `{key} = \"1 us\"`"));
+        return None;
+    }
+    let time = given.time(key)?;
+    if time <= 0 {
+        given.mistake(key, "it is not above zero", "write a time, like `\"1 us\"`");
+    }
+    (time > 0).then_some(time)
+}
+
+/// Rows of what is pending.
+#[derive(Default)]
+struct Rows {
+    times: Vec<i64>,
+    members: Vec<u32>,
+    numbers: Vec<u64>,
+    sequences: Vec<u64>,
+    lengths: Vec<u32>,
+    /// Rows at the beginning that are let go.
+    gone: usize,
+}
+
+impl Rows {
+    fn push(&mut self, entry: &Entry, sequence: u64, member: u32) {
+        self.times.push(entry.source_time);
+        self.members.push(member);
+        self.numbers.push(entry.origin_seq);
+        self.sequences.push(sequence);
+        self.lengths.push(entry.length);
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        Pending {
+            times: self.times.get(self.gone..).unwrap_or_default(),
+            members: self.members.get(self.gone..).unwrap_or_default(),
+            numbers: self.numbers.get(self.gone..).unwrap_or_default(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.times.len() - self.gone
+    }
+
+    fn sequence(&self, place: u32) -> Option<u64> {
+        self.sequences.get(self.gone + place as usize).copied()
+    }
+
+    fn let_go(&mut self, count: usize) {
+        self.gone = (self.gone + count).min(self.times.len());
+        if self.gone > GONE && self.gone * 2 > self.times.len() {
+            self.times.drain(..self.gone);
+            self.members.drain(..self.gone);
+            self.numbers.drain(..self.gone);
+            self.sequences.drain(..self.gone);
+            self.lengths.drain(..self.gone);
+            self.gone = 0;
+        }
+    }
+}
+
+/// What a group came to.
+struct Judged {
+    number: u64,
+    /// It goes on.
+    goes_on: bool,
+    time: i64,
+    first: u64,
+    /// Its messages lie in a row.
+    in_a_row: bool,
+}
+
+/// Groups at work: a finder, and what is made of what it finds.
+pub struct Grouping {
+    data: Data,
+    stage: String,
+    input: String,
+    rules: Rules,
+    kind: u64,
+    finder: Box<dyn Finder>,
+    rows: Rows,
+    found: Found,
+    /// Of each row of the origins, the member; as far as the names are known.
+    members: Vec<u32>,
+    /// The group in which a member was seen last, counted; and those of the group at hand.
+    seen: Vec<u64>,
+    judged: u64,
+    missing: Vec<u32>,
+    sequences: Vec<u64>,
+    /// Groups so far, and those that passed.
+    groups: u64,
+    passed: u64,
+    again: Again,
+    reader: Option<Reader>,
+    next: Option<u64>,
+    /// What was kept last: the message that it is for, and the first that is needed there.
+    kept: Option<(u64, u64)>,
+    words: Vec<u64>,
+    bytes: Vec<u8>,
+    said: BTreeMap<&'static str, u64>,
+}
+
+impl Grouping {
+    pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Plan) -> Result<Self, Fault> {
+        let Some(finder) = plan.finder() else {
+            let what = format!("worker `{stage}` finds no groups");
+            return Err(Fault::new(what, "its finder is code of the user, which another program runs"));
+        };
+        Ok(Self::of(data, stage, input, finder, plan.rules))
+    }
+
+    /// Groups that a finder of the user finds in the stream `input`, for the slot of worker `stage` with `parameters` (a
+    /// JSON object), of which `find` and `arguments` are for the finder.
+    pub fn with(
+        data: &Data,
+        stage: &str,
+        input: &str,
+        parameters: &Value,
+        finder: Box<dyn Finder>,
+    ) -> Result<Self, Fault> {
+        let plan = super::plan("groups", parameters).map_err(|mistakes| super::misfit(stage, mistakes))?;
+        match plan {
+            super::Plan::Groups(plan) => Ok(Self::of(data, stage, input, (0, finder), plan.rules)),
+            _ => Err(Fault::new(format!("worker `{stage}` finds no groups"), "it is another")),
+        }
+    }
+
+    fn of(data: &Data, stage: &str, input: &str, (kind, finder): (u64, Box<dyn Finder>), rules: Rules) -> Self {
+        Self {
+            data: data.clone(),
+            stage: stage.to_owned(),
+            input: input.to_owned(),
+            seen: vec![0; rules.members.len()],
+            rules,
+            kind,
+            finder,
+            rows: Rows::default(),
+            found: Found::default(),
+            members: Vec::new(),
+            judged: 0,
+            missing: Vec::new(),
+            sequences: Vec::new(),
+            groups: 0,
+            passed: 0,
+            again: Again::new(data, stage, input),
+            reader: None,
+            next: None,
+            kept: None,
+            words: Vec::new(),
+            bytes: Vec::new(),
+            said: [("groups", 0), ("incomplete", 0), ("few", 0), ("prescaled", 0)].into(),
+        }
+    }
+
+    /// The member that an origin is.
+    fn member(&mut self, origin: u32, names: &[String]) -> u32 {
+        if self.rules.members.is_empty() {
+            return origin;
+        }
+        if let Some(member) = self.members.get(origin as usize) {
+            return *member;
+        }
+        let members = &self.rules.members;
+        let place = |name: &String| members.iter().position(|m| m == name).map_or(STRANGE, |at| at as u32);
+        self.members = names.iter().map(place).collect();
+        self.members.get(origin as usize).copied().unwrap_or(STRANGE)
+    }
+
+    /// Shows a message to the finder: what it closes is in `found`. The answer is how many are needed no more.
+    fn see(&mut self, entry: &Entry, sequence: u64, names: &[String]) -> Result<usize, Fault> {
+        self.found.clear();
+        let member = self.member(entry.origin, names);
+        if member == STRANGE {
+            return Ok(0);
+        }
+        self.rows.push(entry, sequence, member);
+        let mut done = 0;
+        if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
+            done = self.finder.find(self.rows.pending(), &mut self.found)?;
+        }
+        if self.found.is_empty() {
+            self.rows.let_go(std::mem::take(&mut done));
+            if self.rows.len() > self.rules.most {
+                done = self.finder.cut(self.rows.pending(), &mut self.found).max(1);
+                *self.said.entry("cut").or_default() += 1;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Judges a group that was found. None where there is no such.
+    fn judge(&mut self, at: usize) -> Option<Judged> {
+        let (number, places) = self.found.get(at)?;
+        let pending = self.rows.pending();
+        let (first, last) = (*places.first()?, *places.last()?);
+        let (first_sequence, last_sequence) = (self.rows.sequence(first)?, self.rows.sequence(last)?);
+        let time = *pending.times.get(first as usize)?;
+        self.judged += 1;
+        let mut different = 0;
+        for place in places {
+            let member = *pending.members.get(*place as usize)? as usize;
+            if self.seen.len() <= member {
+                self.seen.resize(member + 1, 0);
+            }
+            different += u32::from(self.seen[member] != self.judged);
+            self.seen[member] = self.judged;
+        }
+        let in_a_row = last_sequence - first_sequence == places.len() as u64 - 1;
+        let number = number.unwrap_or(self.groups);
+        self.groups += 1;
+        let is_few = different < self.rules.multiplicity;
+        let is_incomplete = (different as usize) < self.rules.members.len();
+        *self.said.entry("groups").or_default() += 1;
+        *self.said.entry("incomplete").or_default() += u64::from(is_incomplete);
+        *self.said.entry("few").or_default() += u64::from(is_few);
+        let passes = !(is_few || self.rules.complete && is_incomplete);
+        let goes_on = passes && self.passed.is_multiple_of(self.rules.prescale);
+        self.passed += u64::from(passes);
+        *self.said.entry("prescaled").or_default() += u64::from(passes && !goes_on);
+        Some(Judged { number, goes_on, time, first: first_sequence, in_a_row })
+    }
+
+    /// Gives what goes on of the groups that a message closed.
+    fn give(&mut self, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for at in 0..self.found.len() {
+            match self.judge(at) {
+                Some(judged) if judged.goes_on && self.rules.messages => self.give_messages(at, out)?,
+                Some(judged) if judged.goes_on => self.give_row(at, &judged, out)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn give_row(&mut self, at: usize, judged: &Judged, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let Some((_, places)) = self.found.get(at) else { return Ok(()) };
+        self.missing.clear();
+        let members = self.seen.iter().take(self.rules.members.len()).zip(0..);
+        self.missing.extend(members.filter(|(seen, _)| **seen != self.judged).map(|(_, member)| member));
+        self.sequences.clear();
+        if !judged.in_a_row {
+            self.sequences.extend(places.iter().filter_map(|place| self.rows.sequence(*place)));
+        }
+        let group = wire::bpgr::Group {
+            first: judged.first,
+            count: places.len() as u32,
+            missing: self.missing.as_slice().into(),
+            time: judged.time,
+            members: self.sequences.as_slice().into(),
+        };
+        wire::bpgr::write(&mut self.bytes, &group).map_err(|e| Fault::new("a group cannot be coded", e))?;
+        let schema = SchemaId(wire::bpgr::ID);
+        let made = Made { source_time: judged.time, schema, origin_seq: judged.number, flags: 0 };
+        out.push_own(&made, &[&self.bytes])
+    }
+
+    /// Gives the messages of a group as they are.
+    fn give_messages(&mut self, at: usize, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let Some((_, places)) = self.found.get(at) else { return Ok(()) };
+        let lengths = self.rows.lengths.get(self.rows.gone..).unwrap_or_default();
+        let bytes: u64 = places.iter().filter_map(|at| lengths.get(*at as usize)).map(|n| u64::from(*n)).sum();
+        if bytes > out.live_bytes() / SHARE {
+            *self.said.entry("large").or_default() += 1;
+            return Ok(());
+        }
+        if self.reader.is_none() {
+            let options = ReadOptions { early: true, ..ReadOptions::default() };
+            self.reader = Some(self.data.reader(&self.input, options)?);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let mut left = places.iter().filter_map(|place| self.rows.sequence(*place)).peekable();
+        while let Some(first) = left.next() {
+            // As many as lie in a row.
+            let mut next = first + 1;
+            while left.next_if_eq(&next).is_some() {
+                next += 1;
+            }
+            let mut at = first;
+            while at < next {
+                reader.seek(at);
+                let batch = match reader.read((next - at) as usize) {
+                    Ok(batch) if !batch.is_empty() => batch,
+                    // It was there when it was shown to the finder.
+                    _ => {
+                        *self.said.entry("unreadable").or_default() += 1;
+                        at += 1;
+                        continue;
+                    }
+                };
+                for message in batch.iter() {
+                    let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
+                    out.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
+                }
+                at = batch.next();
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds again what was pending before a message, and how many groups there were.
+    fn find(&mut self, uuid: &[u8; 16], before: u64) -> Result<(), Fault> {
+        let kept = crate::work::kept(&self.data, &self.stage, &self.input, uuid)?;
+        let held = self.again.begin(before)?;
+        let kept = kept.map(|kept| kept.1);
+        let is_ours =
+            |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
+        let kept = kept.as_deref().filter(is_ours);
+        let said = self.said.clone();
+        (self.rows, self.groups, self.passed) = (Rows::default(), 0, 0);
+        // Of another stream of this name nothing is known.
+        (self.reader, self.members) = (None, Vec::new());
+        self.finder.resume(&[]);
+        let (mut first, mut judged_from) = (held, held);
+        if let Some([next, _, needed, groups, passed, words @ ..]) = kept {
+            (first, judged_from) = ((*needed).max(held), *next);
+            (self.groups, self.passed) = (*groups, *passed);
+            self.finder.resume(words);
+        }
+        let (data, input) = (self.data.clone(), self.input.clone());
+        again::read(&data, &input, first..before, Check::Entries, &mut |names, message| {
+            let done = self.see(message.entry, message.sequence, names)?;
+            if message.sequence >= judged_from {
+                for at in 0..self.found.len() {
+                    self.judge(at);
+                }
+            }
+            self.rows.let_go(done);
+            Ok(())
+        })?;
+        // They were counted when they came.
+        (self.said, self.next, self.kept) = (said, Some(before), None);
+        Ok(())
+    }
+
+    /// The first message that is needed from `next` on.
+    fn first(&self, next: u64) -> u64 {
+        self.rows.sequence(0).unwrap_or(next)
+    }
+
+    /// What stands in the answers from here on, to go on from behind the message before `next`.
+    fn keep(&mut self, next: u64, out: &mut Outputs<'_>) {
+        let first = self.first(next);
+        self.words.clear();
+        self.words.extend([next, self.kind, first, self.groups, self.passed]);
+        self.finder.keep(&mut self.words);
+        out.keep(&self.words);
+        self.kept = Some((next, first));
+    }
+}
+
+impl Worker for Grouping {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        let from = out.next().max(batch.first);
+        if self.next.is_none_or(|next| next > from) {
+            self.find(&out.input(), from)?;
+        }
+        // Of what was kept last an answer speaks, and so will the commit of it.
+        if let Some((next, first)) = self.kept.filter(|_| out.is_fresh()) {
+            self.again.need(next, first);
+        }
+        // Until a message has its end, it is not known whether it stays.
+        self.next = None;
+        for message in batch.iter().filter(|message| message.sequence >= from) {
+            out.begin(&message);
+            let done = self.see(message.entry, message.sequence, out.origin_names())?;
+            if !self.found.is_empty() {
+                self.give(out)?;
+            }
+            if self.found.late > 0 {
+                *self.said.entry("late").or_default() += self.found.late;
+            }
+            if self.found.alone > 0 {
+                *self.said.entry("alone").or_default() += self.found.alone;
+            }
+            self.rows.let_go(done);
+            out.done(&message);
+        }
+        self.keep(batch.next(), out);
+        self.next = Some(batch.next());
+        Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        false
+    }
+
+    fn statistics(&mut self) -> String {
+        said(&self.said)
+    }
+}

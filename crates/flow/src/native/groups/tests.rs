@@ -1,0 +1,235 @@
+//! Finders, each with messages made by hand.
+
+use super::finder::{Finder, Found};
+use super::peak::Peak;
+use super::trigger::Trigger;
+use super::windows::{Gap, Window};
+use super::*;
+
+/// A message: time, member, number.
+type Seen = (i64, u32, u64);
+
+/// A group: which message closed it, its number, and its messages.
+type Group = (usize, Option<u64>, Vec<usize>);
+
+/// What a finder makes of messages, each counted over all; and how many are pending at the end, late, and alone.
+fn all_of(finder: &mut dyn Finder, seen: &[Seen]) -> (Vec<Group>, (usize, u64, u64)) {
+    let (mut rows, mut first, mut groups) = (Rows::default(), 0, Vec::new());
+    let (mut late, mut alone) = (0, 0);
+    for (at, (time, member, number)) in seen.iter().enumerate() {
+        rows.times.push(*time);
+        rows.members.push(*member);
+        rows.numbers.push(*number);
+        let mut found = Found::default();
+        let done = finder.find(rows.pending(), &mut found).unwrap();
+        for group in 0..found.len() {
+            let (number, places) = found.get(group).unwrap();
+            groups.push((at, number, places.iter().map(|place| first + *place as usize).collect()));
+        }
+        (late, alone) = (late + found.late, alone + found.alone);
+        rows.gone += done;
+        first += done;
+    }
+    (groups, (seen.len() - first, late, alone))
+}
+
+fn at_times(times: &[i64]) -> Vec<Seen> {
+    times.iter().zip(0..).map(|(time, member)| (*time, member, 0)).collect()
+}
+
+/// Which message closed which.
+fn closed(finder: &mut dyn Finder, times: &[i64]) -> Vec<(usize, Vec<usize>)> {
+    let (groups, _) = all_of(finder, &at_times(times));
+    groups.into_iter().map(|group| (group.0, group.2)).collect()
+}
+
+#[test]
+fn a_gap_ends_a_group_only_where_it_is_longer() {
+    let times = [0, 10, 20, 31, 31, 100];
+    assert_eq!(closed(&mut Gap::new(10, i64::MAX), &times), [(3, vec![0, 1, 2]), (5, vec![3, 4])]);
+    assert_eq!(closed(&mut Gap::new(11, i64::MAX), &times), [(5, vec![0, 1, 2, 3, 4])]);
+    // Not longer than 20 from its first message to its last.
+    assert_eq!(closed(&mut Gap::new(11, 20), &times), [(3, vec![0, 1, 2]), (5, vec![3, 4])]);
+    // A late one belongs to the group that is open, and the gap is counted from the newest.
+    assert_eq!(closed(&mut Gap::new(10, i64::MAX), &[0, 10, -50, 20, 31]), [(4, vec![0, 1, 2, 3])]);
+    assert_eq!(closed(&mut Gap::new(10, i64::MAX), &[i64::MIN, i64::MAX, 0]), [(1, vec![0])]);
+}
+
+#[test]
+fn a_window_has_what_is_later_by_less_and_a_grid_what_is_between_its_lines() {
+    let times = [5, 14, 15, 20, 24, 25];
+    assert_eq!(closed(&mut Window::new(10, false), &times), [(2, vec![0, 1]), (5, vec![2, 3, 4])]);
+    assert_eq!(closed(&mut Window::new(10, true), &times), [(1, vec![0]), (3, vec![1, 2])]);
+    assert_eq!(closed(&mut Window::new(10, true), &[-11, -10, -1, 0]), [(1, vec![0]), (3, vec![1, 2])]);
+    assert_eq!(closed(&mut Window::new(10, false), &[0, 5, -3, 9, 10]), [(4, vec![0, 1, 2, 3])]);
+}
+
+/// Peaks of members at times.
+fn peaks(least: u32, seen: &[(i64, u32)]) -> (Vec<Vec<usize>>, u64) {
+    let seen: Vec<Seen> = seen.iter().map(|(time, member)| (*time, *member, 0)).collect();
+    let (groups, (_, _, alone)) = all_of(&mut Peak::new(10, least), &seen);
+    (groups.into_iter().map(|group| group.2).collect(), alone)
+}
+
+#[test]
+fn a_peak_begins_where_most_different_members_are_in_the_window() {
+    // The window of the first has two, that of the second three.
+    let rising = [(0, 0), (5, 1), (10, 2), (14, 3), (15, 4), (40, 0)];
+    assert_eq!(peaks(2, &rising), (vec![vec![1, 2, 3]], 2));
+    // The fifth was in no window that has more, and begins none that has two.
+    let falling = [(0, 0), (5, 1), (10, 2), (14, 3), (15, 4), (40, 0), (60, 0)];
+    assert_eq!(peaks(2, &falling), (vec![vec![1, 2, 3]], 3));
+    // Of equal ones the first.
+    assert_eq!(peaks(2, &[(0, 0), (5, 1), (10, 2), (30, 0), (60, 0)]), (vec![vec![0, 1]], 2));
+    // One member that fires often is no coincidence.
+    assert_eq!(peaks(2, &[(0, 7), (1, 7), (2, 7), (3, 7), (30, 0), (60, 0)]), (vec![], 5));
+    assert_eq!(peaks(2, &[(0, 7), (1, 7), (2, 8), (3, 7), (30, 0), (60, 0)]), (vec![vec![0, 1, 2, 3]], 1));
+    // The window is shorter than 10 by the border.
+    assert_eq!(peaks(2, &[(0, 0), (10, 1), (50, 0), (99, 0)]), (vec![], 3));
+    assert_eq!(peaks(2, &[(0, 0), (9, 1), (50, 0), (99, 0)]), (vec![vec![0, 1]], 1));
+    // A late one counts as if it came with the one before.
+    assert_eq!(peaks(2, &[(0, 0), (9, 1), (2, 2), (50, 0), (99, 0)]), (vec![vec![0, 1, 2]], 1));
+}
+
+#[test]
+fn a_peak_is_the_same_as_by_the_words_of_its_page() {
+    let mut state = 5_u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    for least in 1..4 {
+        let mut time = 0;
+        let seen: Vec<(i64, u32)> = (0..400)
+            .map(|_| {
+                time += below(9) as i64;
+                (time, below(5) as u32)
+            })
+            .collect();
+        let window =
+            |at: usize| -> Vec<usize> { (at..seen.len()).take_while(|n| seen[*n].0 < seen[at].0 + 10).collect() };
+        let many = |at: usize| {
+            let mut members: Vec<u32> = window(at).into_iter().map(|n| seen[n].1).collect();
+            members.sort_unstable();
+            members.dedup();
+            members.len() as u32
+        };
+        let (mut at, mut wanted) = (0, Vec::new());
+        while at < seen.len() {
+            let begins = many(at) >= least && window(at).into_iter().all(|n| many(n) <= many(at));
+            match begins {
+                true => {
+                    wanted.push(window(at));
+                    at = wanted.last().unwrap().last().unwrap() + 1;
+                }
+                false => at += 1,
+            }
+        }
+        let (found, _) = peaks(least, &seen);
+        assert!(found.len() > 20 && wanted.len() - found.len() <= 3, "{} of {}", found.len(), wanted.len());
+        assert_eq!(found, wanted[..found.len()]);
+    }
+}
+
+/// Groups by number: the number and the messages.
+fn triggers(mut finder: Trigger, seen: &[Seen]) -> (Vec<(u64, Vec<usize>)>, u64) {
+    let (groups, (_, late, _)) = all_of(&mut finder, seen);
+    (groups.into_iter().map(|group| (group.1.unwrap(), group.2)).collect(), late)
+}
+
+#[test]
+fn messages_of_one_trigger_belong_together_however_they_are_mixed() {
+    let seen = [(0, 0, 5), (1, 0, 6), (2, 1, 6), (3, 1, 5), (4, 0, 7), (5, 0, 7), (6, 1, 7), (7, 1, 7)];
+    // 6 is whole first, and waits for 5. Of 7 one member came twice; what comes behind is late.
+    let (groups, late) = triggers(Trigger::new(0, 8, 1000, Some(2)), &seen);
+    assert_eq!(groups, [(5, vec![0, 3]), (6, vec![1, 2]), (7, vec![4, 5, 6])]);
+    assert_eq!(late, 1);
+}
+
+#[test]
+fn a_trigger_that_misses_a_member_is_closed_by_time_or_by_others() {
+    let seen = [(0, 0, 1), (10, 0, 2), (20, 1, 2), (110, 0, 3), (111, 0, 4)];
+    let (groups, late) = triggers(Trigger::new(0, 8, 100, Some(2)), &seen);
+    assert_eq!((groups, late), (vec![(1, vec![0]), (2, vec![1, 2]),], 0));
+    let (groups, _) = triggers(Trigger::new(0, 2, 100_000, Some(2)), &seen);
+    assert_eq!(groups, [(1, vec![0]), (2, vec![1, 2])]);
+    let (groups, _) = triggers(Trigger::new(0, 8, 100_000, None), &seen);
+    assert_eq!(groups, []);
+}
+
+#[test]
+fn a_trigger_number_that_wraps_goes_on() {
+    let seen: Vec<Seen> = (0..40).map(|n| (n, (n % 2) as u32, (13 + n as u64 / 2) % 16)).collect();
+    let (groups, late) = triggers(Trigger::new(16, 8, 1000, Some(2)), &seen);
+    assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), (13..33).collect::<Vec<_>>());
+    assert_eq!(late, 0);
+    // One that is behind the newest across the wrap.
+    let (groups, late) = triggers(Trigger::new(16, 8, 1000, Some(2)), &[(0, 0, 15), (1, 0, 0), (2, 1, 15), (3, 1, 0)]);
+    assert_eq!((groups, late), (vec![(15, vec![0, 2]), (16, vec![1, 3])], 0));
+    // One before the first is late.
+    assert_eq!(triggers(Trigger::new(16, 8, 1000, Some(1)), &[(0, 0, 0), (1, 0, 15), (2, 0, 1)]).1, 1);
+}
+
+#[test]
+fn numbers_that_begin_anew_or_are_wrong_cost_a_wait_and_not_the_rest() {
+    // A wrong one far ahead is alone, and closed.
+    let mut seen: Vec<Seen> = (0..10).map(|n| (n, 0, n as u64)).collect();
+    seen.insert(5, (5, 0, 1 << 60));
+    seen.extend((10..200).map(|n| (n, 0, n as u64)));
+    let (groups, late) = triggers(Trigger::new(0, 8, 20, Some(1)), &seen);
+    assert_eq!(groups.len() as u64 + late, 201);
+    assert!((15..=21).contains(&late), "{late}");
+    assert_eq!(groups.last().map(|group| group.0), Some(199));
+    // A new run counts from nought.
+    let mut seen: Vec<Seen> = (0..100).map(|n| (n, 0, 1000 + n as u64)).collect();
+    seen.extend((100..200).map(|n| (n, 0, n as u64 - 100)));
+    let (groups, late) = triggers(Trigger::new(0, 8, 20, Some(1)), &seen);
+    assert_eq!((groups.len() as u64 + late, groups.last().map(|group| group.0)), (200, Some(99)));
+    assert!((19..=21).contains(&late), "{late}");
+}
+
+#[test]
+fn a_finder_goes_on_from_what_it_kept_and_what_was_pending() {
+    let mut state = 11_u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut time = 1000_i64;
+    let seen: Vec<Seen> = (0..600)
+        .map(|n| {
+            time += below(8) as i64;
+            // Now and then a late one.
+            let late = if below(20) == 0 { 30 } else { 0 };
+            (time - late, below(4) as u32, (n / 5 + below(3)) % 64)
+        })
+        .collect();
+    let makes: [&dyn Fn() -> Box<dyn Finder>; 5] = [
+        &|| Box::new(Gap::new(5, 40)),
+        &|| Box::new(Window::new(25, false)),
+        &|| Box::new(Window::new(25, true)),
+        &|| Box::new(Peak::new(25, 3)),
+        &|| Box::new(Trigger::new(64, 6, 60, Some(4))),
+    ];
+    for make in makes {
+        let (whole, (pending, late, _)) = all_of(make().as_mut(), &seen);
+        assert!(whole.len() > 20 && pending < 100, "{} {late}", whole.len());
+        for cut in (1..600).step_by(7) {
+            let mut before = make();
+            let (_, (pending, ..)) = all_of(before.as_mut(), &seen[..cut]);
+            let mut words = Vec::new();
+            before.keep(&mut words);
+            let mut after = make();
+            after.resume(&words);
+            let first = cut - pending;
+            let (rest, _) = all_of(after.as_mut(), &seen[first..]);
+            let rest: Vec<Group> = rest
+                .into_iter()
+                .filter(|group| group.0 + first >= cut)
+                .map(|(at, number, all)| (at + first, number, all.into_iter().map(|n| n + first).collect()))
+                .collect();
+            let wanted: Vec<Group> = whole.iter().filter(|group| group.0 >= cut).cloned().collect();
+            assert_eq!(rest, wanted, "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Groups by trigger number: messages with one number belong together.
+//!
+//! A number that wraps is unwrapped by nearness to the newest. Groups that are whole are closed in the order of their
+//! numbers, and so is the lowest where more than `open` are open; one whose first message is more than `wait` behind the
+//! newest time is closed whatever others are open. A message whose number is not above that of the last that was closed in
+//! order is late, for `wait` after that: then numbers began anew, or a wrong one was ahead of all.
+
+use super::finder::{Finder, Found, Pending};
+use crate::Fault;
+use std::collections::VecDeque;
+
+/// None, in a row of links.
+const NONE: u64 = u64::MAX;
+
+/// A group that is open.
+struct Open {
+    number: u64,
+    /// Source time of its first message.
+    time: i64,
+    /// Its first and last message, counted over all.
+    first: u64,
+    last: u64,
+    /// Which members it has, a bit each, and how many.
+    members: Vec<u64>,
+    different: usize,
+}
+
+/// Finds groups by number.
+pub(super) struct Trigger {
+    wrap: u64,
+    most: usize,
+    wait: i64,
+    /// How many make a group whole.
+    whole: Option<usize>,
+    /// The newest number, unwrapped.
+    newest: Option<u64>,
+    newest_time: i64,
+    /// All numbers below are closed, and when the last of them was.
+    floor: u64,
+    floor_time: i64,
+    /// Until this time none is over.
+    check_at: i64,
+    /// By number.
+    open: VecDeque<Open>,
+    /// Of each pending message: the next of its group, counted over all; of one that is late or the last: none.
+    links: VecDeque<u64>,
+    /// The first pending message, counted over all.
+    first: u64,
+    /// Messages that are shown again, and the groups that were open: number, and which of those messages is the first.
+    again: u64,
+    known: Vec<(u64, u64)>,
+    /// Memory of groups that are closed.
+    spare: Vec<Vec<u64>>,
+}
+
+impl Trigger {
+    pub(super) fn new(wrap: u64, most: usize, wait: i64, whole: Option<usize>) -> Self {
+        Self {
+            wrap,
+            most,
+            wait,
+            whole,
+            newest: None,
+            newest_time: i64::MIN,
+            floor: 0,
+            floor_time: i64::MIN,
+            check_at: i64::MAX,
+            open: VecDeque::new(),
+            links: VecDeque::new(),
+            first: 0,
+            again: 0,
+            known: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The number as it would be if it had never wrapped; none: it is before the first.
+    fn unwrapped(&mut self, number: u64) -> Option<u64> {
+        if self.wrap == 0 {
+            return Some(number);
+        }
+        let number = number % self.wrap;
+        let Some(newest) = self.newest else {
+            self.newest = Some(number);
+            return Some(number);
+        };
+        let ahead = (number + self.wrap - newest % self.wrap) % self.wrap;
+        let found = match ahead <= self.wrap / 2 {
+            true => newest.checked_add(ahead),
+            false => newest.checked_sub(self.wrap - ahead),
+        };
+        self.newest = self.newest.max(found);
+        found
+    }
+
+    /// Enters a message into its group. False if it is late.
+    fn enter(&mut self, number: u64, time: i64, member: u32) -> bool {
+        self.links.push_back(NONE);
+        self.newest_time = self.newest_time.max(time);
+        let known = self.unwrapped(number).filter(|number| *number >= self.floor);
+        let number = match known {
+            Some(number) => number,
+            None if time.saturating_sub(self.floor_time) <= self.wait => return false,
+            None => {
+                // As if it were the first.
+                (self.newest, self.floor) = (None, 0);
+                let Some(number) = self.unwrapped(number) else { return false };
+                number
+            }
+        };
+        self.put(number, time, member);
+        true
+    }
+
+    /// Enters a message that was there before into its group, if that was open.
+    fn enter_again(&mut self, number: u64, time: i64, member: u32) {
+        let at = self.links.len() as u64;
+        self.links.push_back(NONE);
+        self.again -= 1;
+        let is_its = |known: &&(u64, u64)| match self.wrap {
+            0 => known.0 == number && known.1 <= at,
+            wrap => known.0 % wrap == number % wrap && known.1 <= at,
+        };
+        if let Some((number, _)) = self.known.iter().rev().find(is_its).copied() {
+            self.put(number, time, member);
+        }
+    }
+
+    /// Puts the newest message into its group.
+    fn put(&mut self, number: u64, time: i64, member: u32) {
+        let at = self.first + self.links.len() as u64 - 1;
+        let place = self.open.partition_point(|open| open.number < number);
+        if self.open.get(place).is_none_or(|open| open.number != number) {
+            let mut members = self.spare.pop().unwrap_or_default();
+            members.clear();
+            self.check_at = self.check_at.min(time.saturating_add(self.wait));
+            self.open.insert(place, Open { number, time, first: at, last: at, members, different: 0 });
+        }
+        let Some(open) = self.open.get_mut(place) else { return };
+        if open.last != at
+            && let Some(link) = self.links.get_mut((open.last - self.first) as usize)
+        {
+            *link = at;
+        }
+        open.last = at;
+        let (word, bit) = (member as usize / 64, 1 << (member % 64));
+        if open.members.len() <= word {
+            open.members.resize(word + 1, 0);
+        }
+        open.different += usize::from(open.members[word] & bit == 0);
+        open.members[word] |= bit;
+    }
+
+    /// Closes a group, by its place among the open.
+    fn close(&mut self, place: usize, found: &mut Found) {
+        let Some(open) = self.open.remove(place) else { return };
+        let mut at = open.first;
+        while at != NONE {
+            let place = (at - self.first) as usize;
+            found.add(place);
+            at = self.links.get(place).copied().unwrap_or(NONE);
+        }
+        found.end(Some(open.number));
+        if place == 0 {
+            (self.floor, self.floor_time) = (open.number.saturating_add(1), self.newest_time);
+        }
+        self.spare.push(open.members);
+    }
+
+    /// Closes the groups that have waited for too long. True if there were any.
+    fn close_over(&mut self, found: &mut Found) -> bool {
+        if self.newest_time <= self.check_at {
+            return false;
+        }
+        let (mut place, before) = (0, found.len());
+        while let Some(open) = self.open.get(place) {
+            match self.newest_time.saturating_sub(open.time) > self.wait {
+                true => self.close(place, found),
+                false => place += 1,
+            }
+        }
+        let oldest = self.open.iter().map(|open| open.time).min();
+        self.check_at = oldest.map_or(i64::MAX, |time| time.saturating_add(self.wait));
+        found.len() > before
+    }
+
+    /// Messages before the first of an open group are needed no more.
+    fn let_go(&mut self) -> usize {
+        let end = self.first + self.links.len() as u64;
+        let needed = self.open.iter().map(|open| open.first).min().unwrap_or(end);
+        let done = (needed - self.first) as usize;
+        self.links.drain(..done);
+        self.first = needed;
+        done
+    }
+}
+
+impl Finder for Trigger {
+    fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        let last = pending.times.last().zip(pending.members.last()).zip(pending.numbers.last());
+        let Some(((time, member), number)) = last else { return Ok(0) };
+        if self.again > 0 {
+            self.enter_again(*number, *time, *member);
+            return Ok(0);
+        }
+        if !self.enter(*number, *time, *member) {
+            found.late += 1;
+        }
+        let mut closed = self.close_over(found);
+        while let Some(open) = self.open.front() {
+            if self.whole != Some(open.different) && self.open.len() <= self.most {
+                break;
+            }
+            closed = true;
+            self.close(0, found);
+        }
+        // Only then, or where nothing is open, is anything needed no more.
+        Ok(if closed || self.open.is_empty() { self.let_go() } else { 0 })
+    }
+
+    fn cut(&mut self, _: Pending<'_>, found: &mut Found) -> usize {
+        while !self.open.is_empty() {
+            self.close(0, found);
+        }
+        self.let_go()
+    }
+
+    fn keep(&self, words: &mut Vec<u64>) {
+        let newest = self.newest.map_or(0, |newest| newest.saturating_add(1));
+        words.extend([self.floor, newest, self.newest_time as u64, self.floor_time as u64, self.links.len() as u64]);
+        words.extend(self.open.iter().flat_map(|open| [open.number, open.first - self.first]));
+    }
+
+    fn resume(&mut self, words: &[u64]) {
+        *self = Self::new(self.wrap, self.most, self.wait, self.whole);
+        if let [floor, newest, time, floor_time, again, open @ ..] = words {
+            let (floor, newest, time, floor_time) = (*floor, *newest, *time, *floor_time);
+            self.again = *again;
+            self.known = open.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            (self.floor, self.newest) = (floor, newest.checked_sub(1));
+            (self.newest_time, self.floor_time) = (time as i64, floor_time as i64);
+        }
+    }
+}

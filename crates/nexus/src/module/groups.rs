@@ -1,0 +1,38 @@
+//! `bpgr` as tables of groups: one row a group, and two lists that rows begin in.
+//!
+//! `missing` and `member` hold the entries of all groups, one after the other; those of a group begin at its
+//! `missing_index` and `member_index`, and end where those of the next begin.
+
+use super::{design, ns_since};
+use crate::column::{Column, Design};
+use wire::DType;
+use wire::bpgr::Group;
+
+const MISSING: usize = 5;
+const MEMBER: usize = 7;
+
+pub(super) fn designs(path: &str) -> Vec<Design> {
+    vec![
+        design(path, "number", DType::UInt64, Vec::new()),
+        design(path, "time", DType::Int64, ns_since("start")),
+        design(path, "first", DType::UInt64, Vec::new()),
+        design(path, "count", DType::UInt32, Vec::new()),
+        design(path, "missing_index", DType::UInt64, Vec::new()),
+        design(path, "missing", DType::UInt32, Vec::new()),
+        design(path, "member_index", DType::UInt64, Vec::new()),
+        design(path, "member", DType::UInt64, Vec::new()),
+    ]
+}
+
+/// Adds the row of a group. `number`: of its message.
+pub(super) fn take(columns: &mut [Column], group: &Group<'_>, number: u64) {
+    let (missing, member) = (columns[MISSING].rows(), columns[MEMBER].rows());
+    columns[0].extend(&number.to_le_bytes());
+    columns[1].extend(&group.time.to_le_bytes());
+    columns[2].extend(&group.first.to_le_bytes());
+    columns[3].extend(&group.count.to_le_bytes());
+    columns[4].extend(&missing.to_le_bytes());
+    columns[MISSING].extend(group.missing.bytes());
+    columns[6].extend(&member.to_le_bytes());
+    columns[MEMBER].extend(group.members.bytes());
+}

@@ -1,0 +1,132 @@
+//! A finder of groups in Python: a function that is shown what is pending and says which of it are groups.
+//!
+//! Constraints: the arrays that it sees are copies, and read-only: it may keep them. What it answers is checked.
+//!
+//! Failure behaviour: what it raises, or an answer that cannot be, ends the slot with that exception; who started it starts
+//! another, until the code is mended. No message is left out: the groups behind would be others.
+
+use crate::fault;
+use flow::{Data, Fault, Finder, Found, Grouping, Outputs, Pending, Stop};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What user code raised last.
+type Raised = Arc<Mutex<Option<PyErr>>>;
+
+/// Groups that user code finds.
+pub(crate) struct Finding {
+    data: Data,
+    stage: String,
+    input: String,
+    make: Py<PyAny>,
+    known: Option<String>,
+    grouping: Option<Grouping>,
+    raised: Raised,
+}
+
+impl Finding {
+    pub(crate) fn new(data: &Data, stage: &str, input: &str, make: Py<PyAny>) -> Self {
+        let (stage, input) = (stage.to_owned(), input.to_owned());
+        Self { data: data.clone(), stage, input, make, known: None, grouping: None, raised: Raised::default() }
+    }
+
+    /// What ends the slot, as the caller sees it.
+    pub(crate) fn raised(&mut self, py: Python<'_>, fault: Fault) -> PyErr {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+        raised.unwrap_or_else(|| fault::error(py, fault))
+    }
+}
+
+impl flow::Worker for Finding {
+    fn work(&mut self, batch: &store::Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        match &mut self.grouping {
+            Some(grouping) => grouping.work(batch, out),
+            None => Err(Fault::new(format!("worker `{}` was not told its parameters", self.stage), "").into()),
+        }
+    }
+
+    fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
+        if self.known.as_deref() == Some(parameters) {
+            return Ok(());
+        }
+        let made = Python::attach(|py| self.make.call1(py, (parameters,))?.extract::<(Py<PyAny>, u64)>(py));
+        let (call, every) = made.map_err(|raised| {
+            let fault = Fault::new(format!("worker `{}` does not take its parameters", self.stage), &raised);
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+            fault
+        })?;
+        let finder = Box::new(Calling { stage: self.stage.clone(), call, every, raised: self.raised.clone() });
+        let parsed: serde_json::Value = serde_json::from_str(parameters).unwrap_or_default();
+        self.grouping = Some(Grouping::with(&self.data, &self.stage, &self.input, &parsed, finder)?);
+        self.known = Some(parameters.to_owned());
+        Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        self.grouping.as_ref().is_none_or(flow::Worker::looks_at_payloads)
+    }
+
+    fn statistics(&mut self) -> String {
+        self.grouping.as_mut().map_or_else(String::new, flow::Worker::statistics)
+    }
+}
+
+/// A function as a finder.
+struct Calling {
+    stage: String,
+    call: Py<PyAny>,
+    every: u64,
+    raised: Raised,
+}
+
+impl Calling {
+    /// Calls it. What it answers is right, and entered.
+    fn called(&self, py: Python<'_>, pending: Pending<'_>, found: &mut Found) -> PyResult<usize> {
+        let frombuffer = py.import("numpy")?.getattr("frombuffer")?;
+        let array = |bytes: &[u8], dtype: &str| frombuffer.call1((PyBytes::new(py, bytes), dtype));
+        let times = array(bytemuck::cast_slice(pending.times), "int64")?;
+        let members = array(bytemuck::cast_slice(pending.members), "uint32")?;
+        let numbers = array(bytemuck::cast_slice(pending.numbers), "uint64")?;
+        let answer = self.call.bind(py).call1((times, members, numbers))?;
+        let (groups, done): (Vec<(usize, usize)>, usize) = answer.extract().map_err(|_| {
+            let text = answer.repr().map(|text| text.to_string()).unwrap_or_default();
+            let text: String = text.chars().take(200).collect();
+            PyTypeError::new_err(format!(
+                "a finder answered {text}; it returns `(groups, done)`: a list of (first, count), and how many of the \
+                 oldest pending messages are done with"
+            ))
+        })?;
+        if done > pending.len() {
+            let told = format!("a finder is done with {done} messages of {}", pending.len());
+            return Err(PyValueError::new_err(told));
+        }
+        for (first, count) in groups {
+            // What is pending is shown again: a group of it would be found again.
+            if count == 0 || first.checked_add(count).is_none_or(|end| end > done) {
+                let told = format!(
+                    "a finder found a group of {count} messages from {first} on, and is done with {done}: a group has \
+                     messages, and they are done with it"
+                );
+                return Err(PyValueError::new_err(told));
+            }
+            found.row(first, count);
+        }
+        Ok(done)
+    }
+}
+
+impl Finder for Calling {
+    fn find(&mut self, pending: Pending<'_>, found: &mut Found) -> Result<usize, Fault> {
+        Python::attach(|py| self.called(py, pending, found)).map_err(|raised| {
+            let fault = Fault::new(format!("the finder of worker `{}` fails", self.stage), &raised);
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+            fault
+        })
+    }
+
+    fn every(&self) -> u64 {
+        self.every
+    }
+}

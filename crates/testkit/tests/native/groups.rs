@@ -1,0 +1,244 @@
+//! Groups: the same whoever is killed when, each once, in order.
+
+use super::*;
+
+/// One message: time, which origin, its number.
+type Sent = (i64, usize, u64);
+
+const DETECTORS: [&str; 6] = ["d1", "d2", "d3", "d4", "d5", "noise"];
+
+/// Appends a message of an origin, if there is room.
+fn append(lab: &mut Lab, sent: &Sent) -> bool {
+    let level = lab.level;
+    let writer = lab.writer();
+    let origin = writer.origin(DETECTORS[sent.1]).unwrap();
+    let meta = Meta { source_time: sent.0, origin, origin_seq: sent.2, schema: SchemaId(*b"f144"), flags: 0 };
+    let payload: Vec<u8> = (0..20 + sent.0 % 300).map(|n| (n + sent.0) as u8).collect();
+    let answer = writer.append(&meta, &payload);
+    if level == Level::Disk {
+        let _ = writer.drain();
+    }
+    match answer {
+        Ok(_) => true,
+        Err(e) if e.is_full() => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Groups of five detectors, some of them incomplete, with other messages between.
+fn messages(dice: &mut Dice, count: usize) -> Vec<Sent> {
+    let (mut all, mut time, mut number) = (Vec::new(), 1000, 65_530_u64);
+    while all.len() < count {
+        time += dice.range(20, 200) as i64;
+        number += dice.range(1, 3);
+        for detector in 0..6 {
+            if !dice.one_in(5) {
+                all.push((time + dice.below(25) as i64, detector, number % 65_536));
+            }
+        }
+    }
+    all.truncate(count);
+    // As a merge by time has them, with a late one now and then.
+    all.sort_by_key(|sent| sent.0 + if sent.2 % 17 == 0 { 15 } else { 0 });
+    all
+}
+
+fn row(bytes: &[u8]) -> (u64, Vec<u32>, Vec<u64>) {
+    let group = wire::bpgr::read(bytes).unwrap();
+    let members: Vec<u64> = group.members.iter().collect();
+    let all = if members.is_empty() { (group.first..group.first + u64::from(group.count)).collect() } else { members };
+    (group.time as u64, group.missing.iter().collect(), all)
+}
+
+/// A message of the output: time, number, schema, payload.
+type Shown = (i64, u64, [u8; 4], Vec<u8>);
+
+/// What comes out of a lab that nobody disturbs.
+fn undisturbed(parameters: &Value, input: &[Sent]) -> (Vec<Shown>, Value) {
+    let mut lab = Lab::new(1, Level::Memory, "groups", parameters.clone());
+    lab.live = 1 << 22;
+    for sent in input {
+        assert!(append(&mut lab, sent));
+    }
+    let out = lab.finish();
+    let (_, native) = lab.slot.as_mut().unwrap();
+    (out, serde_json::from_str(&flow::Worker::statistics(native)).unwrap())
+}
+
+#[test]
+fn groups_say_what_they_miss_and_only_those_that_are_wanted_go_on() {
+    let input: Vec<Sent> = vec![
+        // Whole; two of one; all but one with noise between; whole; one alone; and what closes it.
+        (100, 0, 0),
+        (101, 1, 0),
+        (103, 2, 0),
+        (200, 0, 1),
+        (201, 0, 2),
+        (300, 1, 1),
+        (301, 5, 0),
+        (302, 2, 1),
+        (400, 0, 3),
+        (401, 1, 2),
+        (402, 2, 2),
+        (500, 2, 3),
+        (900, 0, 4),
+    ];
+    let of = |more: Value| {
+        let mut parameters = json!({"find": "gap", "gap": "5 ns", "members": ["d{1..3}"]});
+        more.as_object().unwrap().iter().for_each(|(key, value)| parameters[key] = value.clone());
+        undisturbed(&parameters, &input)
+    };
+    let (all, said) = of(json!({}));
+    let rows: Vec<_> = all.iter().map(|m| (m.1, row(&m.3))).collect();
+    assert_eq!(
+        rows,
+        [
+            (0, (100, vec![], vec![0, 1, 2])),
+            (1, (200, vec![1, 2], vec![3, 4])),
+            (2, (300, vec![0], vec![5, 7])),
+            (3, (400, vec![], vec![8, 9, 10])),
+            (4, (500, vec![0, 1], vec![11])),
+        ]
+    );
+    assert!(all.iter().all(|m| m.0 as u64 == row(&m.3).0 && m.2 == *b"bpgr"));
+    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 0, "prescaled": 0}));
+    let (all, said) = of(json!({"multiplicity": 2, "prescale": 2}));
+    assert_eq!(all.iter().map(|m| m.1).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(said, json!({"groups": 5, "incomplete": 3, "few": 2, "prescaled": 1}));
+    let (all, _) = of(json!({"complete": true}));
+    assert_eq!(all.iter().map(|m| m.1).collect::<Vec<_>>(), [0, 3]);
+    // The messages of whole groups, as they were.
+    let (all, _) = of(json!({"complete": true, "make": "messages"}));
+    let wanted: Vec<(i64, u64)> = [0, 1, 2, 8, 9, 10].iter().map(|at: &usize| (input[*at].0, input[*at].2)).collect();
+    assert_eq!(all.iter().map(|m| (m.0, m.1)).collect::<Vec<_>>(), wanted);
+    assert!(all.iter().all(|m| m.3.len() as i64 == 20 + m.0 % 300 && m.2 == *b"f144"));
+}
+
+fn kinds() -> [Value; 5] {
+    [
+        json!({"find": "gap", "gap": "8 ns", "longest": "60 ns"}),
+        json!({"find": "window", "window": "30 ns", "multiplicity": 3}),
+        json!({"find": "grid", "window": "100 ns", "prescale": 3}),
+        json!({"find": "peak", "window": "25 ns", "multiplicity": 3, "prescale": 2}),
+        json!({"find": "trigger", "wrap": 65536, "open": 4, "wait": "300 ns"}),
+    ]
+}
+
+/// One history: how often something was killed, and groups.
+fn of_groups(seed: u64) -> (u64, usize) {
+    let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let level = dice.pick(&[Level::Memory, Level::Disk]);
+    let mut parameters = kinds()[dice.below(5) as usize].clone();
+    parameters["members"] = json!(["d{1..5}"]);
+    parameters["pending"] = json!(dice.pick(&[12, 65536]));
+    if dice.one_in(2) {
+        parameters["make"] = json!("messages");
+    }
+    let mut lab = Lab::new(seed, level, "groups", parameters.clone());
+    // Small ones are full now and then.
+    lab.live = dice.pick(&[1 << 17, 1 << 20]);
+    let count = dice.range(30, 400) as usize;
+    let planned = messages(&mut dice, count);
+    let mut given = 0;
+    lab.step_runner();
+    for turn in 0..40_000 {
+        lab.machine.advance(1_000_000);
+        lab.writer();
+        let is_faulty = turn < 500;
+        if is_faulty && dice.one_in(10) {
+            lab.machine.stop_after(Some(dice.below(80)));
+        }
+        match dice.below(20) {
+            0..=3 => {
+                lab.machine.stop_after(None);
+                for _ in 0..dice.range(1, 8) {
+                    // A power cut takes some back.
+                    given = lab.writer().next_sequence() as usize;
+                    if given < planned.len() && append(&mut lab, &planned[given]) {
+                        given += 1;
+                    }
+                }
+            }
+            4..=10 => lab.step_runner(),
+            11..=17 => lab.step_slot(),
+            18 if is_faulty && lab.slot.is_some() => lab.kill_slot(),
+            19 if is_faulty && lab.runner.is_some() && dice.one_in(3) => lab.kill_runner(),
+            19 if is_faulty && level == Level::Disk && dice.one_in(3) => lab.cut(),
+            _ => {}
+        }
+        lab.machine.stop_after(None);
+        if !is_faulty && given == planned.len() && lab.runner.as_ref().is_some_and(Work::is_idle) {
+            break;
+        }
+        assert!(turn < 39_999, "seed {seed}: it does not come to its end");
+    }
+    let out = lab.output();
+    let (wanted, _) = undisturbed(&parameters, &planned);
+    assert!(lab.aside().is_empty(), "seed {seed}: {:?}", lab.aside());
+    assert!(out.len() <= wanted.len(), "seed {seed}, {parameters}: {} of {}", out.len(), wanted.len());
+    let of = |all: &[(i64, u64, [u8; 4], Vec<u8>)]| all.iter().map(|m| (m.0, m.1)).collect::<Vec<_>>();
+    let rest = &wanted[wanted.len() - out.len()..];
+    assert_eq!(of(&out), of(rest), "seed {seed}, {level:?}, {parameters}");
+    assert!(out == rest && (out.len() * 4 > wanted.len()), "seed {seed}: {} of {}", out.len(), wanted.len());
+    (lab.killed, out.len())
+}
+
+#[test]
+fn groups_are_the_same_whoever_is_killed_between_their_messages() {
+    let seeds = match std::env::var("BEAMPORT_SEED").map(|seed| seed.parse::<u64>()) {
+        Ok(Ok(seed)) => seed..seed + 1,
+        _ => 0..HISTORIES,
+    };
+    let all: Vec<(u64, usize)> = seeds.map(of_groups).collect();
+    let (killed, groups) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    println!("groups: injected {killed} deaths, {groups} groups and messages of groups, each once and in order");
+}
+
+#[test]
+fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
+    let input: Vec<Sent> = (0..3000).map(|n| (n, (n % 5) as usize, n as u64)).collect();
+    let (all, said) = undisturbed(&json!({"gap": "1 s", "pending": 1000}), &input);
+    assert_eq!(all.iter().map(|m| row(&m.3).2.len()).collect::<Vec<_>>(), [1001, 1001]);
+    assert_eq!((said["cut"].clone(), said["groups"].clone()), (json!(2), json!(2)));
+    // 1001 messages of 170 B on average are more than a quarter of 256 KiB.
+    let mut lab = Lab::new(1, Level::Memory, "groups", json!({"gap": "1 s", "pending": 1000, "make": "messages"}));
+    lab.live = 1 << 18;
+    input.iter().for_each(|sent| assert!(append(&mut lab, sent)));
+    assert!(lab.finish().is_empty());
+    let (_, native) = lab.slot.as_mut().unwrap();
+    assert!(flow::Worker::statistics(native).contains("\"large\":2"));
+}
+
+#[test]
+fn parameters_of_groups_that_do_not_fit_are_all_told() {
+    let told = |parameters: Value| -> Vec<String> {
+        let misfits = flow::check_native("groups", &parameters).unwrap_err();
+        misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
+    };
+    assert_eq!(told(json!({})), ["gap: it is not there; add a time, like `gap = \"1 us\"`"]);
+    assert_eq!(
+        told(json!({"find": "gap", "gap": "0 s", "window": "1 us", "complete": true, "prescale": 0})),
+        [
+            "gap: it is not above zero; write a time, like `\"1 us\"`",
+            "prescale: it is 0; write a whole number from 1 to 1099511627776",
+            "complete: without `members` nothing is missing; name the origins that a group should have: `members = \
+             [\"a\", \"b\"]`",
+            "window: there is no such parameter; known here: find, gap, longest, members, multiplicity, prescale, \
+             complete, make, pending",
+        ]
+    );
+    assert_eq!(
+        told(json!({"find": "peak", "window": "1 us", "members": ["a", "b", "a"], "multiplicity": 4})),
+        [
+            "members: `a` is there twice; name each once",
+            "multiplicity: it is 4, and there are 3 members; write how many different members a group has at least",
+        ]
+    );
+    assert_eq!(told(json!({"find": "trigger", "wrap": 1, "open": 0, "wait": "-1 s", "members": ["d{3..1}"]})).len(), 4);
+    assert_eq!(told(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
+    let needs = flow::check_native("groups", &json!({"find": "mine.py:pairs", "arguments": {"a": 1}})).unwrap();
+    assert_eq!(needs.code, Some(("mine.py:pairs".to_owned(), json!({"a": 1}))));
+    assert!(told(json!({"find": "peaks"}))[0].contains("write \"gap\" or \"window\" or \"grid\""));
+    let needs = flow::check_native("groups", &json!({"gap": "1 us"})).unwrap();
+    assert!(needs.alone.is_some() && needs.whole);
+}
