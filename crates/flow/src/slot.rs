@@ -56,6 +56,11 @@ pub trait Worker {
         Ok(())
     }
 
+    /// True if what it makes of a message follows from those before: then none is worked on before them.
+    fn keeps(&self) -> bool {
+        false
+    }
+
     /// Its own statistics, asked for once a second: a JSON object of numbers, empty for none.
     fn statistics(&mut self) -> String {
         String::new()
@@ -172,6 +177,8 @@ pub struct Slot {
     parameters: Option<String>,
     /// When it was asked for its statistics.
     asked: Option<i64>,
+    /// Input and message for which there was no room.
+    stopped: Option<([u8; 16], u64)>,
 }
 
 /// Where user code puts what it makes of a message.
@@ -491,6 +498,7 @@ impl Slot {
             bytes: Vec::new(),
             parameters: None,
             asked: None,
+            stopped: None,
         })
     }
 
@@ -530,9 +538,14 @@ impl Slot {
             _ => {}
         }
         self.tasks.commit(task.number);
-        if !self.account.is_cut {
+        // What was asked for before the runner knew of the lack of room is answered for with nothing, and asked for anew.
+        let is_behind = |stopped: &([u8; 16], u64)| stopped.0 == task.uuid && task.first > stopped.1;
+        let comes_later = worker.keeps() && self.stopped.as_ref().is_some_and(is_behind);
+        if !self.account.is_cut && !comes_later {
             self.account.is_cut = !self.work(&task, worker, wait)?;
+            self.stopped = self.account.is_cut.then_some((task.uuid, self.account.next));
         }
+        self.account.is_cut |= comes_later;
         let is_done = !self.account.is_cut;
         // Whoever kills it now, no message is to blame.
         if let Some(Some(source)) = self.sources.get(task.input as usize) {

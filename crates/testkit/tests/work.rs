@@ -655,6 +655,61 @@ fn what_a_slot_let_pass_and_retention_took_before_it_was_shown_is_lost_once() {
     assert_eq!(work.writer().next_sequence(), account.done);
 }
 
+/// What it makes of a message follows from those before; for one of them there is no room at first.
+struct InOrder {
+    began: Vec<u64>,
+    no_room_for: Option<u64>,
+}
+
+impl Worker for InOrder {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter() {
+            out.begin(&message);
+            self.began.push(message.sequence);
+            if self.no_room_for == Some(message.sequence) {
+                self.no_room_for = None;
+                return Err(Stop::Full);
+            }
+            out.same(&message)?;
+        }
+        Ok(())
+    }
+
+    fn keeps(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_slot_that_keeps_something_went_on_behind_a_message_for_which_there_was_no_room() {
+    let machine = Machine::new(7);
+    let process = machine.start();
+    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer(INPUT, &Options::memory(1 << 20)).unwrap();
+    let origin = writer.origin("a").unwrap();
+    let meta = Meta { source_time: 0, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    let options = WorkOptions { turn: 1, ..WorkOptions::memory(1, 1 << 20) };
+    let mut work = Work::open(&data, STAGE, &[INPUT.into()], &options).unwrap();
+    let from = work.ready(0, 0);
+    let slot =
+        SlotOptions { number: 0, inputs: vec![INPUT.into()], stream: options.slot_options(), from, by_key: false };
+    let mut slot = Slot::open(&data, STAGE, slot).unwrap();
+    work.greet(0).unwrap();
+    for _ in 0..10 {
+        writer.append(&meta, &[1; 100]).unwrap();
+    }
+    let mut code = InOrder { began: Vec::new(), no_room_for: Some(5) };
+    for _ in 0..100 {
+        machine.advance(1_000_000);
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        // It has two tasks, and does both before the runner looks.
+        slot.step(&mut code, &mut |_| false).unwrap();
+        slot.step(&mut code, &mut |_| false).unwrap();
+    }
+    assert_eq!(code.began, [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]);
+    assert_eq!(work.writer().next_sequence(), 10);
+}
+
 #[test]
 fn whatever_dies_the_output_of_each_message_is_there_once_and_in_order() {
     let seeds = match std::env::var("BEAMPORT_SEED").map(|seed| seed.parse::<u64>()) {

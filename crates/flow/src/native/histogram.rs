@@ -456,6 +456,10 @@ impl Worker for Histogram {
         Ok(())
     }
 
+    fn keeps(&self) -> bool {
+        self.plan.since_start
+    }
+
     fn statistics(&mut self) -> String {
         said(&self.said)
     }

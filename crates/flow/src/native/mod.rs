@@ -165,6 +165,10 @@ impl Worker for Native {
         self.code.looks_at_payloads()
     }
 
+    fn keeps(&self) -> bool {
+        self.code.keeps()
+    }
+
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
         let parameters: Value = serde_json::from_str(parameters).unwrap_or_default();
         // The first are those that it was made with.

@@ -375,6 +375,10 @@ impl Partial {
 }
 
 impl Worker for Stitching {
+    fn keeps(&self) -> bool {
+        true
+    }
+
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let from = out.next().max(batch.first);
         if self.next.is_none_or(|next| next > from) {

@@ -493,6 +493,10 @@ impl Grouping {
 }
 
 impl Worker for Grouping {
+    fn keeps(&self) -> bool {
+        true
+    }
+
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let from = out.next().max(batch.first);
         if self.next.is_none_or(|next| next > from) {
