@@ -654,5 +654,5 @@ fn a_merge_shows_each_message_once_whatever_dies_when() {
 #[test]
 #[ignore = "an hour"]
 fn soak_a_merge_shows_each_message_once_whatever_dies_when() {
-    histories("time", 20_000, history);
+    histories("time", 3_000, history);
 }

@@ -331,5 +331,5 @@ fn a_merge_by_number_shows_each_message_once_whatever_dies_when() {
 #[test]
 #[ignore = "an hour"]
 fn soak_a_merge_by_number_shows_each_message_once_whatever_dies_when() {
-    histories("number", 20_000, history);
+    histories("number", 3_000, history);
 }
