@@ -17,7 +17,7 @@ from ._run import Run
 from ._worker import finder, statistics, worker
 
 __all__ = [
-    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "__version__", "finder", "open", "run",
-    "statistics", "worker",
+    "Batch", "Data", "Error", "Instrument", "Message", "Run", "Stream", "finder", "open", "run", "statistics",
+    "worker",
 ]  # fmt: skip
 __version__ = version()

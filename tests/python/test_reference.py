@@ -21,7 +21,7 @@ STUB = ROOT / "python" / "beamport" / "_core.pyi"
 def test_at_most_twelve_public_names():
     public = {name for name in vars(beamport) if not name.startswith("_") and name != "version"}
     assert len(beamport.__all__) <= 12
-    assert public == set(beamport.__all__) - {"__version__"}
+    assert public == set(beamport.__all__)
 
 
 def test_the_reference_page_is_of_today():

@@ -161,8 +161,8 @@ def own_table(table, spec):
         place += table.Pos
         if kind == "text":
             found[name] = table.String(place).decode()
-        elif kind in ("uuid", "u8s", "u32s"):
-            flags = nt.Uint32Flags if kind == "u32s" else nt.Uint8Flags
+        elif kind in ("uuid", "u8s", "u32s", "u64s"):
+            flags = {"u32s": nt.Uint32Flags, "u64s": nt.Uint64Flags}.get(kind, nt.Uint8Flags)
             values = table.GetVectorAsNumpy(flags, place - table.Pos)
             found[name] = values.tobytes().hex() if kind == "uuid" else make_vectors.array(values)
         elif isinstance(kind, dict):

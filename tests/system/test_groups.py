@@ -64,7 +64,7 @@ def test_coincidences_of_120_detectors_are_found_and_written(lab, nexus):
     assert 0 < len(prompt) < len(messages) / 10
     assert {m.origin for m in prompt} <= {m.origin for m in messages}
     h5py = pytest.importorskip("h5py")
-    with h5py.File(lab.folder / "lab_first.nxs") as file:
+    with h5py.File(report["file"]) as file:
         table = file["entry/groups"]
         known = {row["number"]: row for row in found}
         assert len(table["number"]) > 100

@@ -200,7 +200,7 @@ def test_what_the_reference_page_shows_is_checked_and_runs(lab):
     page = (ROOT / "docs" / "reference" / "workers.md").read_text()
     (block,) = re.findall(r"```toml\n(.*?)```", page, re.S)
     assert {w["call"] for w in tomllib.loads(block)["worker"].values()} == {
-        *("attach", "filter", "histogram", "split", "stitch")
+        *("attach", "filter", "groups", "histogram", "split", "stitch")
     }
     lab.write(block.replace('instrument = "ready"\n', ""))
     lab.run("check", lab.file)
