@@ -64,6 +64,10 @@ impl flow::Worker for Finding {
         Ok(())
     }
 
+    fn keeps(&self) -> bool {
+        true
+    }
+
     fn looks_at_payloads(&self) -> bool {
         self.grouping.as_ref().is_none_or(flow::Worker::looks_at_payloads)
     }
