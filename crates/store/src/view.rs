@@ -315,7 +315,8 @@ impl Writer {
     }
 
     /// Lets go of the view's oldest entries where a parent that waits for room needs it and the view's own counted
-    /// readers have moved on, and moves the positions in the parents. For a runner to call at each step.
+    /// readers have moved on, and moves the positions in the parents; views of this view are asked to do the same. For a
+    /// runner to call at each step.
     pub fn relieve(&mut self) -> Result<()> {
         let pressed = |source: &Source| source.reader.pins().wanted().load(Ordering::Acquire) > source.floor;
         if !self.move_positions()? || !self.view.sources.iter().any(pressed) {
@@ -325,10 +326,14 @@ impl Writer {
         if self.header.level == Level::Disk {
             end = end.min(self.mark(Level::Disk));
         }
-        if self.options.when_full != WhenFull::DropOldest {
-            end = end.min(self.pins.lowest_committed().unwrap_or(u64::MAX));
+        let waits = self.options.when_full != WhenFull::DropOldest;
+        let held = self.pins.lowest_committed().filter(|_| waits).unwrap_or(u64::MAX);
+        let free = self.free_end(end.min(held))?;
+        if free == self.first_sequence() && held < end && self.pins.wanted().load(Ordering::Acquire) <= held {
+            // Views of this view keep what is wanted: they are asked in turn.
+            let wanted = self.free_end(end)?;
+            self.pins.wanted().fetch_max(wanted, Ordering::AcqRel);
         }
-        let free = self.free_end(end)?;
         if free > self.first_sequence() {
             let in_segment = self.chain.iter().rev().find(|s| s.first <= free).map(|s| s.number);
             let number = in_segment.unwrap_or_else(|| self.head().first_payload.load(Ordering::Relaxed));

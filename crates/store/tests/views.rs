@@ -290,6 +290,46 @@ fn a_parent_waits_for_what_its_view_keeps_and_the_view_lets_go_when_the_parent_n
 }
 
 #[test]
+fn a_parent_two_views_down_got_no_room_although_nobody_read_the_upper_one() {
+    for level in [Level::Memory, Level::Disk] {
+        let machine = Machine::new(4);
+        let media: Arc<dyn Media> = machine.start();
+        let how = Options { retain_bytes: Some(1 << 20), ..options(level, WhenFull::Wait) };
+        let mut parent = open(&media, "parent", &how);
+        parent.origin("a").unwrap();
+        let (mut lower, mut upper) = (open(&media, "lower", &how), open(&media, "upper", &how));
+        let (below, above) = (lower.parent("parent").unwrap(), upper.parent("lower").unwrap());
+        let (mut from, mut on) = (reader(&media, "parent", true), reader(&media, "lower", true));
+        let mut sent = 0;
+        // The parent has room for a few hundred messages.
+        for _ in 0..40 {
+            sent = fill(&mut parent, sent, 3000);
+            parent.drain().unwrap();
+            take_all(&mut lower, below, &mut from).unwrap();
+            lower.publish();
+            lower.drain().unwrap();
+            lower.passed(below, from.position()).unwrap();
+            take_all(&mut upper, above, &mut on).unwrap();
+            upper.publish();
+            upper.drain().unwrap();
+            upper.passed(above, on.position()).unwrap();
+            for _ in 0..2 {
+                upper.relieve().unwrap();
+                upper.drain().unwrap();
+                lower.relieve().unwrap();
+                lower.drain().unwrap();
+            }
+        }
+        assert!(sent > 1000, "{level:?}: {sent}");
+        // What the upper view keeps can be read, all of it.
+        let mut again = reader(&media, "upper", false);
+        let (first, end) = (again.bounds().first, again.bounds().count);
+        assert!(first > 0, "{level:?}");
+        assert_eq!(all(&mut again).unwrap().len() as u64, end - first, "{level:?}");
+    }
+}
+
+#[test]
 fn what_a_power_cut_brings_back_in_a_view_is_still_in_its_parent() {
     let machine = Machine::new(8);
     let media: Arc<dyn Media> = machine.start();

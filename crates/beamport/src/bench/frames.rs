@@ -35,7 +35,7 @@ const JOIN: &str = "[source.values]
 kind = \"sim\"
 model = \"camera-metadata\"
 fps = {fps}
-duration = \"{duration}\"
+duration = \"{longer}\"
 values = 6
 level = \"memory\"
 live = \"64 MiB\"
@@ -292,7 +292,9 @@ fn ours_of(programs: &Programs, job: &Job, frames: u64) -> Result<Sample, Fault>
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("touch.py"), CODE).map_err(wrong("the code cannot be written"))?;
     // Due within an instant: what holds it back is the room behind it.
-    let duration = format!("{} us", frames * 1_000_000 / job.fps);
+    let micros = frames * 1_000_000 / job.fps;
+    // Values go on behind the last frame: it is not waited for what cannot come.
+    let (duration, longer) = (format!("{micros} us"), format!("{} us", micros + 1_000_000));
     let text = format!(
         "instrument = \"bench\"
 data = \"data\"
@@ -315,7 +317,7 @@ python = {python:?}
         side = job.side,
         // As many as the other side shows in turn.
         distinct = if job.side > 1024 { 4 } else { 16 },
-        before = job.before.replace("{fps}", &job.fps.to_string()).replace("{duration}", &duration),
+        before = job.before.replace("{fps}", &job.fps.to_string()).replace("{longer}", &longer),
         worker = job.worker,
         python = programs.python,
         behind = job.behind,

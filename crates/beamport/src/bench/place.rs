@@ -21,7 +21,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Fault> {
         return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
     }
     let words = String::from_utf8_lossy(&answer.stderr);
-    Err(Fault::new(format!("bench: {name} failed ({})", answer.status), words.lines().last().unwrap_or_default()))
+    let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    Err(Fault::new(format!("bench: {name} failed ({})", answer.status), last))
 }
 
 /// A Python that has a package: that of the active environment, of `.venv` here, or the one on the path.
