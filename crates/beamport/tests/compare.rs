@@ -62,6 +62,14 @@ impl Worker for Maker {
         }
         Ok(())
     }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 /// A worker with one slot, in this process.

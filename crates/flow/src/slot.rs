@@ -39,7 +39,7 @@ pub(crate) const COPY: &str = "copy";
 /// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// What a slot does with messages.
+/// What a slot does with messages. What one says of itself has no default: a worker around another would forget to ask it.
 pub trait Worker {
     /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
     /// [`Outputs::done`], [`Outputs::same`], [`Outputs::copy`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
@@ -47,18 +47,14 @@ pub trait Worker {
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
     /// Whether it looks at payloads. Of what it does not look at none is verified.
-    fn looks_at_payloads(&self) -> bool {
-        true
-    }
+    fn looks_at_payloads(&self) -> bool;
+
+    /// True if what it makes of a message follows from those before: then none is worked on before them.
+    fn keeps(&self) -> bool;
 
     /// Takes new parameters (a JSON object), between two tasks.
     fn configure(&mut self, _parameters: &str) -> Result<(), Fault> {
         Ok(())
-    }
-
-    /// True if what it makes of a message follows from those before: then none is worked on before them.
-    fn keeps(&self) -> bool {
-        false
     }
 
     /// Its own statistics, asked for once a second: a JSON object of numbers, empty for none.

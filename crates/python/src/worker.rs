@@ -183,6 +183,14 @@ impl flow::Worker for Calling<'_> {
         Python::attach(|py| all.try_for_each(|rows| self.rows(py, &block, &messages, rows, out)))
     }
 
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
         Python::attach(|py| match self.configure.call1(py, (parameters,)) {
             Ok(call) if call.is_none(py) => Ok(()),

@@ -61,6 +61,14 @@ impl Worker for Maker {
         }
         Ok(())
     }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 fn code(version: u64) -> String {

@@ -81,6 +81,14 @@ impl Worker for Maker {
         }
         Ok(())
     }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 struct Running {
@@ -608,6 +616,14 @@ impl Worker for Passes {
         }
         Ok(())
     }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 #[test]
@@ -673,6 +689,10 @@ impl Worker for InOrder {
             out.same(&message)?;
         }
         Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
     }
 
     fn keeps(&self) -> bool {
@@ -785,6 +805,12 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
                 out.filtered(&message);
             }
             Ok(())
+        }
+        fn looks_at_payloads(&self) -> bool {
+            true
+        }
+        fn keeps(&self) -> bool {
+            false
         }
         fn statistics(&mut self) -> String {
             r#"{"spots": 3, "mean": 0.5}"#.into()

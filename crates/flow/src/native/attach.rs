@@ -184,6 +184,14 @@ impl Worker for Attaching {
         Ok(())
     }
 
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+
     fn statistics(&mut self) -> String {
         let mut numbers =
             BTreeMap::from([("frames".to_owned(), self.frames), ("unmatched".to_owned(), self.unmatched)]);

@@ -28,6 +28,14 @@ impl Worker for Copying {
         Ok(())
     }
 
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+
     fn statistics(&mut self) -> String {
         said(&[("messages", self.messages), ("bytes", self.bytes)].into())
     }

@@ -128,6 +128,14 @@ impl Worker for Filter {
         }
         Ok(())
     }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
 }
 
 /// The value of a stream beside at a time.

@@ -456,6 +456,10 @@ impl Worker for Histogram {
         Ok(())
     }
 
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
     fn keeps(&self) -> bool {
         self.plan.since_start
     }

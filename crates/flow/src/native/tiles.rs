@@ -136,6 +136,14 @@ impl Worker for Split {
         Ok(())
     }
 
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+
     fn statistics(&mut self) -> String {
         said(&[("tiles", self.tiles)].into())
     }
@@ -375,10 +383,6 @@ impl Partial {
 }
 
 impl Worker for Stitching {
-    fn keeps(&self) -> bool {
-        true
-    }
-
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let from = out.next().max(batch.first);
         if self.next.is_none_or(|next| next > from) {
@@ -402,6 +406,14 @@ impl Worker for Stitching {
         }
         self.next = Some(batch.next());
         Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        true
     }
 
     fn statistics(&mut self) -> String {

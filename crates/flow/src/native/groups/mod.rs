@@ -493,10 +493,6 @@ impl Grouping {
 }
 
 impl Worker for Grouping {
-    fn keeps(&self) -> bool {
-        true
-    }
-
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let from = out.next().max(batch.first);
         if self.next.is_none_or(|next| next > from) {
@@ -530,6 +526,10 @@ impl Worker for Grouping {
 
     fn looks_at_payloads(&self) -> bool {
         false
+    }
+
+    fn keeps(&self) -> bool {
+        true
     }
 
     fn statistics(&mut self) -> String {
