@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
+use store::{Batch, Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
 
 /// How long the disk may take for a book.
 const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -116,10 +116,13 @@ impl Data {
 
     /// The same, with how many do not verify.
     pub(crate) fn book_and_lost(&self, name: &str) -> Result<(Vec<Vec<u8>>, u64), Fault> {
-        let read = || -> store::Result<(Vec<Vec<u8>>, u64)> {
-            let mut reader = Reader::open(&self.media, &self.stream(name), ReadOptions::default())?;
+        let read = || {
+            let mut reader = self.reader(name, ReadOptions::default())?;
             let mut all = Vec::new();
-            let lost = each(&mut reader, &mut |_, payload| all.push(payload.to_vec()))?;
+            let lost = each(&mut reader, u64::MAX, &mut |batch| {
+                all.extend(batch.iter().map(|message| message.payload.to_vec()));
+                Ok(true)
+            })?;
             Ok((all, lost.iter().map(|l| l.end - l.start).sum()))
         };
         let gone =
@@ -127,7 +130,7 @@ impl Data {
         match read() {
             // Removed while it was read: what it held stands elsewhere.
             Err(_) if gone() => Ok((Vec::new(), 0)),
-            answer => answer.map_err(|e| stream_fault(name, e)),
+            answer => answer,
         }
     }
 
@@ -190,18 +193,24 @@ impl fmt::Display for BookDamage {
     }
 }
 
-/// Gives each message from where a reader stands on, by sequence; the answer is what did not verify and was passed over.
-pub(crate) fn each(reader: &mut Reader, see: &mut dyn FnMut(u64, &[u8])) -> store::Result<Vec<Range<u64>>> {
-    const MOST: usize = 1024;
+/// Gives what stands below `end` from where a reader stands on, in batches, until `see` says that it is enough; the answer is
+/// what did not verify and was passed over. What was let go of meanwhile is passed over too: nobody can have it.
+pub(crate) fn each(
+    reader: &mut Reader,
+    end: u64,
+    see: &mut dyn FnMut(&Batch<'_>) -> Result<bool, Fault>,
+) -> Result<Vec<Range<u64>>, Fault> {
+    const MOST: u64 = 1024;
     let (mut lost, mut most) = (Vec::new(), MOST);
     loop {
         let at = reader.position();
-        let end = match reader.read(std::mem::replace(&mut most, MOST)) {
+        if at >= end {
+            return Ok(lost);
+        }
+        let next = match reader.read(std::mem::replace(&mut most, MOST).min(end - at) as usize) {
             Ok(batch) if batch.is_empty() => return Ok(lost),
-            Ok(batch) => {
-                batch.iter().for_each(|m| see(m.sequence, m.payload));
-                continue;
-            }
+            Ok(batch) if see(&batch)? => continue,
+            Ok(_) => return Ok(lost),
             // A book that lets the oldest go while it is read.
             Err(store::Error::Gone { first }) => {
                 reader.seek(first);
@@ -209,15 +218,15 @@ pub(crate) fn each(reader: &mut Reader, see: &mut dyn FnMut(u64, &[u8])) -> stor
             }
             // Those before the wrong one come first.
             Err(store::Error::Corrupt { sequence, .. }) if sequence > at => {
-                most = (sequence - at) as usize;
+                most = sequence - at;
                 continue;
             }
             Err(store::Error::Corrupt { .. }) => at + 1,
-            Err(store::Error::Lost { end, .. }) => end.min(reader.end()).max(at + 1),
-            Err(e) => return Err(e),
+            Err(store::Error::Lost { end: next, .. }) => next.min(reader.end()).min(end).max(at + 1),
+            Err(e) => return Err(stream_fault(&reader.header().name, e)),
         };
-        lost.push(at..end);
-        reader.seek(end);
+        lost.push(at..next);
+        reader.seek(next);
     }
 }
 

@@ -43,8 +43,11 @@ impl RunsView {
         let Some(reader) = &mut self.reader else { return Ok(&self.runs) };
         reader.refresh().map_err(|e| stream_fault(RUNS, e))?;
         let mut read = Vec::new();
-        let lost = each(reader, &mut |sequence, payload| read.push((sequence, Run::read(payload))));
-        self.lost.extend(lost.map_err(|e| stream_fault(RUNS, e))?);
+        let lost = each(reader, u64::MAX, &mut |batch| {
+            read.extend(batch.iter().map(|message| (message.sequence, Run::read(message.payload))));
+            Ok(true)
+        })?;
+        self.lost.extend(lost);
         for (sequence, run) in read {
             let run = run?;
             self.steps.insert(run.name.clone(), sequence);

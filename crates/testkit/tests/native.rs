@@ -9,6 +9,7 @@ use flow::records::Apart;
 use flow::{Data, Heard, Native, Slot, SlotOptions, Stepped, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Drain, Level, Meta, Options, ReadOptions, SchemaId, Writer};
 use wire::DType;
@@ -506,6 +507,33 @@ fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() 
     assert_eq!(state.slots[&0]["incomplete"], 1, "{state:?}");
 }
 
+/// Turns a bit of a message of a stream.
+fn damage(lab: &Lab, stream: &str, sequence: u64) {
+    let process = lab.machine.start();
+    let entry = lab.data(&process).reader_early(stream).unwrap().entries(sequence, 1).unwrap()[0];
+    let file = PathBuf::from(lab.folder).join(stream).join(format!("p-{:08x}", entry.segment));
+    lab.machine.flip(&file, entry.offset() + 9).unwrap();
+}
+
+#[test]
+fn a_stitch_that_began_anew_had_forgotten_the_tiles_before_a_damaged_one() {
+    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    for id in 0..2 {
+        split.append(i64::from(id), AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
+    }
+    let tiles = split.finish();
+    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+    for tile in [0, 2] {
+        assert!(stitch.append(tiles[tile].0, AD00, &tiles[tile].3));
+    }
+    damage(&stitch, INPUT, 1);
+    stitch.finish();
+    stitch.kill_slot();
+    assert!(stitch.append(tiles[1].0, AD00, &tiles[1].3));
+    assert_eq!(stitch.finish().iter().map(|m| m.0).collect::<Vec<_>>(), [0]);
+    assert_eq!(stitch.account(), [("done".to_owned(), 2), ("lost.corrupt".to_owned(), 1)].into());
+}
+
 #[test]
 fn frames_are_whole_once_whoever_is_killed_between_their_tiles() {
     let mut killed = 0;
@@ -769,6 +797,19 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
         let filtered = lab.account().get("skipped.filtered").copied().unwrap_or(0);
         assert_eq!(filtered, 40 - wanted.len() as u64, "seed {seed}: {:?}", lab.account());
     }
+}
+
+#[test]
+fn a_frame_missed_the_value_that_stood_before_a_damaged_one() {
+    let mut lab = Lab::new(1, Level::Memory, "attach", json!({"wait": "0 s", "values": {"x": "values"}}));
+    let mut beside = values(&lab);
+    for time in [10, 20, 30] {
+        assert!(say(&mut beside, "X", time, wire::Scalar::Int64(time)));
+    }
+    damage(&lab, "values", 1);
+    lab.append(15, AD00, &frame(1, DType::UInt8, &[1, 1], &[0]));
+    let out = lab.finish();
+    assert_eq!(out.iter().map(|m| attached(&m.3)["x"]).collect::<Vec<_>>(), [10.0]);
 }
 
 #[test]

@@ -6,12 +6,9 @@
 //! Failure behaviour: what cannot be read is passed over, as it was the first time.
 
 use crate::Fault;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, each, stream_fault};
 use std::collections::VecDeque;
-use store::{Check, Error, Kind, Message, ReadOptions, Reader};
-
-/// Messages that are read again in one go.
-const MESSAGES: u64 = 1024;
+use store::{Check, Kind, Message, ReadOptions, Reader};
 
 /// The messages of an input that a worker may need again.
 pub(super) struct Again {
@@ -68,22 +65,12 @@ pub(super) fn read(
     check: Check,
     see: &mut See<'_>,
 ) -> Result<(), Fault> {
-    let fault = |e| stream_fault(stream, e);
     let mut reader = data.reader(stream, ReadOptions { early: true, check, ..ReadOptions::default() })?;
-    let names = reader.origins().map_err(fault)?.to_vec();
+    let names = reader.origins().map_err(|e| stream_fault(stream, e))?.to_vec();
     reader.seek(range.start);
-    loop {
-        let at = reader.position();
-        if at >= range.end {
-            return Ok(());
-        }
-        match reader.read((range.end - at).min(MESSAGES) as usize) {
-            Ok(batch) if batch.is_empty() => return Ok(()),
-            Ok(batch) => batch.iter().try_for_each(|message| see(&names, &message))?,
-            Err(Error::Gone { first }) => reader.seek(first),
-            Err(Error::Corrupt { sequence, .. }) => reader.seek(sequence.max(at) + 1),
-            Err(Error::Lost { end, .. }) => reader.seek(end.max(at + 1)),
-            Err(e) => return Err(fault(e)),
-        }
-    }
+    each(&mut reader, range.end, &mut |batch| {
+        batch.iter().try_for_each(|message| see(&names, &message))?;
+        Ok(true)
+    })?;
+    Ok(())
 }

@@ -11,11 +11,11 @@
 
 use super::parameters::Parameters;
 use crate::Fault;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, each, stream_fault};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
-use store::{Error, Kind, Message, ReadOptions, Reader};
+use store::{Kind, Message, ReadOptions, Reader};
 use wire::{Scalar, f144, se00};
 
 /// Values that are known of one name: an hour of 18 a second.
@@ -206,7 +206,7 @@ impl Beside {
             stream.place(time).map_err(|e| fault(stream, e))?;
         }
         loop {
-            let is_known = stream.read(track, time).map_err(|e| fault(stream, e))?;
+            let is_known = stream.read(track, time)?;
             if is_known || *left <= 0 {
                 return Ok(stream.tracks[track].value(time));
             }
@@ -250,26 +250,20 @@ impl Stream {
     }
 
     /// Reads on until what counts at a time is known, or there is nothing more. True if it is known.
-    fn read(&mut self, track: usize, time: i64) -> store::Result<bool> {
-        loop {
-            if self.tracks[track].is_known(time, self.newest) {
-                return Ok(true);
-            }
-            let from = self.reader.position();
-            match self.reader.read(256) {
-                Ok(batch) if batch.is_empty() => return Ok(false),
-                Ok(batch) => {
-                    for message in batch.iter() {
-                        self.newest = self.newest.max(message.entry.source_time);
-                        take(&mut self.tracks, &message);
-                    }
+    fn read(&mut self, track: usize, time: i64) -> Result<bool, Fault> {
+        let Self { reader, tracks, newest, .. } = self;
+        let mut is_known = tracks[track].is_known(time, *newest);
+        if !is_known {
+            each(reader, u64::MAX, &mut |batch| {
+                for message in batch.iter() {
+                    *newest = (*newest).max(message.entry.source_time);
+                    take(tracks, &message);
                 }
-                Err(Error::Gone { first }) => self.reader.seek(first),
-                Err(Error::Corrupt { sequence, .. }) => self.reader.seek(sequence.max(from) + 1),
-                Err(Error::Lost { end, .. }) => self.reader.seek(end.max(from + 1)),
-                Err(e) => return Err(e),
-            }
+                is_known = tracks[track].is_known(time, *newest);
+                Ok(!is_known)
+            })?;
         }
+        Ok(is_known)
     }
 }
 

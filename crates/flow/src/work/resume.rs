@@ -3,7 +3,7 @@
 use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
 use super::{SLOTS_MAX, Work};
 use crate::Fault;
-use crate::data::{aside_of, stream_fault};
+use crate::data::{aside_of, each, stream_fault};
 use crate::slot::SAME;
 use std::collections::{BTreeMap, BTreeSet};
 use store::ReadOptions;
@@ -207,12 +207,11 @@ impl Work {
         let mut reader = self.data.reader_early(&name)?;
         reader.seek(from.max(reader.bounds().first));
         let mut known = BTreeMap::new();
-        let read = crate::data::each(&mut reader, &mut |_, payload| {
-            if let Ok(aside) = wire::bpas::read(payload) {
-                known.insert((aside.stream.to_owned(), aside.sequence), aside.reason.to_owned());
-            }
-        });
-        read.map_err(|e| stream_fault(&name, e))?;
+        each(&mut reader, u64::MAX, &mut |batch| {
+            let asides = batch.iter().filter_map(|message| wire::bpas::read(message.payload).ok());
+            known.extend(asides.map(|aside| ((aside.stream.to_owned(), aside.sequence), aside.reason.to_owned())));
+            Ok(true)
+        })?;
         (self.known_aside, self.known_from) = (known, from);
         Ok(())
     }
