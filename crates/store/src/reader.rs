@@ -275,15 +275,23 @@ impl<'a> Batch<'a> {
 
     /// The messages.
     pub fn iter(&self) -> impl Iterator<Item = Message<'a>> + '_ {
-        let &Self { segments, places, .. } = self;
-        self.entries.iter().zip(self.first..).enumerate().map(move |(i, (entry, sequence))| {
-            let (segment, at) = match places.get(i) {
-                None => (segments.first(), entry.offset()),
-                Some(place) => (segments.get(place.segment as usize), place.at),
-            };
-            let payload = segment.and_then(|s| s.bytes(at, u64::from(entry.length)));
-            Message { sequence, entry, payload: payload.unwrap_or_default() }
-        })
+        self.entries.iter().enumerate().map(|(at, entry)| self.message(at, entry))
+    }
+
+    /// The message of a sequence, if it is in the batch.
+    pub fn get(&self, sequence: u64) -> Option<Message<'a>> {
+        let at = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
+        Some(self.message(at, self.entries.get(at)?))
+    }
+
+    #[inline]
+    fn message(&self, i: usize, entry: &'a Entry) -> Message<'a> {
+        let (segment, at) = match self.places.get(i) {
+            None => (self.segments.first(), entry.offset()),
+            Some(place) => (self.segments.get(place.segment as usize), place.at),
+        };
+        let payload = segment.and_then(|s| s.bytes(at, u64::from(entry.length)));
+        Message { sequence: self.first + i as u64, entry, payload: payload.unwrap_or_default() }
     }
 
     /// The segments that the payloads lie in: holding one keeps what is in it as it is.

@@ -5,14 +5,14 @@ use super::Sizes;
 use super::limit::Ring;
 use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
-use super::store::{META, alternate, open};
+use super::store::{META, alternate};
 use flow::{
     Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Work, WorkOptions,
 };
 use serde_json::json;
 use std::cell::RefCell;
 use std::time::Instant;
-use store::{Meta, Options, Reader, Writer};
+use store::{Meta, Options, Os, Reader, Writer};
 
 /// Detectors of a large array, each a stream.
 const INPUTS: u64 = 120;
@@ -49,13 +49,19 @@ impl Laps {
     /// Inputs with messages of `len` bytes, of which `count` are a lap, and a merge with an output of `ring` bytes.
     fn new(folder: &Folder, count: u64, len: usize, ring: u64) -> Result<Self, Fault> {
         let data = Data::on_disk(folder.path());
-        // A lap and what the output keeps, twice.
-        let each = 2 * (72 + len as u64);
-        let room = (each * (4 * count + ring / 64) / INPUTS * 2).next_multiple_of(1 << 20).max(8 << 20);
+        // A lap, and what the output keeps, twice: then they have gone round before the first round.
+        let held = 2 * (count + ring / 64);
+        let weights: u64 = (0..INPUTS).map(|i| 1 + i % 7).sum();
         let (mut writers, mut readers, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
         for i in 0..INPUTS {
             let stream = format!("bank{i}");
-            writers.push(open(&folder.path().join(&stream), &Options::memory(room))?);
+            let room = held * (1 + i % 7) / weights * (72 + len as u64);
+            let room = room.next_multiple_of(1 << 20).max(4 << 20);
+            let mut writer = Writer::open(&Os::shared(), &folder.path().join(&stream), &stream, &Options::memory(room))
+                .map_err(wrong("a stream cannot be made"))?;
+            // Each is a member of its own.
+            writer.origin(&stream).map_err(wrong("the origin"))?;
+            writers.push(writer);
             readers.push(data.reader(&stream, Default::default())?);
             inputs.push(MergeInput { stream, wait: WAIT });
         }
@@ -107,7 +113,7 @@ impl Laps {
         let mut sum = 0;
         for (reader, (&from, writer)) in self.readers.iter_mut().zip(self.from.iter().zip(&self.writers)) {
             let mut see = |entries: &[store::Entry]| {
-                sum += entries.iter().map(|e| e.source_time as u64 ^ u64::from(e.length)).sum::<u64>();
+                sum = entries.iter().fold(sum, |sum, e| sum ^ e.source_time as u64 ^ u64::from(e.length));
             };
             reader.walk(from, writer.next_sequence(), &mut see).map_err(wrong("walk"))?;
         }
@@ -174,8 +180,8 @@ fn grouped(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     let count = sizes.small_messages / 20;
     let mut builder = Builder::new(&folder, count)?;
     let bytes = count * GROUPS_BYTES as u64;
-    // Around the memory that the copies go into.
-    for _ in 0..(2 * COPIES_BYTES).div_ceil(bytes).max(2) {
+    // Around the memory of the inputs, and that which the copies go into.
+    for _ in 0..(2 * COPIES_BYTES).div_ceil(bytes).max(3) {
         builder.laps.bring()?;
         builder.follow()?;
     }
@@ -221,8 +227,8 @@ fn ordered(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     let folder = Folder::in_memory()?;
     let count = sizes.small_messages / 5;
     let mut laps = Laps::new(&folder, count, 8, RING_BYTES)?;
-    // Around the ring of the output: what comes then is recycled.
-    for _ in 0..(2 * RING_BYTES / 64).div_ceil(count).max(2) {
+    // Around the rings: what comes then is recycled.
+    for _ in 0..(2 * RING_BYTES / 64).div_ceil(count).max(3) {
         laps.bring()?;
         laps.follow()?;
     }

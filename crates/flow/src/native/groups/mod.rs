@@ -38,8 +38,7 @@ use crate::Fault;
 use crate::data::Data;
 use crate::slot::{Made, Outputs, Stop, Worker};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use store::{Batch, Check, Entry, ReadOptions, Reader, SchemaId};
+use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId};
 
 /// Entries that are let go before the rows of what is pending are moved.
 const GONE: usize = 4096;
@@ -214,6 +213,30 @@ struct Judged {
     in_a_row: bool,
 }
 
+/// What is counted.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    groups: u64,
+    incomplete: u64,
+    few: u64,
+    prescaled: u64,
+    large: u64,
+    late: u64,
+    alone: u64,
+    cut: u64,
+    unreadable: u64,
+}
+
+impl Said {
+    /// The first four always, the others where they happened.
+    fn to_json(self) -> String {
+        let Self { groups, incomplete, few, prescaled, large, late, alone, cut, unreadable } = self;
+        let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
+        let rare = [("large", large), ("late", late), ("alone", alone), ("cut", cut), ("unreadable", unreadable)];
+        said(&always.into_iter().chain(rare.into_iter().filter(|(_, count)| *count > 0)).collect())
+    }
+}
+
 /// Groups at work: a finder, and what is made of what it finds.
 pub struct Grouping {
     data: Data,
@@ -241,7 +264,9 @@ pub struct Grouping {
     kept: Option<(u64, u64)>,
     words: Vec<u64>,
     bytes: Vec<u8>,
-    said: BTreeMap<&'static str, u64>,
+    said: Said,
+    /// A message for whose groups there was no room, and how many were needed no more behind it.
+    stopped: Option<(u64, usize)>,
 }
 
 impl Grouping {
@@ -292,7 +317,8 @@ impl Grouping {
             kept: None,
             words: Vec::new(),
             bytes: Vec::new(),
-            said: [("groups", 0), ("incomplete", 0), ("few", 0), ("prescaled", 0)].into(),
+            said: Said::default(),
+            stopped: None,
         }
     }
 
@@ -326,7 +352,7 @@ impl Grouping {
             self.rows.let_go(std::mem::take(&mut done));
             if self.rows.len() > self.rules.most {
                 done = self.finder.cut(self.rows.pending(), &mut self.found).max(1);
-                *self.said.entry("cut").or_default() += 1;
+                self.said.cut += 1;
             }
         }
         Ok(done)
@@ -354,21 +380,21 @@ impl Grouping {
         self.groups += 1;
         let is_few = different < self.rules.multiplicity;
         let is_incomplete = (different as usize) < self.rules.members.len();
-        *self.said.entry("groups").or_default() += 1;
-        *self.said.entry("incomplete").or_default() += u64::from(is_incomplete);
-        *self.said.entry("few").or_default() += u64::from(is_few);
+        self.said.groups += 1;
+        self.said.incomplete += u64::from(is_incomplete);
+        self.said.few += u64::from(is_few);
         let passes = !(is_few || self.rules.complete && is_incomplete);
         let goes_on = passes && self.passed.is_multiple_of(self.rules.prescale);
         self.passed += u64::from(passes);
-        *self.said.entry("prescaled").or_default() += u64::from(passes && !goes_on);
+        self.said.prescaled += u64::from(passes && !goes_on);
         Some(Judged { number, goes_on, time, first: first_sequence, in_a_row })
     }
 
     /// Gives what goes on of the groups that a message closed.
-    fn give(&mut self, out: &mut Outputs<'_>) -> Result<(), Stop> {
+    fn give(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         for at in 0..self.found.len() {
             match self.judge(at) {
-                Some(judged) if judged.goes_on && self.rules.messages => self.give_messages(at, out)?,
+                Some(judged) if judged.goes_on && self.rules.messages => self.give_messages(at, batch, out)?,
                 Some(judged) if judged.goes_on => self.give_row(at, &judged, out)?,
                 _ => {}
             }
@@ -398,44 +424,51 @@ impl Grouping {
         out.push_own(&made, &[&self.bytes])
     }
 
-    /// Gives the messages of a group as they are.
-    fn give_messages(&mut self, at: usize, out: &mut Outputs<'_>) -> Result<(), Stop> {
+    /// Gives the messages of a group as they are: from the batch at hand, or read again where they came before it.
+    fn give_messages(&mut self, at: usize, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         let Some((_, places)) = self.found.get(at) else { return Ok(()) };
         let lengths = self.rows.lengths.get(self.rows.gone..).unwrap_or_default();
         let bytes: u64 = places.iter().filter_map(|at| lengths.get(*at as usize)).map(|n| u64::from(*n)).sum();
         if bytes > out.live_bytes() / SHARE {
-            *self.said.entry("large").or_default() += 1;
+            self.said.large += 1;
             return Ok(());
         }
-        if self.reader.is_none() {
-            let options = ReadOptions { early: true, ..ReadOptions::default() };
-            self.reader = Some(self.data.reader(&self.input, options)?);
-        }
-        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let mut give = |message: &Message<'_>| {
+            let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
+            out.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])
+        };
         let mut left = places.iter().filter_map(|place| self.rows.sequence(*place)).peekable();
         while let Some(first) = left.next() {
+            if let Some(message) = batch.get(first) {
+                give(&message)?;
+                continue;
+            }
             // As many as lie in a row.
             let mut next = first + 1;
-            while left.next_if_eq(&next).is_some() {
+            while left.next_if(|&following| following == next && next < batch.first).is_some() {
                 next += 1;
             }
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                none => {
+                    let options = ReadOptions { early: true, ..ReadOptions::default() };
+                    none.insert(self.data.reader(&self.input, options)?)
+                }
+            };
             let mut at = first;
             while at < next {
                 reader.seek(at);
-                let batch = match reader.read((next - at) as usize) {
-                    Ok(batch) if !batch.is_empty() => batch,
+                at = match reader.read((next - at) as usize) {
+                    Ok(batch) if !batch.is_empty() => {
+                        batch.iter().try_for_each(|message| give(&message))?;
+                        batch.next()
+                    }
                     // It was there when it was shown to the finder.
                     _ => {
-                        *self.said.entry("unreadable").or_default() += 1;
-                        at += 1;
-                        continue;
+                        self.said.unreadable += 1;
+                        at + 1
                     }
                 };
-                for message in batch.iter() {
-                    let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
-                    out.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
-                }
-                at = batch.next();
             }
         }
         Ok(())
@@ -449,10 +482,10 @@ impl Grouping {
         let is_ours =
             |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
         let kept = kept.as_deref().filter(is_ours);
-        let said = self.said.clone();
+        let said = self.said;
         (self.rows, self.groups, self.passed) = (Rows::default(), 0, 0);
         // Of another stream of this name nothing is known.
-        (self.reader, self.members) = (None, Vec::new());
+        (self.reader, self.members, self.stopped) = (None, Vec::new(), None);
         self.finder.resume(&[]);
         let (mut first, mut judged_from) = (held, held);
         if let Some([next, _, needed, groups, passed, words @ ..]) = kept {
@@ -461,7 +494,8 @@ impl Grouping {
             self.finder.resume(words);
         }
         let (data, input) = (self.data.clone(), self.input.clone());
-        again::read(&data, &input, first..before, Check::Entries, &mut |names, message| {
+        let check = if self.looks_at_payloads() { Check::All } else { Check::Entries };
+        again::read(&data, &input, first..before, check, &mut |names, message| {
             let done = self.see(message.entry, message.sequence, names)?;
             if message.sequence >= judged_from {
                 for at in 0..self.found.len() {
@@ -506,16 +540,21 @@ impl Worker for Grouping {
         self.next = None;
         for message in batch.iter().filter(|message| message.sequence >= from) {
             out.begin(&message);
-            let done = self.see(message.entry, message.sequence, out.origin_names())?;
+            let done = match self.stopped.take().filter(|stopped| stopped.0 == message.sequence) {
+                Some((_, done)) => done,
+                None => self.see(message.entry, message.sequence, out.origin_names())?,
+            };
             if !self.found.is_empty() {
-                self.give(out)?;
+                let before = (self.groups, self.passed, self.said);
+                if let Err(stop) = self.give(batch, out) {
+                    // What it closed is as it was, for when there is room: to find all of it again would cost more.
+                    (self.groups, self.passed, self.said) = before;
+                    (self.stopped, self.next) = (Some((message.sequence, done)), Some(message.sequence));
+                    return Err(stop);
+                }
             }
-            if self.found.late > 0 {
-                *self.said.entry("late").or_default() += self.found.late;
-            }
-            if self.found.alone > 0 {
-                *self.said.entry("alone").or_default() += self.found.alone;
-            }
+            self.said.late += self.found.late;
+            self.said.alone += self.found.alone;
             self.rows.let_go(done);
             out.done(&message);
         }
@@ -533,6 +572,6 @@ impl Worker for Grouping {
     }
 
     fn statistics(&mut self) -> String {
-        said(&self.said)
+        self.said.to_json()
     }
 }
