@@ -12,7 +12,7 @@ use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result};
 use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, table_bytes};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
-use crate::media::{File, Map, Media, Open};
+use crate::media::{Block, File, Map, Media, Open};
 use crate::pins::Pins;
 use crate::protocol::{Bell, mark};
 use crate::segment::Segment;
@@ -21,10 +21,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// A block as O_DIRECT wants it.
-#[repr(align(4096))]
-struct Block([u8; 4096]);
 
 /// One write to the medium at most: from 4 MiB on, size no longer matters to its speed.
 const WRITE_BYTES_MAX: usize = 4 << 20;

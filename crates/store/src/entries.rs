@@ -2,12 +2,12 @@
 //!
 //! Constraints: no map, because a bad sector or a file that somebody cuts is an error value here and a signal there; in
 //! order, a message costs no system call (both kinds of segment are read in windows), so that a gigabyte of small
-//! messages is recovered in a second; one file of each kind is open at a time, however many segments there are.
+//! messages is recovered in a second; pieces of a long tail are proven side by side, each thread with windows of its own; one file of each kind is open at a time, however many segments there are.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{Header, segment_name};
-use crate::media::{File, Media, Open, read_again};
+use crate::media::{Block, File, Media, Open, read_again};
 use crate::recover::open_if_there;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 const INDEX_WINDOW: usize = 64 << 10;
 /// Bytes of payload that are read at once.
 const PAYLOAD_WINDOW: usize = 1 << 20;
+/// The same of both where piece follows piece: the medium is as fast as it gets.
+const WINDOW_MAX: usize = 4 << 20;
 
 /// Entries and payloads by position, from the live place or the folder.
 pub(crate) struct Entries<'a> {
@@ -24,6 +26,8 @@ pub(crate) struct Entries<'a> {
     pub(crate) header: &'a Header,
     /// A reader may look where it must not write.
     how: Open,
+    /// What the page cache may have and the medium not is not asked for.
+    past_cache: bool,
     /// The index and the payload segment that were looked at last.
     files: [Option<Looked>; 2],
     index: Window,
@@ -40,9 +44,10 @@ type Looked = (u32, Option<Arc<dyn File>>);
 struct Window {
     number: u32,
     at: u64,
-    bytes: Vec<u8>,
-    /// How many of them were read.
+    blocks: Vec<Block>,
+    /// How many bytes of them were read, and were asked for.
     len: usize,
+    asked: usize,
     /// The medium does not give them: they are lost, where a file that cannot be looked at is not.
     lost: bool,
 }
@@ -56,21 +61,36 @@ impl Window {
 
     /// Reads `len` bytes of a file with those around them, if there are so many. Where the medium does not give them all,
     /// those alone.
-    fn load(&mut self, file: &dyn File, number: u32, at: u64, len: usize, size: usize) -> std::io::Result<()> {
-        (self.len, self.lost) = (0, false);
+    fn load(
+        &mut self,
+        file: &dyn File,
+        (number, at, len): (u32, u64, usize),
+        size: usize,
+        past_cache: bool,
+    ) -> std::io::Result<()> {
         // A hostile length would have that much memory filled with zeroes first.
         if file.len()? < at.saturating_add(len as u64) {
+            (self.len, self.lost) = (0, false);
             return Ok(());
         }
         let from = at - at % 4096;
-        let size = size.max((at - from) as usize + len);
+        // More each time where one piece follows the other, in this file or the next.
+        let follows = match number.checked_sub(self.number) {
+            Some(0) => (self.at + 1..=self.at + self.len as u64).contains(&from),
+            later => later == Some(1),
+        };
+        let size = if follows { (2 * self.asked).clamp(size, WINDOW_MAX) } else { size };
+        let size = size.max((at - from) as usize + len).next_multiple_of(4096);
+        (self.len, self.lost, self.asked) = (0, false, size);
         // What is read over is not filled with zeroes first: that would cost as much as the reading.
-        if self.bytes.len() < size {
-            self.bytes.resize(size, 0);
+        if self.blocks.len() * 4096 < size {
+            self.blocks.resize(size / 4096, Block([0; 4096]));
         }
         let own = (at - from) as usize + len;
-        let answer =
-            file.read_at(&mut self.bytes[..size], from).or_else(|_| read_again(file, &mut self.bytes[..own], from));
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.blocks);
+        let piece = &mut bytes[..size];
+        let answer = if past_cache { file.read_blocks(piece, from) } else { file.read_at(piece, from) };
+        let answer = answer.or_else(|_| read_again(file, &mut bytes[..own], from));
         self.lost = answer.is_err();
         self.len = answer?;
         (self.number, self.at) = (number, from);
@@ -80,7 +100,7 @@ impl Window {
     #[inline]
     fn bytes(&self, at: u64, len: usize) -> &[u8] {
         let from = (at - self.at) as usize;
-        &self.bytes[from..from + len]
+        &bytemuck::cast_slice(&self.blocks)[from..from + len]
     }
 }
 
@@ -92,7 +112,7 @@ impl<'a> Entries<'a> {
         }
         let seeds = header.epochs.iter().map(|e| (e.1, salt_seed(&header.uuid, e.0))).collect();
         let (index, payloads) = (Window::default(), Window::default());
-        Self { m, places, header, how: Open::Write, files: [None, None], index, payloads, seeds }
+        Self { m, places, header, how: Open::Write, past_cache: false, files: [None, None], index, payloads, seeds }
     }
 
     /// In one place only.
@@ -100,9 +120,31 @@ impl<'a> Entries<'a> {
         Self { places: vec![place.to_path_buf()], ..Self::new(m, place, header) }
     }
 
+    /// In one place only, and as the medium has it: after a start of the machine.
+    pub(crate) fn on_medium(m: &'a dyn Media, place: &Path, header: &'a Header) -> Self {
+        Self { past_cache: true, ..Self::only_in(m, place, header) }
+    }
+
     /// In one place only, for somebody who changes nothing.
     pub(crate) fn to_read(m: &'a dyn Media, place: &Path, header: &'a Header) -> Self {
         Self { how: Open::Read, ..Self::only_in(m, place, header) }
+    }
+
+    /// The same for another thread, with windows of its own.
+    pub(crate) fn twin(&self) -> Self {
+        let (places, seeds) = (self.places.clone(), self.seeds.clone());
+        let (index, payloads) = (Window::default(), Window::default());
+        Self { places, seeds, index, payloads, files: [None, None], ..*self }
+    }
+
+    /// Entries from a message on whose messages prove themselves, in a row.
+    pub(crate) fn prove(&mut self, from: u64, count: u64) -> Result<Vec<Entry>> {
+        let mut proven = Vec::new();
+        for sequence in from..from.saturating_add(count) {
+            let Some(entry) = self.proven(sequence)? else { break };
+            proven.push(entry);
+        }
+        Ok(proven)
     }
 
     pub(crate) fn file(&mut self, kind: char, number: u32) -> Result<Arc<dyn File>> {
@@ -149,7 +191,7 @@ impl<'a> Entries<'a> {
         let at = self.header.entry_at(sequence);
         if !self.index.has(number, at, ENTRY_BYTES) {
             let file = self.file('i', number)?;
-            if let Err(e) = self.index.load(file.as_ref(), number, at, ENTRY_BYTES, INDEX_WINDOW) {
+            if let Err(e) = self.index.load(file.as_ref(), (number, at, ENTRY_BYTES), INDEX_WINDOW, self.past_cache) {
                 return Err(Error::io("read", &self.path('i', number))(e));
             }
             if !self.index.has(number, at, ENTRY_BYTES) {
@@ -214,7 +256,7 @@ impl<'a> Entries<'a> {
                 Err(Error::Missing(_)) => return Ok(Some(false)),
                 file => file?,
             };
-            match self.payloads.load(file.as_ref(), number, at, len, PAYLOAD_WINDOW) {
+            match self.payloads.load(file.as_ref(), (number, at, len), PAYLOAD_WINDOW, self.past_cache) {
                 Err(_) if self.payloads.lost => return Ok(None),
                 Err(e) => return Err(Error::io("read", &self.path('p', number))(e)),
                 Ok(()) if !self.payloads.has(number, at, len) => return Ok(Some(false)),

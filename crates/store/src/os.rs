@@ -46,6 +46,16 @@ impl Drop for Unmap {
     }
 }
 
+impl OsFile {
+    fn direct(&self) -> Option<&fs::File> {
+        let open = || {
+            let mut options = fs::OpenOptions::new();
+            options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(&self.path).ok()
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
+}
+
 impl File for OsFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -82,15 +92,22 @@ impl File for OsFile {
         Ok(done)
     }
 
+    fn read_blocks(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        // What it gives is less at the end of the file, and where the system gave up in between.
+        match self.direct().map(|direct| direct.read_at(buf, offset)) {
+            Some(Ok(n)) if n == buf.len() => Ok(n),
+            Some(Ok(n)) => Ok(n + self.read_at(&mut buf[n..], offset + n as u64)?),
+            Some(Err(e)) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
+            _ => self.read_at(buf, offset),
+        }
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(buf, offset)
     }
 
     fn write_blocks(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let direct = self.direct.get_or_init(|| {
-            fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(&self.path).ok()
-        });
-        if let Some(direct) = direct {
+        if let Some(direct) = self.direct() {
             match direct.write_all_at(buf, offset) {
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
                 answer => return answer,

@@ -11,7 +11,7 @@ use crate::layout::{
     COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
     STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
-use crate::limits::{STREAM_NAME_MAX, TIME_BLOCK};
+use crate::limits::{STREAM_NAME_MAX, TAIL_PIECE, TAIL_THREADS, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, read_again};
 use crate::pins::Pins;
 use crate::protocol::marked;
@@ -330,7 +330,8 @@ fn from_disk(
     commit: Commit,
     same_boot: bool,
 ) -> Result<(Standing, Option<u64>)> {
-    let mut entries = Entries::only_in(m, folder, header);
+    let of = if same_boot { Entries::only_in } else { Entries::on_medium };
+    let mut entries = of(m, folder, header);
     let promised = promised(&mut entries, commit)?;
     let count = promised.count;
     // Rows of the time table that come anew are made as their entries are looked at, which is once.
@@ -399,6 +400,8 @@ fn from_disk(
 
 /// What proves itself on the medium from a message on: where it ends, as (count, payload segment, bytes used in it). A
 /// commit of little is marked before its record is written, so this is where marked messages may end.
+///
+/// The first piece is proven alone, as most tails end in it; those behind it side by side.
 pub(crate) fn tail(
     entries: &mut Entries<'_>,
     folder: &Path,
@@ -406,19 +409,41 @@ pub(crate) fn tail(
     mut found: impl FnMut(u64, &Entry),
 ) -> Result<(u64, u32, u64)> {
     let origins = Names::read(entries.m, folder, ORIGINS)?.names.len();
-    while let Some(entry) = entries.proven(count)? {
-        // Room that was reserved and abandoned may lie between messages.
-        let follows =
-            (entry.segment == segment && entry.offset() >= used) || segment.checked_add(1) == Some(entry.segment);
-        // A row that is not on the medium will be given to another origin.
-        let nameless = entry.origin as usize >= origins;
-        if nameless || !follows {
-            break;
+    let mut twins: Vec<Entries<'_>> = Vec::new();
+    loop {
+        let from = count;
+        let pieces: Vec<Result<Vec<Entry>>> = if twins.is_empty() {
+            vec![entries.prove(from, TAIL_PIECE)]
+        } else {
+            std::thread::scope(|scope| {
+                let prove = |(twin, at): (_, u64)| move || Entries::prove(twin, from + at * TAIL_PIECE, TAIL_PIECE);
+                let threads: Vec<_> = twins.iter_mut().zip(0..).map(|piece| scope.spawn(prove(piece))).collect();
+                threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            })
+        };
+        for piece in pieces {
+            let piece = piece?;
+            let is_whole = piece.len() as u64 == TAIL_PIECE;
+            for entry in piece {
+                // Room that was reserved and abandoned may lie between messages.
+                let follows = (entry.segment == segment && entry.offset() >= used)
+                    || segment.checked_add(1) == Some(entry.segment);
+                // A row that is not on the medium will be given to another origin.
+                let nameless = entry.origin as usize >= origins;
+                if nameless || !follows {
+                    return Ok((count, segment, used));
+                }
+                found(count, &entry);
+                (count, segment, used) = (count + 1, entry.segment, entry.end());
+            }
+            if !is_whole {
+                return Ok((count, segment, used));
+            }
         }
-        found(count, &entry);
-        (count, segment, used) = (count + 1, entry.segment, entry.end());
+        if twins.is_empty() {
+            twins = (0..TAIL_THREADS).map(|_| entries.twin()).collect();
+        }
     }
-    Ok((count, segment, used))
 }
 
 /// What the commit record promises, as far as the index still says it: where its end was cut off or written over, the

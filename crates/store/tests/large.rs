@@ -272,6 +272,60 @@ fn soak_a_reader_of_a_hundred_gigabytes() {
     a_reader_of_a_hundred_gigabytes_is_small();
 }
 
+/// A stream of `count` messages on the medium of which no record speaks and no memory is left, as after a power cut; and
+/// the place of message `at` there.
+fn unrecorded(folder: &Path, len: usize, count: u64, at: u64) -> (PathBuf, u64) {
+    let mut writer = Writer::open(&media(), folder, "s", &Options::disk(256 << 20)).unwrap();
+    writer.origin("o").unwrap();
+    let before = std::fs::read(folder.join("commit")).unwrap();
+    let payload = vec![7; len];
+    for n in 0..count {
+        while let Err(e) = writer.push(&meta(n), &[&payload]) {
+            assert!(e.is_full(), "{e}");
+            writer.wait_room(Duration::from_millis(10));
+        }
+    }
+    assert!(writer.wait(count, Level::Disk, Duration::from_secs(600)).unwrap());
+    let mut reader = Reader::open(&media(), folder, ReadOptions::default()).unwrap();
+    let entry = reader.entries(at, 1).unwrap()[0];
+    drop((reader, writer));
+    let header = Header::read(&Os, folder).unwrap();
+    let _ = std::fs::remove_dir_all(&header.live);
+    // As after a start of the machine: nothing of it is in doubt because of the page cache.
+    Header { boot: [0; 16], ..header }.write(&Os, folder).unwrap();
+    std::fs::write(folder.join("commit"), before).unwrap();
+    (folder.join(format!("p-{:08x}", entry.segment)), entry.offset())
+}
+
+#[test]
+fn a_long_tail_is_proven_side_by_side_and_ends_where_it_is_damaged() {
+    const COUNT: u64 = 500_000;
+    for damaged in [None, Some(70_000), Some(300_001), Some(COUNT - 1)] {
+        let place = Place::new("long-tail");
+        let folder = place.0.join("s");
+        let (file, at) = unrecorded(&folder, 24, COUNT, damaged.unwrap_or(0));
+        if damaged.is_some() {
+            use std::os::unix::fs::FileExt;
+            std::fs::File::options().write(true).open(file).unwrap().write_all_at(&[9], at + 3).unwrap();
+        }
+        let end = damaged.unwrap_or(COUNT);
+        let writer = Writer::open(&media(), &folder, "s", &Options::disk(256 << 20)).unwrap();
+        assert_eq!(writer.next_sequence(), end);
+        assert!(matches!(writer.recovery(), Recovery::Cut { first, end: COUNT, .. } if *first == end), "{damaged:?}");
+        let mut reader = Reader::open(&media(), &folder, ReadOptions::default()).unwrap();
+        let (mut next, mut time) = (0, 0);
+        while next < end {
+            let batch = reader.read(1000).unwrap();
+            assert!(batch.iter().all(|m| m.payload == [7; 24]));
+            next = batch.next();
+            time = batch.entries.last().unwrap().source_time;
+        }
+        // The table of times was made anew with it.
+        assert_eq!((next, time), (end, end as i64 - 1));
+        assert_eq!(reader.time_range(end as i64 - 5, i64::MAX).unwrap(), (end - 5, end));
+    }
+}
+
 /// A gigabyte that no commit record speaks for: the power went before the first record of it.
 #[test]
 #[ignore = "a minute"]
@@ -279,23 +333,7 @@ fn soak_a_gigabyte_of_unsynced_tail() {
     for (len, count) in [(100, 6_000_000_u64), (8800, 115_000)] {
         let place = Place::new("tail");
         let folder = place.0.join("s");
-        let mut writer = Writer::open(&media(), &folder, "s", &Options::disk(256 << 20)).unwrap();
-        writer.origin("o").unwrap();
-        let before = std::fs::read(folder.join("commit")).unwrap();
-        let payload = vec![7; len];
-        for n in 0..count {
-            while let Err(e) = writer.push(&meta(n), &[&payload]) {
-                assert!(e.is_full(), "{e}");
-                writer.wait_room(Duration::from_millis(10));
-            }
-        }
-        assert!(writer.wait(count, Level::Disk, Duration::from_secs(600)).unwrap());
-        drop(writer);
-        let header = Header::read(&Os, &folder).unwrap();
-        let _ = std::fs::remove_dir_all(&header.live);
-        // As after a start of the machine: nothing of it is in doubt because of the page cache.
-        Header { boot: [0; 16], ..header }.write(&Os, &folder).unwrap();
-        std::fs::write(folder.join("commit"), before).unwrap();
+        unrecorded(&folder, len, count, 0);
         let began = Instant::now();
         let writer = Writer::open(&media(), &folder, "s", &Options::disk(256 << 20)).unwrap();
         let seconds = began.elapsed().as_secs_f64();
