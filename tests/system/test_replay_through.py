@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, kill, line_of
+from conftest import ROOT, kill, line_of, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -157,6 +157,26 @@ def test_what_stays_is_what_the_code_makes(lab):
             np.testing.assert_array_equal(m.array, by_number[m.id])
     finally:
         lab.forget(into)
+
+
+def test_a_killed_replay_left_its_folder_to_nobody(lab):
+    record(lab)
+    temporary = lab.folder / "temporary"
+    temporary.mkdir()
+    path = {"env": {**PATH["env"], "TMPDIR": str(temporary)}}
+    words = ("replay", "first", "--through", "mine.py:mean", "--input", "camera", "--data", lab.data, "--json")
+    begun = [lab.popen(*words, "pause=0.1", **path) for _ in range(2)]
+    left = {process: temporary / f"beamport-replay-{process.pid}" for process in begun}
+    until(lambda: all((folder / "mean").exists() for folder in left.values()), "the output of both")
+    lab.kill(begun[0])
+    assert left[begun[0]].exists()
+    # Neither what is at work nor what is somebody else's.
+    (temporary / "beamport-replay-other").mkdir()
+    lab.run(*words, "--speed", "max", **path)
+    assert {folder.name for folder in temporary.iterdir()} == {left[begun[1]].name, "beamport-replay-other"}
+    lab.kill(begun[1])
+    lab.run(*words, "--speed", "max", **path)
+    assert {folder.name for folder in temporary.iterdir()} == {"beamport-replay-other"}
 
 
 def test_what_goes_aside_is_an_answer_of_no_and_is_named(lab):

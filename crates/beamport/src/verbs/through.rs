@@ -2,7 +2,7 @@
 //! worker, and a hash over what comes out.
 //!
 //! The runner and the slots are those of `beamport up` ([`mover::pass`]), in a data folder of their own: one beside, which
-//! is removed at the end, or that of `--into`, where the output stays. The stream's source is that of every replay. The
+//! is removed at the end (by the next replay, where this one is killed), or that of `--into`, where the output stays. The stream's source is that of every replay. The
 //! exit status is 1 where a message went aside or was lost.
 
 use super::figures::{bytes, span, thousands};
@@ -19,12 +19,15 @@ use flow::records::Run;
 use flow::{Data, Fault, IntakeOptions, Source, aside_of};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use store::{Clock, Options};
+use store::{Clock, Media as _, Options, Os};
 
 /// Least live end of the input.
 const LIVE_BYTES: u64 = 64 << 20;
@@ -33,20 +36,30 @@ const BATCHES: u64 = 4;
 /// What an entry of the index takes, and what is lost at the end of a segment, beside a message.
 const BESIDE: u64 = 256;
 
+/// How a folder beside is called, before the number of the process.
+const BESIDE_NAME: &str = "beamport-replay-";
+/// In it: locked while it is worked in.
+const LOCK: &str = "lock";
+
 /// Where input and output lie while it works.
 struct Place {
     data: Data,
     /// The streams that go at the end; none: the whole folder.
     remove: Option<Vec<String>>,
+    /// Of a folder that goes: says that somebody is at work there.
+    _lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Place {
     fn new(asked: &Verb, stage: &str, input: &str) -> Result<Self, Fault> {
         let Some(into) = &asked.into else {
-            let folder = std::env::temp_dir().join(format!("beamport-replay-{}", std::process::id()));
+            let parent = std::env::temp_dir();
+            Self::sweep(&parent);
+            let folder = parent.join(format!("{BESIDE_NAME}{}", std::process::id()));
             let fault = |e| Fault::io(format!("folder `{}` cannot be made", folder.display()), &e);
             std::fs::create_dir(&folder).map_err(fault)?;
-            return Ok(Self { data: Data::on_disk(folder), remove: None });
+            let lock = Os.lock(&folder.join(LOCK)).map_err(fault)?;
+            return Ok(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) });
         };
         let data = Data::on_disk(into);
         let what = format!("the output cannot stay in {}", into.display());
@@ -62,7 +75,26 @@ impl Place {
             );
         }
         let ours = [input.to_owned(), flow::commits_of(input), flow::tasks_of(stage), flow::statistics_of(stage)];
-        Ok(Self { data, remove: Some(ours.into()) })
+        Ok(Self { data, remove: Some(ours.into()), _lock: None })
+    }
+
+    /// Removes what replays left there that were killed: their lock is free.
+    fn sweep(parent: &Path) {
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let folder = entry.path();
+            let is_one = entry.file_name().to_string_lossy().starts_with(BESIDE_NAME);
+            // Of links and of what others left nothing is touched; who has just begun has no lock yet.
+            // SAFETY: plain system call.
+            let user = unsafe { libc::geteuid() };
+            let is_ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == user);
+            if is_one
+                && is_ours
+                && folder.join(LOCK).exists()
+                && let Ok(lock) = Os.lock(&folder.join(LOCK))
+            {
+                drop(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) });
+            }
+        }
     }
 }
 
