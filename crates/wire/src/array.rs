@@ -86,6 +86,10 @@ pub trait Number: bytemuck::Pod + PartialEq + fmt::Debug + sealed::Sealed {
     fn to_f64(self) -> f64;
     /// As a scalar with its type.
     fn scalar(self) -> Scalar;
+    /// From a whole number; `None` where it does not fit. A real type rounds.
+    fn from_whole(value: i128) -> Option<Self>;
+    /// From a real number; `None` for the whole types.
+    fn from_real(value: f64) -> Option<Self>;
 }
 
 /// One number with its type.
@@ -105,7 +109,7 @@ pub enum Scalar {
 }
 
 macro_rules! numbers {
-    ($($t:ty => $d:ident),*) => {
+    ($($t:ty => $d:ident $from_whole:expr, $from_real:expr;)*) => {
         $(
             impl sealed::Sealed for $t {}
             impl Number for $t {
@@ -114,6 +118,8 @@ macro_rules! numbers {
                 fn to_f64(self) -> f64 { self as f64 }
                 #[inline]
                 fn scalar(self) -> Scalar { Scalar::$d(self) }
+                fn from_whole(value: i128) -> Option<Self> { $from_whole(value) }
+                fn from_real(value: f64) -> Option<Self> { $from_real(value) }
             }
             impl From<$t> for Scalar {
                 fn from(value: $t) -> Scalar { Scalar::$d(value) }
@@ -150,8 +156,18 @@ macro_rules! numbers {
         }
     };
 }
-numbers!(i8 => Int8, u8 => UInt8, i16 => Int16, u16 => UInt16, i32 => Int32, u32 => UInt32,
-         i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64);
+numbers! {
+    i8 => Int8 |value| <i8>::try_from(value).ok(), |_| None;
+    u8 => UInt8 |value| <u8>::try_from(value).ok(), |_| None;
+    i16 => Int16 |value| <i16>::try_from(value).ok(), |_| None;
+    u16 => UInt16 |value| <u16>::try_from(value).ok(), |_| None;
+    i32 => Int32 |value| <i32>::try_from(value).ok(), |_| None;
+    u32 => UInt32 |value| <u32>::try_from(value).ok(), |_| None;
+    i64 => Int64 |value| <i64>::try_from(value).ok(), |_| None;
+    u64 => UInt64 |value| <u64>::try_from(value).ok(), |_| None;
+    f32 => Float32 |value| Some(value as f32), |value| Some(value as f32);
+    f64 => Float64 |value| Some(value as f64), Some;
+}
 
 /// A borrowed array of numbers, perhaps unaligned.
 #[derive(Clone, Copy)]

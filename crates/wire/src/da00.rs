@@ -125,10 +125,7 @@ fn write_variable(writer: &mut Writer<'_>, slot: usize, variable: &Variable<'_>)
             writer.text(slot, text);
         }
     }
-    let first = writer.list(axes, variable.axes.len(), "axes");
-    for (at, axis) in variable.axes.iter().enumerate() {
-        writer.text(first + 4 * at, axis);
-    }
+    writer.texts(axes, &variable.axes, "axes");
     writer.array(shape, variable.shape);
     writer.bytes(data, variable.data.bytes().len(), variable.data.bytes());
 }

@@ -66,6 +66,11 @@ pub enum Error {
         /// Value found.
         value: i64,
     },
+    /// A value that a field cannot hold: of another type, or out of its range.
+    Unfit {
+        /// The field.
+        field: &'static str,
+    },
     /// Fields that are well formed but contradict each other.
     Inconsistent {
         /// What does not fit.
@@ -100,6 +105,7 @@ impl fmt::Display for Error {
             Error::UnknownKind { field, value } => {
                 write!(f, "`{field}` has the unknown value {value}")
             }
+            Error::Unfit { field } => write!(f, "`{field}` cannot hold the value given"),
             Error::Inconsistent { what } => write!(f, "{what}"),
         }
     }

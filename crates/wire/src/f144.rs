@@ -55,19 +55,24 @@ const ARRAY_TAG: u8 = 11;
 pub fn read(bytes: &[u8]) -> Result<F144<'_>, Error> {
     let message = Message::open(bytes, ID)?;
     let table = message.root()?;
-    let tag = table.number(2, 0u8, "value_type")?;
     let boxed = table.table(3, "value")?.ok_or(Error::Missing { field: "value" })?;
-    let value = match tag {
-        1..=10 => Value::Scalar(scalar_in(&boxed, DType::ALL[usize::from(tag) - 1])?),
+    Ok(F144 {
+        source_name: table.text_required(0, "source_name")?,
+        timestamp: table.number(1, 0, "timestamp")?,
+        value: value_in(table.number(2, 0u8, "value_type")?, &boxed)?,
+    })
+}
+
+/// The value in a box of the union.
+pub(crate) fn value_in<'a>(tag: u8, boxed: &Table<'_, 'a>) -> Result<Value<'a>, Error> {
+    match tag {
+        1..=10 => scalar_in(boxed, DType::ALL[usize::from(tag) - 1]).map(Value::Scalar),
         11..=20 => {
             let dtype = DType::ALL[usize::from(tag - ARRAY_TAG)];
-            Value::Array(boxed.numbers(0, dtype, "value")?.unwrap_or(Numbers::empty(dtype)))
+            Ok(Value::Array(boxed.numbers(0, dtype, "value")?.unwrap_or(Numbers::empty(dtype))))
         }
-        _ => {
-            return Err(Error::UnknownKind { field: "value_type", value: tag.into() });
-        }
-    };
-    Ok(F144 { source_name: table.text_required(0, "source_name")?, timestamp: table.number(1, 0, "timestamp")?, value })
+        _ => Err(Error::UnknownKind { field: "value_type", value: tag.into() }),
+    }
 }
 
 /// Writes a message into `out`, replacing what was there.
@@ -75,10 +80,17 @@ pub fn write(out: &mut Vec<u8>, parts: &F144<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     let [source_name, timestamp, value_type, value] = writer.root([4, 8, 1, 4]);
     writer.put(timestamp, parts.timestamp);
-    match parts.value {
+    put_value(parts.value, &mut writer, value_type, value);
+    writer.text(source_name, parts.source_name);
+    writer.finish()
+}
+
+/// Writes a value of the union: its tag at `tag`, its box for the slot at `slot`.
+pub(crate) fn put_value(value: Value<'_>, writer: &mut Writer<'_>, tag: usize, slot: usize) {
+    match value {
         Value::Scalar(scalar) => {
-            writer.put(value_type, scalar.dtype() as u8 + 1);
-            let [place] = writer.table(value, [scalar.dtype().size() as u8]);
+            writer.put(tag, scalar.dtype() as u8 + 1);
+            let [place] = writer.table(slot, [scalar.dtype().size() as u8]);
             match scalar {
                 Scalar::Int8(number) => writer.put(place, number),
                 Scalar::UInt8(number) => writer.put(place, number),
@@ -94,15 +106,14 @@ pub fn write(out: &mut Vec<u8>, parts: &F144<'_>) -> Result<(), Error> {
         }
         Value::Array(numbers) => {
             if numbers.dtype() == DType::Text {
-                writer.refuse(Error::Inconsistent { what: "an f144 cannot hold text" });
+                writer.refuse(Error::Inconsistent { what: "an f144 or f142 cannot hold an array of type text" });
             }
-            writer.put(value_type, numbers.dtype() as u8 + ARRAY_TAG);
-            let [place] = writer.table(value, [4]);
+            // Text is refused above, and its tag with it.
+            writer.put(tag, numbers.dtype() as u8 + ARRAY_TAG);
+            let [place] = writer.table(slot, [4]);
             writer.bytes(place, numbers.len(), numbers.bytes());
         }
     }
-    writer.text(source_name, parts.source_name);
-    writer.finish()
 }
 
 /// The number in a one-field box of the type.

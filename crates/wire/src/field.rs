@@ -5,10 +5,8 @@ use std::ops::Range;
 use serde_json::{Map, Value as Json, json};
 
 use crate::limits::JSON_VALUES_MAX;
-use crate::{
-    Array, DType, Error, Message, Number, Numbers, Scalar, ad00, bpcm, bpgp, bprn, bptk, da00, f144, pl72, read,
-    schema_id,
-};
+use crate::part::{self, Part, Tabled, numbers_of};
+use crate::*;
 
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +73,7 @@ pub fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
 impl<'a> Message<'a> {
     /// Names and values, in the order of the schema.
     pub fn fields(&self) -> Fields<'a> {
-        use Field::{Float, Int, Text, UInt, Uuid};
+        use Field::{Int, Text, UInt, Uuid};
         match self {
             Message::Ad00(m) => vec![
                 ("source_name", Text(m.source_name)),
@@ -85,54 +83,39 @@ impl<'a> Message<'a> {
                 ("data", shaped(m.data, m.shape())),
                 ("attributes", Field::List(m.attributes.iter().map(attribute).collect())),
             ],
-            Message::Al00(m) => vec![
-                ("source_name", Text(m.source_name)),
-                ("timestamp", Int(m.timestamp)),
-                ("severity", Text(m.severity.name())),
-                ("message", Text(m.message)),
-            ],
             Message::Da00(m) => vec![
                 ("source_name", Text(m.source_name)),
                 ("timestamp", Int(m.timestamp)),
                 ("data", Field::List(m.data.iter().map(variable).collect())),
             ],
-            Message::Ev44(m) => vec![
-                ("source_name", Text(m.source_name)),
-                ("message_id", Int(m.message_id)),
-                ("reference_time", m.reference_time.into()),
-                ("reference_time_index", m.reference_time_index.into()),
-                ("time_of_flight", m.time_of_flight.into()),
-                ("pixel_id", m.pixel_id.into()),
-            ],
-            Message::F144(m) => vec![
-                ("source_name", Text(m.source_name)),
-                ("timestamp", Int(m.timestamp)),
-                (
-                    "value",
-                    match m.value {
-                        f144::Value::Scalar(scalar) => scalar.into(),
-                        f144::Value::Array(numbers) => numbers.into(),
-                    },
-                ),
-            ],
-            Message::Se00(m) => vec![
-                ("name", Text(m.name)),
-                ("channel", Int(m.channel.into())),
-                ("packet_timestamp", Int(m.packet_timestamp)),
-                ("time_delta", Float(m.time_delta)),
-                ("timestamp_location", Text(m.timestamp_location.name())),
-                ("values", m.values.into()),
-                ("timestamps", m.timestamps.map_or(Field::None, Field::from)),
-                ("message_counter", Int(m.message_counter)),
-            ],
-            Message::Pl72(m) => start(m),
-            Message::S6s4t(m) => vec![
-                ("stop_time", UInt(m.stop_time)),
-                ("run_name", Text(m.run_name)),
-                ("job_id", Text(m.job_id)),
-                ("service_id", Text(m.service_id)),
-                ("command_id", Text(m.command_id)),
-            ],
+            Message::F144(m) => {
+                vec![("source_name", Text(m.source_name)), ("timestamp", Int(m.timestamp)), ("value", m.value.into())]
+            }
+            Message::Hs00(m) => histogram::shaped(m.fields(), |numbers| m.extent(numbers)),
+            Message::Hs01(m) => histogram::shaped(m.fields(), |numbers| m.extent(numbers)),
+            Message::Al00(m) => m.fields(),
+            Message::An44(m) => m.fields(),
+            Message::Answ(m) => m.fields(),
+            Message::Ar51(m) => m.fields(),
+            Message::Df12(m) => m.fields(),
+            Message::Ep00(m) => m.fields(),
+            Message::Ep01(m) => m.fields(),
+            Message::Ev42(m) => m.fields(),
+            Message::Ev44(m) => m.fields(),
+            Message::F142(m) => m.fields(),
+            Message::Fc00(m) => m.fields(),
+            Message::Json(m) => m.fields(),
+            Message::Ns10(m) => m.fields(),
+            Message::Pl72(m) => m.fields(),
+            Message::Pu00(m) => m.fields(),
+            Message::Rf5k(m) => m.fields(),
+            Message::S6s4t(m) => m.fields(),
+            Message::Se00(m) => m.fields(),
+            Message::Senv(m) => m.fields(),
+            Message::Tdct(m) => m.fields(),
+            Message::Un00(m) => m.fields(),
+            Message::Wrdn(m) => m.fields(),
+            Message::X5f2(m) => m.fields(),
             Message::Bprn(m) => vec![
                 ("name", Text(m.name)),
                 ("id", Uuid(m.id)),
@@ -202,30 +185,139 @@ impl<'a> Message<'a> {
     }
 }
 
-fn start<'a>(m: &pl72::Pl72<'a>) -> Fields<'a> {
-    use Field::{Text, UInt};
-    let map = m.detector_spectrum_map.map_or(Field::None, |map| {
-        Field::Table(vec![
-            ("spectrum", map.spectrum.into()),
-            ("detector_id", map.detector_id.into()),
-            ("n_spectra", Field::Int(map.n_spectra.into())),
-        ])
-    });
-    vec![
-        ("start_time", UInt(m.start_time)),
-        ("stop_time", UInt(m.stop_time)),
-        ("run_name", Text(m.run_name)),
-        ("instrument_name", Text(m.instrument_name)),
-        ("nexus_structure", Text(m.nexus_structure)),
-        ("job_id", Text(m.job_id)),
-        ("broker", Text(m.broker)),
-        ("service_id", Text(m.service_id)),
-        ("filename", Text(m.filename)),
-        ("n_periods", UInt(m.n_periods.into())),
-        ("detector_spectrum_map", map),
-        ("metadata", Text(m.metadata)),
-        ("control_topic", Text(m.control_topic)),
-    ]
+/// The message of a schema that has these values: what [`Message::fields`] gives, the other way round and without the
+/// names. `Field::None` and values that are not said are as absent ones are read; words of enums may be numbers, and
+/// the value of `f142` and `f144`, when it is one number, is an array without dimensions. Only for schemas of the
+/// facility.
+///
+/// Fails with [`Error::Unfit`] where a field cannot hold its value.
+pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>, Error> {
+    match schema {
+        al00::ID => Tabled::of_fields(values).map(Message::Al00),
+        an44::ID => Tabled::of_fields(values).map(Message::An44),
+        answ::ID => Tabled::of_fields(values).map(Message::Answ),
+        ar51::ID => Tabled::of_fields(values).map(Message::Ar51),
+        df12::ID => Tabled::of_fields(values).map(Message::Df12),
+        ep00::ID => Tabled::of_fields(values).map(Message::Ep00),
+        ep01::ID => Tabled::of_fields(values).map(Message::Ep01),
+        ev42::ID => Tabled::of_fields(values).map(Message::Ev42),
+        ev44::ID => Tabled::of_fields(values).map(Message::Ev44),
+        f142::ID => Tabled::of_fields(values).map(Message::F142),
+        fc00::ID => Tabled::of_fields(values).map(Message::Fc00),
+        hs00::ID => Tabled::of_fields(values).map(Message::Hs00),
+        hs01::ID => Tabled::of_fields(values).map(Message::Hs01),
+        json::ID => Tabled::of_fields(values).map(Message::Json),
+        ns10::ID => Tabled::of_fields(values).map(Message::Ns10),
+        pl72::ID => Tabled::of_fields(values).map(Message::Pl72),
+        pu00::ID => Tabled::of_fields(values).map(Message::Pu00),
+        rf5k::ID => Tabled::of_fields(values).map(Message::Rf5k),
+        s6s4t::ID => Tabled::of_fields(values).map(Message::S6s4t),
+        se00::ID => Tabled::of_fields(values).map(Message::Se00),
+        senv::ID => Tabled::of_fields(values).map(Message::Senv),
+        tdct::ID => Tabled::of_fields(values).map(Message::Tdct),
+        un00::ID => Tabled::of_fields(values).map(Message::Un00),
+        wrdn::ID => Tabled::of_fields(values).map(Message::Wrdn),
+        x5f2::ID => Tabled::of_fields(values).map(Message::X5f2),
+        ad00::ID => frame_of(values).map(Message::Ad00),
+        da00::ID => array_of(values).map(Message::Da00),
+        f144::ID => value_of(values).map(Message::F144),
+        found => Err(Error::UnknownSchema { found }),
+    }
+}
+
+/// The next value, as what the field is.
+fn next<'a, P: Part<'a>>(values: &mut impl Iterator<Item = Field<'a>>, field: &'static str) -> Result<P, Error> {
+    values.next().and_then(P::of_field).ok_or(Error::Unfit { field })
+}
+
+/// The same, where it may be absent.
+fn next_if<'a, P: Part<'a>>(
+    values: &mut impl Iterator<Item = Field<'a>>,
+    field: &'static str,
+) -> Result<Option<P>, Error> {
+    match values.next() {
+        None | Some(Field::None) => Ok(None),
+        Some(value) => P::of_field(value).map(Some).ok_or(Error::Unfit { field }),
+    }
+}
+
+/// The next value, as numbers or text.
+fn next_numbers<'a>(values: &mut impl Iterator<Item = Field<'a>>, field: &'static str) -> Result<Numbers<'a>, Error> {
+    let numbers = match values.next() {
+        Some(Field::Text(text)) => Some(Numbers::text(text)),
+        other => other.and_then(numbers_of),
+    };
+    numbers.ok_or(Error::Unfit { field })
+}
+
+/// The next value, a list of tables.
+fn next_list<'a, T>(
+    values: &mut impl Iterator<Item = Field<'a>>,
+    field: &'static str,
+    each: impl Fn(Vec<Field<'a>>) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    match values.next() {
+        None | Some(Field::None) => Ok(Vec::new()),
+        Some(Field::List(tables)) => tables.into_iter().map(|table| each(part::values(table))).collect(),
+        Some(_) => Err(Error::Unfit { field }),
+    }
+}
+
+fn frame_of(values: Vec<Field<'_>>) -> Result<ad00::Ad00<'_>, Error> {
+    let mut values = values.into_iter();
+    Ok(ad00::Ad00 {
+        source_name: next(&mut values, "source_name")?,
+        id: next(&mut values, "id")?,
+        timestamp: next(&mut values, "timestamp")?,
+        dimensions: next(&mut values, "dimensions")?,
+        data: next_numbers(&mut values, "data")?,
+        attributes: next_list(&mut values, "attributes", |values| {
+            let mut values = values.into_iter();
+            Ok(ad00::Attribute {
+                name: next(&mut values, "name")?,
+                description: next_if(&mut values, "description")?,
+                source: next_if(&mut values, "source")?,
+                data: next_numbers(&mut values, "data")?,
+            })
+        })?
+        .into(),
+    })
+}
+
+fn array_of(values: Vec<Field<'_>>) -> Result<da00::Da00<'_>, Error> {
+    let mut values = values.into_iter();
+    Ok(da00::Da00 {
+        source_name: next(&mut values, "source_name")?,
+        timestamp: next(&mut values, "timestamp")?,
+        data: next_list(&mut values, "data", |values| {
+            let mut values = values.into_iter();
+            Ok(da00::Variable {
+                name: next(&mut values, "name")?,
+                unit: next_if(&mut values, "unit")?,
+                label: next_if(&mut values, "label")?,
+                source: next_if(&mut values, "source")?,
+                axes: match values.next() {
+                    Some(Field::Texts(axes)) => axes.into(),
+                    _ => return Err(Error::Unfit { field: "axes" }),
+                },
+                shape: next(&mut values, "shape")?,
+                data: next_numbers(&mut values, "data")?,
+            })
+        })?
+        .into(),
+    })
+}
+
+fn value_of(values: Vec<Field<'_>>) -> Result<f144::F144<'_>, Error> {
+    let mut values = values.into_iter();
+    Ok(f144::F144 {
+        source_name: next(&mut values, "source_name")?,
+        timestamp: next(&mut values, "timestamp")?,
+        value: match next(&mut values, "value")? {
+            f142::Value::Number(value) => value,
+            _ => return Err(Error::Unfit { field: "value" }),
+        },
+    })
 }
 
 fn variable<'a>(v: &da00::Variable<'a>) -> Fields<'a> {
@@ -328,6 +420,15 @@ impl<'a> From<Numbers<'a>> for Field<'a> {
 impl<'a, T: Number> From<Array<'a, T>> for Field<'a> {
     fn from(array: Array<'a, T>) -> Self {
         Numbers::from(array).into()
+    }
+}
+
+impl<'a> From<f144::Value<'a>> for Field<'a> {
+    fn from(value: f144::Value<'a>) -> Self {
+        match value {
+            f144::Value::Scalar(scalar) => scalar.into(),
+            f144::Value::Array(numbers) => numbers.into(),
+        }
     }
 }
 

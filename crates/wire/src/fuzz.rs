@@ -39,6 +39,11 @@ pub fn fuzz(bytes: &[u8]) {
         let parts = head.parts(frame.data.bytes()).expect("its own pixels");
         assert!(parts.concat() == whole && head.len().is_multiple_of(crate::ad00::PIXELS_ALIGN));
     }
+    // The other way round from its values: refused where they do not say all, never anything worse.
+    let values = message.fields().into_iter().map(|(_, value)| value).collect();
+    if let Ok(made) = crate::message_of(crate::schema_id(bytes).unwrap_or_default(), values) {
+        let _ = made.write(&mut Vec::new());
+    }
     // What was read can be written, and writing what was read from that gives the same bytes. Not compared as
     // values: a NaN differs from itself.
     let (mut once, mut twice) = (Vec::new(), Vec::new());

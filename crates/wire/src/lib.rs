@@ -24,17 +24,24 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod part;
+
 mod array;
 mod error;
 mod field;
 mod flat;
 #[doc(hidden)]
 pub mod fuzz;
+mod histogram;
 pub mod limits;
 mod message;
 
 pub mod ad00;
 pub mod al00;
+pub mod an44;
+pub mod answ;
+pub mod ar51;
 pub mod bpas;
 pub mod bpcm;
 pub mod bpct;
@@ -45,15 +52,32 @@ pub mod bprn;
 pub mod bpst;
 pub mod bptk;
 pub mod da00;
+pub mod df12;
+pub mod ep00;
+pub mod ep01;
+pub mod ev42;
 pub mod ev44;
+pub mod f142;
 pub mod f144;
+pub mod fc00;
+pub mod hs00;
+pub mod hs01;
+pub mod json;
+pub mod ns10;
 pub mod pl72;
+pub mod pu00;
+pub mod rf5k;
 pub mod s6s4t;
 pub mod se00;
+pub mod senv;
+pub mod tdct;
+pub mod un00;
+pub mod wrdn;
+pub mod x5f2;
 
 pub use array::{Array, DType, List, Number, Numbers, Scalar};
 pub use error::Error;
-pub use field::{Field, Fields, fields, range_in, to_json};
+pub use field::{Field, Fields, fields, message_of, range_in, to_json};
 pub use message::{KNOWN, Message, read};
 
 /// The schema id of a message: bytes 4..8, or `None` where the buffer is too short to have one.

@@ -1,37 +1,64 @@
 """Makes tests/vectors/wire/*.bin with expected values in *.json, by implementations that are not ours.
 
-    python -m venv VENV && VENV/bin/pip install ess-streaming-data-types numpy
-    VENV/bin/python crates/wire/tests/make_vectors.py
+    .venv/bin/python crates/wire/tests/make_vectors.py [SCHEMA...]
 
-The facility's schemas come from ess-streaming-data-types, beamport's own from the official FlatBuffers
-runtime, field by field from the table OWN below. The result is committed; run again only to add vectors.
+The facility's schemas come from ess-streaming-data-types; those of ISIS alone from isis_streaming_data_types, which
+has the same module name and wants a newer Python: unpack its wheel and name the folder in ISIS_TYPES, or they are left
+as they are. Beamport's own, and what neither package can write (`ar51`, `df12`, the digitiser's part of `ev42`), come
+from the official FlatBuffers runtime, field by field from the table OWN below. The result is committed; run again only
+to add vectors.
 An array is written as {"dtype", "values"}, a da00 array has its "shape" besides.
 """
 
+import datetime
 import json
 import math
+import os
 import pathlib
+import sys
 
 import flatbuffers
 import numpy as np
 from flatbuffers import number_types as nt
-from streaming_data_types.alarm_al00 import Severity, serialise_al00
-from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00
-from streaming_data_types.array_1d_se00 import Location, serialise_se00
-from streaming_data_types.dataarray_da00 import Variable, serialise_da00
-from streaming_data_types.eventdata_ev44 import serialise_ev44
-from streaming_data_types.fbschemas.alarm_al00 import Alarm
-from streaming_data_types.fbschemas.area_detector_ad00 import Attribute as AdAttribute
-from streaming_data_types.fbschemas.area_detector_ad00 import ad00_ADArray as AdArray
-from streaming_data_types.logdata_f144 import serialise_f144
-from streaming_data_types.run_start_pl72 import DetectorSpectrumMap, serialise_pl72
-from streaming_data_types.run_stop_6s4t import serialise_6s4t
+
+# ess-streaming-data-types 0.27 asks numpy for names of its first version when it writes and reads f142.
+np.unicode_, np.string_ = np.str_, np.bytes_
+
+from streaming_data_types.action_response_answ import serialise_answ  # noqa: E402
+from streaming_data_types.alarm_al00 import Severity, serialise_al00  # noqa: E402
+from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00  # noqa: E402
+from streaming_data_types.array_1d_se00 import Location, serialise_se00  # noqa: E402
+from streaming_data_types.dataarray_da00 import Variable, serialise_da00  # noqa: E402
+from streaming_data_types.epics_connection_ep01 import ConnectionInfo, serialise_ep01  # noqa: E402
+from streaming_data_types.epics_connection_info_ep00 import serialise_ep00  # noqa: E402
+from streaming_data_types.eventdata_an44 import serialise_an44  # noqa: E402
+from streaming_data_types.eventdata_ev42 import serialise_ev42  # noqa: E402
+from streaming_data_types.eventdata_ev44 import serialise_ev44  # noqa: E402
+from streaming_data_types.fbschemas.alarm_al00 import Alarm  # noqa: E402
+from streaming_data_types.fbschemas.area_detector_ad00 import Attribute as AdAttribute  # noqa: E402
+from streaming_data_types.fbschemas.area_detector_ad00 import ad00_ADArray as AdArray  # noqa: E402
+from streaming_data_types.finished_writing_wrdn import serialise_wrdn  # noqa: E402
+from streaming_data_types.forwarder_config_update_fc00 import StreamInfo as Fc00Stream  # noqa: E402
+from streaming_data_types.forwarder_config_update_fc00 import serialise_fc00  # noqa: E402
+from streaming_data_types.forwarder_config_update_rf5k import StreamInfo as Rf5kStream  # noqa: E402
+from streaming_data_types.forwarder_config_update_rf5k import serialise_rf5k  # noqa: E402
+from streaming_data_types.histogram_hs00 import serialise_hs00  # noqa: E402
+from streaming_data_types.histogram_hs01 import serialise_hs01  # noqa: E402
+from streaming_data_types.json_json import serialise_json  # noqa: E402
+from streaming_data_types.logdata_f142 import serialise_f142  # noqa: E402
+from streaming_data_types.logdata_f144 import serialise_f144  # noqa: E402
+from streaming_data_types.nicos_cache_ns10 import serialise_ns10  # noqa: E402
+from streaming_data_types.run_start_pl72 import DetectorSpectrumMap, serialise_pl72  # noqa: E402
+from streaming_data_types.run_stop_6s4t import serialise_6s4t  # noqa: E402
+from streaming_data_types.sample_environment_senv import serialise_senv  # noqa: E402
+from streaming_data_types.status_x5f2 import serialise_x5f2  # noqa: E402
+from streaming_data_types.timestamps_tdct import serialise_tdct  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parents[3] / "tests" / "vectors" / "wire"
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
 T = 1_700_000_000_123_456_789
 
-# beamport's own messages: for each table its fields by id. A list names the table of its entries.
+# Messages that no library writes: for each table its fields by id. A list names the table of its entries.
 GAP = [
     ("stream", "text"),
     ("origin", "text"),
@@ -76,7 +103,34 @@ TASK = [
     ("parts", "u32"),
     ("arguments", "text"),
 ]
+ADC = [
+    ("amplitude", "u32s"),
+    ("peak_area", "u32s"),
+    ("background", "u32s"),
+    ("threshold_time", "u64s"),
+    ("peak_time", "u64s"),
+]
 OWN = {
+    "ar51": [("source_name", "text"), ("message_id", "i64"), ("raw_data", "u8s")],
+    "pu00": [
+        ("source_name", "text"),
+        ("message_id", "i64"),
+        ("reference_time", "i64"),
+        ("vetos", "u32"),
+        ("period_number", "u32"),
+        ("proton_charge", "f32"),
+    ],
+    "un00": [("source_name", "text"), ("timestamp", "i64"), ("units", "text")],
+    "df12": [("spectrum", "i32s"), ("detector_id", "i32s"), ("n_spectra", "i32")],
+    "ev42": [
+        ("source_name", "text"),
+        ("message_id", "u64"),
+        ("pulse_time", "u64"),
+        ("time_of_flight", "u32s"),
+        ("detector_id", "u32s"),
+        ("facility_specific_data_type", "u8"),
+        ("facility_specific_data", {"table": ADC}),
+    ],
     "bprn": [
         ("name", "text"),
         ("id", "uuid"),
@@ -130,7 +184,15 @@ OWN = {
     ],
 }
 RUN_STATES = ["open", "settling", "sealed"]
-FLAGS = {"u8": nt.Uint8Flags, "u32": nt.Uint32Flags, "u64": nt.Uint64Flags, "i64": nt.Int64Flags, "bool": nt.BoolFlags}
+FLAGS = {
+    "u8": nt.Uint8Flags,
+    "i32": nt.Int32Flags,
+    "u32": nt.Uint32Flags,
+    "u64": nt.Uint64Flags,
+    "i64": nt.Int64Flags,
+    "f32": nt.Float32Flags,
+    "bool": nt.BoolFlags,
+}
 
 
 def own_table(builder, spec, values):
@@ -144,6 +206,8 @@ def own_table(builder, spec, values):
             offsets[name] = builder.CreateString(value)
         elif kind == "uuid":
             offsets[name] = builder.CreateByteVector(bytes.fromhex(value))
+        elif kind == "i32s":
+            offsets[name] = builder.CreateNumpyVector(np.array(value["values"], np.int32))
         elif kind == "u32s":
             offsets[name] = builder.CreateNumpyVector(np.array(value["values"], np.uint32))
         elif kind == "u64s":
@@ -195,6 +259,9 @@ def shaped(values):
 
 
 def save(name, data, fields):
+    """Writes one vector, if its schema was asked for."""
+    if sys.argv[1:] and data[4:8].decode() not in sys.argv[1:]:
+        return
     OUT.joinpath(name + ".bin").write_bytes(data)
     schema = data[4:8].decode()
     text = json.dumps({"schema": schema, "fields": fields}, indent=1, allow_nan=False)
@@ -401,6 +468,254 @@ def runs():
     save("6s4t", serialise_6s4t(**stop), stop)
 
 
+def ev42():
+    def one(name, source, number, time, tof, pixels, isis=None):
+        fields = {
+            "source_name": source,
+            "message_id": number,
+            "pulse_time": time,
+            "time_of_flight": array(tof, "uint32"),
+            "detector_id": array(pixels, "uint32"),
+            "facility_specific_data": None
+            if isis is None
+            else isis | {"run_state": ["SETUP", "RUNNING"][isis["run_state"]]},
+        }
+        save(name, serialise_ev42(source, number, time, tof, pixels, isis), fields)
+
+    one("ev42", "multigrid", 42, T, [1, 2**32 - 1, 3], [5, 0, 2**32 - 1])
+    one("ev42_empty", "", 0, 2**64 - 1, [], [])
+    running = {"period_number": 3, "run_state": 1, "proton_charge": 0.25}
+    one("ev42_isis", "monitor", 2**64 - 1, 0, [7], [8], running)
+    one("ev42_isis_setup", "monitor", 1, T, [7], [8], {"period_number": 0, "run_state": 0, "proton_charge": 0.0})
+    fields = {
+        "source_name": "adc",
+        "message_id": 1,
+        "pulse_time": T,
+        "time_of_flight": array([1, 2], "uint32"),
+        "detector_id": array([3, 4], "uint32"),
+        "facility_specific_data": {
+            "amplitude": array([10, 11], "uint32"),
+            "peak_area": array([20, 2**32 - 1], "uint32"),
+            "background": array([0, 1], "uint32"),
+            "threshold_time": array([T, 2**64 - 1], "uint64"),
+            "peak_time": array([T + 1, 0], "uint64"),
+        },
+    }
+    save("ev42_adc", own("ev42", fields | {"facility_specific_data_type": 2}), fields)
+
+
+def an44():
+    def one(name, source, number, times, index, tof, pixels, weight):
+        fields = {
+            "source_name": source,
+            "message_id": number,
+            "reference_time": array(times, "int64"),
+            "reference_time_index": array(index, "int32"),
+            "time_of_flight": array(tof, "int32"),
+            "pixel_id": array(pixels, "int32"),
+            "weight": array(weight, "int16"),
+        }
+        save(name, serialise_an44(source, number, times, index, tof, pixels, weight), fields)
+
+    one("an44", "bifrost", 42, [T, T + 1], [0, 2], [1, 2, -(2**31)], [5, 6, 2**31 - 1], [1, -(2**15), 2**15 - 1])
+    one("an44_empty", "", -1, [], [], [], [], [])
+
+
+def f142():
+    quiet = {"status": "NO_CHANGE", "severity": "NO_CHANGE"}
+    for dtype in DTYPES:
+        values = some(dtype)
+        fields = {"source_name": "t_julabo", "timestamp": T} | quiet
+        save(f"f142_{dtype}", serialise_f142(values[3], "t_julabo", T), fields | {"value": plain(values[3])})
+        save(f"f142_{dtype}_array", serialise_f142(values, "t_julabo", T), fields | {"value": array(values)})
+    fields = {"source_name": "", "timestamp": 2**64 - 1, "value": 0} | quiet
+    save("f142_zero", serialise_f142(0, "", 2**64 - 1), fields)
+    empty = np.array([], "float32")
+    fields = {"source_name": "x", "timestamp": 0, "value": array(empty)} | quiet
+    save("f142_empty_array", serialise_f142(empty, "x", 0), fields)
+    fields = {"source_name": "state", "timestamp": T, "value": "grüezi"} | quiet
+    save("f142_text", serialise_f142("grüezi", "state", T), fields)
+    fields |= {"value": ["one", "", "drü"]}
+    save("f142_texts", serialise_f142(["one", "", "drü"], "state", T), fields)
+    hot = {"source_name": "t", "timestamp": T, "value": 1.5, "status": "HIHI", "severity": "MAJOR"}
+    save("f142_alarm", serialise_f142(1.5, "t", T, 3, 1), hot)
+    fine = hot | {"status": "NO_ALARM", "severity": "NO_ALARM"}
+    save("f142_no_alarm", serialise_f142(1.5, "t", T, 0, 2), fine)
+
+
+def connections():
+    types = ["UNKNOWN", "NEVER_CONNECTED", "CONNECTED", "DISCONNECTED", "DESTROYED"]
+    for number, word in enumerate(types):
+        fields = {"timestamp": T + number, "type": word, "source_name": "AMOR:T", "service_id": "fw"}
+        save(f"ep00_{word.lower()}", serialise_ep00(T + number, number, "AMOR:T", "fw"), fields)
+    fields = {"timestamp": 2**64 - 1, "type": "CONNECTED", "source_name": "", "service_id": ""}
+    save("ep00_nobody", serialise_ep00(2**64 - 1, 2, ""), fields)
+    for status in ConnectionInfo:
+        fields = {"timestamp": -T, "status": status.name, "source_name": "AMOR:T", "service_id": "fw"}
+        save(f"ep01_{status.name.lower()}", serialise_ep01(-T, status, "AMOR:T", "fw"), fields)
+    fields = {"timestamp": T, "status": "CONNECTED", "source_name": "AMOR:T", "service_id": None}
+    save("ep01_nobody", serialise_ep01(T, ConnectionInfo.CONNECTED, "AMOR:T"), fields)
+
+
+def tdct():
+    def one(name, chopper, times, counter):
+        fields = {"name": chopper, "timestamps": array(times, "uint64"), "sequence_counter": counter or 0}
+        save(name, serialise_tdct(chopper, np.array(times, "uint64"), counter), fields)
+
+    one("tdct", "chopper", [T, T + 71_428_571, 2**64 - 1], 7)
+    one("tdct_empty", "", [], None)
+
+
+def senv():
+    for dtype in DTYPES[:8]:
+        values = some(dtype)
+        times = None if dtype.startswith("u") else [T + i for i in range(len(values))]
+        # The library takes a time in whole microseconds.
+        when = datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
+        data = serialise_senv("field", 3, when, 1_000_000, 9, values, 1, times)
+        fields = {
+            "Name": "field",
+            "Channel": 3,
+            "PacketTimestamp": 1_700_000_000_000_000_000,
+            "TimeDelta": 1e6,
+            "TimestampLocation": "Start",
+            "Values": array(values),
+            "Timestamps": None if times is None else array(times, "uint64"),
+            "MessageCounter": 9,
+        }
+        save(f"senv_{dtype}", data, fields)
+
+
+def histograms():
+    for schema, serialise, whole in (("hs00", serialise_hs00, "uint"), ("hs01", serialise_hs01, "int")):
+        for dtype in (f"{whole}32", f"{whole}64", "float32", "float64"):
+            counts = np.resize(some(dtype), (2, 3))
+            edges = [np.arange(3, dtype=dtype), np.arange(4, dtype="float64") / 2]
+            given = {
+                "source": "just-bin-it",
+                "timestamp": T,
+                "current_shape": [2, 3],
+                "dim_metadata": [
+                    {"length": 2, "unit": "", "label": "y", "bin_boundaries": edges[0]},
+                    {"length": 3, "unit": "us", "label": "time °", "bin_boundaries": edges[1]},
+                ],
+                "last_metadata_timestamp": T - 1,
+                "data": counts,
+                "errors": np.ones((2, 3), dtype),
+                "info": '{"state": "COUNTING"}',
+            }
+            fields = given | {
+                "current_shape": array([2, 3], f"{whole}32"),
+                "dim_metadata": [
+                    dim | {"bin_boundaries": array(dim["bin_boundaries"])} for dim in given["dim_metadata"]
+                ],
+                "offset": array([], f"{whole}32"),
+                "data": shaped(counts),
+                "errors": shaped(given["errors"]),
+            }
+            save(f"{schema}_{dtype}", serialise(given), fields)
+        least = {"timestamp": 0, "current_shape": [0], "dim_metadata": [{"length": 0, "bin_boundaries": [0.0]}]}
+        fields = {
+            "source": "",
+            "timestamp": 0,
+            "current_shape": array([0], f"{whole}32"),
+            "dim_metadata": [{"length": 0, "unit": "", "label": "", "bin_boundaries": array([0.0])}],
+            "last_metadata_timestamp": 0,
+            "offset": array([], f"{whole}32"),
+            "data": array([], "float64"),
+            "errors": None,
+            "info": "",
+        }
+        save(f"{schema}_least", serialise(least | {"data": np.array([], "float64")}), fields)
+
+
+def services():
+    status = {
+        "software_name": "filewriter",
+        "software_version": "6.1.0",
+        "service_id": "w1",
+        "host_name": "amor",
+        "process_id": 2**32 - 1,
+        "update_interval": 2000,
+        "status_json": '{"state": "idle"}',
+    }
+    save("x5f2", serialise_x5f2(**status), status)
+    nothing = dict.fromkeys(status, "") | {"process_id": 0, "update_interval": 0}
+    save("x5f2_nothing", serialise_x5f2(**nothing), nothing)
+    for action, outcome in ((0, 0), (1, 1)):
+        words = {"action": ["StartJob", "SetStopTime"][action], "outcome": ["Success", "Failure"][outcome]}
+        answer = {
+            "service_id": "w1",
+            "job_id": "7b2c",
+            "command_id": "c9",
+            "message": "Started",
+            "status_code": [201, -400][outcome],
+        }
+        stop = datetime.datetime.fromtimestamp(1_700_000_000.123, datetime.UTC)
+        data = serialise_answ(**answer, action=action, outcome=outcome, stop_time=stop)
+        save(f"answ_{words['outcome'].lower()}", data, answer | words | {"stop_time": 1_700_000_000_123})
+    done = {"service_id": "w1", "job_id": "7b2c", "error_encountered": True, "file_name": "a.nxs"}
+    done |= {"metadata": '{"hash": 1}', "message": "disk full °"}
+    save("wrdn", serialise_wrdn(**done), done)
+    plainly = done | {"error_encountered": False, "metadata": None, "message": None}
+    save("wrdn_plain", serialise_wrdn(**plainly), plainly)
+    entry = {"key": "nicos/t/value", "time": 1_700_000_000.25, "ttl": 10.0, "expired": True, "value": "1.5"}
+    save("ns10", serialise_ns10("nicos/t/value", "1.5", 1_700_000_000.25, 10.0, True), entry)
+    nothing = {"key": "", "time": 0.0, "ttl": 0.0, "expired": False, "value": ""}
+    save("ns10_nothing", serialise_ns10("", ""), nothing)
+    for name, text in (("json", '{"name": "°"}'), ("json_empty", "")):
+        save(name, serialise_json(text), {"json": text})
+
+
+def forwarders():
+    protocols = ["PVA", "CA", "FAKE"]
+    for schema, serialise, info in (("fc00", serialise_fc00, Fc00Stream), ("rf5k", serialise_rf5k, Rf5kStream)):
+        for change, word in enumerate(["ADD", "REMOVE", "REMOVEALL", "REPLACE"][: 4 if schema == "fc00" else 3]):
+            streams = [("AMOR:T", "f144", "amor_sample", 0, 0), ("°", "", "", 2, 2**31 - 1), ("p", "se00", "t", 1, 1)]
+            streams = [] if word == "REMOVEALL" else [info(*stream[: len(info._fields)]) for stream in streams]
+            # The library appends them from the back and never turns them round.
+            expected = [s._asdict() | {"protocol": protocols[s.protocol]} for s in reversed(streams)]
+            save(f"{schema}_{word.lower()}", serialise(change, streams), {"config_change": word, "streams": expected})
+
+
+def isis():
+    """What only ISIS has, and what no package writes."""
+    raw = {"source_name": "detector", "message_id": -5, "raw_data": array([0, 1, 255], "uint8")}
+    save("ar51", own("ar51", raw), raw)
+    nothing = {"source_name": "", "message_id": 0, "raw_data": array([], "uint8")}
+    save("ar51_empty", own("ar51", {"source_name": ""}), nothing)
+    spectra = {
+        "spectrum": array([1, 2, -1], "int32"),
+        "detector_id": array([10, 11, 2**31 - 1], "int32"),
+        "n_spectra": 3,
+    }
+    save("df12", own("df12", spectra), spectra)
+    save("df12_nothing", own("df12", {}), {name: array([], "int32") for name in list(spectra)[:2]} | {"n_spectra": 0})
+
+    if "ISIS_TYPES" not in os.environ:
+        return
+    import streaming_data_types
+
+    # Its modules beside those of the package of the ESS.
+    package = pathlib.Path(os.environ["ISIS_TYPES"]) / "streaming_data_types"
+    streaming_data_types.__path__.append(str(package))
+    streaming_data_types.fbschemas.__path__.append(str(package / "fbschemas"))
+    from streaming_data_types.pulse_metadata_pu00 import serialise_pu00
+    from streaming_data_types.units_un00 import serialise_un00
+
+    names = [name for name, _ in OWN["pu00"]]
+    pulses = {
+        "pu00": ("isis", 2**63 - 1, T, 2**32 - 1, 7, 0.25),
+        "pu00_least": ("", 0, -1, None, None, None),
+        "pu00_zero": ("isis", -1, 0, 0, 0, 0.0),
+    }
+    for name, values in pulses.items():
+        save(name, serialise_pu00(*values), dict(zip(names, values, strict=True)))
+    for name, units in (("un00", "µA h"), ("un00_none", None), ("un00_empty", "")):
+        fields = {"source_name": "IN:BEAM", "timestamp": T, "units": units}
+        save(name, serialise_un00("IN:BEAM", T, units), fields)
+
+
 def ours():
     uuid = "00112233445566778899aabbccddeeff"
     gap = {
@@ -517,7 +832,8 @@ def ours():
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    for part in (ev44, f144, al00, da00, ad00, se00, runs, ours):
+    facility = (ev42, ev44, an44, f142, f144, al00, connections, tdct, da00, ad00, senv, se00, histograms)
+    for part in (*facility, runs, services, forwarders, isis, ours):
         part()
     files = sorted(OUT.glob("*.*"))
     print(f"{len(files)} files, {sum(f.stat().st_size for f in files)} bytes in {OUT.name}")

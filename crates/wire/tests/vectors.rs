@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use beamport_wire::{
-    Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f144, fields, fuzz, range_in, read, schema_id, to_json,
+    DType, Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f142, f144, fields, fuzz, message_of, range_in, read,
+    schema_id, senv, to_json,
 };
 use serde_json::Value as Json;
 
@@ -31,7 +32,7 @@ fn vectors() -> Vec<(String, Vec<u8>, Json)> {
         .filter(|path| path.extension().is_some_and(|end| end == "bin"))
         .collect();
     names.sort();
-    assert!(names.len() >= 80, "vectors are missing: {}", names.len());
+    assert!(names.len() >= 160, "vectors are missing: {}", names.len());
     names
         .iter()
         .map(|path| {
@@ -109,6 +110,37 @@ fn every_field_of_every_vector_is_read() {
         seen.extend(schema_id(&bytes));
     }
     assert_eq!(seen, KNOWN.into_iter().collect(), "a vector for each schema");
+}
+
+#[test]
+fn the_values_of_a_message_make_it_again() {
+    let (mut wanted, mut made) = (Vec::new(), Vec::new());
+    let mut schemas = BTreeSet::new();
+    for (name, bytes, _) in vectors() {
+        let message = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        message.write(&mut wanted).expect("written");
+        let id = schema_id(&bytes).expect("an id");
+        let values = message.fields().into_iter().map(|(_, value)| value).collect();
+        if id.starts_with(b"bp") {
+            let found = message_of(id, values).map(|_| ());
+            assert_eq!(found, Err(Error::UnknownSchema { found: id }), "{name}");
+            continue;
+        }
+        let again = match (id, message_of(id, values)) {
+            // A plain number without its type is not enough here.
+            (f144::ID | f142::ID, Err(Error::Unfit { field: "value" })) => continue,
+            (_, again) => again.unwrap_or_else(|error| panic!("{name}: {error}")),
+        };
+        again.write(&mut made).expect("written");
+        assert_eq!(made, wanted, "{name}");
+        schemas.insert(id);
+    }
+    assert_eq!(schemas.len(), KNOWN.iter().filter(|id| !id.starts_with(b"bp")).count());
+    let values =
+        vec![Field::Text("x"), Field::Int(1 << 40), Field::Array { dtype: DType::Int64, bytes: &[], shape: vec![0] }];
+    assert!(message_of(ev44::ID, values).is_err(), "`reference_time_index` is required");
+    let values = vec![Field::Int(1), Field::Int(99), Field::Text("x")];
+    assert_eq!(message_of(*b"ep01", values), Err(Error::Unfit { field: "status" }));
 }
 
 #[test]
@@ -199,12 +231,52 @@ fn recorded_messages_of_a_facility() {
     assert_eq!(alarm.severity, beamport_wire::al00::Severity::Ok);
     assert_eq!(alarm.message, "");
 
-    for id in ["ev42", "hs01"] {
-        let bytes = bytes_of(&folder.join(format!("{id}.bin")));
-        let found = *id.as_bytes().first_chunk().expect("four letters");
-        assert_eq!(read(&bytes), Err(Error::UnknownSchema { found }));
-        assert_eq!(ev44::read(&bytes), Err(Error::WrongSchema { wanted: ev44::ID, found }));
-        assert_eq!(read(&bytes).unwrap_err().to_string(), format!("schema `{id}` is not known"));
+    let bytes = bytes_of(&folder.join("ev42.bin"));
+    let events = beamport_wire::ev42::read(&bytes).expect("a good ev42");
+    assert_eq!(events.source_name, "multigrid");
+    assert_eq!((events.time_of_flight.len(), events.detector_id.len()), (1629, 1629));
+    assert_eq!(events.time_of_flight.first(), Some(0x272b4));
+    assert_eq!((events.message_id, events.pulse_time), (0x172a_8308_38f4_1780, 0x172a_8308_38f4_1780));
+    assert_eq!(ev44::read(&bytes), Err(Error::WrongSchema { wanted: ev44::ID, found: *b"ev42" }));
+
+    let bytes = bytes_of(&folder.join("hs01.bin"));
+    let counts = beamport_wire::hs01::read(&bytes).expect("a good hs01");
+    let data = counts.data.expect("counts");
+    assert_eq!((data.dtype(), data.len()), (DType::Float64, 12_800));
+    assert_eq!(counts.extent(data).iter().product::<usize>(), 12_800);
+    assert_eq!(counts.timestamp, 0x1728_13e0_474d_5448);
+}
+
+#[test]
+fn a_schema_that_nobody_knows_is_named() {
+    let mut out = Vec::new();
+    f144::write(&mut out, &f144::F144 { source_name: "x", timestamp: 0, value: 1i32.into() }).expect("written");
+    out[4..8].copy_from_slice(b"xy99");
+    assert_eq!(read(&out), Err(Error::UnknownSchema { found: *b"xy99" }));
+    assert_eq!(read(&out).unwrap_err().to_string(), "schema `xy99` is not known");
+}
+
+#[test]
+fn histograms_have_their_shape_where_it_fits() {
+    use beamport_wire::hs00::{self, Histogram};
+    let counts = [1u32, 2, 3, 4, 5, 6];
+    for (sent, wanted) in [(vec![2u32, 3], vec![2, 3]), (vec![2, 2], vec![6]), (vec![u32::MAX; 5], vec![6])] {
+        let parts = Histogram {
+            source: "m",
+            timestamp: 1,
+            dim_metadata: Default::default(),
+            last_metadata_timestamp: 0,
+            current_shape: (&sent).into(),
+            offset: Default::default(),
+            data: Some((&counts).into()),
+            errors: None,
+            info: "",
+        };
+        let mut out = Vec::new();
+        hs00::write(&mut out, &parts).expect("written");
+        let found = fields(&out).expect("read");
+        let data = found.iter().find(|(name, _)| *name == "data").map(|(_, field)| field);
+        assert!(matches!(data, Some(Field::Array { shape, .. }) if *shape == wanted), "{sent:?}: {data:?}");
     }
 }
 
@@ -270,6 +342,19 @@ fn what_cannot_be_written_is_refused_and_leaves_nothing_behind() {
     let mut out = vec![1, 2, 3];
     let text = f144::F144 { source_name: "x", timestamp: 0, value: f144::Value::Array(Numbers::text("no")) };
     assert!(f144::write(&mut out, &text).is_err());
+    assert!(out.is_empty());
+
+    let floats = senv::Senv {
+        name: "x",
+        channel: 0,
+        packet_timestamp: 0,
+        time_delta: 0.0,
+        timestamp_location: senv::Location::Unknown,
+        values: (&[1.5f64]).into(),
+        timestamps: None,
+        message_counter: 0,
+    };
+    assert!(matches!(senv::write(&mut out, &floats), Err(Error::Inconsistent { .. })));
     assert!(out.is_empty());
 
     let variables = [Variable {

@@ -139,14 +139,16 @@ impl<'m, 'a> Table<'m, 'a> {
     }
 
     /// A number or `default` if absent.
+    #[inline]
     pub(crate) fn number<T: Number>(&self, id: usize, default: T, field: &'static str) -> Result<T, Error> {
-        match self.place(id, size_of::<T>(), field)? {
-            None => Ok(default),
-            Some(at) => {
-                let bytes = self.message.slice(at, size_of::<T>(), field)?;
-                Ok(bytemuck::pod_read_unaligned(bytes))
-            }
-        }
+        Ok(self.number_if(id, field)?.unwrap_or(default))
+    }
+
+    /// A number, if present.
+    #[inline]
+    pub(crate) fn number_if<T: Number>(&self, id: usize, field: &'static str) -> Result<Option<T>, Error> {
+        let Some(at) = self.place(id, size_of::<T>(), field)? else { return Ok(None) };
+        Ok(Some(bytemuck::pod_read_unaligned(self.message.slice(at, size_of::<T>(), field)?)))
     }
 
     /// A bool: any byte but 0 is true.

@@ -114,6 +114,14 @@ impl<'o> Writer<'o> {
         at + 4
     }
 
+    /// Appends a vector of strings for the slot at `slot`.
+    pub(crate) fn texts(&mut self, slot: usize, texts: &[&str], field: &'static str) {
+        let first = self.list(slot, texts.len(), field);
+        for (at, text) in texts.iter().enumerate() {
+            self.text(first + 4 * at, text);
+        }
+    }
+
     /// Notes that what was given cannot be written; `finish` will say so.
     pub(crate) fn refuse(&mut self, fault: Error) {
         self.fault = Some(fault);

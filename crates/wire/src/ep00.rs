@@ -1,0 +1,28 @@
+//! `ep00`: whether a process variable can be reached, the predecessor of `ep01`.
+
+message!(b"ep00", Ep00);
+
+table! {
+    /// A step in the life of a connection.
+    pub struct Ep00<'a> {
+        /// When, ns since 1970 UTC.
+        0 timestamp: u64;
+        /// What happened.
+        1 kind as "type": EventType;
+        /// The process variable; empty if the sender left it out.
+        2 source_name: &'a str;
+        /// Who sends this; empty if the sender left it out.
+        3 service_id: &'a str;
+    }
+}
+
+words! {
+    /// What happened to a connection.
+    pub enum EventType: u16 {
+        Unknown = "UNKNOWN",
+        NeverConnected = "NEVER_CONNECTED",
+        Connected = "CONNECTED",
+        Disconnected = "DISCONNECTED",
+        Destroyed = "DESTROYED",
+    }
+}

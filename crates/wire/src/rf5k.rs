@@ -1,0 +1,36 @@
+//! `rf5k`: what the ESS forwarder is to forward, the predecessor of `fc00`.
+
+use crate::List;
+
+pub use crate::fc00::Protocol;
+
+message!(b"rf5k", ConfigUpdate);
+
+table! {
+    /// A change of what is forwarded.
+    pub struct ConfigUpdate<'a> {
+        /// What to do with the streams.
+        0 config_change: UpdateType;
+        /// The streams.
+        1 streams: List<'a, Stream<'a>>;
+    }
+}
+
+table! {
+    /// One process variable that is forwarded.
+    pub struct Stream<'a> {
+        /// Its name.
+        0 channel: &'a str;
+        /// Schema it is sent as.
+        1 schema: &'a str;
+        /// Topic it is sent to.
+        2 topic: &'a str;
+        /// How it is read.
+        3 protocol: Protocol;
+    }
+}
+
+words! {
+    /// What to do with streams.
+    pub enum UpdateType: u16 { Add = "ADD", Remove = "REMOVE", RemoveAll = "REMOVEALL" }
+}

@@ -1,0 +1,21 @@
+//! `wrdn`: the ESS file writer has finished a file.
+
+message!(b"wrdn", Wrdn);
+
+table! {
+    /// A file is finished.
+    pub struct Wrdn<'a> {
+        /// Which writer.
+        0 service_id: &'a str [required];
+        /// Id of the writing job.
+        1 job_id: &'a str [required];
+        /// Whether something went wrong.
+        2 error_encountered: bool;
+        /// The file.
+        3 file_name: &'a str [required];
+        /// What the start of the run said, JSON.
+        4 metadata: Option<&'a str>;
+        /// What went wrong.
+        5 message: Option<&'a str>;
+    }
+}
