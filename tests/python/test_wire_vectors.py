@@ -171,6 +171,9 @@ def own_table(table, spec):
             flags = {"i32s": nt.Int32Flags, "u32s": nt.Uint32Flags, "u64s": nt.Uint64Flags}.get(kind, nt.Uint8Flags)
             values = table.GetVectorAsNumpy(flags, place - table.Pos)
             found[name] = values.tobytes().hex() if kind == "uuid" else make_vectors.array(values)
+        elif kind == "texts":
+            start, count = table.Vector(place - table.Pos), table.VectorLen(place - table.Pos)
+            found[name] = [table.String(start + 4 * at).decode() for at in range(count)]
         elif isinstance(kind, dict):
             inner = flatbuffers.table.Table(table.Bytes, table.Indirect(place))
             found[name] = own_table(inner, kind["table"])
@@ -260,6 +263,17 @@ def table(data, fields):
     same(DESERIALISERS[schema](data), fields)
 
 
+def adar(data, fields):
+    same(DESERIALISERS["ADAr"](data), fields | {"timestamp": fields["timestamp"] // 1_000_000, "attributes": []})
+
+
+def ndar(data, fields):
+    if not fields["pAttributeList"]:  # the library wants dimensions, and does not read the attributes
+        found = DESERIALISERS["NDAr"](data)
+        assert (found.id, found.timestamp) == (fields["id"], fields["timeStamp"])
+        assert found.data.tobytes() == bytes(fields["pData"]["values"])
+
+
 def text(data, fields):
     assert DESERIALISERS["json"](data) == fields["json"]
 
@@ -274,6 +288,8 @@ READERS = {
     "pl72": pl72,
     "6s4t": run_stop,
     "json": text,
+    "ADAr": adar,
+    "NDAr": ndar,
 }
 
 

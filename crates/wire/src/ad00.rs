@@ -73,7 +73,12 @@ impl Ad00<'_> {
 
 /// Verifies and reads a message, also that its dimensions fit its pixels.
 pub fn read(bytes: &[u8]) -> Result<Ad00<'_>, Error> {
-    let message = Message::open(bytes, ID)?;
+    read_as(bytes, ID)
+}
+
+/// Reads it under another schema id.
+pub(crate) fn read_as(bytes: &[u8], id: [u8; 4]) -> Result<Ad00<'_>, Error> {
+    let message = Message::open(bytes, id)?;
     let table = message.root()?;
     let frame = Ad00 {
         source_name: table.text_required(0, "source_name")?,

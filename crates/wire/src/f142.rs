@@ -4,7 +4,7 @@
 //! them.
 
 use crate::flat::{Table, Writer};
-use crate::part::Part;
+use crate::part::{Part, numbers_of};
 use crate::{Error, Field, List, Numbers, f144};
 
 message!(b"f142", F142);
@@ -120,15 +120,13 @@ impl<'a> Part<'a> for Value<'a> {
         match field {
             Field::Text(text) => Some(Value::Text(text)),
             Field::Texts(texts) => Some(Value::Texts(texts.into())),
-            // A plain number is an array without dimensions: only that says its type.
-            Field::Array { dtype, bytes, shape } => {
-                let numbers = Numbers::new(dtype, bytes)?;
-                Some(Value::Number(match shape.is_empty() {
-                    true => f144::Value::Scalar(numbers.get(0)?),
-                    false => f144::Value::Array(numbers),
-                }))
-            }
-            _ => None,
+            Field::Table(mut boxed) => match boxed.pop() {
+                Some((_, Field::Array { dtype, bytes, .. })) if boxed.is_empty() => {
+                    Numbers::new(dtype, bytes)?.get(0).map(f144::Value::Scalar).map(Value::Number)
+                }
+                _ => None,
+            },
+            array => numbers_of(array).map(f144::Value::Array).map(Value::Number),
         }
     }
 }

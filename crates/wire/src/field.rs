@@ -75,7 +75,7 @@ impl<'a> Message<'a> {
     pub fn fields(&self) -> Fields<'a> {
         use Field::{Int, Text, UInt, Uuid};
         match self {
-            Message::Ad00(m) => vec![
+            Message::Ad00(m) | Message::Adar(m) => vec![
                 ("source_name", Text(m.source_name)),
                 ("id", Int(m.id.into())),
                 ("timestamp", Int(m.timestamp)),
@@ -101,7 +101,10 @@ impl<'a> Message<'a> {
             Message::Ep00(m) => m.fields(),
             Message::Ep01(m) => m.fields(),
             Message::Ev42(m) => m.fields(),
+            Message::Ev43(m) => m.fields(),
             Message::Ev44(m) => m.fields(),
+            Message::Ndar(m) => m.fields(),
+            Message::Vc00(m) => m.fields(),
             Message::F142(m) => m.fields(),
             Message::Fc00(m) => m.fields(),
             Message::Json(m) => m.fields(),
@@ -187,7 +190,7 @@ impl<'a> Message<'a> {
 
 /// The message of a schema that has these values: what [`Message::fields`] gives, the other way round and without the
 /// names. `Field::None` and values that are not said are as absent ones are read; words of enums may be numbers, and
-/// the value of `f142` and `f144`, when it is one number, is an array without dimensions. Only for schemas of the
+/// the value of `f142` and `f144`, when it is one number, is the table around it, with an array of one. Only for schemas of the
 /// facility.
 ///
 /// Fails with [`Error::Unfit`] where a field cannot hold its value.
@@ -201,6 +204,9 @@ pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>
         ep00::ID => Tabled::of_fields(values).map(Message::Ep00),
         ep01::ID => Tabled::of_fields(values).map(Message::Ep01),
         ev42::ID => Tabled::of_fields(values).map(Message::Ev42),
+        ev43::ID => Tabled::of_fields(values).map(Message::Ev43),
+        ndar::ID => Tabled::of_fields(values).map(Message::Ndar),
+        vc00::ID => Tabled::of_fields(values).map(Message::Vc00),
         ev44::ID => Tabled::of_fields(values).map(Message::Ev44),
         f142::ID => Tabled::of_fields(values).map(Message::F142),
         fc00::ID => Tabled::of_fields(values).map(Message::Fc00),
@@ -219,6 +225,7 @@ pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>
         wrdn::ID => Tabled::of_fields(values).map(Message::Wrdn),
         x5f2::ID => Tabled::of_fields(values).map(Message::X5f2),
         ad00::ID => frame_of(values).map(Message::Ad00),
+        adar::ID => frame_of(values).map(Message::Adar),
         da00::ID => array_of(values).map(Message::Da00),
         f144::ID => value_of(values).map(Message::F144),
         found => Err(Error::UnknownSchema { found }),

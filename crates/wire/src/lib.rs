@@ -1,7 +1,7 @@
 //! The wire format of beamport: bytes to types and back.
 //!
 //! A message is one FlatBuffers buffer with a file identifier of four letters, the schema id. There is a module
-//! for each schema, named as its id (`s6s4t` for `6s4t`), with `ID`, a struct, `read` and `write`:
+//! for each schema, named as its id in small letters (`s6s4t` for `6s4t`), with `ID`, a struct, `read` and `write`:
 //!
 //! ```
 //! use beamport_wire::f144::{self, F144, Value};
@@ -38,6 +38,7 @@ pub mod limits;
 mod message;
 
 pub mod ad00;
+pub mod adar;
 pub mod al00;
 pub mod an44;
 pub mod answ;
@@ -56,6 +57,7 @@ pub mod df12;
 pub mod ep00;
 pub mod ep01;
 pub mod ev42;
+pub mod ev43;
 pub mod ev44;
 pub mod f142;
 pub mod f144;
@@ -63,6 +65,7 @@ pub mod fc00;
 pub mod hs00;
 pub mod hs01;
 pub mod json;
+pub mod ndar;
 pub mod ns10;
 pub mod pl72;
 pub mod pu00;
@@ -72,6 +75,7 @@ pub mod se00;
 pub mod senv;
 pub mod tdct;
 pub mod un00;
+pub mod vc00;
 pub mod wrdn;
 pub mod x5f2;
 

@@ -46,6 +46,7 @@ macro_rules! messages {
 
 messages! {
     Ad00 = ad00::Ad00, m => Some(m.timestamp);
+    Adar = adar::Adar, m => Some(m.timestamp);
     Al00 = al00::Al00, m => Some(m.timestamp);
     An44 = an44::An44, m => m.reference_time.first();
     Answ = answ::Answ, _ => None;
@@ -55,6 +56,7 @@ messages! {
     Ep00 = ep00::Ep00, m => signed(m.timestamp);
     Ep01 = ep01::Ep01, m => Some(m.timestamp);
     Ev42 = ev42::Ev42, m => signed(m.pulse_time);
+    Ev43 = ev43::Ev43, m => m.pulse_time.first().and_then(signed);
     Ev44 = ev44::Ev44, m => m.reference_time.first();
     F142 = f142::F142, m => signed(m.timestamp);
     F144 = f144::F144, m => Some(m.timestamp);
@@ -62,6 +64,7 @@ messages! {
     Hs00 = hs00::Histogram, m => signed(m.timestamp);
     Hs01 = hs01::Histogram, m => Some(m.timestamp);
     Json = json::JsonData, _ => None;
+    Ndar = ndar::Ndar, _ => None;
     Ns10 = ns10::CacheEntry, m => m.since();
     Pl72 = pl72::Pl72, _ => None;
     Pu00 = pu00::Pu00, m => Some(m.reference_time);
@@ -71,6 +74,7 @@ messages! {
     Senv = senv::Senv, m => signed(m.packet_timestamp);
     Tdct = tdct::Tdct, m => m.timestamps.first().and_then(signed);
     Un00 = un00::Un00, m => Some(m.timestamp);
+    Vc00 = vc00::Vc00, m => Some(m.timestamp);
     Wrdn = wrdn::Wrdn, _ => None;
     X5f2 = x5f2::X5f2, _ => None;
     Bpas = bpas::Aside, m => Some(m.time);

@@ -170,6 +170,28 @@ impl<'a, T: Tabled<'a>> Part<'a> for List<'a, T> {
     }
 }
 
+/// A vector of strings.
+impl<'a> Part<'a> for List<'a, &'a str> {
+    fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
+        table.texts(id, field).map(|texts| Some(texts.into()))
+    }
+    fn size(&self, sizes: &mut [u8], id: usize) {
+        sizes[id] = 4;
+    }
+    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+        writer.texts(places[id], self, "a list");
+    }
+    fn field(&self) -> Field<'a> {
+        Field::Texts(self.to_vec())
+    }
+    fn of_field(field: Field<'a>) -> Option<Self> {
+        match field {
+            Field::Texts(texts) => Some(texts.into()),
+            _ => None,
+        }
+    }
+}
+
 /// Values without their names.
 pub(crate) fn values(fields: Fields<'_>) -> Vec<Field<'_>> {
     fields.into_iter().map(|(_, value)| value).collect()

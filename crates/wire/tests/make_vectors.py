@@ -16,6 +16,7 @@ import math
 import os
 import pathlib
 import sys
+import types
 
 import flatbuffers
 import numpy as np
@@ -24,19 +25,24 @@ from flatbuffers import number_types as nt
 # ess-streaming-data-types 0.27 asks numpy for names of its first version when it writes and reads f142.
 np.unicode_, np.string_ = np.str_, np.bytes_
 
+from streaming_data_types import area_detector_NDAr  # noqa: E402
 from streaming_data_types.action_response_answ import serialise_answ  # noqa: E402
 from streaming_data_types.alarm_al00 import Severity, serialise_al00  # noqa: E402
 from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00  # noqa: E402
+from streaming_data_types.area_detector_ADAr import Attribute as AdarAttribute  # noqa: E402
+from streaming_data_types.area_detector_ADAr import serialise_ADAr  # noqa: E402
 from streaming_data_types.array_1d_se00 import Location, serialise_se00  # noqa: E402
 from streaming_data_types.dataarray_da00 import Variable, serialise_da00  # noqa: E402
 from streaming_data_types.epics_connection_ep01 import ConnectionInfo, serialise_ep01  # noqa: E402
 from streaming_data_types.epics_connection_info_ep00 import serialise_ep00  # noqa: E402
 from streaming_data_types.eventdata_an44 import serialise_an44  # noqa: E402
 from streaming_data_types.eventdata_ev42 import serialise_ev42  # noqa: E402
+from streaming_data_types.eventdata_ev43 import serialise_ev43  # noqa: E402
 from streaming_data_types.eventdata_ev44 import serialise_ev44  # noqa: E402
 from streaming_data_types.fbschemas.alarm_al00 import Alarm  # noqa: E402
 from streaming_data_types.fbschemas.area_detector_ad00 import Attribute as AdAttribute  # noqa: E402
 from streaming_data_types.fbschemas.area_detector_ad00 import ad00_ADArray as AdArray  # noqa: E402
+from streaming_data_types.fbschemas.NDAr_NDArray_schema import NDArray, NDAttribute, epicsTimeStamp  # noqa: E402
 from streaming_data_types.finished_writing_wrdn import serialise_wrdn  # noqa: E402
 from streaming_data_types.forwarder_config_update_fc00 import StreamInfo as Fc00Stream  # noqa: E402
 from streaming_data_types.forwarder_config_update_fc00 import serialise_fc00  # noqa: E402
@@ -120,6 +126,7 @@ OWN = {
         ("period_number", "u32"),
         ("proton_charge", "f32"),
     ],
+    "vc00": [("timestamp", "i64"), ("vetoes", "u32"), ("veto_names", "texts")],
     "un00": [("source_name", "text"), ("timestamp", "i64"), ("units", "text")],
     "df12": [("spectrum", "i32s"), ("detector_id", "i32s"), ("n_spectra", "i32")],
     "ev42": [
@@ -504,6 +511,77 @@ def ev42():
     save("ev42_adc", own("ev42", fields | {"facility_specific_data_type": 2}), fields)
 
 
+def ev43():
+    def one(name, source, number, times, index, tof, pixels):
+        fields = {
+            "source_name": source,
+            "message_id": number,
+            "pulse_time": array(times, "uint64"),
+            "pulse_index": array(index, "uint32"),
+            "time_of_flight": array(tof, "uint32"),
+            "detector_id": array(pixels, "uint32"),
+        }
+        # A list would become floating-point numbers on the way.
+        save(name, serialise_ev43(source, number, np.array(times, "uint64"), index, tof, pixels), fields)
+
+    one("ev43", "multigrid", 2**64 - 1, [T, 2**64 - 1], [0, 2], [1, 2, 2**32 - 1], [5, 6, 0])
+    one("ev43_empty", "", 0, [], [], [], [])
+
+
+def older_frames():
+    for dtype in ("uint16", "float64"):
+        pixels = np.resize(some(dtype), (2, 3))
+        known = [AdarAttribute("Gain", "of the amplifier", "SIM:GAIN", -1.5), AdarAttribute("Mode", "", "", "Mono °")]
+        when = datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
+        fields = {
+            "source_name": "13SIM1:image",
+            "id": -7,
+            "timestamp": 1_700_000_000_000_000_000,
+            "dimensions": array([2, 3], "int64"),
+            "data": shaped(pixels),
+            "attributes": [
+                {"name": "Gain", "description": "of the amplifier", "source": "SIM:GAIN", "data": array([-1.5])},
+                {"name": "Mode", "description": "", "source": "", "data": "Mono °"},
+            ],
+        }
+        save(f"adar_{dtype}", serialise_ADAr("13SIM1:image", -7, when, pixels, known), fields)
+    # The library takes the time itself.
+    area_detector_NDAr.time = types.SimpleNamespace(time=lambda: 1_700_000_000.123)
+    data = area_detector_NDAr.serialise_ndar(-7, [2, 2], 3, [0, 1, 2, 3, 4, 5, 6, 255])
+    fields = {"id": -7, "timeStamp": 1_700_000_000_123.0, "epicsTS": None, "dims": array([2, 2], "uint64")}
+    fields |= {"dataType": "Uint16", "pData": array([0, 1, 2, 3, 4, 5, 6, 255], "uint8"), "pAttributeList": []}
+    save("ndar", data, fields)
+    builder = flatbuffers.Builder(128)
+    words = [builder.CreateString(word) for word in ("Gain", "of the amplifier", "SIM:GAIN")]
+    value = builder.CreateByteVector(b"\x05\x06")
+    NDAttribute.NDAttributeStart(builder)
+    NDAttribute.NDAttributeAddPName(builder, words[0])
+    NDAttribute.NDAttributeAddPDescription(builder, words[1])
+    NDAttribute.NDAttributeAddPSource(builder, words[2])
+    NDAttribute.NDAttributeAddDataType(builder, 2)
+    NDAttribute.NDAttributeAddPData(builder, value)
+    entry = NDAttribute.NDAttributeEnd(builder)
+    NDArray.NDArrayStartPAttributeListVector(builder, 1)
+    builder.PrependUOffsetTRelative(entry)
+    attributes = builder.EndVector()
+    NDArray.NDArrayStart(builder)
+    NDArray.NDArrayAddPAttributeList(builder, attributes)
+    NDArray.NDArrayAddEpicsTS(builder, epicsTimeStamp.CreateepicsTimeStamp(builder, -5, 999_999_999))
+    NDArray.NDArrayAddTimeStamp(builder, 1.5)
+    builder.Finish(NDArray.NDArrayEnd(builder), file_identifier=b"NDAr")
+    known = {"pName": "Gain", "pDescription": "of the amplifier", "pSource": "SIM:GAIN", "dataType": "Int16"}
+    fields = {
+        "id": 0,
+        "timeStamp": 1.5,
+        "epicsTS": {"secPastEpoch": -5, "nsec": 999_999_999},
+        "dims": array([], "uint64"),
+        "dataType": "Int8",
+        "pData": array([], "uint8"),
+        "pAttributeList": [known | {"pData": array([5, 6], "uint8")}],
+    }
+    save("ndar_attributes", bytes(builder.Output()), fields)
+
+
 def an44():
     def one(name, source, number, times, index, tof, pixels, weight):
         fields = {
@@ -702,7 +780,10 @@ def isis():
     streaming_data_types.fbschemas.__path__.append(str(package / "fbschemas"))
     from streaming_data_types.pulse_metadata_pu00 import serialise_pu00
     from streaming_data_types.units_un00 import serialise_un00
+    from streaming_data_types.vetoes_vc00 import serialise_vc00
 
+    words = [f"veto {bit} °" for bit in range(31)] + [""]
+    save("vc00", serialise_vc00(T, 2**32 - 1, words), {"timestamp": T, "vetoes": 2**32 - 1, "veto_names": words})
     names = [name for name, _ in OWN["pu00"]]
     pulses = {
         "pu00": ("isis", 2**63 - 1, T, 2**32 - 1, 7, 0.25),
@@ -832,7 +913,23 @@ def ours():
 
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
-    facility = (ev42, ev44, an44, f142, f144, al00, connections, tdct, da00, ad00, senv, se00, histograms)
+    facility = (
+        ev42,
+        ev43,
+        ev44,
+        older_frames,
+        an44,
+        f142,
+        f144,
+        al00,
+        connections,
+        tdct,
+        da00,
+        ad00,
+        senv,
+        se00,
+        histograms,
+    )
     for part in (*facility, runs, services, forwarders, isis, ours):
         part()
     files = sorted(OUT.glob("*.*"))

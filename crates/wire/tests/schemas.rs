@@ -38,6 +38,12 @@ fn parse(text: &str) -> (BTreeMap<String, Vec<Line>>, Vec<String>) {
                 let lines = body.split(';').filter(|line| !line.trim().is_empty()).map(line_of).collect();
                 tables.insert(name.to_owned(), lines);
             }
+            // Its fields stand one behind the other.
+            ["struct", name] => {
+                let lines = body.split(';').filter(|line| !line.trim().is_empty()).enumerate();
+                tables
+                    .insert(name.to_owned(), lines.map(|(id, line)| line_of(&format!("{line} (id: {id})"))).collect());
+            }
             _ => assert!(head.starts_with("enum "), "{head}"),
         }
     }

@@ -1,0 +1,22 @@
+//! `ADAr`: a frame, the predecessor of `ad00`. It differs in its id, and in that time and dimensions are unsigned;
+//! they are read as signed numbers, which is the same up to the year 2262.
+
+use crate::{Error, ad00};
+
+/// The schema id.
+pub const ID: [u8; 4] = *b"ADAr";
+
+/// One frame.
+pub type Adar<'a> = ad00::Ad00<'a>;
+
+/// Verifies and reads a message, also that its dimensions fit its pixels.
+pub fn read(bytes: &[u8]) -> Result<Adar<'_>, Error> {
+    ad00::read_as(bytes, ID)
+}
+
+/// Writes a message into `out`, replacing what was there. Refuses dimensions that do not fit.
+pub fn write(out: &mut Vec<u8>, frame: &Adar<'_>) -> Result<(), Error> {
+    ad00::write(out, frame)?;
+    out[4..8].copy_from_slice(&ID);
+    Ok(())
+}
