@@ -9,6 +9,7 @@
 
 mod batch;
 mod books;
+mod codec;
 mod cursor;
 mod fault;
 mod finder;
@@ -38,6 +39,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(books::_commits, module)?)?;
     module.add_function(wrap_pyfunction!(books::_account, module)?)?;
     module.add_function(wrap_pyfunction!(books::_stages, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::_wire_read, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::_wire_write, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::serialise_f144, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::serialise_ev44, module)?)?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<batch::Batch>()?;

@@ -10,3 +10,6 @@ pub(crate) const BATCH_MESSAGES_MAX: u64 = 1 << 14;
 pub(crate) const READERS_KEPT_MAX: usize = 4;
 /// How often a search starts anew because retention took what it was looking at.
 pub(crate) const SEARCHES_MAX: usize = 8;
+/// Bytes of the buffer for messages being serialised that a thread keeps: the largest usual messages, frames of a
+/// camera.
+pub(crate) const SCRATCH_BYTES_KEPT_MAX: usize = 16 << 20;

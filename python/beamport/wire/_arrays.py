@@ -1,0 +1,28 @@
+"""Arguments as what the compiled half takes: numpy arrays in C order of the type that the schema has."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+
+
+def column(values, dtype: str) -> np.ndarray:
+    """An array of one dimension; of numbers of another type, what numpy's `astype` makes of them."""
+    values = np.asarray(values)
+    if values.ndim > 1:
+        raise TypeError("only arrays of one dimension can be serialised")
+    return np.ascontiguousarray(values.astype(dtype, copy=False))
+
+
+def milliseconds(moment: datetime.datetime | int | None, otherwise: int) -> int:
+    """Milliseconds since 1970 UTC."""
+    if isinstance(moment, datetime.datetime):
+        return int(moment.timestamp() * 1000)
+    return otherwise if moment is None else moment
+
+
+def moment(seconds: float) -> datetime.datetime:
+    """Time with its zone from seconds since 1970 UTC; what lies past the year 3000 is 3001-01-01, local."""
+    latest = datetime.datetime(3001, 1, 1).timestamp()
+    return datetime.datetime.fromtimestamp(min(seconds, latest), tz=datetime.UTC)

@@ -1,0 +1,19 @@
+"""What the (de)serialisers raise, under the names of `streaming_data_types`."""
+
+from beamport._errors import Error
+
+
+class StreamingDataTypesException(Error):  # noqa: N818  (the name is not ours)
+    """Any of these."""
+
+
+class WrongSchemaException(StreamingDataTypesException):
+    """The buffer holds a message of another schema."""
+
+
+class ShortBufferException(StreamingDataTypesException):
+    """The buffer is too short to say its schema."""
+
+
+class BrokenBufferException(StreamingDataTypesException):
+    """The buffer is no message of its schema; beamport checks all of it before it gives anything out."""
