@@ -420,6 +420,20 @@ def test_what_a_schema_cannot_hold_is_refused():
         wire.serialise_f142(np.zeros((2, 2)), "x")
 
 
+def test_plain_numbers_of_numpy_are_numbers():
+    for package in (streaming_data_types, beamport.wire):
+        message = package.serialise_ns10("key", "value", np.float32(1.5), np.int64(3))
+        assert beamport.wire.deserialise_ns10(message)[1:3] == (1.5, 3.0)
+        message = package.serialise_ep01(
+            np.int64(7), module_of(package, "epics_connection_ep01").ConnectionInfo(2), "x"
+        )
+        assert beamport.wire.deserialise_ep01(message).timestamp == 7
+        message = package.serialise_f144("x", np.float32(1.5), np.int64(7))
+        assert beamport.wire.deserialise_f144(message) == ("x", 1.5, 7)
+        message = package.serialise_ev44("x", np.uint8(3), np.int64(5), 0, [], [])
+        assert beamport.wire.deserialise_ev44(message).reference_time.tolist() == [5]
+
+
 def test_histograms_of_other_integers_keep_their_values():
     given = {"timestamp": 1, "current_shape": [3], "dim_metadata": [{"length": 3, "bin_boundaries": [0, 1, 2, 3]}]}
     for schema, dtype in (("hs00", "int32"), ("hs01", "uint16")):

@@ -8,7 +8,7 @@
 //! `BrokenBufferException`; a value that a field cannot hold is a `TypeError`.
 
 use crate::limits::SCRATCH_BYTES_KEPT_MAX;
-use crate::memory::bytes_of_buffer;
+use crate::memory::Exported;
 use crate::numpy;
 use pyo3::IntoPyObjectExt;
 use pyo3::buffer::PyUntypedBuffer;
@@ -23,9 +23,13 @@ use wire::{Array, DType, Error, Field, Fields, Number, Numbers};
 /// A message of the schema as a tuple: a table is a tuple, a list of tables a list of them, an enum its word.
 #[pyfunction]
 pub(crate) fn _wire_read<'py>(schema: &str, buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let exported;
     let bytes = match buffer.cast::<PyBytes>() {
         Ok(bytes) => bytes.as_bytes(),
-        Err(_) => bytes_of_buffer(buffer)?,
+        Err(_) => {
+            exported = Exported::of(buffer)?;
+            exported.bytes()
+        }
     };
     let found = wire::schema_id(bytes).filter(|found| *found == schema.as_bytes());
     if found.is_none() {
@@ -117,7 +121,7 @@ fn exception(py: Python<'_>, name: &str, texts: (String, String)) -> PyErr {
 pub(crate) fn _wire_write<'py>(schema: &str, values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
     let py = values.py();
     let id = *schema.as_bytes().first_chunk().ok_or_else(|| PyTypeError::new_err("a schema has four letters"))?;
-    let held = Held::all(values)?;
+    let held = Held::all(values.iter())?;
     let values = held.iter().map(Held::field).collect::<PyResult<Vec<_>>>()?;
     let message = wire::message_of(id, values).map_err(|error| unfit(schema, &error))?;
     written(py, schema, |out| message.write(out))
@@ -126,57 +130,73 @@ pub(crate) fn _wire_write<'py>(schema: &str, values: &Bound<'py, PyTuple>) -> Py
 /// A value and what it is made of, kept while the message borrows from it.
 enum Held<'py> {
     One(Bound<'py, PyAny>),
+    Array(Raw),
     Table(Vec<Held<'py>>),
     List(Vec<Held<'py>>),
 }
 
 impl<'py> Held<'py> {
-    fn all(values: &Bound<'py, PyTuple>) -> PyResult<Vec<Self>> {
-        values.iter().map(Self::of).collect()
+    fn all(values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Vec<Self>> {
+        values.map(Self::of).collect()
     }
 
+    /// All that may run Python code.
     fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(table) = value.cast::<PyTuple>() {
-            return Ok(Self::Table(Self::all(table)?));
+            return Self::all(table.iter()).map(Self::Table);
         }
-        match value.cast::<PyList>() {
-            Ok(list) => Ok(Self::List(list.iter().map(Self::of).collect::<PyResult<_>>()?)),
-            Err(_) => Ok(Self::One(value)),
+        if let Ok(list) = value.cast::<PyList>() {
+            return Self::all(list.iter()).map(Self::List);
         }
+        let is_plain = value.is_none()
+            || value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>();
+        if is_plain {
+            return Ok(Self::One(value));
+        }
+        if let Some(raw) = Raw::of(&value) {
+            return Ok(Self::Array(raw));
+        }
+        // Numpy's plain numbers are none of Python's.
+        let number = value.call_method0("__index__").or_else(|_| value.call_method0("__float__"));
+        let unfit = |_| PyTypeError::new_err(format!("neither a number, nor text, nor an array of numbers: {value}"));
+        number.map(Self::One).map_err(unfit)
     }
 
     fn field(&self) -> PyResult<Field<'_>> {
         match self {
-            Self::One(value) => field_of(value),
-            Self::Table(values) => table_of(values).map(Field::Table),
+            Self::One(value) => plain(value),
+            Self::Array(raw) => {
+                let shape = raw.exported.buffer().shape().to_vec();
+                Ok(Field::Array { dtype: raw.dtype, bytes: raw.exported.bytes(), shape })
+            }
+            Self::Table(values) => Self::table(values).map(Field::Table),
             Self::List(entries) if entries.iter().any(|entry| matches!(entry, Self::Table(_))) => {
-                let mut tables = Vec::new();
-                for entry in entries {
-                    let Self::Table(values) = entry else { return Err(PyTypeError::new_err("a list of mixed things")) };
-                    tables.push(table_of(values)?);
-                }
-                Ok(Field::List(tables))
+                let tables = entries.iter().map(|entry| match entry {
+                    Self::Table(values) => Self::table(values),
+                    _ => Err(PyTypeError::new_err("a list of tables and other things")),
+                });
+                tables.collect::<PyResult<_>>().map(Field::List)
             }
             Self::List(entries) => {
-                let mut texts = Vec::new();
-                for entry in entries {
-                    let Field::Text(text) = entry.field()? else {
-                        return Err(PyTypeError::new_err("a list of something else than texts"));
-                    };
-                    texts.push(text);
-                }
-                Ok(Field::Texts(texts))
+                let texts = entries.iter().map(|entry| match entry.field()? {
+                    Field::Text(text) => Ok(text),
+                    _ => Err(PyTypeError::new_err("a list of something else than texts")),
+                });
+                texts.collect::<PyResult<_>>().map(Field::Texts)
             }
         }
     }
+
+    /// The values of a table; names are not looked at.
+    fn table(values: &[Self]) -> PyResult<Fields<'_>> {
+        values.iter().map(|value| Ok(("", value.field()?))).collect()
+    }
 }
 
-/// The values of a table; names are not looked at.
-fn table_of<'a>(values: &'a [Held<'_>]) -> PyResult<Fields<'a>> {
-    values.iter().map(|value| Ok(("", value.field()?))).collect()
-}
-
-fn field_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Field<'a>> {
+/// Nothing, text or a number.
+fn plain<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Field<'a>> {
     if value.is_none() {
         return Ok(Field::None);
     }
@@ -186,29 +206,36 @@ fn field_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Field<'a>> {
     if let Ok(value) = value.cast::<PyBool>() {
         return Ok(Field::Bool(value.is_true()));
     }
-    if value.is_instance_of::<PyInt>() {
-        return match value.extract::<i64>() {
-            Ok(value) => Ok(Field::Int(value)),
-            Err(_) => value.extract().map(Field::UInt),
-        };
-    }
     if value.is_instance_of::<PyFloat>() {
         return value.extract().map(Field::Float);
     }
-    if let Ok(bytes) = value.cast::<PyBytes>() {
-        let bytes = bytes.as_bytes();
-        return Ok(Field::Array { dtype: DType::UInt8, bytes, shape: vec![bytes.len()] });
+    match value.extract::<i64>() {
+        Ok(value) => Ok(Field::Int(value)),
+        Err(_) => value.extract().map(Field::UInt),
     }
-    let (dtype, bytes, shape) = array_of(value)?
-        .ok_or_else(|| PyTypeError::new_err(format!("neither a number, nor text, nor an array of numbers: {value}")))?;
-    Ok(Field::Array { dtype, bytes, shape })
 }
 
-/// Type, bytes and shape of a buffer of numbers in C order; `None` where it is something else.
-fn array_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Option<(DType, &'a [u8], Vec<usize>)>> {
-    let Ok(buffer) = PyUntypedBuffer::get(value) else { return Ok(None) };
-    let Some(dtype) = dtype_of(&buffer).filter(|_| buffer.is_c_contiguous()) else { return Ok(None) };
-    Ok(Some((dtype, bytes_of_buffer(value)?, buffer.shape().to_vec())))
+/// An array of numbers in C order, and their type.
+struct Raw {
+    exported: Exported,
+    dtype: DType,
+}
+
+impl Raw {
+    /// `None` where it is something else.
+    fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
+        let exported = Exported::of(value).ok()?;
+        let dtype = dtype_of(exported.buffer())?;
+        Some(Raw { exported, dtype })
+    }
+
+    fn numbers(&self) -> Numbers<'_> {
+        Numbers::new(self.dtype, self.exported.bytes()).unwrap_or(Numbers::empty(self.dtype))
+    }
+
+    fn dimensions(&self) -> usize {
+        self.exported.buffer().dimensions()
+    }
 }
 
 /// The type of the elements, by the letters of the module `struct`; `None` for other bytes orders and other things.
@@ -273,24 +300,26 @@ pub(crate) fn serialise_f144<'py>(
     if value.is_exact_instance_of::<PyFloat>() {
         return write(value.extract::<f64>()?.into());
     }
-    if value.is_exact_instance_of::<PyInt>() {
-        if let Ok(whole) = value.extract::<i64>() {
-            return write(whole.into());
-        }
+    if value.is_exact_instance_of::<PyInt>()
+        && let Ok(whole) = value.extract::<i64>()
+    {
+        return write(whole.into());
     }
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let array = ASARRAY.import(py, "numpy", "ascontiguousarray")?.call1((value,))?;
-    let Some((dtype, bytes, shape)) = array_of(&array)? else {
+    let Some(raw) = Raw::of(&array) else {
         let dtype = array.getattr("dtype")?;
         let text = format!("f144 flatbuffer does not support values of type {dtype}.");
         return Err(PyNotImplementedError::new_err(text));
     };
-    let numbers = Numbers::new(dtype, bytes).unwrap_or(Numbers::empty(dtype));
-    // `ascontiguousarray` gives a plain number one dimension.
-    let is_scalar = shape == [1] && dimensions(value)? == 0;
-    match (is_scalar, numbers.get(0)) {
-        (true, Some(scalar)) => write(wire::f144::Value::Scalar(scalar)),
-        _ if shape.len() == 1 => write(wire::f144::Value::Array(numbers)),
+    let dimensions = match raw.dimensions() {
+        // `ascontiguousarray` gives a plain number one dimension.
+        1 if raw.numbers().len() == 1 => dimensions(value)?,
+        dimensions => dimensions,
+    };
+    match (dimensions, raw.numbers().get(0)) {
+        (0, Some(scalar)) => write(wire::f144::Value::Scalar(scalar)),
+        (1, _) => write(wire::f144::Value::Array(raw.numbers())),
         _ => Err(PyNotImplementedError::new_err("f144 only supports scalars or 1D array values")),
     }
 }
@@ -320,34 +349,37 @@ pub(crate) fn serialise_ev44<'py>(
     let parts = wire::ev44::Ev44 {
         source_name,
         message_id,
-        reference_time: reference_time.array()?,
-        reference_time_index: reference_time_index.array()?,
-        time_of_flight: time_of_flight.array()?,
-        pixel_id: pixel_id.array()?,
+        reference_time: reference_time.array(),
+        reference_time_index: reference_time_index.array(),
+        time_of_flight: time_of_flight.array(),
+        pixel_id: pixel_id.array(),
     };
     written(py, "ev44", |out| wire::ev44::write(out, &parts))
 }
 
 /// An array of one dimension with elements of one type, in C order.
-struct Column<'py, T> {
-    array: Bound<'py, PyAny>,
+struct Column<T> {
+    raw: Raw,
     element: PhantomData<T>,
 }
 
-impl<'py, T: Number> Column<'py, T> {
+impl<T: Number> Column<T> {
     /// The array itself where it is one already; else a converted copy, as numpy's `astype` makes it.
-    fn of(value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let is_column = matches!(array_of(value)?, Some((dtype, _, shape)) if dtype == T::DTYPE && shape.len() == 1);
-        if is_column {
-            return Ok(Column { array: value.clone(), element: PhantomData });
-        }
-        static COLUMN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let column = COLUMN.import(value.py(), "beamport.wire._arrays", "column")?;
-        Ok(Column { array: column.call1((value, T::DTYPE.name()))?, element: PhantomData })
+    fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let fits = |raw: &Raw| raw.dtype == T::DTYPE && raw.dimensions() == 1;
+        let raw = match Raw::of(value).filter(fits) {
+            Some(raw) => raw,
+            None => {
+                static COLUMN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                let column = COLUMN.import(value.py(), "beamport.wire._arrays", "column")?;
+                let made = column.call1((value, T::DTYPE.name()))?;
+                Raw::of(&made).filter(fits).ok_or_else(|| PyTypeError::new_err("not an array of one dimension"))?
+            }
+        };
+        Ok(Column { raw, element: PhantomData })
     }
 
-    fn array(&self) -> PyResult<Array<'_, T>> {
-        let numbers = Numbers::new(T::DTYPE, bytes_of_buffer(&self.array)?);
-        Ok(numbers.and_then(|numbers| numbers.typed()).unwrap_or_default())
+    fn array(&self) -> Array<'_, T> {
+        self.raw.numbers().typed().unwrap_or_default()
     }
 }

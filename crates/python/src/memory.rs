@@ -10,6 +10,7 @@
 use crate::batch::Block;
 use crate::fault;
 use flow::Fault;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -141,18 +142,43 @@ impl View {
 
 /// The bytes of an array in C order, as they are while nobody else writes it.
 pub(crate) fn bytes_of_buffer<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-    let buffer = pyo3::buffer::PyUntypedBuffer::get(array)?;
-    if !buffer.is_c_contiguous() {
-        return Err(PyBufferError::new_err("the array is not in C order"));
+    let exported = Exported::of(array)?;
+    let bytes: *const [u8] = exported.bytes();
+    // SAFETY: the bytes live as long as the array: numpy does not move an array that somebody has a reference to, and
+    // the interpreter is held for as long as the slice is looked at, so that no other Python code runs meanwhile.
+    Ok(unsafe { &*bytes })
+}
+
+/// An array in C order that its owner neither moves nor makes shorter while this lives, whatever Python code runs.
+pub(crate) struct Exported {
+    buffer: PyUntypedBuffer,
+}
+
+impl Exported {
+    /// Refuses what is no buffer or not in C order.
+    pub(crate) fn of(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(array)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(Self { buffer }),
+            false => Err(PyBufferError::new_err("the array is not in C order")),
+        }
     }
-    let (start, len) = (buffer.buf_ptr().cast::<u8>(), buffer.len_bytes());
-    if len == 0 {
-        return Ok(&[]);
+
+    /// Type and shape, as the exporter says them.
+    pub(crate) fn buffer(&self) -> &PyUntypedBuffer {
+        &self.buffer
     }
-    // SAFETY: `len` bytes in a row from `start`, which live as long as the array: numpy does not move an array that
-    // somebody has a reference to, and the interpreter is held for as long as the slice is looked at, so that no other
-    // Python code runs meanwhile.
-    Ok(unsafe { std::slice::from_raw_parts(start, len) })
+
+    /// The bytes, as they are while the interpreter is held.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let (start, len) = (self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes());
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: `len` bytes in a row from `start`, which stay there until the buffer is given back, and that is when
+        // `self` is dropped. The interpreter is held, so that nobody writes them meanwhile.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
 }
 
 /// Why beamport's objects are not pickled, and what to do instead.

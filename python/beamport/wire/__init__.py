@@ -11,6 +11,9 @@ before anything of it is given out, and one that is broken raises `BrokenBufferE
 an empty one, not 0.
 """
 
+import sys
+
+from beamport.wire import schema_identifier as utils
 from beamport.wire.action_response_answ import deserialise_answ, serialise_answ
 from beamport.wire.alarm_al00 import deserialise_al00, serialise_al00
 from beamport.wire.area_detector_ad00 import deserialise_ad00, serialise_ad00
@@ -41,6 +44,9 @@ from beamport.wire.status_x5f2 import deserialise_x5f2, serialise_x5f2
 from beamport.wire.timestamps_tdct import deserialise_tdct, serialise_tdct
 from beamport.wire.units_un00 import deserialise_un00, serialise_un00
 from beamport.wire.vetoes_vc00 import deserialise_vc00, serialise_vc00
+
+# The other package has it under this name, which says nothing.
+sys.modules[f"{__name__}.utils"] = utils
 
 SERIALISERS = {
     "an44": serialise_an44,
