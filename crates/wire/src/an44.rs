@@ -1,12 +1,11 @@
 //! `an44`: neutron events as `ev44`, each with a weight.
 
 use crate::Array;
-use crate::ev44::Ev44;
 
 message!(b"an44", An44);
 
 table! {
-    /// One message of events with weights; [`An44::unweighted`] is the rest of it.
+    /// One message of events with weights; all else as in [`crate::ev44::Ev44`].
     pub struct An44<'a> {
         /// Detector or monitor that made the events.
         0 source_name: &'a str [required];
@@ -22,19 +21,5 @@ table! {
         5 pixel_id: Array<'a, i32>;
         /// Weight of each event.
         6 weight: Array<'a, i16>;
-    }
-}
-
-impl<'a> An44<'a> {
-    /// The same events without their weights.
-    pub fn unweighted(&self) -> Ev44<'a> {
-        Ev44 {
-            source_name: self.source_name,
-            message_id: self.message_id,
-            reference_time: self.reference_time,
-            reference_time_index: self.reference_time_index,
-            time_of_flight: self.time_of_flight,
-            pixel_id: self.pixel_id,
-        }
     }
 }

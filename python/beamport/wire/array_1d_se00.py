@@ -40,8 +40,8 @@ def serialise_se00(
     """Write a message; `ts_location` is a number of `Location`."""
     values = np.ascontiguousarray(values)
     times = None if value_timestamps is None else column(np.atleast_1d(value_timestamps), "int64")
-    timestamp = timestamp_unix_ns
-    return _wire_write("se00", (name, channel, timestamp, sample_ts_delta, ts_location, values, times, message_counter))
+    head = (name, channel, timestamp_unix_ns, sample_ts_delta, ts_location)
+    return _wire_write("se00", (*head, values, times, message_counter))
 
 
 def deserialise_se00(buffer) -> Response:
