@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 import random
+import subprocess
 from pathlib import Path
 
 import beamport
@@ -21,12 +22,14 @@ streaming_data_types = pytest.importorskip("streaming_data_types", reason="pip i
 np.unicode_, np.string_ = np.str_, np.bytes_
 
 import beamport.wire  # noqa: E402
+from beamport._core import _Writer  # noqa: E402
 from beamport.wire.exceptions import (  # noqa: E402
     BrokenBufferException,
     ShortBufferException,
     StreamingDataTypesException,
     WrongSchemaException,
 )
+from payloads import T0  # noqa: E402
 
 SEEDS = range(30)
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -418,6 +421,23 @@ def test_what_a_schema_cannot_hold_is_refused():
         wire.serialise_da00("x", 1, [])
     with pytest.raises(NotImplementedError):
         wire.serialise_f142(np.zeros((2, 2)), "x")
+
+
+def test_messages_of_every_schema_go_through_a_stream(memory):
+    given = {schema: make(Dice(5), beamport.wire) for schema, make in ARGUMENTS.items()}
+    given |= {schema: make(Dice(5)) for schema, make in ISIS.items()}
+    with _Writer(memory / "all") as writer:
+        for number, schema in enumerate(given):
+            writer.append(beamport.wire.SERIALISERS[schema](*given[schema]), T0 + number)
+        writer.flush()
+    seen = []
+    for m in beamport.open(memory)["all"].read():
+        assert all(m[name] is not NotImplemented for name in m)
+        seen.append(m.schema)
+    assert seen == list(given)
+    words = ["beamport", "cat", "all", "--data", memory, "--json"]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == len(given)
 
 
 def test_plain_numbers_of_numpy_are_numbers():
