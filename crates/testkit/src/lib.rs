@@ -5,11 +5,15 @@
 
 mod dice;
 mod flows;
+mod histories;
 mod media;
 mod memory;
+mod slots;
 mod world;
 
 pub use dice::Dice;
 pub use flows::{Flow, Tally};
+pub use histories::{Counts, histories};
 pub use media::{Machine, PretendMedia};
+pub use slots::Slots;
 pub use world::Ignore;

@@ -4,9 +4,9 @@
 #[path = "native/groups.rs"]
 mod groups;
 
-use beamport_testkit::{Dice, Machine, PretendMedia};
+use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::records::Apart;
-use flow::{Data, Heard, Native, Slot, SlotOptions, Stepped, Work, WorkOptions, aside_of};
+use flow::{Data, Heard, Native, Stepped, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use wire::ad00::{Ad00, Attribute};
 const INPUT: &str = "raw";
 const STAGE: &str = "made";
 const HISTORIES: u64 = 150;
+const SOAK: u64 = 5000;
 
 /// A worker with one slot, of which everything may be killed.
 struct Lab {
@@ -31,16 +32,18 @@ struct Lab {
     writer: Option<Writer>,
     runner_process: Arc<PretendMedia>,
     runner: Option<Work>,
-    slot_process: Arc<PretendMedia>,
-    slot: Option<(Slot, Native)>,
-    killed: u64,
+    slots: Slots<Native>,
+    slots_dead: u64,
+    runners_dead: u64,
+    cuts: u64,
 }
 
 impl Lab {
     fn new(seed: u64, level: Level, call: &'static str, parameters: Value) -> Self {
         let machine = Machine::new(seed);
+        let folder = if level == Level::Disk { "/disk/data" } else { "/live/data" };
         Self {
-            folder: if level == Level::Disk { "/disk/data" } else { "/live/data" },
+            folder,
             level,
             call,
             parameters,
@@ -49,10 +52,11 @@ impl Lab {
             writer: None,
             runner_process: machine.start(),
             runner: None,
-            slot_process: machine.start(),
-            slot: None,
+            slots: Slots::new(folder, STAGE, &[INPUT]),
             machine,
-            killed: 0,
+            slots_dead: 0,
+            runners_dead: 0,
+            cuts: 0,
         }
     }
 
@@ -120,71 +124,100 @@ impl Lab {
     }
 
     fn step_slot(&mut self) {
-        let (options, data) = (self.options(), self.data(&self.slot_process));
+        let options = self.options();
         let Some(work) = &mut self.runner else { return };
-        if self.slot.is_none() {
-            let from = work.ready(0, 0);
-            let greeted = work.greet(0);
+        let greeted = self.slots.greet(work);
+        if self.machine.stopped() {
+            return self.kill_runner();
+        }
+        for one in greeted.unwrap() {
+            let (call, parameters) = (self.call, &self.parameters);
+            let code = |data: &Data| Native::new(data, STAGE, 0, &[INPUT.to_owned()], call, parameters);
+            let started = self.slots.start(&self.machine, one, &options, code);
             if self.machine.stopped() {
-                return self.kill_runner();
-            }
-            greeted.unwrap();
-            let inputs = vec![INPUT.to_owned()];
-            let asked =
-                SlotOptions { number: 0, inputs: inputs.clone(), stream: options.slot_options(), from, by_key: false };
-            let slot = Slot::open(&data, STAGE, asked);
-            let native = Native::new(&data, STAGE, 0, &inputs, self.call, &self.parameters);
-            if self.machine.stopped() {
-                drop((slot, native));
                 return self.kill_slot();
             }
-            self.slot = Some((slot.unwrap(), native.unwrap()));
+            started.unwrap();
         }
-        let (slot, native) = self.slot.as_mut().unwrap();
-        let stepped = slot.step(native, &mut |_| false);
-        if self.level == Level::Disk {
-            let _ = slot.writer().drain();
-        }
+        let stepped = self.slots.step(0, &mut |_| false);
         if self.machine.stopped() {
             return self.kill_slot();
         }
         assert_ne!(stepped.unwrap(), Stepped::Ended);
     }
 
+    /// What the code of the slot is.
+    fn native(&mut self) -> Option<&mut Native> {
+        self.slots.worker(0)
+    }
+
     fn kill_slot(&mut self) {
-        self.killed += 1;
-        // SAFETY: all maps of this process are in the slot.
-        unsafe { self.machine.kill(&self.slot_process, self.slot.take()) };
-        self.slot_process = self.machine.start();
+        self.slots_dead += 1;
+        self.slots.kill(&self.machine, 0);
         if let Some(work) = &mut self.runner {
             work.died(0, "killed", "at random").unwrap();
         }
     }
 
     fn kill_runner(&mut self) {
-        self.killed += 1;
-        // SAFETY: all maps of this process are in the slot.
-        unsafe { self.machine.kill(&self.slot_process, self.slot.take()) };
+        self.runners_dead += 1;
+        self.slots.kill(&self.machine, 0);
         // SAFETY: all maps of this process are in the runner.
         unsafe { self.machine.kill(&self.runner_process, self.runner.take()) };
-        self.slot_process = self.machine.start();
         self.runner_process = self.machine.start();
     }
 
     fn cut(&mut self) {
-        self.killed += 1;
+        self.cuts += 1;
         // SAFETY: all maps of all processes are in these.
-        unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.slot.take())) };
+        unsafe { self.machine.power_cut((self.runner.take(), self.writer.take(), self.slots.take())) };
         self.runner_process = self.machine.start();
         self.writer_process = self.machine.start();
-        self.slot_process = self.machine.start();
+    }
+
+    /// Lives a history: things go wrong in its first `faulty` turns, then all comes to its end. `give` appends some of what
+    /// is to come, where there is room, and says whether all of it is there: a power cut takes some back.
+    fn live(&mut self, dice: &mut Dice, faulty: u32, mut give: impl FnMut(&mut Self, &mut Dice) -> bool) {
+        // From here on the input waits for it.
+        self.step_runner();
+        let mut is_given = false;
+        for turn in 0..40_000 {
+            self.machine.advance(1_000_000);
+            self.writer();
+            let is_faulty = turn < faulty;
+            if is_faulty && dice.one_in(10) {
+                self.machine.stop_after(Some(dice.below(80)));
+            }
+            match dice.below(20) {
+                0..=3 => {
+                    self.machine.stop_after(None);
+                    is_given = give(self, dice) && !is_faulty;
+                }
+                4..=10 => self.step_runner(),
+                11..=17 => self.step_slot(),
+                18 if is_faulty && self.native().is_some() => self.kill_slot(),
+                19 if is_faulty && self.runner.is_some() && dice.one_in(3) => self.kill_runner(),
+                19 if is_faulty && self.level == Level::Disk && dice.one_in(3) => self.cut(),
+                _ => {}
+            }
+            self.machine.stop_after(None);
+            if is_given && self.native().is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
+                return;
+            }
+        }
+        panic!("it does not come to its end: {:?}", self.runner.as_ref().map(|work| (work.states(), self.account())));
+    }
+
+    /// What happened, and how much of what there was.
+    fn counts(&self, what: &str, count: usize) -> Counts {
+        [("slots", self.slots_dead), ("runners", self.runners_dead), ("cuts", self.cuts), (what, count as u64)].into()
     }
 
     /// Works until all is done; the output (time, number, schema, payload).
     fn finish(&mut self) -> Vec<(i64, u64, [u8; 4], Vec<u8>)> {
         for turn in 0.. {
             self.step();
-            if self.slot.is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
+            if self.native().is_some() && self.runner.as_ref().is_some_and(Work::is_idle) {
                 break;
             }
             assert!(turn < 20_000, "it does not come to its end");
@@ -219,6 +252,18 @@ impl Lab {
         let input = self.runner.as_ref().unwrap().accounts().next().unwrap().clone();
         input.counts.into_iter().chain([("done".to_owned(), input.done)]).filter(|c| c.1 > 0).collect()
     }
+}
+
+/// Lives histories, and says what they held of `what` beside the deaths.
+fn lives(test: &str, seeds: u64, (name, what, whole): (&str, &str, &str), history: fn(u64) -> Counts) {
+    let sum = histories(test, seeds, history);
+    let [all, slots, runners, cuts, count] = ["histories", "slots", "runners", "cuts", what].map(|name| sum[name]);
+    println!(
+        "{name}: injected {slots} deaths of slots, {runners} of runners, {cuts} power cuts into {all} histories: {count} \
+         {what}, {whole}"
+    );
+    // Histories in which nothing happens prove nothing.
+    assert!(all < 10 || slots > all && runners > all && count > all, "{sum:?}");
 }
 
 /// Events of pulses: (time, events of (time of flight, pixel)).
@@ -327,8 +372,8 @@ fn counted<'a>(numbers: impl Iterator<Item = &'a u64>) -> (Vec<i64>, i64) {
     (bins, outside)
 }
 
-/// One history: (how often something was killed, messages).
-fn of_start(seed: u64) -> (u64, u64) {
+/// One history of a histogram since start.
+fn of_start(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let level = dice.pick(&[Level::Memory, Level::Disk]);
     let parameters = json!({"of": "start", "to": "100 ns", "bins": 10});
@@ -338,44 +383,17 @@ fn of_start(seed: u64) -> (u64, u64) {
     let most = dice.range(20, 300);
     let mut input: Vec<u64> = Vec::new();
     let mut next = 0;
-    // From here on the input waits for it.
-    lab.step_runner();
-    let mut append = |lab: &mut Lab, input: &mut Vec<u64>| {
-        // A power cut takes some back.
+    let faulty = dice.range(100, 400) as u32;
+    lab.live(&mut dice, faulty, |lab, dice| {
         input.truncate(lab.writer().next_sequence() as usize);
-        if (input.len() as u64) < most && lab.append(next as i64, EV44, &of_history(next)) {
-            input.push(next);
-            next += 1;
-        }
-    };
-    for _ in 0..dice.range(100, 400) {
-        lab.machine.advance(1_000_000);
-        lab.writer();
-        if dice.one_in(10) {
-            lab.machine.stop_after(Some(dice.below(80)));
-        }
-        match dice.below(20) {
-            0..=4 => {
-                lab.machine.stop_after(None);
-                (0..dice.range(1, 8)).for_each(|_| append(&mut lab, &mut input));
+        for _ in 0..dice.range(1, 8) {
+            if (input.len() as u64) < most && lab.append(next as i64, EV44, &of_history(next)) {
+                input.push(next);
+                next += 1;
             }
-            5..=11 => lab.step_runner(),
-            12..=17 => lab.step_slot(),
-            18 if lab.slot.is_some() && dice.one_in(2) => lab.kill_slot(),
-            19 if lab.runner.is_some() && dice.one_in(4) => lab.kill_runner(),
-            19 if level == Level::Disk && dice.one_in(4) => lab.cut(),
-            _ => {}
         }
-        lab.machine.stop_after(None);
-    }
-    for turn in 0..20_000 {
-        append(&mut lab, &mut input);
-        lab.step();
-        if input.len() as u64 == most && lab.runner.as_ref().is_some_and(Work::is_idle) {
-            break;
-        }
-        assert!(turn < 19_999, "seed {seed}: it does not come to its end");
-    }
+        input.len() as u64 == most
+    });
     let aside = lab.aside();
     let output = lab.output();
     let kept: BTreeSet<u64> = (0..input.len() as u64).filter(|sequence| !aside.contains_key(sequence)).collect();
@@ -396,18 +414,20 @@ fn of_start(seed: u64) -> (u64, u64) {
     let blamed = aside.values().filter(|reason| *reason == "killed").count();
     let bad = (0..input.len()).filter(|at| input[*at] % 7 == 3).count();
     assert!(aside.len() - blamed <= bad, "seed {seed}: {aside:?}");
-    (lab.killed, most)
+    lab.counts("messages", input.len())
 }
+
+const OF_START: (&str, &str, &str) = ("histograms since start", "messages", "each event counted once");
 
 #[test]
 fn a_histogram_since_start_counts_each_event_once_whoever_is_killed() {
-    let seeds = match std::env::var("BEAMPORT_SEED").map(|seed| seed.parse::<u64>()) {
-        Ok(Ok(seed)) => seed..seed + 1,
-        _ => 0..HISTORIES,
-    };
-    let all: Vec<(u64, u64)> = seeds.map(of_start).collect();
-    let (killed, messages) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    println!("histograms since start: injected {killed} deaths, {messages} messages, each event counted once");
+    lives("a_histogram_since_start_counts_each_event_once_whoever_is_killed", HISTORIES, OF_START, of_start);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_histograms_since_start() {
+    lives("soak_histograms_since_start", SOAK, OF_START, of_start);
 }
 
 /// A frame of some type, with attributes.
@@ -534,74 +554,60 @@ fn a_stitch_that_began_anew_had_forgotten_the_tiles_before_a_damaged_one() {
     assert_eq!(stitch.account(), [("done".to_owned(), 2), ("lost.corrupt".to_owned(), 1)].into());
 }
 
+/// One history of frames that are put together of tiles.
+fn of_tiles(seed: u64) -> Counts {
+    let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let level = dice.pick(&[Level::Memory, Level::Disk]);
+    let mut split = Lab::new(seed, Level::Memory, "split", json!({"rows": 2, "columns": 2}));
+    let frames = 24_i32;
+    let shape = [6, 6];
+    for id in 0..frames {
+        let bytes = frame(id, DType::UInt16, &shape, &pixels(DType::UInt16, &shape, id));
+        split.append(i64::from(id), AD00, &bytes);
+    }
+    let mut tiles = split.finish();
+    // Neighbours change places.
+    for at in 0..tiles.len() {
+        let other = (at + dice.below(12) as usize).min(tiles.len() - 1);
+        tiles.swap(at, other);
+    }
+    let mut stitch = Lab::new(seed, level, "stitch", json!({}));
+    stitch.live(&mut dice, 400, |stitch, _| {
+        let given = stitch.writer().next_sequence() as usize;
+        match tiles.get(given) {
+            Some(tile) => stitch.append(tile.0, AD00, &tile.3) && given + 1 == tiles.len(),
+            None => true,
+        }
+    });
+    let whole = stitch.output();
+    // Killed twice at the same tile, that tile is aside and its frame is not whole.
+    let aside = stitch.aside();
+    let without: BTreeSet<i64> = aside.keys().map(|at| tiles[*at as usize].0).collect();
+    let times: Vec<i64> = whole.iter().map(|m| m.0).collect();
+    let set: BTreeSet<i64> = times.iter().copied().collect();
+    assert_eq!(times.len(), set.len(), "seed {seed}: a frame came twice");
+    let missing: Vec<i64> = (0..i64::from(frames)).filter(|t| !set.contains(t) && !without.contains(t)).collect();
+    assert!(missing.is_empty(), "seed {seed}: {missing:?} are missing, aside {aside:?}");
+    assert!(aside.values().all(|reason| reason == "killed"), "seed {seed}: {aside:?}");
+    for (time, _, _, bytes) in &whole {
+        let id = *time as i32;
+        let wanted = pixels(DType::UInt16, &shape, id);
+        assert_eq!(wire::ad00::read(bytes).unwrap().data.bytes(), wanted, "seed {seed}: frame {id}");
+    }
+    stitch.counts("frames", whole.len())
+}
+
+const OF_TILES: (&str, &str, &str) = ("frames of tiles", "frames", "each whole and once");
+
 #[test]
 fn frames_are_whole_once_whoever_is_killed_between_their_tiles() {
-    let mut killed = 0;
-    for seed in 0..HISTORIES / 2 {
-        let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let level = dice.pick(&[Level::Memory, Level::Disk]);
-        let mut split = Lab::new(seed, Level::Memory, "split", json!({"rows": 2, "columns": 2}));
-        let frames = 24_i32;
-        let shape = [6, 6];
-        for id in 0..frames {
-            let bytes = frame(id, DType::UInt16, &shape, &pixels(DType::UInt16, &shape, id));
-            split.append(i64::from(id), AD00, &bytes);
-        }
-        let mut tiles = split.finish();
-        // Neighbours change places.
-        for at in 0..tiles.len() {
-            let other = (at + dice.below(12) as usize).min(tiles.len() - 1);
-            tiles.swap(at, other);
-        }
-        let mut stitch = Lab::new(seed, level, "stitch", json!({}));
-        stitch.step_runner();
-        let mut given = 0;
-        for turn in 0..40_000 {
-            stitch.machine.advance(1_000_000);
-            stitch.writer();
-            let is_faulty = turn < 400;
-            if is_faulty && dice.one_in(10) {
-                stitch.machine.stop_after(Some(dice.below(80)));
-            }
-            match dice.below(20) {
-                0..=2 => {
-                    stitch.machine.stop_after(None);
-                    given = stitch.writer().next_sequence() as usize;
-                    if given < tiles.len() {
-                        stitch.append(tiles[given].0, AD00, &tiles[given].3);
-                    }
-                }
-                3..=10 => stitch.step_runner(),
-                11..=17 => stitch.step_slot(),
-                18 if is_faulty && stitch.slot.is_some() => stitch.kill_slot(),
-                19 if is_faulty && stitch.runner.is_some() && dice.one_in(3) => stitch.kill_runner(),
-                19 if is_faulty && level == Level::Disk && dice.one_in(3) => stitch.cut(),
-                _ => {}
-            }
-            stitch.machine.stop_after(None);
-            if !is_faulty && given == tiles.len() && stitch.runner.as_ref().is_some_and(Work::is_idle) {
-                break;
-            }
-            assert!(turn < 39_999, "seed {seed}: it does not come to its end");
-        }
-        killed += stitch.killed;
-        let whole = stitch.output();
-        // Killed twice at the same tile, that tile is aside and its frame is not whole.
-        let aside = stitch.aside();
-        let without: BTreeSet<i64> = aside.keys().map(|at| tiles[*at as usize].0).collect();
-        let times: Vec<i64> = whole.iter().map(|m| m.0).collect();
-        let set: BTreeSet<i64> = times.iter().copied().collect();
-        assert_eq!(times.len(), set.len(), "seed {seed}: a frame came twice");
-        let missing: Vec<i64> = (0..i64::from(frames)).filter(|t| !set.contains(t) && !without.contains(t)).collect();
-        assert!(missing.is_empty(), "seed {seed}: {missing:?} are missing, aside {aside:?}");
-        assert!(aside.values().all(|reason| reason == "killed"), "seed {seed}: {aside:?}");
-        for (time, _, _, bytes) in &whole {
-            let id = *time as i32;
-            let wanted = pixels(DType::UInt16, &shape, id);
-            assert_eq!(wire::ad00::read(bytes).unwrap().data.bytes(), wanted, "seed {seed}: frame {id}");
-        }
-    }
-    println!("frames of tiles: injected {killed} deaths, each frame whole and once");
+    lives("frames_are_whole_once_whoever_is_killed_between_their_tiles", HISTORIES / 2, OF_TILES, of_tiles);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_frames_of_tiles() {
+    lives("soak_frames_of_tiles", SOAK, OF_TILES, of_tiles);
 }
 
 fn f144(name: &str, time: i64, value: f64) -> Vec<u8> {
@@ -791,8 +797,7 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
             assert_eq!(found.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>(), "seed {seed}, frame {n}");
             assert_eq!((found.get("x"), found["gain"]), (all.get("x"), 3.0), "seed {seed}, frame {n}");
         }
-        let (_, native) = lab.slot.as_mut().unwrap();
-        let said: Value = serde_json::from_str(&flow::Worker::statistics(native)).unwrap();
+        let said: Value = serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap();
         assert_eq!(said, json!({"frames": 40, "unmatched": 5, "missing.x": 5}), "seed {seed}");
         let filtered = lab.account().get("skipped.filtered").copied().unwrap_or(0);
         assert_eq!(filtered, 40 - wanted.len() as u64, "seed {seed}: {:?}", lab.account());
@@ -812,61 +817,56 @@ fn a_frame_missed_the_value_that_stood_before_a_damaged_one() {
     assert_eq!(out.iter().map(|m| attached(&m.3)["x"]).collect::<Vec<_>>(), [10.0]);
 }
 
+/// One history of frames with their values.
+fn of_values(seed: u64) -> Counts {
+    let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let parameters = json!({"take": "nearest", "tolerance": "100 ns", "wait": "10 s", "values": {"x": "values"}});
+    let mut lab = Lab::new(seed, Level::Memory, "attach", parameters);
+    let mut beside = values(&lab);
+    // More values than their stream holds at a time.
+    let (frames, each) = (1500_i64, 10_i64);
+    let (mut sent, mut said) = (0, 0);
+    lab.live(&mut dice, 400, |lab, dice| {
+        for _ in 0..dice.range(0, 150) {
+            let id = sent as i32;
+            let bytes = || frame(id, DType::UInt16, &[2, 2], &pixels(DType::UInt16, &[2, 2], id));
+            // What has no value yet would be waited for, by the clock of the real machine.
+            if sent < frames && sent * each < said && lab.append(sent * 1000, AD00, &bytes()) {
+                sent += 1;
+            }
+        }
+        // Before the first values have their reader none is let go of.
+        for _ in 0..dice.range(0, if lab.native().is_some() { 2000 } else { 50 }) {
+            let (n, k) = (said / each, said % each);
+            if n <= frames && say(&mut beside, "X", n * 1000 + 10 * k, wire::Scalar::Int64(n)) {
+                said += 1;
+            }
+        }
+        sent == frames && said > frames * each
+    });
+    let aside = lab.aside();
+    let out = lab.output();
+    let wanted = (0..frames as u64).filter(|n| !aside.contains_key(n)).collect::<Vec<_>>();
+    // Whatever was killed twice at a frame takes it for one that kills.
+    assert!(aside.values().all(|reason| reason == "killed") && aside.len() < 100, "seed {seed}: {aside:?}");
+    let first = out.first().map_or(0, |m| m.1);
+    assert_eq!(out.iter().map(|m| m.1).collect::<Vec<_>>(), wanted[wanted.len() - out.len()..], "seed {seed}");
+    for (_, n, _, bytes) in &out {
+        assert_eq!(attached(bytes)["x"], *n as f64, "seed {seed} from {first}");
+    }
+    lab.counts("frames", out.len())
+}
+
+const OF_VALUES: (&str, &str, &str) = ("frames with values", "frames", "each once, none without its value");
+
 #[test]
 fn frames_have_their_values_once_whoever_is_killed_and_the_values_wait_for_them() {
-    let mut killed = 0;
-    for seed in 0..HISTORIES / 15 {
-        let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let parameters = json!({"take": "nearest", "tolerance": "100 ns", "wait": "10 s", "values": {"x": "values"}});
-        let mut lab = Lab::new(seed, Level::Memory, "attach", parameters);
-        let mut beside = values(&lab);
-        // More values than their stream holds at a time.
-        let (frames, each) = (1500_i64, 10_i64);
-        let (mut sent, mut said) = (0, 0);
-        for turn in 0.. {
-            for _ in 0..dice.range(0, 30) {
-                let id = sent as i32;
-                let bytes = || frame(id, DType::UInt16, &[2, 2], &pixels(DType::UInt16, &[2, 2], id));
-                // Before the first values have their reader none is let go of.
-                if sent < frames && lab.append(sent * 1000, AD00, &bytes()) {
-                    sent += 1;
-                }
-            }
-            for _ in 0..dice.range(0, if lab.slot.is_some() { 400 } else { 50 }) {
-                let (n, k) = (said / each, said % each);
-                if n <= frames && say(&mut beside, "X", n * 1000 + 10 * k, wire::Scalar::Int64(n)) {
-                    said += 1;
-                }
-            }
-            if dice.one_in(5) {
-                lab.machine.stop_after(Some(dice.below(200)));
-            }
-            match dice.below(10) {
-                0..=3 => lab.step_runner(),
-                4..=7 => lab.step_slot(),
-                8 if lab.slot.is_some() => lab.kill_slot(),
-                9 if lab.runner.is_some() && dice.one_in(4) => lab.kill_runner(),
-                _ => {}
-            }
-            lab.machine.stop_after(None);
-            lab.machine.advance(1_000_000);
-            let is_idle = lab.slot.is_some() && lab.runner.as_ref().is_some_and(Work::is_idle);
-            if sent == frames && said > frames * each && is_idle {
-                break;
-            }
-            assert!(turn < 100_000, "seed {seed}: {sent} frames, {said} values: it does not come to its end");
-        }
-        let aside = lab.aside();
-        let out = lab.output();
-        let wanted = (0..frames as u64).filter(|n| !aside.contains_key(n)).collect::<Vec<_>>();
-        // Whatever was killed twice at a frame takes it for one that kills.
-        assert!(aside.values().all(|reason| reason == "killed") && aside.len() < 100, "seed {seed}: {aside:?}");
-        let first = out.first().map_or(0, |m| m.1);
-        assert_eq!(out.iter().map(|m| m.1).collect::<Vec<_>>(), wanted[wanted.len() - out.len()..], "seed {seed}");
-        for (_, n, _, bytes) in &out {
-            assert_eq!(attached(bytes)["x"], *n as f64, "seed {seed} from {first}");
-        }
-        killed += lab.killed;
-    }
-    println!("frames with values: injected {killed} deaths, each frame once, none without its value");
+    let test = "frames_have_their_values_once_whoever_is_killed_and_the_values_wait_for_them";
+    lives(test, HISTORIES / 15, OF_VALUES, of_values);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_frames_with_values() {
+    lives("soak_frames_with_values", SOAK / 5, OF_VALUES, of_values);
 }

@@ -61,8 +61,7 @@ fn undisturbed(parameters: &Value, input: &[Sent]) -> (Vec<Shown>, Value) {
         assert!(append(&mut lab, sent));
     }
     let out = lab.finish();
-    let (_, native) = lab.slot.as_mut().unwrap();
-    (out, serde_json::from_str(&flow::Worker::statistics(native)).unwrap())
+    (out, serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap())
 }
 
 #[test]
@@ -124,8 +123,8 @@ fn kinds() -> [Value; 5] {
     ]
 }
 
-/// One history: how often something was killed, and groups.
-fn of_groups(seed: u64) -> (u64, usize) {
+/// One history of groups.
+fn of_groups(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let level = dice.pick(&[Level::Memory, Level::Disk]);
     let mut parameters = kinds()[dice.below(5) as usize].clone();
@@ -139,39 +138,15 @@ fn of_groups(seed: u64) -> (u64, usize) {
     lab.live = dice.pick(&[1 << 17, 1 << 20]);
     let count = dice.range(30, 400) as usize;
     let planned = messages(&mut dice, count);
-    let mut given = 0;
-    lab.step_runner();
-    for turn in 0..40_000 {
-        lab.machine.advance(1_000_000);
-        lab.writer();
-        let is_faulty = turn < 500;
-        if is_faulty && dice.one_in(10) {
-            lab.machine.stop_after(Some(dice.below(80)));
-        }
-        match dice.below(20) {
-            0..=3 => {
-                lab.machine.stop_after(None);
-                for _ in 0..dice.range(1, 8) {
-                    // A power cut takes some back.
-                    given = lab.writer().next_sequence() as usize;
-                    if given < planned.len() && append(&mut lab, &planned[given]) {
-                        given += 1;
-                    }
-                }
+    lab.live(&mut dice, 500, |lab, dice| {
+        (0..dice.range(1, 8)).for_each(|_| {
+            let given = lab.writer().next_sequence() as usize;
+            if let Some(sent) = planned.get(given) {
+                append(lab, sent);
             }
-            4..=10 => lab.step_runner(),
-            11..=17 => lab.step_slot(),
-            18 if is_faulty && lab.slot.is_some() => lab.kill_slot(),
-            19 if is_faulty && lab.runner.is_some() && dice.one_in(3) => lab.kill_runner(),
-            19 if is_faulty && level == Level::Disk && dice.one_in(3) => lab.cut(),
-            _ => {}
-        }
-        lab.machine.stop_after(None);
-        if !is_faulty && given == planned.len() && lab.runner.as_ref().is_some_and(Work::is_idle) {
-            break;
-        }
-        assert!(turn < 39_999, "seed {seed}: it does not come to its end");
-    }
+        });
+        lab.writer().next_sequence() as usize == planned.len()
+    });
     let out = lab.output();
     let (wanted, _) = undisturbed(&parameters, &planned);
     assert!(lab.aside().is_empty(), "seed {seed}: {:?}", lab.aside());
@@ -180,18 +155,21 @@ fn of_groups(seed: u64) -> (u64, usize) {
     let rest = &wanted[wanted.len() - out.len()..];
     assert_eq!(of(&out), of(rest), "seed {seed}, {level:?}, {parameters}");
     assert!(out == rest && (out.len() * 4 > wanted.len()), "seed {seed}: {} of {}", out.len(), wanted.len());
-    (lab.killed, out.len())
+    lab.counts("groups", out.len())
 }
+
+const OF_GROUPS: (&str, &str, &str) = ("groups", "groups", "or messages of groups, each once and in order");
 
 #[test]
 fn groups_are_the_same_whoever_is_killed_between_their_messages() {
-    let seeds = match std::env::var("BEAMPORT_SEED").map(|seed| seed.parse::<u64>()) {
-        Ok(Ok(seed)) => seed..seed + 1,
-        _ => 0..HISTORIES,
-    };
-    let all: Vec<(u64, usize)> = seeds.map(of_groups).collect();
-    let (killed, groups) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    println!("groups: injected {killed} deaths, {groups} groups and messages of groups, each once and in order");
+    let test = "groups::groups_are_the_same_whoever_is_killed_between_their_messages";
+    lives(test, HISTORIES, OF_GROUPS, of_groups);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_groups() {
+    lives("groups::soak_groups", SOAK, OF_GROUPS, of_groups);
 }
 
 #[test]
@@ -205,8 +183,7 @@ fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     lab.live = 1 << 18;
     input.iter().for_each(|sent| assert!(append(&mut lab, sent)));
     assert!(lab.finish().is_empty());
-    let (_, native) = lab.slot.as_mut().unwrap();
-    assert!(flow::Worker::statistics(native).contains("\"large\":2"));
+    assert!(flow::Worker::statistics(lab.native().unwrap()).contains("\"large\":2"));
 }
 
 #[test]

@@ -1,0 +1,369 @@
+//! Cut-over and shadows on the pretend machine: histories from a seed in which the code of a worker is changed again and
+//! again while runner and slots are killed at any change of a byte, and the power goes.
+//!
+//! What is checked: the output holds what was made of each message once, in order; below each boundary the code before
+//! made it, from there on the code behind, and the boundary is the one that was said; what was said is never taken back.
+
+use super::history::{History, INPUT, Kind, POISON, SAME, STAGE};
+use beamport_testkit::{Counts, Dice, Machine, histories};
+use flow::{
+    Data, Fault, Heard, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
+};
+use std::collections::BTreeSet;
+use store::{Batch, Drain, Level, Meta, Options, SchemaId};
+
+const SEEDS: u64 = 300;
+
+fn makes(n: u64) -> u64 {
+    [1, 1, 2, 0, 1, 1, 3][(n % 7) as usize]
+}
+
+fn passes(n: u64) -> bool {
+    n % 11 == 4
+}
+
+fn kills(n: u64) -> bool {
+    n % 43 == 9
+}
+
+/// User code, of a version: says what it made of which message.
+struct Maker {
+    version: u64,
+    bytes: usize,
+}
+
+impl Worker for Maker {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter().collect::<Vec<_>>() {
+            if !out.wants(&message) {
+                continue;
+            }
+            out.begin(&message);
+            let n = u64::from_le_bytes(message.payload[..8].try_into().unwrap());
+            if passes(n) {
+                out.same(&message)?;
+                continue;
+            }
+            for k in 0..makes(n) {
+                let made = Made::of(message.entry, *b"made");
+                let word = self.version * 10 + k;
+                out.push(message.entry, &made, &[&n.to_le_bytes(), &word.to_le_bytes(), &vec![n as u8; self.bytes]])?;
+            }
+            if kills(n) {
+                return Err(Fault::new(POISON, n).into());
+            }
+            out.done(&message);
+        }
+        Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+fn code(version: u64) -> String {
+    format!("{{\"call\":{version}}}")
+}
+
+fn version(code: &str) -> u64 {
+    let value: serde_json::Value = serde_json::from_str(code).unwrap();
+    value["call"].as_u64().unwrap()
+}
+
+/// How far a cut-over is.
+#[derive(Clone, Copy, Debug, Default)]
+enum Cutting {
+    #[default]
+    No,
+    Draining,
+    Committing {
+        block: u64,
+        from: u64,
+    },
+    Replacing,
+}
+
+/// A worker whose code is changed while it runs.
+#[derive(Default)]
+struct Changed {
+    cutting: Cutting,
+    /// From which sequence on which version made the output; what was answered stands for ever.
+    boundaries: Vec<(u64, u64)>,
+    cutovers: u64,
+    /// That took effect, and nobody had said so.
+    unsaid: u64,
+    /// That were given up with the death of the runner.
+    given_up: u64,
+}
+
+impl Kind for Changed {
+    type Code = Maker;
+
+    fn code(work: &Work, bytes: usize) -> Maker {
+        Maker { version: version(work.code()), bytes }
+    }
+
+    fn stops_one_in(&self) -> u64 {
+        // Where the commit is made that says so, more often.
+        if matches!(self.cutting, Cutting::Committing { .. }) { 2 } else { 12 }
+    }
+
+    fn opened(history: &mut History<Self>) {
+        let Some(work) = &history.runner else { return };
+        let (now, since) = (version(work.code()), work.since()[0]["sequence"].as_u64());
+        let said = history.kind.boundaries.last().copied();
+        let last = said.map_or(0, |b| b.1);
+        if now < last || now > last + 1 {
+            history.fail(format!("code {now} where {last} was said"));
+        }
+        if now > last {
+            history.kind.unsaid += 1;
+            history.kind.boundaries.push((since.unwrap(), now));
+        } else if let (Some(since), Some(known)) = (since, said) {
+            assert_eq!(since, known.0, "seed {}: since when", history.seed);
+        }
+    }
+
+    fn beside(history: &mut History<Self>) -> Result<(), Fault> {
+        let Some(work) = &mut history.runner else { return Ok(()) };
+        match history.kind.cutting {
+            Cutting::No => {}
+            Cutting::Draining if !work.is_quiet() => {}
+            Cutting::Draining => {
+                let new = version(work.code()) + 1;
+                let is_balanced = history.options.share == Share::Balance;
+                let slots = if is_balanced { history.dice.range(1, 3) as u32 } else { work.slots() };
+                let from = work.cut_over(&code(new), &format!("{{\"v\":{new}}}"), slots)?;
+                let (block, from) = (work.change(), from[0].sequence);
+                history.kind.cutting = Cutting::Committing { block, from };
+                history.say(format!("code {new} from {from} on, block {block}"));
+            }
+            Cutting::Committing { block, from } => {
+                if work.is_safe(block) {
+                    let now = version(work.code());
+                    history.kind.boundaries.push((from, now));
+                    history.kind.cutovers += 1;
+                    history.kind.cutting = Cutting::Replacing;
+                    history.say(format!("said: code {now} from {from} on"));
+                }
+            }
+            Cutting::Replacing => {
+                history.kill_slots();
+                if let Some(work) = &mut history.runner {
+                    for number in 0..3 {
+                        work.died(number, "killed", "replaced")?;
+                    }
+                    work.let_go(&[])?;
+                    work.hold(false);
+                }
+                history.kind.cutting = Cutting::No;
+            }
+        }
+        Ok(())
+    }
+
+    fn starts_slots(&self) -> bool {
+        !matches!(self.cutting, Cutting::Committing { .. } | Cutting::Replacing)
+    }
+
+    fn runner_gone(&mut self) {
+        self.given_up += u64::from(matches!(self.cutting, Cutting::Draining | Cutting::Committing { .. }));
+        self.cutting = Cutting::No;
+    }
+
+    fn happens(history: &mut History<Self>, what: u64) {
+        match what {
+            0 if history.runner.is_some() => history.kill_runner(),
+            1 => history.kill_some_slot(),
+            2 if history.level == Level::Disk => history.cut(),
+            3..=7 if matches!(history.kind.cutting, Cutting::No) => {
+                if let Some(work) = &mut history.runner {
+                    work.hold(true);
+                    history.kind.cutting = Cutting::Draining;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rests(&self) -> bool {
+        matches!(self.cutting, Cutting::No)
+    }
+}
+
+/// One history of a worker whose code is changed, from its seed.
+fn of_changes(seed: u64) -> Counts {
+    let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc07);
+    let level = dice.pick(&[Level::Memory, Level::Disk]);
+    let slots = dice.range(1, 3) as u32;
+    let options = WorkOptions {
+        output: Options { level, ..Options::memory(1 << 20) },
+        share: dice.pick(&[Share::Balance, Share::RoundRobin, Share::Key]),
+        turn: if dice.one_in(3) { dice.range(1, 7) } else { 0 },
+        keep_order: !dice.one_in(4),
+        code: code(0),
+        ..WorkOptions::memory(slots, 1 << 20)
+    };
+    let payload = dice.pick(&[0, 3000, 30_000]);
+    let mut history = History::new(seed, dice, options, payload, Changed::default());
+    history.live();
+    history.check()
+}
+
+impl History<Changed> {
+    fn check(mut self) -> Counts {
+        let data = self.witnessed();
+        let mut killed = BTreeSet::new();
+        for bytes in data.book_messages(&aside_of(STAGE)).unwrap_or_default() {
+            let aside = flow::records::Apart::read(&bytes).unwrap();
+            let n = self.input[aside.sequence as usize];
+            // Stopped twice at any change of a byte while user code was at it, it is taken for one that kills.
+            assert!(killed.insert(aside.sequence) && (kills(n) && !passes(n) || self.stopped_slots >= 2));
+        }
+        let mut expected = Vec::new();
+        for (sequence, n) in (0_u64..).zip(&self.input) {
+            if killed.contains(&sequence) {
+                continue;
+            }
+            assert!(!kills(*n) || passes(*n), "seed {}: {n} is not aside", self.seed);
+            let version = self.kind.boundaries.iter().rev().find(|b| b.0 <= sequence).map_or(0, |b| b.1);
+            match passes(*n) {
+                true => expected.push((*n, SAME)),
+                false => expected.extend((0..makes(*n)).map(|k| (*n, version * 10 + k))),
+            }
+        }
+        if !self.options.keep_order {
+            // Blocks come as they come, but not across a boundary.
+            let bounds: Vec<u64> = self.kind.boundaries.iter().map(|b| b.0).collect();
+            let place = |n: u64| bounds.iter().filter(|b| self.input[..**b as usize].contains(&n)).count();
+            let places: Vec<usize> = self.seen.iter().map(|s| bounds.len() - place(s.0)).collect();
+            assert!(places.is_sorted(), "seed {}: messages stand behind a boundary that are before it", self.seed);
+        }
+        self.check_output(expected);
+        let row = flow::ledger::stage(&data, STAGE).unwrap().remove(0);
+        if !row.closed || row.held > 0 || row.read != self.input.len() as u64 {
+            self.fail(format!("the ledger says {row:?}"));
+        }
+        self.kill_slots();
+        let Changed { cutovers, unsaid, given_up, .. } = self.kind;
+        let mut counts = self.counts();
+        counts += [("cut-overs", cutovers), ("unsaid", unsaid), ("given up", given_up)].into();
+        counts
+    }
+}
+
+fn lives(test: &str, seeds: u64) {
+    let sum = histories(test, seeds, of_changes);
+    println!(
+        "histories of cut-overs: injected {} deaths of runners, {} of slots, {} power cuts into {}: {} cut-overs, {} \
+         nobody had said, {} given up, 0 messages lost, 0 twice, 0 by the wrong code",
+        sum["deaths"], sum["slots"], sum["cuts"], sum["histories"], sum["cut-overs"], sum["unsaid"], sum["given up"]
+    );
+    let n = sum["histories"];
+    let happens = sum["cut-overs"] > n && sum["unsaid"] > n / 60 && sum["given up"] > n / 4 && sum["cuts"] > n / 4;
+    assert!(n < 100 || happens, "{sum:?}");
+}
+
+#[test]
+fn whatever_dies_the_output_changes_its_maker_at_the_message_that_was_said() {
+    lives("cutover::whatever_dies_the_output_changes_its_maker_at_the_message_that_was_said", SEEDS);
+}
+
+#[test]
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_cutovers() {
+    lives("cutover::soak_cutovers", 20_000);
+}
+
+/// A worker with one slot of a version, in memory.
+struct Alone {
+    work: Work,
+    slot: Slot,
+    maker: Maker,
+}
+
+impl Alone {
+    fn open(data: &Data, stage: &str, options: &WorkOptions) -> Self {
+        let mut work = Work::open(data, stage, &[INPUT.into()], options).unwrap();
+        let from = work.ready(0, 0);
+        let inputs = vec![INPUT.into()];
+        let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
+        let slot = Slot::open(data, stage, slot).unwrap();
+        work.greet(0).unwrap();
+        Self { work, slot, maker: Maker { version: 1, bytes: 0 } }
+    }
+
+    fn step(&mut self, machine: &Machine) {
+        machine.advance(1_000_000);
+        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        while self.slot.step(&mut self.maker, &mut |_| false).unwrap() == Stepped::Worked {}
+        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+    }
+}
+
+#[test]
+fn a_shadow_begins_where_the_other_stands_and_what_it_was_too_slow_for_is_skipped() {
+    let machine = Machine::new(3);
+    let data = Data { media: machine.start(), folder: "/live/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer(INPUT, &Options::memory(1 << 20)).unwrap();
+    let origin = writer.origin("a").unwrap();
+    // One that neither passes, nor kills, and makes one.
+    let n = 1_u64;
+    let mut appended = 0;
+    let mut append = |messages: u64| {
+        for _ in 0..messages {
+            let schema = SchemaId(*b"test");
+            let meta = Meta { source_time: 0, origin, origin_seq: appended, schema, flags: 0 };
+            match writer.append(&meta, &[&n.to_le_bytes()[..], &[0; 3000]].concat()) {
+                Ok(_) => appended += 1,
+                Err(e) if e.is_full() => return appended,
+                Err(e) => panic!("{e}"),
+            }
+        }
+        appended
+    };
+    let old = WorkOptions::memory(1, 1 << 20);
+    let new = WorkOptions { shadow: Some("old".into()), ..old.clone() };
+    append(30);
+    let mut first = Alone::open(&data, "old", &old);
+    while first.work.accounts().next().unwrap().next < 30 {
+        first.step(&machine);
+    }
+    let mut second = Alone::open(&data, "new", &new);
+    assert_eq!(second.work.accounts().next().unwrap().first, 30);
+    assert_eq!(flow::WorkerNow::newest(&data, "old").unwrap().unwrap().shadow, None);
+    append(10);
+    for _ in 0..20 {
+        first.step(&machine);
+        second.step(&machine);
+    }
+    assert_eq!(second.work.accounts().next().unwrap().done, 10);
+    assert_eq!(flow::WorkerNow::newest(&data, "new").unwrap().unwrap().shadow.as_deref(), Some("old"));
+    // Only the first goes on: the input does not wait for the other.
+    let mut all = 40;
+    while all < 3000 {
+        let now = append(50);
+        assert!(now > all, "the input waits for a shadow");
+        all = now;
+        while first.work.accounts().next().unwrap().next < all {
+            first.step(&machine);
+        }
+    }
+    while second.work.accounts().next().unwrap().next < all {
+        second.step(&machine);
+    }
+    let account = second.work.accounts().next().unwrap().clone();
+    let slow = account.counts["skipped.slow"];
+    assert!(slow > 2000, "{account:?}");
+    assert_eq!(account.done + slow, all - 30, "{account:?}");
+    assert!(account.counts.keys().all(|name| !name.starts_with("lost")), "{account:?}");
+    let row = flow::ledger::stage(&data, "new").unwrap().remove(0);
+    assert!(row.closed && row.lost.is_empty() && row.skipped["slow"] == slow, "{row:?}");
+    // The worker itself was given all.
+    assert_eq!(first.work.accounts().next().unwrap().done, all);
+}
