@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -285,6 +286,27 @@ def lab(tmp_path, beamport):
     lab = Lab(tmp_path, beamport)
     yield lab
     lab.clear()
+
+
+def camera(fps: int, level: str = "memory", live: str = "16 MiB") -> str:
+    """A camera of small frames, for an instrument file."""
+    return f"""
+[source.camera]
+kind = "sim"
+model = "camera"
+fps = {fps}
+shape = [32, 48]
+dtype = "uint8"
+level = "{level}"
+live = "{live}"
+"""
+
+
+def worker(name: str, call: str, more: str = "", live: str = "8 MiB") -> str:
+    """A worker of the camera or, with `shadow`, of what it is beside; its slots are of this Python."""
+    inputs = "" if "shadow" in more else 'inputs = ["camera"]\n'
+    python = f'python = "{sys.executable}"\nslot_live = "2 MiB"\nlive = "{live}"\n'
+    return f'\n[worker.{name}]\ncall = "{call}"\n{inputs}{python}{more}'
 
 
 def lost_of(report: dict) -> int:

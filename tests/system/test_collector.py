@@ -1,11 +1,10 @@
 """Camera, four slots that answer as they are done, collector: every id once and in order, whoever is killed."""
 
 import json
-import sys
 import time
 
 import pytest
-from conftest import kill, until
+from conftest import camera, kill, until, worker
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -19,24 +18,10 @@ def corner(frame):
     return frame.array[:2, :3]
 """
 
-INSTRUMENT = """
-[source.camera]
-kind = "sim"
-model = "camera"
-fps = 500
-shape = [32, 48]
-dtype = "uint8"
-live = "16 MiB"
-
-[worker.corners]
-call = "mine.py:corner"
-inputs = ["camera"]
-python = "{python}"
-slots = 4
-order = "any"
-slot_live = "2 MiB"
-live = "8 MiB"
-
+INSTRUMENT = (
+    camera(500)
+    + worker("corners", "mine.py:corner", 'slots = 4\norder = "any"\n')
+    + """
 [merge.frames]
 kind = "number"
 inputs = ["corners"]
@@ -45,6 +30,7 @@ wait = "20 s"
 [run.first]
 settle = "200 ms"
 """
+)
 
 
 def numbers(lab, name):
@@ -55,7 +41,7 @@ def numbers(lab, name):
 
 def test_ids_stand_in_order_after_slots_and_mover_are_killed_at_random(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
-    lab.write(INSTRUMENT.format(python=sys.executable))
+    lab.write(INSTRUMENT)
     kills, movers, seen = times(8, 200), 0, []
     process, _ = lab.up_ready()
     for turn in range(kills):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, kill, line_of, until
+from conftest import ROOT, camera, kill, line_of, until
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -42,15 +42,9 @@ class Fails:
         return frame
 """
 
-CAMERA = """
-[source.camera]
-kind = "sim"
-model = "camera"
-fps = 200
-shape = [32, 48]
-dtype = "uint8"
-live = "16 MiB"
-
+CAMERA = (
+    camera(200)
+    + """
 [source.detector]
 kind = "sim"
 model = "amor"
@@ -59,6 +53,7 @@ rate = 1e4
 [run.first]
 duration = "2 s"
 """
+)
 
 # `python3` is the interpreter of these tests.
 PATH = {"env": {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}}

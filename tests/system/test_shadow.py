@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, kill, lost_of, until
+from conftest import ROOT, camera, kill, lost_of, until, worker
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -34,24 +34,6 @@ def sleeps(frame):
     time.sleep(0.3)
     return 1
 """
-
-CAMERA = """
-[source.camera]
-kind = "sim"
-model = "camera"
-fps = {fps}
-shape = [32, 48]
-dtype = "uint8"
-level = "{level}"
-live = "2 MiB"
-"""
-
-
-def worker(name, call, more=""):
-    """A worker of the camera, or, with `shadow`, of what it is beside."""
-    inputs = "" if "shadow" in more else 'inputs = ["camera"]\n'
-    python = f'python = "{sys.executable}"\nslot_live = "2 MiB"\nlive = "4 MiB"\n'
-    return f'\n[worker.{name}]\ncall = "{call}"\n{inputs}{python}{more}'
 
 
 def made(lab, name):
@@ -78,7 +60,7 @@ def compare(lab, *names, status=None):
 def test_what_a_shadow_makes_is_compared_and_its_code_takes_over_at_the_message_that_is_said(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(
-        CAMERA.format(fps=200, level="disk")
+        camera(200, "disk", "2 MiB")
         + worker("mean", "mine.py:old", "slots = 2\n")
         + worker("trial", "mine.py:new", 'shadow = "mean"\n')
     )
@@ -154,7 +136,7 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
     (lab.folder / "mine.py").write_text(CODE)
     (lab.folder / "bad.py").write_text("def new(frame:\n")
     lab.write(
-        CAMERA.format(fps=100, level="memory")
+        camera(100, live="2 MiB")
         + worker("mean", "mine.py:old")
         + worker("broken", "bad.py:new", 'shadow = "mean"\n')
         + worker("trial", "mine.py:new", 'shadow = "mean"\n')
@@ -192,7 +174,8 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
 def test_a_shadow_that_sleeps_slows_nobody_and_is_no_loss(lab):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(
-        CAMERA.format(fps=500, level="memory").replace("model", 'when_full = "wait"\nmodel')
+        camera(500, live="2 MiB")
+        + 'when_full = "wait"\n'
         + worker("mean", "mine.py:old")
         + worker("trial", "mine.py:sleeps", 'shadow = "mean"\n')
         + "[run.first]\nduration = '6 s'\n"
@@ -215,7 +198,7 @@ def test_ready_made_workers_are_compared_and_cut_over_too(lab):
     beside = 'shadow = "some"\nparameters = {{ keep = "{}"{} }}\n'
     devices = '[source.devices]\nkind = "sim"\nmodel = "camera-metadata"\nfps = 10\nvalues = 1\n'
     lab.write(
-        CAMERA.format(fps=200, level="disk")
+        camera(200, "disk", "2 MiB")
         + devices
         + worker("some", "filter", 'parameters = { keep = "id >= 0" }\nslots = 2\n')
         + worker("none", "filter", beside.format("id < 20", ""))

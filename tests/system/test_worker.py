@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, kill, until
+from conftest import ROOT, camera, kill, until, worker
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 
@@ -77,30 +77,6 @@ def dies(frame):
     return frame
 '''
 
-CAMERA = """
-[source.camera]
-kind = "sim"
-model = "camera"
-fps = {fps}
-shape = [32, 48]
-dtype = "uint8"
-level = "{level}"
-live = "16 MiB"
-"""
-
-WORKER = """
-[worker.{name}]
-call = "mine.py:{call}"
-inputs = ["camera"]
-python = "{python}"
-slot_live = "2 MiB"
-live = "8 MiB"
-"""
-
-
-def worker(name, call, more=""):
-    return WORKER.format(name=name, call=call, python=sys.executable) + more
-
 
 def numbers(lab, name):
     """The numbers of a stream's messages, in its order."""
@@ -116,11 +92,11 @@ def count(lab, name):
 def test_what_code_returns_is_a_message_of_its_kind(lab):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(
-        CAMERA.format(fps=200, level="disk")
-        + worker("mean", "mean", "slots = 2\nparameters = { scale = 2.0 }\n")
-        + worker("corner", "corner")
-        + worker("total", "total")
-        + worker("twice", "Twice", "parameters = { start = 5 }\n")
+        camera(200, "disk")
+        + worker("mean", "mine.py:mean", "slots = 2\nparameters = { scale = 2.0 }\n")
+        + worker("corner", "mine.py:corner")
+        + worker("total", "mine.py:total")
+        + worker("twice", "mine.py:Twice", "parameters = { start = 5 }\n")
         + "[run.first]\nduration = '2 s'\n"
     )
     process, _ = lab.up_ready()
@@ -147,7 +123,7 @@ def test_what_code_returns_is_a_message_of_its_kind(lab):
 @pytest.mark.parametrize("level", ["memory", "disk"])
 def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, level, times):
     (lab.folder / "mine.py").write_text(CODE)
-    lab.write(CAMERA.format(fps=100, level=level) + worker("dies", "dies", "slots = 2\ntime_max = '300 ms'\n"))
+    lab.write(camera(100, level) + worker("dies", "mine.py:dies", "slots = 2\ntime_max = '300 ms'\n"))
     process, _ = lab.up_ready()
     bad = {3: "killed", 7: "killed", 11: "time", 13: "time", 17: "error", 19: "time", 23: "killed", 29: "error"}
     each, seen = times(5, 250), -1
@@ -172,7 +148,7 @@ def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, l
 
 def test_slots_and_mover_killed_at_random_moments_show_each_frame_once(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
-    lab.write(CAMERA.format(fps=1000, level="disk") + worker("copy", "Keeps", "slots = 3\n"))
+    lab.write(camera(1000, "disk") + worker("copy", "mine.py:Keeps", "slots = 3\n"))
     kills, movers, seen = times(30, 700), 0, 0
     process, _ = lab.up_ready()
     for turn in range(kills):
@@ -189,12 +165,12 @@ def test_slots_and_mover_killed_at_random_moments_show_each_frame_once(lab, time
     until(lambda: count(lab, "copy") > seen, "no output at the end")
     lab.interrupt(process)
     lab.end(process)
-    camera, shown = numbers(lab, "camera"), numbers(lab, "copy")
+    frames, shown = numbers(lab, "camera"), numbers(lab, "copy")
     data = beamport.open(lab.data)
     aside = [m["sequence"] for m in data["copy.aside"].read()] if (lab.data / "copy.aside").exists() else []
     # One that was killed twice at the same frame cannot know better.
     assert len(aside) <= kills // 3
-    assert shown == [n for n in camera[: len(shown) + len(aside)] if n not in aside]
+    assert shown == [n for n in frames[: len(shown) + len(aside)] if n not in aside]
     lab.run("verify", "--data", lab.data)
     print(
         f"slots killed: {kills} injected ({movers} of them the mover), {len(shown)} frames shown, 0 lost, 0 twice, in "
@@ -220,9 +196,9 @@ def test_the_page_on_running_python_runs(lab):
 def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(
-        CAMERA.format(fps=100, level="disk")
-        + worker("mean", "mean", "slots = 1\nparameters = { scale = 2.0 }\n")
-        + worker("twice", "Twice", "parameters = { start = 5 }\n")
+        camera(100, "disk")
+        + worker("mean", "mine.py:mean", "slots = 1\nparameters = { scale = 2.0 }\n")
+        + worker("twice", "mine.py:Twice", "parameters = { start = 5 }\n")
     )
     process, _ = lab.up_ready()
     lines = lab.popen("top", "--json", "--data", lab.data)
