@@ -10,7 +10,7 @@ mod cutover;
 #[path = "work/history.rs"]
 mod history;
 
-use beamport_testkit::{Counts, Dice, Machine, PretendMedia, histories};
+use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::{
     Data, Fault, Heard, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
 };
@@ -367,6 +367,90 @@ fn lives(test: &str, seeds: u64) {
     let n = sum["histories"];
     let happens = sum["deaths"] > n && sum["slots"] > 10 * n && sum["cuts"] > n / 2 && sum["blamed"] < n / 20;
     assert!(n < 100 || happens, "{sum:?}");
+}
+
+/// Makes many messages of each.
+struct Many;
+
+const MANY: u64 = 9000;
+
+impl Worker for Many {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter().collect::<Vec<_>>() {
+            out.begin(&message);
+            for k in 0..MANY {
+                out.push(message.entry, &Made { origin_seq: k, ..Made::of(message.entry, *b"made") }, &[])?;
+            }
+            out.done(&message);
+        }
+        Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_a_block_had_shown_before_there_was_no_room_was_shown_again_after_a_death() {
+    let machine = Machine::new(7);
+    let (process, runner) = (machine.start(), machine.start());
+    let at = |process: &Arc<PretendMedia>| Data {
+        media: process.clone(),
+        folder: "/live/data".into(),
+        drain: Drain::Caller,
+    };
+    let data = at(&process);
+    let mut writer = data.writer(INPUT, &Options::memory(1 << 20)).unwrap();
+    let origin = writer.origin("a").unwrap();
+    let meta = Meta { source_time: 0, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    let options = WorkOptions { turn: 1, slot_live_bytes: 8 << 20, ..WorkOptions::memory(1, 1 << 20) };
+    let mut slots = Slots::new("/live/data", STAGE, &[INPUT]);
+    let mut work = Work::open(&at(&runner), STAGE, &[INPUT.into()], &options).unwrap();
+    let step = |work: &mut Work, slots: &mut Slots<Many>| {
+        for one in slots.greet(work).unwrap() {
+            slots.start(&machine, one, &options, |_| Ok(Many)).unwrap();
+        }
+        machine.advance(1_000_000);
+        // Two answers at a time: the commit of the one is made while the other has no room.
+        slots.step(0, &mut |_| false).unwrap();
+        slots.step(0, &mut |_| false).unwrap();
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+    };
+    // Its output is held, and has no room for three times as many.
+    data.hold(STAGE, "witness", 0).unwrap();
+    for n in 0..3 {
+        writer.append(&Meta { source_time: n, ..meta }, &[1; 100]).unwrap();
+    }
+    for _ in 0..50 {
+        step(&mut work, &mut slots);
+    }
+    let shown = work.writer().next_sequence();
+    assert!(shown > MANY && !shown.is_multiple_of(MANY) && shown < 3 * MANY, "{shown}");
+    // SAFETY: all maps of this process are in the runner.
+    unsafe { machine.kill(&runner, work) };
+    slots.kill_all(&machine);
+    let mut work = Work::open(&at(&machine.start()), STAGE, &[INPUT.into()], &options).unwrap();
+    let mut reader = data.reader_early(STAGE).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..100 {
+        loop {
+            let batch = reader.read(1000).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            seen.extend(batch.iter().map(|m| (m.entry.source_time, m.entry.origin_seq)));
+        }
+        data.hold(STAGE, "witness", seen.len() as u64).unwrap();
+        step(&mut work, &mut slots);
+    }
+    assert_eq!(seen.len() as u64, 3 * MANY);
+    assert!(seen.is_sorted());
+    assert!(work.is_idle());
 }
 
 #[test]

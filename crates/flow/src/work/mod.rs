@@ -199,6 +199,8 @@ pub struct Work {
     /// Since the last commit.
     gaps: Vec<Gap>,
     is_changed: bool,
+    /// Whose messages the last ones of the output are, and how many.
+    tail: (u64, u64),
     committed_output: u64,
     /// Mean time of a message, ns.
     message_ns: u64,
@@ -271,6 +273,7 @@ impl Work {
             pending: VecDeque::new(),
             gaps: Vec::new(),
             is_changed: false,
+            tail: (u64::MAX, 0),
             committed_output: shown,
             message_ns: 0,
             turn: 0,

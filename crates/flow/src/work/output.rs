@@ -37,7 +37,13 @@ impl Work {
             let mut has_room = true;
             if end > piece.first {
                 let mut tally = BTreeMap::new();
+                let before = self.output.next_sequence();
                 has_room = self.push(&mut piece, end, &mut tally, now)?;
+                match self.output.next_sequence() - before {
+                    0 => {}
+                    pushed if self.tail.0 == id => self.tail.1 += pushed,
+                    pushed => self.tail = (id, pushed),
+                }
                 if has_room {
                     did = true;
                     self.count(&mut piece, end, tally);
@@ -53,10 +59,25 @@ impl Work {
         }
         self.output.publish();
         if did || self.is_changed {
-            self.is_changed = false;
-            self.prepare(now);
+            let counted = self.counted();
+            self.is_changed = counted.is_none();
+            if let Some(output_next) = counted {
+                self.prepare(output_next, now);
+            }
         }
         Ok(did)
+    }
+
+    /// The end of the output of which all is counted. What is shown of a block that had no room for the rest lies behind it:
+    /// who starts anew looks for it there. None where others lie behind that again: then the commit waits for the rest.
+    fn counted(&self) -> Option<u64> {
+        let next = self.output.next_sequence();
+        let mut begun = self.pieces.iter().filter(|(_, piece)| piece.pushed > 0);
+        match (begun.next(), begun.next()) {
+            (None, _) => Some(next),
+            (Some((id, piece)), None) if self.tail.0 == *id && self.tail.1 >= piece.pushed => Some(next - piece.pushed),
+            _ => None,
+        }
     }
 
     /// Pushes the outputs of the messages of a block up to `end`. False where there is no room for the rest.
@@ -352,8 +373,7 @@ impl Work {
     }
 
     /// Makes the commit of what is shown.
-    pub(super) fn prepare(&mut self, now: i64) {
-        let output_next = self.output.next_sequence();
+    pub(super) fn prepare(&mut self, output_next: u64, now: i64) {
         let aside_next = self.aside.as_ref().map_or(0, Writer::next_sequence);
         // Of blocks that are not shown yet some may be aside already: who starts anew looks for them from here.
         let begun = self.pieces.values().filter_map(|p| p.aside_from);
