@@ -1,5 +1,5 @@
 //! The store against a `Vec`: random appends, batches, reservations, views, kills, power cuts and faults from a seed, on a
-//! machine that forgets what was not synced. `BEAMPORT_SEEDS=N` tries more seeds, `BEAMPORT_SEED=N` replays one.
+//! machine that forgets what was not synced.
 //!
 //! What is checked: all below the mark `memory` survives a kill, all below `disk` a power cut; no reader is ever shown a byte
 //! that was not appended; an identity (epoch, sequence) names one payload for ever; a counted reader under `wait` misses
@@ -7,12 +7,11 @@
 //! map without being allocated.
 
 use beamport_store::*;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use testkit::{Dice, Ignore, Machine, PretendMedia};
+use testkit::{Counts, Dice, Ignore, Machine, PretendMedia, histories};
 
 const SEEDS: u64 = 2000;
 const STEPS: u64 = 80;
@@ -56,27 +55,23 @@ struct Tally {
     read: u64,
 }
 
-impl Tally {
-    fn counts(&mut self) -> [&mut u64; 12] {
-        let Self {
-            kills,
-            cuts,
-            cleaned,
-            failed_syncs,
-            failed_writes,
-            full,
-            clocks,
-            looks,
-            abandoned,
-            viewed,
-            marked,
-            read,
-        } = self;
-        [kills, cuts, cleaned, failed_syncs, failed_writes, full, clocks, looks, abandoned, viewed, marked, read]
-    }
-
-    fn add(&mut self, mut other: Self) {
-        self.counts().into_iter().zip(other.counts()).for_each(|(mine, its)| *mine += *its);
+impl From<Tally> for Counts {
+    fn from(tally: Tally) -> Self {
+        [
+            ("kills", tally.kills),
+            ("cuts", tally.cuts),
+            ("cleaned", tally.cleaned),
+            ("failed syncs", tally.failed_syncs),
+            ("failed writes", tally.failed_writes),
+            ("full", tally.full),
+            ("clocks", tally.clocks),
+            ("looks", tally.looks),
+            ("abandoned", tally.abandoned),
+            ("viewed", tally.viewed),
+            ("marked", tally.marked),
+            ("read", tally.read),
+        ]
+        .into()
     }
 }
 
@@ -1021,91 +1016,38 @@ enum After {
     CutThenKill,
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// Every so many of the seeds, and one line with the counts.
-fn some(part: u64, seeds: u64, parts: u64) {
-    let (mut tally, mut failures) = (Tally::default(), Vec::new());
-    for seed in (part..seeds).step_by(parts as usize) {
-        match Test::new(seed, None).run() {
-            Ok(one) => tally.add(one),
-            Err(e) => failures.push(e),
-        }
-        if failures.len() >= 5 {
-            break;
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    println!("\ncounts {}", tally.counts().map(|count| count.to_string()).join(" "));
-}
-
-fn agrees(seeds: u64) {
-    if let Some(seed) = number("BEAMPORT_SEED") {
-        Test::new(seed, None).run().unwrap_or_else(|e| panic!("{e}"));
-        return;
-    }
-    let seeds = number("BEAMPORT_SEEDS").unwrap_or(seeds);
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    // What killed processes had mapped stays mapped: no process tries too many.
-    let parts = seeds.div_ceil(2500).next_multiple_of(at_once);
-    if let Some(part) = number("BEAMPORT_PART") {
-        return some(part, seeds, parts);
-    }
-    // Processes, because threads that map and unmap much wait for each other.
-    let start = |part: u64| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["the_store_agrees_with_a_vec", "--exact", "--nocapture"]);
-        command.env("BEAMPORT_PART", part.to_string()).env("BEAMPORT_SEEDS", seeds.to_string());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let (mut sum, mut failures) = (Tally::default(), Vec::new());
-    let mut running: VecDeque<_> = (0..at_once).map(start).collect();
-    let mut next = at_once..parts;
-    while let Some(part) = running.pop_front() {
-        let done = part.wait_with_output().unwrap();
-        running.extend(next.next().map(start));
-        let said = String::from_utf8_lossy(&done.stdout).into_owned();
-        if !done.status.success() {
-            failures.push(said + &String::from_utf8_lossy(&done.stderr));
-            continue;
-        }
-        let counts = said.lines().find_map(|line| line.strip_prefix("counts ")).expect(&said);
-        let mut tally = Tally::default();
-        let mut counts = counts.split(' ').map(|count| count.parse().unwrap());
-        tally.counts().into_iter().for_each(|place| *place = counts.next().unwrap());
-        sum.add(tally);
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+/// Lives the histories of `test`.
+fn agrees(test: &str, seeds: u64) {
+    let sum = histories(test, seeds, |seed| Test::new(seed, None).run().unwrap_or_else(|e| panic!("{e}")).into());
     println!(
-        "the store against a Vec: {seeds} seeds, injected {} kills, {} power cuts, {} times memory cleaned, {} failed \
-         syncs, {} failed writes, {} failed looks, {} full places, {} clocks set, {} rooms half used; {} messages marked, {} \
-         pointed to by views, {} read, 0 lost, 0 wrong",
-        sum.kills,
-        sum.cuts,
-        sum.cleaned,
-        sum.failed_syncs,
-        sum.failed_writes,
-        sum.looks,
-        sum.full,
-        sum.clocks,
-        sum.abandoned,
-        sum.marked,
-        sum.viewed,
-        sum.read
+        "the store against a Vec: {} seeds, injected {} kills, {} power cuts, {} times memory cleaned, {} failed syncs, {} \
+         failed writes, {} failed looks, {} full places, {} clocks set, {} rooms half used; {} messages marked, {} pointed to \
+         by views, {} read, 0 lost, 0 wrong",
+        sum["histories"],
+        sum["kills"],
+        sum["cuts"],
+        sum["cleaned"],
+        sum["failed syncs"],
+        sum["failed writes"],
+        sum["looks"],
+        sum["full"],
+        sum["clocks"],
+        sum["abandoned"],
+        sum["marked"],
+        sum["viewed"],
+        sum["read"]
     );
 }
 
 #[test]
 fn the_store_agrees_with_a_vec() {
-    agrees(SEEDS);
+    agrees("the_store_agrees_with_a_vec", SEEDS);
 }
 
 #[test]
 #[ignore = "an hour"]
 fn soak_the_store_agrees_with_a_vec() {
-    agrees(100_000);
+    agrees("soak_the_store_agrees_with_a_vec", 100_000);
 }
 
 /// A check that cannot fail checks nothing: each sync that is left out must be seen as a loss.

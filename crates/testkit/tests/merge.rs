@@ -1,5 +1,5 @@
 //! Merges on the pretend machine; by number: `merge/number.rs`. By time: any order of arrival within the wait, inputs that are idle, dead, late, ahead or
-//! gone, and kills and power cuts at any moment, from seeds. `BEAMPORT_SEEDS=N` tries more, `BEAMPORT_SEED=N` replays one.
+//! gone, and kills and power cuts at any moment, from seeds.
 //!
 //! What is checked: the output is in the order (time, input, sequence) for everybody who ever looked; what was shown stays
 //! what it is; each message of an input is in the output, aside, or counted as lost, exactly once; the account of each
@@ -8,7 +8,7 @@
 #[path = "merge/number.rs"]
 mod number;
 
-use beamport_testkit::{Dice, Machine, PretendMedia};
+use beamport_testkit::{Dice, Machine, PretendMedia, histories};
 use flow::records::{Commit, Input};
 use flow::{Data, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, aside_of, commits_of, ledger};
 use std::collections::{BTreeMap, BTreeSet};
@@ -624,35 +624,28 @@ fn history(seed: u64) -> Checked<Outcome> {
     Ok(Outcome { deaths, ..outcome })
 }
 
-fn histories(kind: &str, seeds: u64, history: fn(u64) -> Checked<Outcome>) {
-    let env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let range = env("BEAMPORT_SEED").map_or(0..env("BEAMPORT_SEEDS").unwrap_or(seeds), |seed| seed..seed + 1);
-    let whole = range.end - range.start > 1;
-    let mut sum = Outcome::default();
-    for seed in range {
-        let one = history(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        sum = Outcome {
-            done: sum.done + one.done,
-            aside: sum.aside + one.aside,
-            lost: sum.lost + one.lost,
-            deaths: sum.deaths + one.deaths,
-        };
-    }
+/// Lives the histories of `test`, of which one is `history`.
+fn lives(test: &str, seeds: u64, history: fn(u64) -> Checked<Outcome>) {
+    let sum = histories(test, seeds, |seed| {
+        let Outcome { done, aside, lost, deaths } = history(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        [("done", done), ("aside", aside), ("lost", lost), ("deaths", deaths)].into()
+    });
+    let [all, deaths, done, aside, lost] = ["histories", "deaths", "done", "aside", "lost"].map(|name| sum[name]);
     println!(
-        "merge by {kind}: injected {} kills and power cuts, {} messages merged, {} aside, {} lost by policy and counted",
-        sum.deaths, sum.done, sum.aside, sum.lost
+        "{test}: injected {deaths} kills and power cuts into {all} histories, {done} messages merged, {aside} aside, {lost} \
+         lost by policy and counted"
     );
     // Histories in which nothing happens prove nothing.
-    assert!(!whole || sum.deaths > 2 * seeds && sum.done > 100 * seeds && sum.aside > seeds && sum.lost > 0, "{sum:?}");
+    assert!(all < 100 || deaths > 2 * all && done > 100 * all && aside > all && lost > 0, "{sum:?}");
 }
 
 #[test]
 fn a_merge_shows_each_message_once_whatever_dies_when() {
-    histories("time", 200, history);
+    lives("a_merge_shows_each_message_once_whatever_dies_when", 200, history);
 }
 
 #[test]
-#[ignore = "an hour"]
-fn soak_a_merge_shows_each_message_once_whatever_dies_when() {
-    histories("time", 3_000, history);
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_merges_by_time() {
+    lives("soak_merges_by_time", 20_000, history);
 }

@@ -325,11 +325,11 @@ fn what_a_power_cut_brings_back_was_shown_beyond_the_commit() {
 
 #[test]
 fn a_merge_by_number_shows_each_message_once_whatever_dies_when() {
-    histories("number", 200, history);
+    lives("number::a_merge_by_number_shows_each_message_once_whatever_dies_when", 200, history);
 }
 
 #[test]
-#[ignore = "an hour"]
-fn soak_a_merge_by_number_shows_each_message_once_whatever_dies_when() {
-    histories("number", 3_000, history);
+#[ignore = "full counts: cargo xtask soak"]
+fn soak_merges_by_number() {
+    lives("number::soak_merges_by_number", 20_000, history);
 }
