@@ -11,5 +11,5 @@ fn five_hundred_histories_keep_every_promise() {
         sum.add(Flow::new(seed, false).run().unwrap_or_else(|e| panic!("{e}")));
     }
     // Histories in which nothing happens prove nothing.
-    assert!(sum.runs >= SEEDS && sum.rows > 20 * SEEDS && sum.deaths > 5 * SEEDS, "{sum:?}");
+    assert!(sum.runs >= SEEDS && sum.rows > 20 * SEEDS && sum.deaths > 5 * SEEDS && sum.made > 20 * SEEDS, "{sum:?}");
 }

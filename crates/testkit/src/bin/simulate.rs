@@ -49,8 +49,8 @@ fn many(from: u64, count: u64) -> ExitCode {
     }
     let rate = count as f64 / begin.elapsed().as_secs_f64();
     println!(
-        "{count} seeds, {rate:.0} seeds/s: {} messages, {} runs, {} rows, {} kills and power cuts; {} messages lost by policy, all accounted for",
-        sum.messages, sum.runs, sum.rows, sum.deaths, sum.lost
+        "{count} seeds, {rate:.0} seeds/s: {} messages, {} more made by workers and merges, {} runs, {} rows, {} kills and power cuts; {} messages lost by policy, all accounted for",
+        sum.messages, sum.made, sum.runs, sum.rows, sum.deaths, sum.lost
     );
     ExitCode::SUCCESS
 }

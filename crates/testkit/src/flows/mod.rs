@@ -1,10 +1,13 @@
 //! A whole flow from a seed: makers of messages, their streams, runs that begin and end, a file, and everything that can
 //! happen to the processes and the machine. One thread, a pretend clock; the same seed gives the same history.
 //!
+//! Some have stages between (`stages.rs`): a merge, a worker in slots, or both.
+//!
 //! What is checked at the end: the file of each sealed run holds the members of the run exactly once, in order, byte for
 //! byte; what was lost is in the account, and the account closes; order per maker is kept; nothing marked is lost.
 
 mod outside;
+mod stages;
 
 use crate::{Dice, Machine, PretendMedia};
 use flow::{Data, Feed, Intake, IntakeOptions, RunKeeper, StreamView, commits, ledger, runs};
@@ -25,9 +28,10 @@ const SINK: &str = "file";
 /// What is wrong and how to see it again.
 type Checked<T = ()> = Result<T, String>;
 
-/// The native process: sources, streams, runs.
+/// The native process: sources, stages, streams, runs.
 struct Mover {
     intakes: Vec<Intake>,
+    stages: stages::Running,
     keeper: RunKeeper,
     /// Where each stream stood at the beginning; none once its first step is done.
     begun: Vec<Option<u64>>,
@@ -43,12 +47,18 @@ struct Stream {
     name: &'static str,
     options: Options,
     outside: Shared<Outside>,
+    /// Where a mover began that was not the first, and could say so.
+    restarts: Vec<u64>,
+}
+
+/// What is known of a stream for good.
+#[derive(Default)]
+struct Noted {
+    name: &'static str,
     /// Identity of every message below the mark: (origin, number) by sequence.
     marked: BTreeMap<u64, (u32, u64)>,
     /// Up to which sequence marks have been noted.
-    noted: u64,
-    /// Where a mover began that was not the first, and could say so.
-    restarts: Vec<u64>,
+    upto: u64,
 }
 
 /// A run, its file and the process that writes it.
@@ -65,9 +75,16 @@ struct Plan {
 pub struct Flow {
     seed: u64,
     machine: Machine,
+    /// A clock that is never set, ns.
+    clock: i64,
+    /// The latest time that the machine had, ns since 1970 UTC.
+    latest: i64,
     dice: Dice,
     folder: PathBuf,
     streams: Vec<Stream>,
+    stages: stages::Plan,
+    /// Streams of sources, then those of stages.
+    noted: Vec<Noted>,
     plans: Vec<Plan>,
     aside_every: u64,
     mover: Option<Mover>,
@@ -99,6 +116,8 @@ pub struct Tally {
     pub deaths: u64,
     /// Messages lost and accounted for.
     pub lost: u64,
+    /// Messages of the outputs of stages.
+    pub made: u64,
 }
 
 impl Tally {
@@ -109,6 +128,7 @@ impl Tally {
         self.runs += other.runs;
         self.deaths += other.deaths;
         self.lost += other.lost;
+        self.made += other.made;
     }
 }
 
@@ -129,8 +149,17 @@ impl Flow {
             let options = Options { level, when_full, retain_bytes, ..Options::disk(1 << 20) };
             let outside = Outside::new(dice.word(), dice.clone().range(1, 3), dice.one_in(2));
             let outside = Arc::new(Mutex::new(outside));
-            streams.push(Stream { name, options, outside, marked: BTreeMap::new(), noted: 0, restarts: Vec::new() });
+            streams.push(Stream { name, options, outside, restarts: Vec::new() });
         }
+        let level = if disk { Level::Disk } else { Level::Memory };
+        let sources: Vec<&str> = streams.iter().map(|s| s.name).collect();
+        let stages = stages::Plan::new(seed, &folder, level, &sources);
+        for stream in streams.iter_mut().filter(|s| stages.is_any() && s.options.when_full == WhenFull::DropOldest) {
+            // What a stage had not read by then would be lost by policy, and is of no interest here.
+            stream.options.when_full = WhenFull::Wait;
+        }
+        let noted =
+            sources.into_iter().chain(stages.outputs()).map(|name| Noted { name, ..Noted::default() }).collect();
         let plans = (0..dice.range(1, 3))
             .map(|i| Plan {
                 name: format!("run{i}"),
@@ -144,7 +173,7 @@ impl Flow {
         let aside_every = dice.pick(&[u64::MAX, 5, 50]);
         let (mover_process, witness) = (machine.start(), machine.start());
         let story = vec![format!(
-            "{}, {}",
+            "{}, {}, stages {:?}",
             folder.display(),
             streams
                 .iter()
@@ -156,14 +185,19 @@ impl Flow {
                     lock(&s.outside).patient
                 ))
                 .collect::<Vec<_>>()
-                .join(", ")
+                .join(", "),
+            stages.outputs().collect::<Vec<_>>()
         )];
         Self {
             seed,
             machine,
+            clock: 0,
+            latest: i64::MIN,
             dice,
             folder,
             streams,
+            stages,
+            noted,
             plans,
             aside_every,
             mover: None,
@@ -211,8 +245,21 @@ impl Flow {
         self.check()
     }
 
+    fn advance(&mut self, ns: i64) {
+        self.machine.advance(ns);
+        self.clock += ns;
+        self.latest = self.latest.max(self.machine.now());
+    }
+
     fn step(&mut self) -> Checked {
-        self.machine.advance(self.dice.below(200_000_000) as i64);
+        let pause = self.dice.below(200_000_000) as i64;
+        self.advance(pause);
+        if self.stages.is_any() {
+            // They have much to do.
+            for _ in 0..self.dice.below(6) {
+                self.some_stage()?;
+            }
+        }
         match self.dice.below(100) {
             0..34 => self.sources()?,
             34..48 => self.drain()?,
@@ -242,6 +289,7 @@ impl Flow {
                 let had_room = std::mem::replace(&mut self.has_room, false);
                 for _ in 0..self.dice.range(1, 4) {
                     match self.dice.below(4) {
+                        _ if self.stages.is_any() && self.dice.one_in(2) => self.some_stage()?,
                         0 => self.sources()?,
                         1 => self.drain()?,
                         2 => self.keep_runs()?,
@@ -255,6 +303,7 @@ impl Flow {
                     self.cut();
                 } else {
                     self.kill_mover();
+                    self.kill_slots();
                     (0..self.plans.len()).for_each(|at| self.kill_feeder(at));
                 }
                 self.machine.stop_after(None);
@@ -284,6 +333,7 @@ impl Flow {
             _ => {
                 self.say(|| "the mover ends and begins".into());
                 self.mover = None;
+                self.kill_slots();
                 self.note_marks()?;
             }
         }
@@ -313,15 +363,21 @@ impl Flow {
                 Err(e) => trouble = Some(e),
             }
         }
-        let keeper = match (trouble, RunKeeper::open(&data)) {
-            (None, Ok(keeper)) => keeper,
-            (Some(e), _) | (None, Err(e)) => {
+        let stages = match trouble {
+            None => self.stages.open(&data),
+            Some(e) => Err(e),
+        };
+        let (stages, keeper) = match (stages, RunKeeper::open(&data)) {
+            (Ok(stages), Ok(keeper)) => (stages, keeper),
+            (Err(e), _) | (_, Err(e)) => {
                 self.may_fail("the mover does not open", &e)?;
+                // Slots of an earlier one may live, and are in the way.
+                self.kill_slots();
                 return Ok(false);
             }
         };
         let begun = intakes.iter_mut().map(|i| Some(i.writer().next_sequence()).filter(|next| *next > 0)).collect();
-        self.mover = Some(Mover { intakes, keeper, begun });
+        self.mover = Some(Mover { intakes, stages, keeper, begun });
         self.to_file = true;
         self.say(|| "the mover is open".into());
         self.note_marks()?;
@@ -383,19 +439,18 @@ impl Flow {
     /// Remembers which message stands at each sequence below the mark, and that those remembered still stand there.
     fn note_marks(&mut self) -> Checked {
         let data = self.data(&self.witness);
-        for at in 0..self.streams.len() {
-            let name = self.streams[at].name;
+        for at in 0..self.noted.len() {
+            let name = self.noted[at].name;
             let options = ReadOptions { check: Check::Entries, ..ReadOptions::default() };
             let Ok(mut reader) = data.reader(name, options) else { continue };
             let (first, end) = (reader.bounds().first, reader.end());
-            let mut from = self.streams[at].noted.max(first);
+            let mut from = self.noted[at].upto.max(first);
             while from < end {
                 let entries = reader.entries(from, 4096).map_err(|e| self.fail(format!("{name}: {e}")))?;
-                let stream = &mut self.streams[at];
-                stream.marked.extend((from..).zip(entries.iter().map(|e| (e.origin, e.origin_seq))));
+                self.noted[at].marked.extend((from..).zip(entries.iter().map(|e| (e.origin, e.origin_seq))));
                 from += entries.len() as u64;
             }
-            self.streams[at].noted = from.max(end);
+            self.noted[at].upto = from.max(end);
         }
         Ok(())
     }
@@ -413,7 +468,7 @@ impl Flow {
             }
         }
         let Some(mover) = &mut self.mover else { return Ok(()) };
-        let views: Vec<StreamView> = mover.intakes.iter().map(StreamView::from).collect();
+        let views: Vec<StreamView> = mover.intakes.iter().map(StreamView::from).chain(mover.stages.views()).collect();
         match mover.keeper.step(now, &views) {
             Ok(changed) => {
                 for run in changed {
@@ -477,7 +532,7 @@ impl Flow {
     // --- the processes that write the files, one a run ---
 
     fn inputs(&self) -> Vec<String> {
-        self.streams.iter().map(|s| s.name.to_string()).collect()
+        self.noted.iter().map(|n| n.name.to_string()).collect()
     }
 
     fn some_plan(&mut self) -> usize {
@@ -600,6 +655,9 @@ impl Flow {
         // SAFETY: all maps of this process are in these objects.
         unsafe { self.machine.kill(&self.mover_process, self.mover.take()) };
         self.mover_process = self.machine.start();
+        if self.stages.is_any() && !self.dice.one_in(3) {
+            self.kill_slots();
+        }
     }
 
     fn kill_feeder(&mut self, at: usize) {
@@ -616,7 +674,7 @@ impl Flow {
         self.deaths += 1;
         let feeders: Vec<Option<Feeder>> = self.plans.iter_mut().map(|p| p.feeder.take()).collect();
         // SAFETY: all maps of all processes are in these objects; readers of checks are dropped at once.
-        unsafe { self.machine.power_cut((self.mover.take(), feeders)) };
+        unsafe { self.machine.power_cut((self.mover.take(), feeders, self.stages.take_slots())) };
         (self.mover_process, self.witness) = (self.machine.start(), self.machine.start());
         self.plans.iter_mut().for_each(|p| p.process = self.machine.start());
         // What was not marked yet may not be said any more.
@@ -640,12 +698,21 @@ impl Flow {
         }
         // A writer that a failed sync has stopped starts anew, as `up` would.
         self.kill_mover();
+        self.kill_slots();
         (0..self.plans.len()).for_each(|at| self.kill_feeder(at));
         self.calm = true;
+        if self.stages.is_any() {
+            // A merge shows nothing that is later than a wait before now: where the clock was set back, somebody sets it right.
+            self.machine.advance((self.latest - self.machine.now()).max(0));
+        }
         for step in 0..PATIENCE {
-            self.machine.advance(SECOND / 10);
+            self.advance(SECOND / 10);
             self.sources()?;
             self.drain()?;
+            for _ in 0..if self.stages.is_any() { 4 } else { 0 } {
+                self.stages()?;
+                self.some_slot()?;
+            }
             self.keep_runs()?;
             for at in 0..self.plans.len() {
                 self.feed(at)?;
@@ -656,7 +723,10 @@ impl Flow {
             let open = self.mover.as_ref().is_some_and(|m| m.keeper.runs().iter().any(|r| r.state.name() == "open"));
             if open || self.plans.iter().any(|p| !p.begun) {
                 self.begin_or_end()?;
-            } else if self.plans.iter().all(|p| p.finished) && !self.to_file {
+            } else if self.plans.iter().all(|p| p.finished)
+                && !self.to_file
+                && (!self.stages.is_any() || self.mover.as_ref().is_some_and(|m| m.stages.rest()))
+            {
                 return Ok(());
             }
             if step == 200 {
@@ -678,6 +748,7 @@ impl Flow {
         for at in 0..self.streams.len() {
             tally.messages += self.check_stream(&data, at)?;
         }
+        tally.made = self.check_stages(&data)?;
         for plan in 0..self.plans.len() {
             self.check_run(&data, plan, &mut tally)?;
         }
@@ -693,7 +764,8 @@ impl Flow {
         }
         for name in self.inputs() {
             let readers = data.reader_early(&name).map_err(fault)?.pins().readers();
-            if let Some(reader) = readers.iter().find(|r| r.kind == store::Kind::Counted) {
+            let of_sink = format!("{SINK}:");
+            if let Some(reader) = readers.iter().find(|r| r.name.starts_with(&of_sink)) {
                 return Err(self.fail(format!("{name}: the place of {} is still there", reader.name)));
             }
         }
@@ -702,7 +774,7 @@ impl Flow {
 
     /// Order per maker, bytes, and that nothing marked is gone. Messages in the stream.
     fn check_stream(&self, data: &Data, at: usize) -> Checked<u64> {
-        let stream = &self.streams[at];
+        let (stream, noted) = (&self.streams[at], &self.noted[at]);
         let name = stream.name;
         let mut reader = data.reader_early(name).map_err(|e| self.fail(e.to_string()))?;
         let names = reader.origins().map_err(|e| self.fail(e.to_string()))?.to_vec();
@@ -729,13 +801,13 @@ impl Flow {
                 if newest.insert(row, number).is_some_and(|last| last >= number) {
                     return Err(self.fail(format!("{name}: message {} is out of order", m.sequence)));
                 }
-                if stream.marked.get(&m.sequence).is_some_and(|known| *known != (row, number)) {
+                if noted.marked.get(&m.sequence).is_some_and(|known| *known != (row, number)) {
                     return Err(self.fail(format!("{name}: marked message {} is another", m.sequence)));
                 }
             }
         }
-        if bounds.count < stream.noted {
-            return Err(self.fail(format!("{name}: {} were marked, {} are there", stream.noted, bounds.count)));
+        if bounds.count < noted.upto {
+            return Err(self.fail(format!("{name}: {} were marked, {} are there", noted.upto, bounds.count)));
         }
         // Each time that a mover was not there is written down.
         let absences = ledger::absences(data, name).map_err(|e| self.fail(e.to_string()))?;
@@ -767,13 +839,15 @@ impl Flow {
         if !account.closed {
             return Err(self.fail(format!("the account of {} does not close: {account:#?}", plan.name)));
         }
-        for (input, stream) in self.streams.iter().enumerate() {
+        for (input, name) in self.noted.iter().map(|n| n.name).enumerate() {
+            // What a stage fills waits, as it does.
+            let waits = self.streams.get(input).is_none_or(|s| s.options.when_full == WhenFull::Wait);
             let here: Vec<&Row> = rows.iter().filter(|r| r.input == input).collect();
             if !here.is_sorted_by(|a, b| a.sequence < b.sequence) {
                 return Err(self.fail(format!("{}: rows are out of order or there twice", plan.name)));
             }
-            let Some(row) = account.rows.iter().find(|r| r.stream == stream.name) else {
-                return Err(self.fail(format!("{}: no account of {}", plan.name, stream.name)));
+            let Some(row) = account.rows.iter().find(|r| r.stream == name) else {
+                return Err(self.fail(format!("{}: no account of {name}", plan.name)));
             };
             let lost: u64 = row.lost.values().sum();
             let done = here.iter().filter(|r| !r.aside).count() as u64;
@@ -781,12 +855,12 @@ impl Flow {
             if row.done != done || done + aside != here.len() as u64 {
                 return Err(self.fail(format!("{}: {} rows, {row:?}", plan.name, here.len())));
             }
-            if stream.options.when_full == WhenFull::Wait && lost > 0 && self.held_back(&plan.name) {
+            if waits && lost > 0 && self.held_back(&plan.name) {
                 return Err(self.fail(format!("{}: lost though its stream waits: {row:?}", plan.name)));
             }
-            let next = end(stream.name);
+            let next = end(name);
             let here: Vec<&Row> = here.into_iter().filter(|r| r.sequence < next).collect();
-            self.check_members(data, &run, stream, next, &here, lost)?;
+            self.check_members(data, &run, name, next, &here, lost)?;
             tally.lost += lost;
         }
         tally.rows += rows.len() as u64;
@@ -804,12 +878,12 @@ impl Flow {
         &self,
         data: &Data,
         run: &flow::records::Run,
-        stream: &Stream,
+        stream: &str,
         next: u64,
         rows: &[&Row],
         lost: u64,
     ) -> Checked {
-        let mut reader = data.reader_early(stream.name).map_err(|e| self.fail(e.to_string()))?;
+        let mut reader = data.reader_early(stream).map_err(|e| self.fail(e.to_string()))?;
         let first = reader.bounds().first;
         let mut rows = rows.iter().skip_while(|r| r.sequence < first).peekable();
         let mut missing = Vec::new();
@@ -836,9 +910,7 @@ impl Flow {
             }
         }
         if missing.len() as u64 > lost {
-            return Err(
-                self.fail(format!("{}: rows {missing:?} are missing of {}, {lost} are known", run.name, stream.name))
-            );
+            return Err(self.fail(format!("{}: rows {missing:?} are missing of {stream}, {lost} are known", run.name)));
         }
         match rows.next() {
             Some(row) => Err(self.fail(format!("{}: {row:?} has no message", run.name))),
