@@ -3,7 +3,7 @@
 
 use crate::mover::{Failed, Written};
 use crate::verbs::figures::absent;
-use flow::ledger::{Account, Row};
+use flow::ledger::{Account, Missing, Row};
 use flow::records::Gap;
 use flow::{Data, Fault, stream_fault};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub struct Report {
     /// The accounts of merges and workers, which know no runs: over all that they were given.
     pub stages: Vec<Row>,
     /// The ids that merges by number did not have, or not whole.
-    pub missing: Vec<Gap>,
+    pub missing: Vec<Missing>,
 }
 
 impl Report {
@@ -52,7 +52,7 @@ impl Report {
         data: &Data,
         run: &str,
         sinks: &[String],
-        (stages, missing): (&[Row], &[Gap]),
+        (stages, missing): (&[Row], &[Missing]),
         written: &[Written],
         failed: &[Failed],
     ) -> Result<Self, Fault> {
@@ -99,7 +99,7 @@ impl Report {
             "closed": self.account.closed,
             "streams": self.streams,
             "ledger": ledger_rows(&self.account, &self.stages),
-            "gaps": self.account.gaps.iter().chain(&self.missing).collect::<Vec<_>>(),
+            "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
             "failed": self.failed.iter().map(|f| json!({"sink": f.sink, "what": f.fault.what, "cause": f.fault.cause,
                                                         "hint": f.fault.hint})).collect::<Vec<_>>(),
         })
@@ -204,29 +204,31 @@ pub fn ledger_lines(account: &Account) -> Vec<String> {
 const NAMED: usize = 5;
 
 /// What merges by number did not have, a line for each merge and reason: `frames         6 ids missing (40-44, 61)`.
-fn missing_lines(missing: &[Gap]) -> Vec<String> {
-    let mut by: BTreeMap<(&str, &str), Vec<&Gap>> = BTreeMap::new();
-    for gap in missing {
-        by.entry((&gap.stream, &gap.reason)).or_default().push(gap);
+pub fn missing_lines(missing: &[Missing]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for merge in missing {
+        let mut by: BTreeMap<&str, Vec<&Gap>> = BTreeMap::new();
+        for gap in &merge.gaps {
+            by.entry(&gap.reason).or_default().push(gap);
+        }
+        for (reason, gaps) in by {
+            let newest = &gaps[gaps.len().saturating_sub(NAMED)..];
+            let (count, what) = match reason.strip_prefix("incomplete.") {
+                Some(parts) => (gaps.iter().map(|gap| gap.count()).sum(), format!("without {parts} of their parts")),
+                None => (merge.missing, reason.to_owned()),
+            };
+            let is_all = newest.iter().map(|gap| gap.count()).sum::<u64>() == count;
+            let more = (!is_all).then(|| "...".to_owned());
+            let name = |gap: &&Gap| match gap.first == gap.last {
+                true => gap.first.to_string(),
+                false => format!("{}-{}", gap.first, gap.last),
+            };
+            let named: Vec<String> = more.into_iter().chain(newest.iter().map(name)).collect();
+            let ids = if count == 1 { "id" } else { "ids" };
+            lines.push(format!("{:<14} {} {ids} {what} ({})", merge.stage, grouped(count), named.join(", ")));
+        }
     }
-    let line = |((stream, reason), gaps): ((&str, &str), Vec<&Gap>)| {
-        let count = gaps.iter().map(|gap| gap.count()).sum();
-        let newest = &gaps[gaps.len().saturating_sub(NAMED)..];
-        let named: Vec<String> = newest
-            .iter()
-            .map(
-                |gap| if gap.first == gap.last { gap.first.to_string() } else { format!("{}-{}", gap.first, gap.last) },
-            )
-            .collect();
-        let more = if newest.len() < gaps.len() { "..., " } else { "" };
-        let what = match reason.strip_prefix("incomplete.") {
-            Some(parts) => format!("without {parts} of their parts"),
-            None => reason.to_owned(),
-        };
-        let ids = if count == 1 { "id" } else { "ids" };
-        format!("{stream:<14} {} {ids} {what} ({more}{})", grouped(count), named.join(", "))
-    };
-    by.into_iter().map(line).collect()
+    lines
 }
 
 /// The account of one input of a stage as a line.
@@ -304,6 +306,7 @@ pub fn grouped(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{by_reason, grouped, missing_lines};
+    use flow::ledger::Missing;
     use flow::records::Gap;
     use std::collections::BTreeMap;
 
@@ -326,13 +329,18 @@ mod tests {
             reason: reason.into(),
             by_sequence: false,
         };
+        let of = |missing, gaps: &[Gap]| {
+            missing_lines(&[Missing { stage: "frames".into(), missing, incomplete: 1, gaps: gaps.to_vec().into() }])
+        };
         let mut missing = vec![gap(40, 44, "missing"), gap(10, 10, "incomplete.2"), gap(61, 61, "missing")];
         assert_eq!(
-            missing_lines(&missing),
+            of(6, &missing),
             ["frames         1 id without 2 of their parts (10)", "frames         6 ids missing (40-44, 61)"]
         );
         missing.extend((0..4).map(|n| gap(1000 + 2 * n, 1000 + 2 * n, "missing")));
-        assert!(missing_lines(&missing)[1].ends_with("10 ids missing (..., 61, 1000, 1002, 1004, 1006)"));
+        assert!(of(10, &missing)[1].ends_with("10 ids missing (..., 61, 1000, 1002, 1004, 1006)"));
+        // The oldest are not listed any more.
+        assert_eq!(of(10, &missing[3..]), ["frames         10 ids missing (..., 1000, 1002, 1004, 1006)"]);
     }
 
     #[test]

@@ -1029,6 +1029,52 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
 }
 
 #[test]
+fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
+    let place = Place::new("missing");
+    let data = place.data("a");
+    let mut writer = data.writer("raw", &Options::memory(8 << 20)).unwrap();
+    let by = flow::MergeBy::Number { parts: 2, cache: 1 << 16 };
+    let options = flow::MergeOptions { stream: Options::memory(8 << 20), by };
+    let input = flow::MergeInput { stream: "raw".into(), wait: 0 };
+    let mut merge = flow::Merge::open(&data, "frames", &[input], &options).unwrap();
+    // Two of each but of every third, of which there is one, and of every fifth, of which there is none.
+    let ids = 6000;
+    let end = std::time::Instant::now() + GUARD;
+    let mut clock = 0;
+    let mut step = |merge: &mut flow::Merge, ended| {
+        clock += 10_000_000;
+        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended }]).unwrap();
+        assert!(std::time::Instant::now() < end);
+    };
+    for id in (0..ids).filter(|id| id % 5 != 4) {
+        // Not all in one slice: its commit lists a thousand.
+        if id % 500 == 0 {
+            step(&mut merge, false);
+            step(&mut merge, false);
+        }
+        for _ in 0..if id % 3 == 1 { 1 } else { 2 } {
+            let meta = Meta { source_time: START, origin: 0, origin_seq: id, schema: SchemaId(*b"test"), flags: 0 };
+            writer.append(&meta, b"frame").unwrap();
+        }
+    }
+    while !merge.ended() {
+        step(&mut merge, true);
+    }
+    drop(merge);
+    let listed = &json(&data, &["ls", "--json"], 0)["missing"][0];
+    let missing = (0..ids - 1).filter(|id| id % 5 == 4).count();
+    let halves = (0..ids).filter(|id| id % 5 != 4 && id % 3 == 1).count();
+    assert_eq!(listed["stage"], "frames");
+    assert_eq!((&listed["missing"], &listed["incomplete"]), (&missing.into(), &halves.into()));
+    // The newest thousand of them by name.
+    let gaps = listed["gaps"].as_array().unwrap();
+    assert_eq!((gaps.len(), &gaps[999]["first"], &gaps[999]["reason"]), (1000, &5998.into(), &"incomplete.1".into()));
+    let (_, text, _) = told(&data, &["ls"]);
+    assert!(text.contains(" ids without 1 of their parts (..., 5983, 5986, 5992, 5995, 5998)\n"), "{text}");
+    assert!(text.contains(" 1 199 ids missing (..., 5974, 5979, 5984, 5989, 5994)\n"), "{text}");
+}
+
+#[test]
 fn a_stream_that_was_empty_at_the_first_look_had_no_rate_at_the_second() {
     let place = Place::new("rate");
     let data = place.data("a");

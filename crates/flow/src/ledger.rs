@@ -12,7 +12,7 @@ use crate::data::{Data, stream_fault};
 use crate::records::{ABSENT, BEYOND, Commit, Gap, Run, UNKNOWN, WAITS};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One origin's account at the entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -497,23 +497,42 @@ pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
     Ok(rows)
 }
 
-/// The ids that a merge by number did not have, or not whole, as its commits list them, oldest first: those of its book.
-pub fn missing(data: &Data, name: &str) -> Result<Vec<Gap>, Fault> {
-    if filled(data, name)?.is_none() {
-        return Ok(Vec::new());
-    }
-    let mut all: Vec<Gap> = Vec::new();
+/// The ids that a merge by number did not have, or not whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Merge.
+    pub stage: String,
+    /// Ids of which nothing came, since ever.
+    pub missing: u64,
+    /// Ids of which not all came, since ever.
+    pub incomplete: u64,
+    /// The newest of both that its book still lists, oldest first.
+    pub gaps: VecDeque<Gap>,
+}
+
+/// Gaps of one merge that are listed: the counts say how many there are.
+const MISSING_MAX: usize = 1000;
+
+/// The ids that a merge by number did not have; none for another stage, and where all are there.
+pub fn missing(data: &Data, name: &str) -> Result<Option<Missing>, Fault> {
+    let Some((missing, incomplete)) = filled(data, name)?.and_then(|commit| crate::merge::missing(&commit)) else {
+        return Ok(None);
+    };
+    let mut all = Missing { stage: name.to_owned(), missing, incomplete, gaps: VecDeque::new() };
     for message in data.book_messages(&commits_of(name))? {
         for gap in Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == name && !g.by_sequence) {
-            match all.last_mut() {
+            match all.gaps.back_mut() {
                 Some(last) if last.reason == gap.reason && last.last.checked_add(1) == Some(gap.first) => {
                     last.last = gap.last;
                 }
-                _ => all.push(gap),
+                _ => all.gaps.push_back(gap),
+            }
+            if all.gaps.len() > MISSING_MAX {
+                all.gaps.pop_front();
             }
         }
     }
-    Ok(all)
+    Ok((missing + incomplete > 0).then_some(all))
 }
 
 /// The counts of an input of one kind, by reason.

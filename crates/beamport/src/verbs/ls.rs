@@ -5,6 +5,7 @@ use super::status::{Status, Watch};
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
+use crate::report::missing_lines;
 use crate::units::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -74,6 +75,9 @@ fn text(status: &Status) -> String {
     if !status.stages.is_empty() {
         text.push('\n');
         text.push_str(&stages(status).to_string());
+    }
+    for line in missing_lines(&status.missing) {
+        text.push_str(&format!("{line}\n"));
     }
     if !status.runs.is_empty() {
         text.push('\n');
@@ -205,6 +209,7 @@ mod tests {
             streams: vec![stream],
             runs: vec![run],
             stages: Vec::new(),
+            missing: Vec::new(),
             unreadable: Vec::new(),
             damaged: Vec::new(),
             workers: Vec::new(),

@@ -184,6 +184,8 @@ pub struct Status {
     pub runs: Vec<RunStatus>,
     /// The accounts of merges and workers, one an input, over all that they were given.
     pub stages: Vec<ledger::Row>,
+    /// The ids that merges by number did not have; only looked for with the accounts.
+    pub missing: Vec<ledger::Missing>,
     /// What cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// Messages of books that cannot be read; only looked for with the accounts.
@@ -237,6 +239,7 @@ impl Watch {
             workers: Vec::new(),
             runs: Vec::new(),
             stages: Vec::new(),
+            missing: Vec::new(),
             unreadable: unreadable(&self.data)?,
             damaged: if accounts { self.data.damage()? } else { Vec::new() },
         };
@@ -250,6 +253,9 @@ impl Watch {
                 Ok((stream, rows)) => {
                     status.streams.push(stream);
                     status.stages.extend(rows);
+                    if accounts {
+                        status.missing.extend(ledger::missing(&self.data, &name)?);
+                    }
                 }
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
             }

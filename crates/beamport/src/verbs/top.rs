@@ -265,6 +265,7 @@ mod tests {
             runs: Vec::new(),
             unreadable: Vec::new(),
             stages: Vec::new(),
+            missing: Vec::new(),
             damaged: Vec::new(),
         };
         assert_eq!(

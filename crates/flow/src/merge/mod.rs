@@ -88,6 +88,12 @@ pub enum MergeBy {
     },
 }
 
+/// By number: ids of which nothing came, and of which not all came, as a commit says. None by time, or of another stage.
+pub(crate) fn missing(commit: &Commit) -> Option<(u64, u64)> {
+    let numbers = Plan::read(&commit.state).ok()?.numbers?;
+    Some((numbers.missing, numbers.incomplete))
+}
+
 /// What is known of an input's source, of before the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
