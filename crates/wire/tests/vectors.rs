@@ -233,7 +233,7 @@ fn recorded_messages_of_a_facility() {
 
     let bytes = bytes_of(&folder.join("ev42.bin"));
     let events = beamport_wire::ev42::read(&bytes).expect("a good ev42");
-    assert_eq!(events.source_name, "multigrid");
+    assert_eq!(events.source_name, "grace");
     assert_eq!((events.time_of_flight.len(), events.detector_id.len()), (1629, 1629));
     assert_eq!(events.time_of_flight.first(), Some(0x272b4));
     assert_eq!((events.message_id, events.pulse_time), (0x172a_8308_38f4_1780, 0x172a_8308_38f4_1780));
