@@ -2,7 +2,8 @@
 //!
 //! Constraints: no map, because a bad sector or a file that somebody cuts is an error value here and a signal there; in
 //! order, a message costs no system call (both kinds of segment are read in windows), so that a gigabyte of small
-//! messages is recovered in a second; pieces of a long tail are proven side by side, each thread with windows of its own; one file of each kind is open at a time, however many segments there are.
+//! messages is recovered in a second; pieces of a long tail are proven side by side, each thread with windows of its own;
+//! for each, one file of each kind is open at a time, however many segments there are.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};

@@ -5,14 +5,14 @@ use super::Sizes;
 use super::limit::Ring;
 use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
-use super::store::{META, alternate};
+use super::store::{META, alternate, named};
 use flow::{
     Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Work, WorkOptions,
 };
 use serde_json::json;
 use std::cell::RefCell;
 use std::time::Instant;
-use store::{Meta, Options, Os, Reader, Writer};
+use store::{Meta, Options, Reader, Writer};
 
 /// Detectors of a large array, each a stream.
 const INPUTS: u64 = 120;
@@ -28,6 +28,12 @@ const GROUPS_RING_BYTES: u64 = 16 << 20;
 const GROUPS_BYTES: usize = 512;
 /// What the messages of groups are copied into.
 const COPIES_BYTES: u64 = 256 << 20;
+
+/// How many of so many messages are of input `i`: rates are 1 to 7.
+fn share(i: u64, of: u64) -> u64 {
+    let rate = |i: u64| 1 + i % 7;
+    of * rate(i) / (0..INPUTS).map(rate).sum::<u64>()
+}
 
 /// Streams whose messages a merge follows, a lap at a time.
 struct Laps {
@@ -51,17 +57,13 @@ impl Laps {
         let data = Data::on_disk(folder.path());
         // A lap, and what the output keeps, twice: then they have gone round before the first round.
         let held = 2 * (count + ring / 64);
-        let weights: u64 = (0..INPUTS).map(|i| 1 + i % 7).sum();
         let (mut writers, mut readers, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
         for i in 0..INPUTS {
             let stream = format!("bank{i}");
-            let room = held * (1 + i % 7) / weights * (72 + len as u64);
+            let room = share(i, held) * (72 + len as u64);
             let room = room.next_multiple_of(1 << 20).max(4 << 20);
-            let mut writer = Writer::open(&Os::shared(), &folder.path().join(&stream), &stream, &Options::memory(room))
-                .map_err(wrong("a stream cannot be made"))?;
             // Each is a member of its own.
-            writer.origin(&stream).map_err(wrong("the origin"))?;
-            writers.push(writer);
+            writers.push(named(&folder.path().join(&stream), &stream, &Options::memory(room))?);
             readers.push(data.reader(&stream, Default::default())?);
             inputs.push(MergeInput { stream, wait: WAIT });
         }
@@ -77,11 +79,10 @@ impl Laps {
 
     /// Brings the messages of a lap into the inputs: rates 1 to 7, times that are not in order within some messages.
     fn bring(&mut self) -> Result<(), Fault> {
-        let weights: u64 = (0..INPUTS).map(|i| 1 + i % 7).sum();
         let span = self.count as i64 * PACE;
         for (i, writer) in (0..INPUTS).zip(&mut self.writers) {
             self.from[i as usize] = writer.next_sequence();
-            let mine = self.count * (1 + i % 7) / weights;
+            let mine = share(i, self.count);
             for n in 0..mine {
                 let swing = (n * 7919 + i * 104_729) % 3 * PACE as u64;
                 let source_time = self.time + span / mine as i64 * n as i64 + (swing + i) as i64;

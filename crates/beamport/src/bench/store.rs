@@ -53,10 +53,14 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
 }
 
 pub(crate) fn open(folder: &Path, options: &Options) -> Result<Writer, Fault> {
-    let mut writer =
-        Writer::open(&Os::shared(), folder, "bench", options).map_err(wrong("the stream cannot be made"))?;
+    named(folder, "bench", options)
+}
+
+/// The same of this name, and from an origin of this name.
+pub(crate) fn named(folder: &Path, name: &str, options: &Options) -> Result<Writer, Fault> {
+    let mut writer = Writer::open(&Os::shared(), folder, name, options).map_err(wrong("the stream cannot be made"))?;
     // That of row 0, as in every stream of a source.
-    writer.origin("bench").map_err(wrong("the origin"))?;
+    writer.origin(name).map_err(wrong("the origin"))?;
     Ok(writer)
 }
 
