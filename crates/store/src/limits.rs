@@ -60,6 +60,9 @@ pub const SPIN_MAX: Duration = Duration::from_millis(2);
 pub const SPIN_LOOKS: u32 = 16;
 /// Longest sleep of the thread of a watch: how late it is told that a writer that was killed has a successor.
 pub const WATCH_LOOK: Duration = Duration::from_millis(250);
+/// Payload segments of a memory stream from which on views of it are asked for room a segment early: no more than a
+/// quarter of it is then empty.
+pub const ASK_EARLY: usize = 4;
 /// Messages of a tail that one thread proves in a row: what it reads twice where pieces meet is a tenth of small ones.
 pub const TAIL_PIECE: u64 = 1 << 16;
 /// Threads that prove a long tail: while one waits for the medium, another has work.

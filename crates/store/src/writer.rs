@@ -16,8 +16,8 @@ use crate::layout::{
     Clock, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name,
 };
 use crate::limits::{
-    ALIGN_FROM, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX, PAYLOAD_BYTES_MAX,
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
+    ALIGN_FROM, ASK_EARLY, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX,
+    PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
 };
 use crate::media::{Map, Media};
 use crate::pins::Pins;
@@ -411,7 +411,23 @@ impl Writer {
         self.payload_first = self.next;
         let arrived = self.media.now().max(self.arrival);
         self.chain.push_back(Kept { number, first: self.next, arrived, bytes: 0 });
+        if self.header.level == Level::Memory && self.chain.len() >= ASK_EARLY {
+            // While this segment fills: what views keep takes some steps of theirs to come free. It is hardly counted yet.
+            let (used, spare) = self.live_bytes(self.header.segment_bytes);
+            if !spare && used + 2 * self.header.segment_bytes > self.options.live_bytes {
+                self.ask_views();
+            }
+        }
         Ok(())
+    }
+
+    /// Views that read this stream may let go of what they keep of its oldest segment.
+    fn ask_views(&self) {
+        if self.options.when_full != WhenFull::DropOldest
+            && let Some(second) = self.chain.get(1)
+        {
+            self.pins.wanted().store(second.first, Ordering::Release);
+        }
     }
 
     #[cold]
@@ -573,8 +589,7 @@ impl Writer {
         if self.options.when_full != WhenFull::DropOldest
             && self.pins.lowest_committed().is_some_and(|committed| committed < first)
         {
-            // A view that reads this stream may let go of what it keeps, when it knows how far.
-            self.pins.wanted().store(first, Ordering::Release);
+            self.ask_views();
             // Who drops message by message has no time to say who it was.
             let why = match self.options.when_full {
                 WhenFull::Wait => self.behind(),

@@ -211,6 +211,26 @@ fn fill(writer: &mut Writer, from: u64, len: usize) -> u64 {
 }
 
 #[test]
+fn a_memory_stream_stood_still_once_a_segment_until_its_view_let_go_of_what_nobody_wanted() {
+    let machine = Machine::new(5);
+    let media: Arc<dyn Media> = machine.start();
+    let how = options(Level::Memory, WhenFull::Wait);
+    let mut parent = open(&media, "parent", &how);
+    parent.origin("a").unwrap();
+    let mut view = open(&media, "view", &how);
+    let known = view.parent("parent").unwrap();
+    let mut from = reader(&media, "parent", true);
+    for sent in 0..4000 {
+        // The ring turns round many times; between two messages the view does what a runner does.
+        parent.append(&meta(sent, 0), &payload(sent, 3000)).unwrap();
+        take_all(&mut view, known, &mut from).unwrap();
+        view.publish();
+        view.passed(known, from.position()).unwrap();
+        view.relieve().unwrap();
+    }
+}
+
+#[test]
 fn a_parent_waits_for_what_its_view_keeps_and_the_view_lets_go_when_the_parent_needs_it() {
     for level in [Level::Memory, Level::Disk] {
         let machine = Machine::new(4);
