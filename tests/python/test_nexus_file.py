@@ -123,6 +123,52 @@ def test_events_load_as_binned_data(measured):
             assert angle.coords["maximum_value"].value == angle.max().value
 
 
+@pytest.mark.parametrize("compression", ["bitshuffle-lz4", "deflate"])
+def test_packed_datasets_are_read_as_plain_ones_and_are_smaller(programs, tmp_path, compression):
+    pytest.importorskip("hdf5plugin")  # h5py knows bitshuffle from then on
+    modules = {"ev44": "detector", "da00": "monitor"}
+    variables = {"variables": [{"name": "signal"}], "constants": [{"name": "tof"}]}
+    groups = [
+        {
+            "type": "group",
+            "name": f"{module}_{word}",
+            "children": [
+                {
+                    "module": module,
+                    "config": {"stream": stream, "compression": packed} | (variables if module == "da00" else {}),
+                }
+            ],
+        }
+        for module, stream in modules.items()
+        for word, packed in (("plain", {}), ("packed", compression))
+    ]
+    entry = {"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": groups}
+    (tmp_path / "amor.nexus.json").write_text(json.dumps({"children": [entry]}))
+    data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
+    (tmp_path / "amor.toml").write_text(INSTRUMENT.format(data=data))
+    answer = subprocess.run(
+        [programs / "beamport", "up", "amor.toml", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    with h5py.File(json.loads(answer.stdout.splitlines()[-1])["file"]) as file:
+        for module in modules:
+            plain, packed = (file[f"entry/{module}_{word}"] for word in ("plain", "packed"))
+            assert set(plain) == set(packed)
+            for name in plain:
+                assert plain[name].dtype == packed[name].dtype
+                assert (plain[name][()] == packed[name][()]).all(), name
+        ids, counts = file["entry/ev44_packed/event_id"], file["entry/da00_packed/signal"]
+        assert len(ids) > 100_000 and len(counts) > 1
+        assert ids.id.get_storage_size() < 0.7 * ids.nbytes
+        assert ids.id.get_create_plist().get_nfilters() == (2 if compression == "deflate" else 1)
+    shutil.rmtree(data)
+
+
 def test_chexus_has_nothing_to_say(measured):
     pytest.importorskip("chexus")
     chexus = Path(sys.executable).with_name("chexus")

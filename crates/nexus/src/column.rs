@@ -7,8 +7,14 @@
 //! The size of the chunks is chosen when the first rows are written, from how many came until then: a log of a value a
 //! second costs a page, a detector gets chunks of 1 MiB. Until then the dataset is empty and can be made anew.
 //!
+//! With a filter, whole chunks are packed in several threads and then given a place. The begun chunk lies as it is, with
+//! the mask of its filters, so that a flush adds to it in place: packed anew each second it would cost room each second.
+//! When it is whole its place serves another begun one, after the file was told ([`Column::left`]): a reader, and who
+//! takes up the file after a kill, still finds in it what the file says is there.
+//!
 //! Failure: a write that finds no room leaves the rows in memory; the same call again goes on where it was.
 
+use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing};
 use crate::lanes::{Load, Span};
 use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES};
@@ -30,6 +36,7 @@ pub(crate) struct Design {
     pub(crate) least: usize,
     /// Largest chunk, bytes; a row that is larger is a chunk.
     pub(crate) most: usize,
+    pub(crate) filter: Option<Filter>,
 }
 
 /// A growing dataset with the rows that are not in the file yet.
@@ -47,6 +54,10 @@ pub(crate) struct Column {
     gathered: Pages,
     /// Bytes at the beginning of the memory that are in the file already.
     written: usize,
+    /// Where the begun chunk lies; kept only where there is a filter.
+    home: Option<u64>,
+    /// Places of begun chunks that became whole, and how often the file was told all before.
+    left: Vec<(u64, u64)>,
 }
 
 impl Column {
@@ -55,18 +66,30 @@ impl Column {
         let row_bytes = row_bytes(&design);
         let chunk_rows = (design.least / row_bytes).max(1) as u64;
         let dataset = Some(make_dataset(file, &design, chunk_rows)?);
-        Ok(Self { dataset, row_bytes, chunk_rows, rows: 0, base: 0, gathered: Pages::default(), written: 0, design })
+        Ok(Self { dataset, chunk_rows, ..Self::empty(design) })
     }
 
     /// A dataset that comes later than those beside it: the file has it from its first flush on, and until now it has
     /// `rows` times `row`.
     pub(crate) fn late(design: Design, row: &[u8], rows: u64) -> Self {
-        let row_bytes = row_bytes(&design);
-        let gathered = Pages::default();
-        let mut column =
-            Self { dataset: None, row_bytes, chunk_rows: 0, rows: 0, base: 0, gathered, written: 0, design };
+        let mut column = Self::empty(design);
         (0..rows).for_each(|_| column.extend(row));
         column
+    }
+
+    fn empty(design: Design) -> Self {
+        Self {
+            dataset: None,
+            row_bytes: row_bytes(&design),
+            design,
+            chunk_rows: 0,
+            rows: 0,
+            base: 0,
+            gathered: Pages::default(),
+            written: 0,
+            home: None,
+            left: Vec::new(),
+        }
     }
 
     /// The dataset as the file has it.
@@ -90,25 +113,49 @@ impl Column {
         // Every chunk has its place, or the tree of chunks is torn.
         let mut row = 0;
         while row < rows {
-            let (_, size) = dataset.chunk(row)?;
-            if size != chunk_bytes {
-                return other(format!("the chunk at row {row} has {size} bytes"));
+            let chunk = dataset.chunk(row)?;
+            let is_packed = chunk.mask == 0 && design.filter.is_some();
+            if chunk.bytes > chunk_bytes || (chunk.bytes < chunk_bytes && !is_packed) {
+                return other(format!("the chunk at row {row} has {} bytes", chunk.bytes));
             }
             row += chunk_rows;
         }
-        let mut gathered = Pages::default();
+        let mut column = Self { chunk_rows, rows, base, ..Self::empty(design) };
         if base < rows {
             let bytes = (rows - base) as usize * row_bytes;
-            let (place, _) = dataset.chunk(base)?;
-            gathered.extend(&room.read(place, bytes)?);
+            let chunk = dataset.chunk(base)?;
+            match column.design.filter {
+                // It was whole: rows that do not count are in it as well.
+                Some(filter) if chunk.mask == 0 => {
+                    let packed = room.read(chunk.place, chunk.bytes as usize)?;
+                    let raw = filter.unpack(&packed, column.design.cell.bytes(), chunk_bytes as usize);
+                    let Some(raw) = raw else {
+                        let name = &column.design.path;
+                        return Err(Fault::new(format!("a chunk of `{name}` does not unpack"), format!("row {base}")));
+                    };
+                    column.gathered.extend(&raw[..bytes]);
+                }
+                filter => {
+                    column.gathered.extend(&room.read(chunk.place, bytes)?);
+                    column.written = bytes;
+                    column.home = filter.map(|_| chunk.place);
+                }
+            }
         }
-        let written = gathered.len();
-        Ok(Self { dataset: Some(dataset), row_bytes, chunk_rows, rows, base, gathered, written, design })
+        column.dataset = Some(dataset);
+        Ok(column)
     }
 
     /// Sets the dataset in the file to the rows that count.
-    pub(crate) fn cut(&self) -> Result<(), Fault> {
-        self.dataset()?.set_rows(self.rows, &self.design.row)
+    pub(crate) fn cut(&mut self, room: &mut Room) -> Result<(), Fault> {
+        let dataset = self.dataset()?;
+        if self.design.filter.is_none() {
+            return dataset.set_rows(self.rows, &self.design.row);
+        }
+        // Between two chunks, where libhdf5 changes none of them; the begun one anew.
+        dataset.set_rows(self.base, &self.design.row)?;
+        (self.home, self.written) = (None, 0);
+        self.write_out(room, true)
     }
 
     pub(crate) fn rows(&self) -> u64 {
@@ -198,10 +245,13 @@ impl Column {
         let begun = whole * chunk_bytes;
         let known = self.written / PAGE * PAGE;
 
+        if let Some(filter) = self.design.filter {
+            return self.write_packed(filter, room, all, whole);
+        }
         // Chunks that lie side by side are one write.
         let mut pieces: Vec<Span> = Vec::new();
         for at in 0..whole {
-            let (place, _) = dataset.chunk(self.base + at as u64 * self.chunk_rows)?;
+            let place = dataset.chunk(self.base + at as u64 * self.chunk_rows)?.place;
             let (first, last) = (at * chunk_bytes, (at + 1) * chunk_bytes);
             match pieces.last_mut() {
                 Some(piece) if piece.place + (piece.last - piece.first) as u64 == place => piece.last = last,
@@ -209,7 +259,7 @@ impl Column {
             }
         }
         let place = if all && begun < length {
-            Some(dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.0)
+            Some(dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.place)
         } else {
             None
         };
@@ -236,6 +286,54 @@ impl Column {
         self.written = length;
         Ok(())
     }
+
+    /// The same through a filter, when the dataset has its rows. Until the memory lets go of a chunk all of it can be done
+    /// again: a chunk that has as many bytes as before stays where it is.
+    fn write_packed(&mut self, filter: Filter, room: &mut Room, all: bool, whole: usize) -> Result<(), Fault> {
+        let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
+        let (begun, length) = (whole * chunk_bytes, self.gathered.len());
+        let stride = chunk_bytes.next_multiple_of(PAGE);
+        let mut pages = room.buffer();
+        pages.resize(whole * stride);
+        let (raw, element) = (&self.gathered.bytes()[..begun], self.design.cell.bytes());
+        let lengths = filter.pack_all(raw, chunk_bytes, element, pages.bytes_mut(), stride);
+        let dataset = self.dataset()?;
+        let (mut pieces, mut end) = (Vec::with_capacity(whole), 0);
+        for (at, bytes) in lengths.into_iter().enumerate() {
+            let mask = if bytes == chunk_bytes { filter.skipped() } else { 0 };
+            let row = self.base + at as u64 * self.chunk_rows;
+            let place = dataset.put_chunk(row, bytes as u64, mask, None)?;
+            pieces.push(Span { first: at * stride, last: at * stride + bytes, place });
+            end = end.max(place + bytes as u64);
+        }
+        let applied = dataset.applied();
+        let mut home = None;
+        if all && begun < length {
+            let row = self.base + whole as u64 * self.chunk_rows;
+            let free = self.left.iter().find(|(_, told)| *told < applied).map(|(place, _)| *place);
+            home = match self.home {
+                Some(place) if whole == 0 => Some(place),
+                _ => Some(dataset.put_chunk(row, chunk_bytes as u64, filter.skipped(), free)?),
+            };
+        }
+        room.reserve(end.max(home.map_or(0, |place| place + chunk_bytes as u64)))?;
+        if let Some(place) = home {
+            // What is in the file already is not written again, but for its last page.
+            let from = if whole == 0 { self.written / PAGE * PAGE } else { begun };
+            room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
+            self.left.retain(|(other, _)| *other != place);
+        }
+        self.written = if home.is_some() { length - begun } else { 0 };
+        let before = std::mem::replace(&mut self.home, home);
+        if whole == 0 {
+            return Ok(());
+        }
+        // A chunk that did not become smaller stays where it was begun.
+        self.left.extend(before.filter(|place| pieces[0].place != *place).map(|place| (place, applied)));
+        self.gathered.cut_front(begun);
+        self.base += whole as u64 * self.chunk_rows;
+        room.give(Load { pages, pieces })
+    }
 }
 
 fn row_bytes(design: &Design) -> usize {
@@ -243,5 +341,5 @@ fn row_bytes(design: &Design) -> usize {
 }
 
 fn make_dataset(file: &File, design: &Design, chunk_rows: u64) -> Result<Growing, Fault> {
-    file.make_growing(&design.path, design.cell, &design.row, chunk_rows)
+    file.make_growing(&design.path, design.cell, &design.row, chunk_rows, design.filter)
 }

@@ -1,4 +1,5 @@
-//! The few calls of libhdf5 that a writer needs. All `unsafe` of this crate is here and in `search`.
+//! The few calls of libhdf5 that a writer needs. All `unsafe` of this crate is here, in `metadata`,
+//! `room`, `search` and `filter`.
 //!
 //! libhdf5 is one library with one lock: every call takes it, and the text of an error is read before it is given back.
 //! Errors are [`Fault`]s with libhdf5's own words; nothing is printed.
@@ -6,6 +7,7 @@
 //! A file is closed only by [`File::close`]. Dropped, it is left open: after a failed write libhdf5's close handlers are
 //! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
 
+use crate::filter::Filter;
 use crate::limits::HEADER_BYTES;
 use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
@@ -379,8 +381,16 @@ impl File {
         Ok(())
     }
 
-    /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks and never writes them.
-    pub(crate) fn make_growing(&self, path: &str, cell: Cell, row: &[u64], chunk_rows: u64) -> Result<Growing, Fault> {
+    /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks and never writes them. With a filter
+    /// each chunk is allotted by [`Growing::put_chunk`].
+    pub(crate) fn make_growing(
+        &self,
+        path: &str,
+        cell: Cell,
+        row: &[u64],
+        chunk_rows: u64,
+        filter: Option<Filter>,
+    ) -> Result<Growing, Fault> {
         let name = c_name(path)?;
         let what = || format!("the dataset `{path}` cannot be made");
         let with = |first: u64| -> Vec<u64> { std::iter::once(first).chain(row.iter().copied()).collect() };
@@ -390,8 +400,20 @@ impl File {
         let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;
         // SAFETY: our list, and as many lengths as dimensions.
         call(what, || unsafe { h5p::H5Pset_chunk(list.0, chunk.len() as c_int, chunk.as_ptr()) })?;
+        let when = match filter {
+            None => h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_EARLY,
+            Some(_) => h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_INCR,
+        };
         // SAFETY: our list.
-        call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_EARLY) })?;
+        call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, when) })?;
+        for (number, settings) in filter.map(|filter| filter.stages(cell.bytes())).unwrap_or_default() {
+            let count = settings.len();
+            // Optional: this libhdf5 packs nothing itself, and may not know it.
+            // SAFETY: our list, and as many settings.
+            call(what, || unsafe {
+                h5p::H5Pset_filter(list.0, number, hdf5_metno_sys::h5z::H5Z_FLAG_OPTIONAL, count, settings.as_ptr())
+            })?;
+        }
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
         let access = uncached()?;
@@ -400,7 +422,7 @@ impl File {
             // SAFETY: open file, type, shape and lists, valid name.
             || unsafe { h5d::H5Dcreate2(self.id, name.as_ptr(), kind.0, shape.0, h5p::H5P_DEFAULT, list.0, access.0) },
         )?;
-        Ok(Growing { id, rank: row.len() + 1 })
+        Ok(Growing { id, rank: row.len() + 1, held: self.held() })
     }
 
     /// Opens a growing dataset again: it, its rows, the shape of a row, rows of a chunk.
@@ -421,15 +443,25 @@ impl File {
         if rank as usize != shape.len() || shape.is_empty() || chunk[1..] != shape[1..] || chunk[0] == 0 {
             return Err(Fault::new(what(), "it is not one of ours"));
         }
-        Ok((Growing { id, rank: shape.len() }, shape, chunk[0]))
+        Ok((Growing { id, rank: shape.len(), held: self.held() }, shape, chunk[0]))
     }
 }
 
 /// A dataset whose first dimension grows.
-#[derive(Debug)]
 pub(crate) struct Growing {
     id: Id,
     rank: usize,
+    held: Option<Held>,
+}
+
+/// A chunk as libhdf5 knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    /// In the file.
+    pub(crate) place: u64,
+    pub(crate) bytes: u64,
+    /// Filters that it did not go through, a bit each.
+    pub(crate) mask: u32,
 }
 
 impl Growing {
@@ -441,21 +473,45 @@ impl Growing {
         Ok(())
     }
 
-    /// Place in the file and bytes of the chunk that begins at a row.
-    pub(crate) fn chunk(&self, row: u64) -> Result<(u64, u64), Fault> {
+    /// Gives the chunk that begins at a row its bytes, so many, and says where they are to be written: at `place` if it
+    /// is not there already with as many. What it was before stays in the file as long as the file says that it is there.
+    pub(crate) fn put_chunk(&self, row: u64, bytes: u64, mask: u32, place: Option<u64>) -> Result<u64, Fault> {
         let mut at = vec![0; self.rank];
         at[0] = row;
-        let (mut mask, mut place, mut size) = (0, 0, 0);
+        let what = || format!("the chunk at row {row} cannot be placed");
+        let held = self.held.as_ref().ok_or_else(|| Fault::new(what(), "the file is only read"))?;
+        metadata::lock(held).begin_past(place, bytes);
+        let none = 0_u8;
+        // SAFETY: as many coordinates as dimensions. The driver takes no byte of a chunk now.
+        let answer = call(what, || unsafe {
+            let memory = (&raw const none).cast();
+            h5d::H5Dwrite_chunk(self.id.0, h5p::H5P_DEFAULT, mask, at.as_ptr(), bytes as usize, memory)
+        });
+        metadata::lock(held).end_past();
+        answer?;
+        Ok(self.chunk(row)?.place)
+    }
+
+    /// How often all that libhdf5 knew came into the file.
+    pub(crate) fn applied(&self) -> u64 {
+        self.held.as_ref().map_or(0, |held| metadata::lock(held).applied())
+    }
+
+    /// The chunk that begins at a row.
+    pub(crate) fn chunk(&self, row: u64) -> Result<Chunk, Fault> {
+        let mut at = vec![0; self.rank];
+        at[0] = row;
+        let (mut mask, mut place, mut bytes) = (0, 0, 0);
         let what = || format!("the chunk at row {row} has no place");
         // SAFETY: as many coordinates as dimensions, and places for three numbers.
         call(what, || unsafe {
-            h5d::H5Dget_chunk_info_by_coord(self.id.0, at.as_ptr(), &raw mut mask, &raw mut place, &raw mut size)
+            h5d::H5Dget_chunk_info_by_coord(self.id.0, at.as_ptr(), &raw mut mask, &raw mut place, &raw mut bytes)
         })?;
         // HADDR_UNDEF: the chunk was never allotted.
-        if place == u64::MAX || size == 0 || mask != 0 {
+        if place == u64::MAX || bytes == 0 {
             return Err(Fault::new(what(), "it was never allotted"));
         }
-        Ok((place, size))
+        Ok(Chunk { place, bytes, mask })
     }
 }
 

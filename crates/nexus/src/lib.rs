@@ -7,6 +7,7 @@ mod account;
 pub mod clock;
 mod column;
 pub mod files;
+pub mod filter;
 mod h5;
 mod lanes;
 mod layout;

@@ -47,6 +47,9 @@ pub const GATHER_BYTES: usize = 4 << 20;
 /// Chunk of a dataset that is still empty when those beside it get their rows: events that come after a beam was off.
 pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 
+/// Threads that pack the chunks of one write, the caller among them.
+pub const PACK_THREADS: usize = 2;
+
 /// Buffers that wait for the disk: two threads write, and as many buffers keep them from waiting for the next.
 pub const LANES_WAITING: usize = 2;
 

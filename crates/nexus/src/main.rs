@@ -100,6 +100,9 @@ enum Verb {
         /// Rounds
         #[arg(long, default_value_t = 1)]
         rounds: u32,
+        /// `bitshuffle-lz4` or `deflate`
+        #[arg(long)]
+        compression: Option<String>,
     },
 }
 
@@ -115,8 +118,8 @@ fn main() -> ExitCode {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
         Some(Verb::Check { template, json }) => check(&template, json),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
-        Some(Verb::Bench { data, output, messages, events, rounds }) => {
-            pace::events(&data, &output, messages, events, rounds).map(|all| {
+        Some(Verb::Bench { data, output, messages, events, rounds, compression }) => {
+            pace::events(&data, &output, messages, events, rounds, compression.as_deref()).map(|all| {
                 all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
                 ExitCode::SUCCESS
             })

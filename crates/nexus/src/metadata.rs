@@ -109,7 +109,14 @@ pub(crate) struct Metadata {
     fresh: BTreeMap<u64, u64>,
     headers: Place,
     others: Place,
+    /// How often [`Metadata::apply`] told the file all of it.
+    applied: u64,
+    /// Bytes of chunks that libhdf5 hands over now are written past it; the next of them may have a place already.
+    past: Option<Past>,
 }
+
+/// Place and bytes of the next chunk, where it has one.
+type Past = Option<(u64, u64)>;
 
 /// Shared by the driver and the sink.
 pub(crate) type Held = Arc<Mutex<Metadata>>;
@@ -130,12 +137,29 @@ impl Metadata {
             fresh: BTreeMap::new(),
             headers: Place::default(),
             others: Place::default(),
+            applied: 0,
+            past: None,
         })
     }
 
     /// Everything that libhdf5 knows of lies below.
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// How often all that libhdf5 knew came into the file: what it gave back before is free to be written on since.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// From here on libhdf5 says only where chunks lie, and how long they are; the next one of `bytes` lies at `place`.
+    pub(crate) fn begin_past(&mut self, place: Option<u64>, bytes: u64) {
+        self.past = Some(place.map(|place| (place, bytes)));
+    }
+
+    /// What libhdf5 writes is held again.
+    pub(crate) fn end_past(&mut self) {
+        self.past = None;
     }
 
     /// Bytes that wait in memory.
@@ -152,6 +176,12 @@ impl Metadata {
 
     /// A place for a block that libhdf5 wants.
     fn allot(&mut self, kind: Kind, bytes: u64) -> u64 {
+        if kind == Kind::Data
+            && let Some(past) = &mut self.past
+            && let Some((place, _)) = past.take_if(|(_, wanted)| *wanted == bytes)
+        {
+            return place;
+        }
         let at = if bytes > PAGE_BYTES || (kind == Kind::Data && bytes == PAGE_BYTES) {
             // Chunks are written past the page cache, which wants pages.
             let at = self.end.next_multiple_of(PAGE_BYTES);
@@ -268,6 +298,7 @@ impl Metadata {
             self.pieces.remove(&at);
         }
         self.fresh.clear();
+        self.applied += u64::from(what != Apply::Laid);
         Ok(())
     }
 }
@@ -449,9 +480,13 @@ unsafe extern "C" fn get_end(file: *const OpenFile, _: c_int) -> u64 {
     unsafe { held(file) }.end
 }
 
-unsafe extern "C" fn set_end(file: *mut OpenFile, _: c_int, end: u64) -> c_int {
+unsafe extern "C" fn set_end(file: *mut OpenFile, kind: c_int, end: u64) -> c_int {
     // SAFETY: as above.
-    unsafe { held(file) }.end = end;
+    let mut held = unsafe { held(file) };
+    // A chunk that was given back at the end: its place is not used again.
+    if Kind::of(kind) != Kind::Data || end > held.end {
+        held.end = end;
+    }
     DONE
 }
 
@@ -481,9 +516,10 @@ unsafe extern "C" fn write(
     from: *const c_void,
 ) -> c_int {
     // SAFETY: as above.
-    let (mut held, from) = unsafe { (held(file), std::slice::from_raw_parts(from.cast::<u8>(), bytes)) };
-    if !from.is_empty() {
-        held.hold(Kind::of(kind), at, from);
+    let mut held = unsafe { held(file) };
+    if bytes > 0 && (held.past.is_none() || Kind::of(kind) != Kind::Data) {
+        // SAFETY: as many bytes of libhdf5's own.
+        held.hold(Kind::of(kind), at, unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) });
     }
     DONE
 }

@@ -11,9 +11,6 @@ use std::path::Path;
 use std::time::Instant;
 use store::{Meta, Options, ReadOptions, SchemaId};
 
-const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"},
-  "children": [{"type": "group", "name": "events", "children": [{"module": "ev44", "config": {"stream": "events"}}]}]}]}"#;
-
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pace {
@@ -27,19 +24,36 @@ pub struct Pace {
     pub seconds: f64,
     /// Time of all cores, s.
     pub cpu_seconds: f64,
+    /// Bytes of the file.
+    pub file: u64,
 }
 
-/// Fills a stream in `folder` and writes it to `file`, once a round.
-pub fn events(folder: &Path, file: &Path, messages: u64, events: u32, rounds: u32) -> Result<Vec<Pace>, Fault> {
+/// Fills a stream in `folder` and writes it to `file`, once a round; chunks are packed as `compression` says, if it does.
+/// Pixels are any of 32,768, times any of a pulse of 14 Hz in ns: what events have in common, they have in their high bits.
+pub fn events(
+    folder: &Path,
+    file: &Path,
+    messages: u64,
+    events: u32,
+    rounds: u32,
+    compression: Option<&str>,
+) -> Result<Vec<Pace>, Fault> {
     let data = Data::on_disk(folder);
     let total = messages * (u64::from(events) * 8 + 1024);
     let fault = |e| stream_fault("events", e);
     let mut writer = data.writer("events", &Options::memory(total * 2 + (64 << 20)))?;
     let origin = writer.origin("bank0").map_err(fault)?;
-    let times: Vec<i32> = (0..events as i32).map(|i| i.wrapping_mul(2_654_435) & 0x3ff_ffff).collect();
     let mut payload = Vec::new();
     for n in 0..messages {
-        let pixels: Vec<i32> = (0..events).map(|i| ((u64::from(i) * 2_654_435_761 + n) % 32_768) as i32).collect();
+        let any = |i: u32, most: u64| {
+            // The mixing steps of splitmix64.
+            let mut z = (n << 32 | u64::from(i)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % most) as i32
+        };
+        let pixels: Vec<i32> = (0..events).map(|i| 1 + any(i, 32_768)).collect();
+        let times: Vec<i32> = (0..events).map(|i| any(i + events, 71_428_571)).collect();
         let time = n as i64 * 71_428_571;
         let (pulse, index) = ([time], [0]);
         let message = wire::ev44::Ev44 {
@@ -54,7 +68,12 @@ pub fn events(folder: &Path, file: &Path, messages: u64, events: u32, rounds: u3
         let meta = Meta { source_time: time, origin, origin_seq: n, schema: SchemaId(wire::ev44::ID), flags: 0 };
         writer.append(&meta, &payload).map_err(fault)?;
     }
-    let template = Template::parse(TEMPLATE.as_bytes()).map_err(|m| Fault::new("the template", format!("{m:?}")))?;
+    let config = serde_json::json!({"stream": "events", "compression": compression});
+    let text = serde_json::json!({"children": [{
+        "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"},
+        "children": [{"type": "group", "name": "events", "children": [{"module": "ev44", "config": config}]}]}]});
+    let template =
+        Template::parse(text.to_string().as_bytes()).map_err(|m| Fault::new("the template", format!("{m:?}")))?;
     let mut out = Vec::new();
     for round in 0..rounds {
         let job = Job {
@@ -89,8 +108,7 @@ pub fn events(folder: &Path, file: &Path, messages: u64, events: u32, rounds: u3
         }
         let product = sink.finish("{}")?;
         let events = messages * u64::from(events);
-        debug_assert!(product.size > events * 8);
-        out.push(Pace { messages, events, bytes: events * 8, seconds, cpu_seconds });
+        out.push(Pace { messages, events, bytes: events * 8, seconds, cpu_seconds, file: product.size });
         std::fs::remove_file(file).map_err(|e| Fault::new(format!("{} cannot be removed", file.display()), e))?;
     }
     Ok(out)

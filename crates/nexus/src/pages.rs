@@ -40,6 +40,21 @@ impl Pages {
         self.len = 0;
     }
 
+    /// So many bytes, of any value.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        if bytes > self.capacity() {
+            self.pages.resize(bytes.div_ceil(PAGE), Page([0; PAGE]));
+        }
+        self.len = bytes;
+    }
+
+    /// The first bytes go, the others move up.
+    pub(crate) fn cut_front(&mut self, bytes: usize) {
+        let len = self.len;
+        bytemuck::cast_slice_mut::<Page, u8>(&mut self.pages).copy_within(bytes..len, 0);
+        self.len -= bytes;
+    }
+
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         if end > self.capacity() {

@@ -13,7 +13,6 @@
 //! libhdf5 itself is final ([`Nexus::is_broken`]): every later call answers with it. The process should then end without
 //! destructors; the next one resumes.
 
-use crate::column::Column;
 use crate::h5::File;
 use crate::layout::{Layout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
@@ -150,8 +149,8 @@ impl Nexus {
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
         let mut room = Room::open(&job.file)?;
-        for filling in &take_up(&job, &file, &room, &state)? {
-            filling.columns.iter().try_for_each(Column::cut)?;
+        for filling in &mut take_up(&job, &file, &room, &state)? {
+            filling.columns.iter_mut().try_for_each(|column| column.cut(&mut room))?;
         }
         write_metadata(&file, &mut room, Apply::Cut)?;
         file.close()?;

@@ -5,7 +5,7 @@ mod messages;
 
 use crate::{Job, Nexus};
 use flow::Sink;
-use messages::{START, events, give, job, second};
+use messages::{START, events, give, job, packed, second};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,6 +46,11 @@ fn look(path: &Path) -> Vec<usize> {
         index.is_sorted() && index.last().is_none_or(|last| *last as usize <= id.len()),
         "pulses beyond the events"
     );
+    for (at, begin) in index.iter().enumerate() {
+        let end = index.get(at + 1).map_or(offset.len(), |next| *next as usize);
+        let pulse = offset[*begin as usize..end].iter().enumerate();
+        assert!(pulse.into_iter().all(|(i, offset)| *offset == 1000 + i as i64 * 7), "events of another place");
+    }
     let mut out = vec![id.len(), zero.len()];
     for (values, times) in [
         ("entry/sample/temperature/value", "entry/sample/temperature/time"),
@@ -90,14 +95,27 @@ fn a_writer_killed_at_any_write_leaves_a_whole_file() {
     let folder = folder("whole");
     let mut injected = 0;
     // Small chunks, so that their trees split and get roots above roots; and large ones.
-    for (few, many) in [(10, 5_000), (3_000, 3_000)] {
-        injected += looked_at(&job(&folder.join("whole.nxs")), |sink| {
+    let plain = job(&folder.join("whole.nxs"));
+    let deflated = packed(plain.clone(), "deflate");
+    for (job, few, many) in
+        [(&plain, 10, 5_000), (&plain, 3_000, 3_000), (&deflated, 10, 5_000), (&deflated, 3_000, 900)]
+    {
+        injected += looked_at(job, |sink| {
             for n in 0..20 {
                 second(sink, n, if n == 0 { few } else { many }).unwrap();
                 sink.flush().unwrap();
             }
         });
     }
+    // Chunks that become whole between two flushes: the place of the begun one is free only behind the second.
+    injected += looked_at(&deflated, |sink| {
+        for n in 0..25 {
+            second(sink, n, if n % 20 < 2 { 301 } else { 5_000 }).unwrap();
+            if n % 20 == 0 {
+                sink.flush().unwrap();
+            }
+        }
+    });
     // A beam that is off at first.
     injected += looked_at(&job(&folder.join("dark.nxs")), |sink| {
         for n in 0..12 {
@@ -113,7 +131,13 @@ fn a_writer_killed_at_any_write_leaves_a_whole_file() {
 #[test]
 fn a_writer_killed_while_it_takes_up_a_file_leaves_a_whole_file() {
     let folder = folder("cut");
-    let job = job(&folder.join("cut.nxs"));
+    let plain = job(&folder.join("cut.nxs"));
+    let injected = taken_up(&plain) + taken_up(&packed(plain, "deflate"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    println!("injected {injected} ends of a writer that takes up a file: 0 torn");
+}
+
+fn taken_up(job: &Job) -> usize {
     let mut sink = Nexus::begin(job.clone(), false).unwrap();
     (0..3).for_each(|n| second(&mut sink, n, 5_000).unwrap());
     let state = sink.flush().unwrap();
@@ -132,8 +156,6 @@ fn a_writer_killed_while_it_takes_up_a_file_leaves_a_whole_file() {
     sink.flush().unwrap();
     assert_eq!(look(&job.file)[1], 12 * 14);
     BETWEEN.set(None);
-    std::fs::remove_dir_all(&folder).unwrap();
-    let looks = looks.borrow();
-    assert!(*looks > 3, "{looks}");
-    println!("injected {looks} ends of a writer that takes up a file: 0 torn");
+    assert!(*looks.borrow() > 3, "{}", looks.borrow());
+    looks.take()
 }

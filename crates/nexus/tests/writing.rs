@@ -2,15 +2,21 @@
 
 mod messages;
 
-use beamport_nexus::Nexus;
+use beamport_nexus::{Job, Nexus};
 use flow::Sink;
-use messages::{START, alarm, events, give, job, made, monitor, second, value};
+use messages::{START, alarm, events, give, made, monitor, packed, second, value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ACCOUNT: &str = r#"{"run": "first", "closed": true, "lost": 3,
   "rows": [{"stage": "file", "stream": "detector", "read": 45, "done": 42, "aside": {}, "lost": {"full": 3}, "closed": true}],
   "gaps": [{"stream": "detector", "origin": "bank0", "first": 3, "last": 5, "from": 0, "to": 9, "reason": "full"}]}"#;
+
+/// Packed where its folder's name says so.
+fn job(file: &Path) -> Job {
+    let plain = messages::job(file);
+    if file.to_string_lossy().contains("-packed") { packed(plain, "deflate") } else { plain }
+}
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexus-{name}"));
@@ -231,12 +237,14 @@ fn a_killed_writer_is_resumed_to_the_same_content() {
         kill_self();
     }
     kills("kill", &[0, 1, 2, 3, 5, 12, 13, 14, 15, 30, 31, 33]);
+    kills("kill-packed", &[0, 1, 2, 3, 13, 14, 15, 31]);
 }
 
 #[test]
 #[ignore = "soak"]
 fn soak_a_killed_writer_is_resumed_to_the_same_content() {
     kills("kill-soak", &(0..100).collect::<Vec<_>>());
+    kills("kill-soak-packed", &(0..100).collect::<Vec<_>>());
 }
 
 fn kills(name: &str, moments: &[u64]) {
@@ -340,12 +348,14 @@ fn no_room_is_an_error_that_heals() {
         return;
     }
     rooms("room", 5);
+    rooms("room-packed", 3);
 }
 
 #[test]
 #[ignore = "soak"]
 fn soak_no_room_is_an_error_that_heals() {
     rooms("room-soak", 20);
+    rooms("room-soak-packed", 20);
 }
 
 fn rooms(name: &str, parts: u64) {
@@ -355,6 +365,7 @@ fn rooms(name: &str, parts: u64) {
     for n in 0..30 {
         let pulses: Vec<_> = (0..14).map(|i| events(n * 14 + i, 5_000)).collect();
         give(&mut sink, 0, n * 14, &pulses).unwrap();
+        sink.flush().unwrap();
     }
     let size = finish(sink).size;
     for part in 1..=parts {
@@ -365,6 +376,33 @@ fn rooms(name: &str, parts: u64) {
         assert_eq!(content(&file), content(&whole), "limit {limit}");
     }
     println!("injected {parts} full disks: 0 rows lost");
+}
+
+/// Beams come and go, so chunks become whole now at a flush, now between two; then the writer goes on in a new process.
+#[test]
+fn a_packed_file_holds_what_a_plain_one_does_and_its_begun_chunks_cost_their_place_once() {
+    let write = |file: &Path| {
+        let mut sink = Nexus::begin(job(file), false).unwrap();
+        for n in 0..160 {
+            second(&mut sink, n, [2_000, 900, 10, 0][n as usize / 10 % 4]).unwrap();
+            if n % 3 == 0 {
+                let state = sink.flush().unwrap();
+                if n % 24 == 0 {
+                    drop(sink);
+                    sink = Nexus::resume(job(file), &state).unwrap();
+                }
+            }
+        }
+        finish(sink).size
+    };
+    let (plain, packed) = (folder("plain").join("a.nxs"), folder("small-packed").join("a.nxs"));
+    let (raw, small) = (write(&plain), write(&packed));
+    assert_eq!(content(&packed), content(&plain));
+    let file = hdf5_metno::File::open(&packed).unwrap();
+    let id = file.dataset("entry/instrument/detector/events/event_id").unwrap();
+    assert_eq!(id.filters().len(), 2, "{:?}", id.filters());
+    assert!(id.storage_size() * 2 < id.shape()[0] as u64 * 4, "{}", id.storage_size());
+    assert!(small * 3 < raw * 2, "{small} of {raw} bytes");
 }
 
 #[test]

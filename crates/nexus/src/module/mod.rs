@@ -80,7 +80,7 @@ impl Filling {
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
-        let designs = designs(path, &module.kind);
+        let designs = packed(designs(path, &module.kind), module);
         file.headers_together(designs.len());
         let columns = designs.into_iter().map(|design| Column::make(file, design));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -111,7 +111,7 @@ impl Filling {
             Memory::Frames(frames) => frames.take_up(known),
         };
         took.ok_or_else(other)?;
-        let mut designs = designs(path, &module.kind);
+        let mut designs = packed(designs(path, &module.kind), module);
         if let Memory::Frames(frames) = &memory {
             designs.extend(frames.late_designs(path));
         }
@@ -249,6 +249,14 @@ fn designs(path: &str, kind: &Kind) -> Vec<Design> {
     }
 }
 
+/// With the filters that the template names.
+fn packed(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
+    for design in &mut designs {
+        design.filter = design.path.rsplit('/').next().and_then(|name| module.filter(name));
+    }
+    designs
+}
+
 fn number(dtype: Option<DataType>) -> Option<DType> {
     match dtype {
         Some(DataType::Number(dtype)) => Some(dtype),
@@ -288,6 +296,7 @@ fn design(path: &str, name: &str, dtype: DType, attributes: Vec<(&'static str, D
         attributes,
         least: CHUNK_BYTES_MIN,
         most: CHUNK_BYTES_MAX,
+        filter: None,
     }
 }
 

@@ -4,6 +4,7 @@ use super::data::{Data, DataType, TYPES, Values};
 use super::nearest::nearest;
 use super::values::infer;
 use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
+use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX,
 };
@@ -351,6 +352,7 @@ impl Check {
             _ => None,
         };
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
+        let compression = self.compression(at, config);
         let kind = match kind {
             "ev44" => Kind::Ev44,
             "al00" => Kind::Al00,
@@ -372,7 +374,34 @@ impl Check {
                 Kind::Da00 { variables, constants }
             }
         };
-        Some(Node::Module(Module { kind, stream: stream?, source, attributes, pointer: at.to_owned() }))
+        Some(Node::Module(Module { kind, stream: stream?, source, attributes, compression, pointer: at.to_owned() }))
+    }
+
+    /// One for all datasets of a module, or an object with one for each that is named.
+    fn compression(&mut self, at: &str, config: &Json) -> Vec<(Option<String>, Filter)> {
+        let at = join(at, "compression");
+        let named: Vec<(Option<String>, &Value)> = match config.get("compression") {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Object(map)) => map.iter().map(|(name, value)| (Some(name.clone()), value)).collect(),
+            Some(value) => vec![(None, value)],
+        };
+        let mut out = Vec::new();
+        for (name, value) in named {
+            let at = name.as_ref().map_or_else(|| at.clone(), |name| join(&at, name));
+            let word = value.as_str().unwrap_or_default();
+            match Filter::NAMES.iter().find(|(known, _)| *known == word) {
+                Some((_, filter)) => out.push((name, *filter)),
+                None => {
+                    let known = Filter::NAMES.map(|(name, _)| name);
+                    let hint = match nearest(word, known.iter().copied()) {
+                        Some(meant) => format!("perhaps `{meant}` is meant"),
+                        None => format!("there are: {}", known.join(", ")),
+                    };
+                    self.wrong(&at, format!("unknown compression {}", short(&value.to_string())), hint);
+                }
+            }
+        }
+        out
     }
 
     fn variables(&mut self, at: &str, config: &Json, key: &str) -> Vec<Variable> {

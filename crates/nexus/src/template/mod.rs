@@ -15,6 +15,7 @@ mod words;
 
 pub use data::{Data, DataType, Values};
 
+use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -119,8 +120,18 @@ pub struct Module {
     pub source: Option<String>,
     /// Attributes of the group.
     pub attributes: Vec<Attribute>,
+    /// How chunks are packed: of the dataset with this name, and of all where there is none.
+    pub compression: Vec<(Option<String>, Filter)>,
     /// Where it stands in the template, JSON pointer.
     pub pointer: String,
+}
+
+impl Module {
+    /// How the chunks of a dataset are packed.
+    pub(crate) fn filter(&self, dataset: &str) -> Option<Filter> {
+        let of = |wanted: Option<&str>| self.compression.iter().find(|(name, _)| name.as_deref() == wanted);
+        of(Some(dataset)).or_else(|| of(None)).map(|(_, filter)| *filter)
+    }
 }
 
 /// What a module reads, with its settings.

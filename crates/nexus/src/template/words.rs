@@ -18,7 +18,7 @@ pub(super) const LINK: &[&str] = &["name", "source"];
 /// Settings of `mdat`.
 pub(super) const TIMES: &[&str] = &["items"];
 /// Settings of every module with a stream.
-pub(super) const STREAM: &[&str] = &["stream", "topic", "source", "writer_module"];
+pub(super) const STREAM: &[&str] = &["stream", "topic", "source", "writer_module", "compression"];
 /// Settings of a variable of `da00`.
 pub(super) const VARIABLE: &[&str] = &["name", "unit", "label", "source", "data_type", "axes", "shape", "data"];
 

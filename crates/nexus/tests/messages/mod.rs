@@ -72,6 +72,13 @@ pub(crate) fn job(file: &Path) -> Job {
     }
 }
 
+/// The same with chunks that are packed.
+#[allow(dead_code, reason = "not every test packs")]
+pub(crate) fn packed(job: Job, compression: &str) -> Job {
+    let text = TEMPLATE.replace("\"stream\"", &format!("\"compression\": \"{compression}\", \"stream\""));
+    Job { template: Template::parse(text.as_bytes()).unwrap(), ..job }
+}
+
 /// Events of message `n`: one pulse, `count` events.
 pub(crate) fn events(n: u64, count: usize) -> Made {
     let time = START + n as i64 * PULSE;
