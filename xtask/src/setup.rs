@@ -8,6 +8,8 @@ use crate::{Done, tree};
 
 /// The one list of what is installed.
 const REQUIREMENTS: &str = "python/requirements-dev.txt";
+/// In it begins a line with a package that is installed without what it asks for.
+const ALONE: &str = "# alone: ";
 
 /// A venv is made with the first of these that is 3.11 or newer.
 const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
@@ -32,6 +34,8 @@ pub(crate) fn run() -> Done {
             .map_err(|e| format!("{e}\nhint:  some systems pack it apart: `apt install python3-venv`"))?;
     }
     Step::new(tree::venv("python")).args(["-m", "pip", "install", "--quiet", "-r", REQUIREMENTS]).run()?;
+    let alone = wanted.lines().filter_map(|line| line.strip_prefix(ALONE));
+    Step::new(tree::venv("python")).args(["-m", "pip", "install", "--quiet", "--no-deps"]).args(alone).run()?;
     fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
 }
 

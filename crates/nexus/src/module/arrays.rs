@@ -24,7 +24,7 @@ pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
     ];
     for variable in variables {
         let dtype = number(variable.dtype).unwrap_or(DType::Float64);
-        let mut one = design(path, &variable.name, dtype, attributes(variable, None, true));
+        let mut one = design(path, &variable.name, dtype, attributes(variable, None, part(variables, variable)));
         one.row = variable.shape.clone().unwrap_or_default();
         one.least = CHUNK_BYTES_MIN;
         all.push(one);
@@ -32,8 +32,9 @@ pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
     all
 }
 
-/// Unit, label and axes, from the template or else the message.
-fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, growing: bool) -> Vec<(&'static str, Data)> {
+/// Unit, label and axes, from the template or else the message. What the group says of its signal and its axes stands
+/// there alone: `axes` of a dataset is the form before 2014, at which punx stumbles.
+fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, part: Part) -> Vec<(&'static str, Data)> {
     let mut out = Vec::new();
     let unit = variable.unit.as_deref().or(message.and_then(|m| m.unit));
     let label = variable.label.as_deref().or(message.and_then(|m| m.label));
@@ -41,14 +42,28 @@ fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, growing
     out.extend(unit.filter(|u| !u.is_empty()).map(|u| ("units", text(u))));
     out.extend(label.filter(|l| !l.is_empty()).map(|l| ("long_name", text(l))));
     if let Some(mut axes) = axes {
-        if growing {
+        if part == Part::Beside {
             axes.insert(0, "time".into());
         }
-        if !axes.is_empty() {
+        let is_said = part == Part::Signal || part == Part::Constant && axes == [variable.name.as_str()];
+        if !axes.is_empty() && !is_said {
             out.push(("axes", Data::texts(axes)));
         }
     }
     out
+}
+
+/// What a dataset is in its group.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Signal,
+    /// Another one with a row a message.
+    Beside,
+    Constant,
+}
+
+fn part(variables: &[Variable], variable: &Variable) -> Part {
+    if signal(variables) == Some(variable) { Part::Signal } else { Part::Beside }
 }
 
 /// A text of a message: HDF5 ends it at a NUL.
@@ -129,7 +144,7 @@ impl Arrays {
             fixed.push(Late::Dataset((
                 format!("{path}/{}", constant.name),
                 value,
-                attributes(constant, Some(sent), false),
+                attributes(constant, Some(sent), Part::Constant),
             )));
         }
         // All rows are made before the first is added.
@@ -175,7 +190,7 @@ impl Arrays {
     fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, message: &Da00<'_>) {
         for (at, variable) in self.variables.iter().enumerate() {
             let sent = message.data.iter().find(|v| v.name == variable.name);
-            columns[FIRST + at].describe(attributes(variable, sent, true));
+            columns[FIRST + at].describe(attributes(variable, sent, part(&self.variables, variable)));
             if signal(&self.variables) == Some(variable)
                 && variable.axes.is_none()
                 && let Some(axes) = axes(variable, sent)
@@ -218,6 +233,6 @@ fn constant_data(constant: &Variable, sent: &da00::Variable<'_>) -> Option<Data>
 pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<Fixed> {
     constants
         .iter()
-        .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None, false))))
+        .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None, Part::Constant))))
         .collect()
 }
