@@ -296,20 +296,20 @@ impl File {
         Ok(())
     }
 
-    pub(crate) fn link(&self, target: &str, path: &str) -> Result<(), Fault> {
+    pub(crate) fn link(&self, to: To<'_>, path: &str) -> Result<(), Fault> {
+        let (To::Thing(target) | To::Path(target) | To::File(_, target)) = to;
+        let other = if let To::File(file, _) = to { c_name(file)? } else { CString::default() };
         let (target_name, name) = (c_name(target)?, c_name(path)?);
+        let (target_name, name, list) = (target_name.as_ptr(), name.as_ptr(), h5p::H5P_DEFAULT);
         call(
             || format!("the link `{path}` to `{target}` cannot be made"),
             // SAFETY: an open file and valid names.
             || unsafe {
-                h5l::H5Lcreate_hard(
-                    self.id,
-                    target_name.as_ptr(),
-                    self.id,
-                    name.as_ptr(),
-                    h5p::H5P_DEFAULT,
-                    h5p::H5P_DEFAULT,
-                )
+                match to {
+                    To::Thing(_) => h5l::H5Lcreate_hard(self.id, target_name, self.id, name, list, list),
+                    To::Path(_) => h5l::H5Lcreate_soft(target_name, self.id, name, list, list),
+                    To::File(..) => h5l::H5Lcreate_external(other.as_ptr(), target_name, self.id, name, list, list),
+                }
             },
         )?;
         Ok(())
@@ -445,6 +445,17 @@ impl File {
         }
         Ok((Growing { id, rank: shape.len(), held: self.held() }, shape, chunk[0]))
     }
+}
+
+/// What a link stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum To<'a> {
+    /// What is at this path now, and is the same thing from then on.
+    Thing(&'a str),
+    /// What will be at this path.
+    Path(&'a str),
+    /// What another file has at a path.
+    File(&'a str, &'a str),
 }
 
 /// A dataset whose first dimension grows.

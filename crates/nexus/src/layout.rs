@@ -1,7 +1,7 @@
 //! What a file holds before the first message, and at its end: groups, fixed datasets, links, empty columns.
 
 use crate::clock;
-use crate::h5::{self, File};
+use crate::h5::{self, File, To};
 use crate::limits::HELD_BYTES_MAX;
 use crate::metadata::{Apply, lock};
 use crate::module::{Filling, fixed_constants};
@@ -85,7 +85,7 @@ impl Layout<'_> {
                     }
                     self.fillings.push(Filling::make(self.file, path, module)?);
                 }
-                Node::Times { .. } | Node::Link { .. } => (),
+                Node::Times { .. } | Node::Link { .. } | Node::Outside { .. } => (),
             }
         }
         Ok(())
@@ -105,10 +105,12 @@ impl Layout<'_> {
                 Node::Group(inner) => self.links(inner, &format!("{path}/{}", inner.name))?,
                 Node::Link { name, target } => {
                     let target: String = target.iter().map(|s| format!("/{s}")).collect();
-                    // What is written at the end only (`end_time`, `minimum_value`) cannot be named before.
-                    if self.file.exists(&target)? {
-                        self.file.link(&target, &format!("{path}/{name}"))?;
-                    }
+                    // What is written at the end only (`end_time`, `minimum_value`) is named by its path.
+                    let to = if self.file.exists(&target)? { To::Thing(&target) } else { To::Path(&target) };
+                    self.file.link(to, &format!("{path}/{name}"))?;
+                }
+                Node::Outside { name, file, target } => {
+                    self.file.link(To::File(file, target), &format!("{path}/{name}"))?;
                 }
                 _ => (),
             }

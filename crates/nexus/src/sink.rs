@@ -13,7 +13,7 @@
 //! libhdf5 itself is final ([`Nexus::is_broken`]): every later call answers with it. The process should then end without
 //! destructors; the next one resumes.
 
-use crate::h5::File;
+use crate::h5::{File, To};
 use crate::layout::{Layout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
 use crate::module::{Filling, Fixed, Late};
@@ -272,7 +272,7 @@ impl Nexus {
                     if file.exists(link)? {
                         file.unlink(link)?;
                     }
-                    file.link(&column.design.path, link)?;
+                    file.link(To::Thing(&column.design.path), link)?;
                 }
             }
         }

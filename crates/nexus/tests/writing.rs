@@ -152,6 +152,28 @@ fn a_whole_file_holds_what_was_sent() {
 }
 
 #[test]
+fn a_link_to_what_comes_at_the_end_was_left_out_and_another_file_may_come_later() {
+    let folder = folder("links");
+    let mut job = job(&folder.join("a.nxs"));
+    let links = r#"{"module": "link", "config": {"name": "ended", "source": "end_time"}},
+        {"module": "link", "config": {"name": "hottest", "source": "sample/temperature/maximum_value"}},
+        {"module": "link", "config": {"name": "raw", "source": "/entry/title", "file": "raw/b.nxs"}},
+        {"module": "link", "config": {"name": "values","#;
+    let text = messages::TEMPLATE.replace(r#"{"module": "link", "config": {"name": "values","#, links);
+    job.template = beamport_nexus::template::Template::parse(text.as_bytes()).unwrap();
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    second(&mut sink, 0, 10).unwrap();
+    finish(sink);
+    std::fs::create_dir(folder.join("raw")).unwrap();
+    finish(Nexus::begin(messages::job(&folder.join("raw/b.nxs")), false).unwrap());
+    let read = hdf5_metno::File::open(&job.file).unwrap();
+    let text = |path: &str| read.dataset(path).unwrap().read_scalar::<hdf5_metno::types::VarLenUnicode>().unwrap();
+    assert_eq!(text("entry/ended"), text("entry/end_time"));
+    assert_eq!(text("entry/raw").as_str(), "made by rule");
+    assert_eq!(read.dataset("entry/hottest").unwrap().read_raw::<f64>().unwrap().len(), 1);
+}
+
+#[test]
 fn one_event_costs_kilobytes() {
     let file = folder("small").join("one.nxs");
     let mut sink = Nexus::begin(job(&file), false).unwrap();

@@ -295,6 +295,9 @@ impl Check {
                     self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
                 }
                 let source = self.text(at, config, ["source", "source"])?;
+                if config.contains_key("file") {
+                    return self.outside(at, config, name?, source);
+                }
                 let name = name?;
                 self.links.push(at.clone());
                 // Resolved by `tree`, which knows where the link stands.
@@ -306,6 +309,24 @@ impl Check {
             }
             kind => self.stream_module(at, config, kind, attributes),
         }
+    }
+
+    /// A link into another file, which need not be there yet. Who opens the file opens that one too: it lies in the same
+    /// folder or below, so that both can be moved together and no template reaches for the files of others.
+    fn outside(&mut self, at: &str, config: &Json, name: String, source: &str) -> Option<Node> {
+        let file = self.text(at, config, ["file", "file"])?;
+        let is_step = |step: &str| !matches!(step, "" | "." | "..");
+        if !file.split('/').all(is_step) || file.contains(['\0', ':', '\\']) || file.len() > NAME_BYTES_MAX {
+            let cause = format!("`{}` is no path to a file beside this one", short(file));
+            self.wrong(&join(at, "file"), cause, "a path from the folder of the file, without `..`");
+            return None;
+        }
+        let Some(target) = source.strip_prefix('/').filter(|t| t.split('/').all(is_step) && !t.contains('\0')) else {
+            let cause = format!("`{}` is no path from the root of `{}`", short(source), short(file));
+            self.wrong(&join(at, "source"), cause, "in another file a path begins with `/`");
+            return None;
+        };
+        Some(Node::Outside { name, file: file.to_owned(), target: format!("/{target}") })
     }
 
     fn times(&mut self, at: &str, config: &Json) -> Option<Node> {

@@ -98,6 +98,15 @@ pub enum Node {
         /// What it stands for: names from the root.
         target: Vec<String>,
     },
+    /// A link to what another file has.
+    Outside {
+        /// Its name.
+        name: String,
+        /// The other file: a path from the folder of this one, and inside it.
+        file: String,
+        /// What it stands for there: a path from the root.
+        target: String,
+    },
     /// Begin and end of the run.
     Times {
         /// Whether `start_time` is written here.

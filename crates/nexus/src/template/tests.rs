@@ -144,6 +144,32 @@ fn a_link_to_a_link_names_the_thing_itself() {
 }
 
 #[test]
+fn a_link_to_another_file_stays_in_the_folder_of_this_one() {
+    let with = |file: &Value, source: &str| {
+        parse(&json!({"children": [{"module": "link", "config": {"name": "l", "source": source, "file": file}}]}))
+    };
+    for file in ["other.nxs", "raw/bank_1.h5"] {
+        let template = with(&json!(file), "/entry/data").unwrap();
+        let wanted = Node::Outside { name: "l".into(), file: file.into(), target: "/entry/data".into() };
+        assert_eq!(template.root.children, [wanted]);
+    }
+    for file in
+        ["", "/etc/passwd", "../other.nxs", "a/../../b", "a//b", ".", "s3:x", "\\\\host\\x", "a\0b", &"x".repeat(300)]
+    {
+        let mistakes = with(&json!(file), "/entry/data").unwrap_err();
+        assert_eq!(mistakes[0].pointer, "/children/0/config/file", "{file:?}");
+    }
+    assert!(with(&json!(3), "/entry").is_err());
+    for source in ["entry", "/", "", "/a/../b", "/a\0"] {
+        assert_eq!(
+            with(&json!("other.nxs"), source).unwrap_err()[0].pointer,
+            "/children/0/config/source",
+            "{source:?}"
+        );
+    }
+}
+
+#[test]
 fn names_stand_once() {
     for children in [
         json!([group("a", &json!([])), group("a", &json!([]))]),

@@ -47,7 +47,7 @@ pub(super) fn check(root: &mut Group, link_pointers: &[String], mistakes: &mut V
             None => {
                 let wanted = path(&steps);
                 let hint = if wanted.contains(":/") {
-                    "links to other files are not written".to_owned()
+                    "a link to another file has \"file\" beside \"source\"".to_owned()
                 } else {
                     match nearest(&wanted, tree.things.keys().map(String::as_str)) {
                         Some(meant) => format!("perhaps `{meant}` is meant"),
@@ -109,7 +109,7 @@ impl Tree {
                     self.gather(inner, here, link_pointers);
                     here.pop();
                 }
-                Node::Dataset { name, .. } => self.add(here, name, Thing::Dataset, ""),
+                Node::Dataset { name, .. } | Node::Outside { name, .. } => self.add(here, name, Thing::Dataset, ""),
                 Node::Link { name, target } => {
                     let pointer = link_pointers.get(self.links.len()).cloned().unwrap_or_default();
                     let source = target.first().map(String::as_str).unwrap_or_default();
@@ -189,7 +189,7 @@ fn reserved(root: &Group) -> Option<String> {
     let taken = |group: &Group| {
         group.children.iter().any(|node| match node {
             Node::Group(inner) => inner.name == "beamport",
-            Node::Dataset { name, .. } | Node::Link { name, .. } => name == "beamport",
+            Node::Dataset { name, .. } | Node::Link { name, .. } | Node::Outside { name, .. } => name == "beamport",
             _ => false,
         })
     };

@@ -14,7 +14,7 @@ pub(super) const MODULES: &[&str] =
 /// Settings of `dataset`.
 pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace"];
 /// Settings of `link`.
-pub(super) const LINK: &[&str] = &["name", "source"];
+pub(super) const LINK: &[&str] = &["name", "source", "file"];
 /// Settings of `mdat`.
 pub(super) const TIMES: &[&str] = &["items"];
 /// Settings of every module with a stream.
