@@ -94,7 +94,7 @@ enum Verb {
         /// Messages of the stream
         #[arg(long, default_value_t = 4000)]
         messages: u64,
-        /// Events of a message
+        /// Events of a message; 0 for logs with a value a message
         #[arg(long, default_value_t = 12_400)]
         events: u32,
         /// Rounds
@@ -119,7 +119,8 @@ fn main() -> ExitCode {
         Some(Verb::Check { template, json }) => check(&template, json),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
         Some(Verb::Bench { data, output, messages, events, rounds, compression }) => {
-            pace::events(&data, &output, messages, events, rounds, compression.as_deref()).map(|all| {
+            let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Values };
+            pace::run(&data, &output, load, messages, rounds, compression.as_deref()).map(|all| {
                 all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
                 ExitCode::SUCCESS
             })

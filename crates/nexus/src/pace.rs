@@ -7,6 +7,7 @@ use crate::template::Template;
 use crate::{Job, Nexus, clock};
 use flow::{Data, Fault, Sink, stream_fault};
 use serde::Serialize;
+use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 use store::{Meta, Options, ReadOptions, SchemaId};
@@ -16,9 +17,7 @@ use store::{Meta, Options, ReadOptions, SchemaId};
 pub struct Pace {
     /// Messages.
     pub messages: u64,
-    /// Events.
-    pub events: u64,
-    /// Bytes of `event_id` and `event_time_offset`.
+    /// Bytes of `event_id` and `event_time_offset`, or of `value` and `time`.
     pub bytes: u64,
     /// Wall time, s.
     pub seconds: f64,
@@ -28,23 +27,41 @@ pub struct Pace {
     pub file: u64,
 }
 
-/// Fills a stream in `folder` and writes it to `file`, once a round; chunks are packed as `compression` says, if it does.
-/// Pixels are any of 32,768, times any of a pulse of 14 Hz in ns: what events have in common, they have in their high bits.
-pub fn events(
-    folder: &Path,
-    file: &Path,
-    messages: u64,
-    events: u32,
-    rounds: u32,
-    compression: Option<&str>,
-) -> Result<Vec<Pace>, Fault> {
-    let data = Data::on_disk(folder);
-    let total = messages * (u64::from(events) * 8 + 1024);
-    let fault = |e| stream_fault("events", e);
-    let mut writer = data.writer("events", &Options::memory(total * 2 + (64 << 20)))?;
-    let origin = writer.origin("bank0").map_err(fault)?;
-    let mut payload = Vec::new();
-    for n in 0..messages {
+/// What the stream has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// `ev44` with so many events a message. Pixels are any of 32,768, times any of a pulse of 14 Hz in ns: what events have
+    /// in common, they have in their high bits.
+    Events(u32),
+    /// `f144`, a number a message, a thousand a second.
+    Values,
+}
+
+impl Load {
+    fn module(self) -> &'static str {
+        match self {
+            Self::Events(_) => "ev44",
+            Self::Values => "f144",
+        }
+    }
+
+    /// Bytes of a message that come into the file.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Events(events) => u64::from(events) * 8,
+            Self::Values => 16,
+        }
+    }
+
+    /// Writes message `n`; its time.
+    fn write(self, payload: &mut Vec<u8>, n: u64) -> Result<i64, Fault> {
+        let wrong = |e| Fault::new("a message cannot be made", e);
+        let Self::Events(events) = self else {
+            let timestamp = n as i64 * 1_000_000;
+            let value = wire::f144::Value::from(280.0 + (n % 1000) as f64 * 0.01);
+            let message = wire::f144::F144 { source_name: "T", timestamp, value };
+            return wire::f144::write(payload, &message).map(|()| timestamp).map_err(wrong);
+        };
         let any = |i: u32, most: u64| {
             // The mixing steps of splitmix64.
             let mut z = (n << 32 | u64::from(i)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -64,29 +81,52 @@ pub fn events(
             time_of_flight: (&times).into(),
             pixel_id: (&pixels).into(),
         };
-        wire::ev44::write(&mut payload, &message).map_err(|e| Fault::new("a message cannot be made", e))?;
-        let meta = Meta { source_time: time, origin, origin_seq: n, schema: SchemaId(wire::ev44::ID), flags: 0 };
-        writer.append(&meta, &payload).map_err(fault)?;
+        wire::ev44::write(payload, &message).map(|()| time).map_err(wrong)
     }
-    let config = serde_json::json!({"stream": "events", "compression": compression});
-    let text = serde_json::json!({"children": [{
+}
+
+/// Fills a stream in `folder` with so many messages and writes it to `file`, once a round; chunks are packed as
+/// `compression` says, if it does.
+pub fn run(
+    folder: &Path,
+    file: &Path,
+    load: Load,
+    messages: u64,
+    rounds: u32,
+    compression: Option<&str>,
+) -> Result<Vec<Pace>, Fault> {
+    let data = Data::on_disk(folder);
+    let name = load.module();
+    let total = messages * (load.bytes() + 1024);
+    let fault = |e| stream_fault(name, e);
+    let mut writer = data.writer(name, &Options::memory(total * 2 + (64 << 20)))?;
+    let origin = writer.origin("bench").map_err(fault)?;
+    let mut payload = Vec::new();
+    for n in 0..messages {
+        let source_time = load.write(&mut payload, n)?;
+        let schema = SchemaId(wire::schema_id(&payload).unwrap_or_default());
+        writer.append(&Meta { source_time, origin, origin_seq: n, schema, flags: 0 }, &payload).map_err(fault)?;
+    }
+    writer.publish();
+    let config = json!({"stream": name, "compression": compression});
+    let text = json!({"children": [{
         "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"},
-        "children": [{"type": "group", "name": "events", "children": [{"module": "ev44", "config": config}]}]}]});
-    let template =
-        Template::parse(text.to_string().as_bytes()).map_err(|m| Fault::new("the template", format!("{m:?}")))?;
+        "children": [{"type": "group", "name": "bench", "children": [{"module": name, "config": config}]}]}]});
+    let template = Template::parse(text.to_string().as_bytes())
+        .map_err(|m| Fault::new("the template", m.first().map(|m| m.told()).unwrap_or_default()))?;
     let mut out = Vec::new();
     for round in 0..rounds {
         let job = Job {
             file: file.to_path_buf(),
             template: template.clone(),
-            inputs: vec!["events".into()],
+            inputs: vec![name.into()],
             run: "bench".into(),
             run_id: format!("bench-{round}-{}", clock::now()),
             start: 0,
             metadata: String::new(),
         };
         let mut sink = Nexus::begin(job, true)?;
-        let mut reader = data.reader("events", ReadOptions::default())?;
+        let mut reader = data.reader(name, ReadOptions::default())?;
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let (mut taken, mut aside) = (0, Vec::new());
         loop {
@@ -106,9 +146,8 @@ pub fn events(
                 format!("{taken} of {messages} messages, {} aside", aside.len()),
             ));
         }
-        let product = sink.finish("{}")?;
-        let events = messages * u64::from(events);
-        out.push(Pace { messages, events, bytes: events * 8, seconds, cpu_seconds, file: product.size });
+        let size = sink.finish("{}")?.size;
+        out.push(Pace { messages, bytes: messages * load.bytes(), seconds, cpu_seconds, file: size });
         std::fs::remove_file(file).map_err(|e| Fault::new(format!("{} cannot be removed", file.display()), e))?;
     }
     Ok(out)

@@ -1,9 +1,13 @@
-//! `beamport bench nexus`: a sealed run to its NeXus file, against plain h5py that appends the same batches.
+//! `beamport bench nexus`: a sealed run to its NeXus file, against plain h5py that appends the same batches; and what the
+//! writer does with a stream in memory, against the disk itself.
 //!
-//! Ours is the whole process that writes files, from its start to its end: reading and checking the stream, the file,
-//! its checksum, the sync. The other side is only the loop, the close and the sync; its interpreter is not counted.
+//! Beside h5py ours is the whole process that writes files, from its start to its end: reading and checking the stream, the
+//! file, its checksum, the sync. The other side is only the loop, the close and the sync; its interpreter is not counted.
+//! Beside the disk ours is what a run has while it is measured: all from the first message read to the rows synced, without
+//! start and checksum of the file.
 
 use super::Sizes;
+use super::limit::{Pages, Recycled, SEGMENT_BYTES};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, output, python_with, wrong};
 use flow::{Data, Fault, RunKeeper, StreamView};
@@ -36,7 +40,7 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
     let programs = Programs { nexus: crate::mover::program()?, python: python_with("h5py", "pip install h5py")? };
     let rows = [
         ("12,400 events a message / h5py", 12_400, Folder::on_disk()?, "the disk", (4.0, 10.0)),
-        ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (8.0, 10.0)),
+        ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (10.0, 25.0)),
     ];
     let mut figures = Vec::new();
     for (name, events, folder, place, (must, aim)) in rows {
@@ -58,7 +62,131 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         tell(&figure);
         figures.push(figure);
     }
+    for pace in PACES {
+        let figure = paced(&programs, &pace, sizes, rounds)?;
+        tell(&figure);
+        figures.push(figure);
+    }
+    let figure = logged(&programs, sizes, rounds)?;
+    tell(&figure);
+    figures.push(figure);
     Ok(figures)
+}
+
+/// Events from a stream in memory to synced rows on the disk.
+struct Paced {
+    name: &'static str,
+    events: u64,
+    compression: Option<&'static str>,
+    must: f64,
+    aim: f64,
+}
+
+const PACES: [Paced; 3] = [
+    Paced { name: "ev44 of 1 MB / the better of two writes", events: 125_000, compression: None, must: 0.6, aim: 0.9 },
+    Paced {
+        name: "ev44 of 12,400 events / the better of two writes",
+        events: 12_400,
+        compression: None,
+        must: 0.5,
+        aim: 0.85,
+    },
+    // Of what the unfiltered path has to reach: once, and one and a half times.
+    Paced {
+        name: "the same through bitshuffle-lz4 / the better of two writes",
+        events: 12_400,
+        compression: Some("bitshuffle-lz4"),
+        must: 0.5,
+        aim: 0.75,
+    },
+];
+
+fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
+    let folder = Folder::on_disk()?;
+    let piece = Pages::filled(1 << 20).map_err(wrong("no memory for the limit"))?;
+    let piece = piece.bytes();
+    let messages = sizes.nexus_events / pace.events;
+    let bytes = (messages * pace.events * 8) / piece.len() as u64 * piece.len() as u64;
+    let segments = bytes.div_ceil(SEGMENT_BYTES as u64) as usize;
+    let recycled = |name: &str, direct| {
+        Recycled::new(folder.path(), name, segments, direct).map_err(wrong("the files of the limit cannot be made"))
+    };
+    let (mut buffered, mut direct) = (recycled("w", false)?, recycled("d", true)?);
+    let (mut ours, mut pwrite, mut o_direct) =
+        (Series::new("beamport-nexus"), Series::new("pwrite + fdatasync"), Series::new("O_DIRECT + fdatasync"));
+    let mut ratio = 0.0;
+    for round in 0..rounds {
+        let mut steps = [0, 1, 2];
+        steps.rotate_left(round as usize % 3);
+        for step in steps {
+            let limit = |files: &mut Recycled| {
+                timed(bytes, messages, || files.write(piece, bytes)).map_err(wrong("the limit on the disk"))
+            };
+            match step {
+                0 => pwrite.samples.push(limit(&mut buffered)?),
+                1 => o_direct.samples.push(limit(&mut direct)?),
+                _ => {
+                    let (sample, file) = pace_of(programs, folder.path(), messages, pace.events, pace.compression)?;
+                    ratio = sample.bytes as f64 / file as f64;
+                    ours.samples.push(sample);
+                }
+            }
+        }
+    }
+    Ok(Figure {
+        name: pace.name,
+        conditions: format!(
+            "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, flush and fsync in, SHA-256 out; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB",
+            bytes >> 20
+        ),
+        unit: Unit::Gigabytes,
+        ours,
+        limits: vec![pwrite, o_direct],
+        must: pace.must,
+        aim: pace.aim,
+    })
+}
+
+fn logged(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
+    let folder = Folder::in_memory()?;
+    let messages = sizes.nexus_events / 30;
+    let mut ours = Series::new("beamport-nexus");
+    for _ in 0..rounds {
+        let (sample, _) = pace_of(programs, folder.path(), messages, 0, None)?;
+        // On one core, whoever else had one.
+        ours.samples.push(Sample { seconds: sample.seconds.max(sample.cpu_seconds), ..sample });
+    }
+    Ok(Figure {
+        name: "f144, stream -> NeXus, one core",
+        conditions: format!(
+            "{messages} messages a round, a number each, from a memory stream to a new file in /dev/shm; the time of all threads together where that is longer"
+        ),
+        unit: Unit::Millions,
+        ours,
+        limits: Vec::new(),
+        must: 0.5,
+        aim: 2.0,
+    })
+}
+
+/// One round of `beamport-nexus bench`, its file in `folder`; and the bytes of the file. 0 events are logs.
+fn pace_of(
+    programs: &Programs,
+    folder: &Path,
+    messages: u64,
+    events: u64,
+    compression: Option<&str>,
+) -> Result<(Sample, u64), Fault> {
+    let stream = Folder::in_memory()?;
+    let mut command = Command::new(&programs.nexus);
+    command.arg("bench").arg("--data").arg(stream.path().join("data")).arg("--output").arg(folder.join("paced.nxs"));
+    command.args(["--messages", &messages.to_string(), "--events", &events.to_string()]);
+    command.args(compression.into_iter().flat_map(|word| ["--compression", word]));
+    let answer = output(&mut command)?;
+    let said: serde_json::Value = serde_json::from_str(&answer).map_err(wrong("beamport-nexus does not answer"))?;
+    let number = |name: &str| said[name].as_f64().ok_or_else(|| Fault::new("bench: an answer without a number", name));
+    let (seconds, cpu_seconds) = (number("seconds")?, number("cpu_seconds")?);
+    Ok((Sample { seconds, cpu_seconds, bytes: number("bytes")? as u64, messages }, number("file")? as u64))
 }
 
 fn row(
