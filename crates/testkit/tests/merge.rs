@@ -59,6 +59,8 @@ struct Place {
     /// How often the numbers may begin anew.
     rounds: usize,
     ended: bool,
+    /// By how much the clock was set, ns.
+    set: i64,
     /// What was seen, by sequence: in the output and aside.
     shown: BTreeMap<u64, Key>,
     aside: BTreeMap<u64, Key>,
@@ -71,7 +73,8 @@ impl Place {
         let folder = if level == Level::Disk { "/disk/data" } else { "/live/data" };
         let (shown, aside) = Default::default();
         let by = MergeBy::Time { slice: 10 * MS, ahead_max: 60 * SECOND };
-        Self { machine, process, witness, folder, level, banks, by, merge: None, rounds: 0, ended: false, shown, aside }
+        let (merge, rounds, ended, set) = (None, 0, false, 0);
+        Self { machine, process, witness, folder, level, banks, by, merge, rounds, ended, set, shown, aside }
     }
 
     fn data(&self, process: &Arc<PretendMedia>) -> Data {
@@ -144,7 +147,14 @@ impl Place {
         let now = self.machine.now();
         let heard = Heard { frontier: frontier.unwrap_or(i64::MIN), ended: self.ended };
         let heard = vec![heard; self.banks.len()];
-        self.merge.as_mut().map(|merge| merge.step(now, now, &heard)).transpose()
+        let clock = now - self.set;
+        self.merge.as_mut().map(|merge| merge.step(now, clock, &heard)).transpose()
+    }
+
+    /// Somebody sets the machine's clock: the one that is never set goes on.
+    fn set_clock(&mut self, ns: i64) {
+        self.machine.advance(ns);
+        self.set += ns;
     }
 
     /// Time goes on in steps of 5 ms, of everything.
@@ -511,6 +521,81 @@ fn a_clock_that_is_ahead_moves_nothing() {
     assert_eq!(place.accounts()[1].counts["aside.ahead"], 2);
 }
 
+/// Every 10 ms each of the first two banks says something of now, in `len` bytes, for so long. Where there is no room it
+/// waits, but not for long: merge and views let go when they are asked.
+fn say_for(place: &mut Place, ns: i64, len: usize) {
+    for _ in 0..ns / (10 * MS) {
+        place.live(10 * MS);
+        let now = place.machine.now();
+        for i in 0..2 {
+            place.banks[i].said.push((now + i as i64, len));
+            let mut tries = 0..5;
+            while place.banks[i].writer.as_ref().unwrap().next_sequence() < place.banks[i].said.len() as u64 {
+                assert!(tries.next().is_some(), "bank{i} stands still: {:?}", place.accounts());
+                place.bring(i, u64::MAX).unwrap();
+                place.live(5 * MS);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_holds_nothing_and_what_is_old_then_is_late() {
+    for (level, dies) in [(Level::Memory, false), (Level::Disk, false), (Level::Memory, true), (Level::Disk, true)] {
+        let mut place = Place::new(1, level, banks(level, 3));
+        place.open().unwrap();
+        // The third never says anything.
+        say_for(&mut place, SECOND, 100);
+        place.set_clock(-3600 * SECOND);
+        if dies {
+            place.kill();
+            place.open().unwrap();
+        }
+        // Much more than the streams hold in memory.
+        say_for(&mut place, 4 * SECOND, 20_000);
+        let accounts = place.accounts();
+        assert_eq!(place.shown.len(), 200, "{level:?}: {accounts:?}");
+        assert!(place.aside.len() > 700, "{level:?}: {}", place.aside.len());
+        // It is set right: times go on where they were, and nothing of now is late.
+        place.set_clock(3600 * SECOND);
+        say_for(&mut place, SECOND, 100);
+        place.live(2 * WAIT);
+        assert_eq!((place.shown.len(), place.aside.len()), (400, 800), "{level:?}");
+        place.end().unwrap();
+        let outcome = place.check(false).unwrap();
+        assert_eq!((outcome.done, outcome.aside, outcome.lost), (400, 800, 0), "{level:?}");
+        assert_eq!(place.accounts()[1].counts["aside.late"], 400);
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_forward_makes_nothing_late_that_was_under_way() {
+    for (level, is_heard) in [(Level::Memory, false), (Level::Disk, false), (Level::Memory, true), (Level::Disk, true)]
+    {
+        let mut place = Place::new(1, level, banks(level, 3));
+        place.open().unwrap();
+        say_for(&mut place, SECOND, 100);
+        let before = place.machine.now();
+        place.set_clock(3600 * SECOND);
+        // What was made before it was set comes meanwhile, within the wait.
+        for i in 0..(WAIT - 40 * MS) / (10 * MS) {
+            let now = place.machine.now();
+            place.say(0, now);
+            place.say(1, before - i * MS);
+            for _ in 0..2 {
+                place.machine.advance(5 * MS);
+                place.drain().unwrap();
+                place.step(is_heard.then_some(now)).unwrap();
+            }
+        }
+        say_for(&mut place, SECOND, 100);
+        place.live(2 * WAIT);
+        assert_eq!((place.aside.len(), place.shown.len()), (0, 400 + 2 * 16), "{level:?} {is_heard}");
+        place.end().unwrap();
+        place.check(true).unwrap();
+    }
+}
+
 #[test]
 fn what_retention_took_before_it_was_merged_is_lost_and_counted() {
     for level in [Level::Memory, Level::Disk] {
@@ -591,8 +676,15 @@ fn history(seed: u64) -> Checked<Outcome> {
     let wild = dice.one_in(2);
     let mut place = Place::new(seed, level, list);
     let mut deaths = 0;
+    // Of their own, so that the rest of a history stays what it was.
+    let mut clocks = Dice::new(seed ^ 0x6a09_e667_f3bc_c908);
+    let is_set = clocks.one_in(4);
     for _ in 0..dice.range(20, 120) {
         place.machine.advance(dice.below(60 * MS as u64) as i64);
+        if is_set && clocks.one_in(20) {
+            let by = clocks.below(7200) as i64 - 3600;
+            place.set_clock(by * SECOND);
+        }
         if place.open().is_err() {
             place.kill();
             deaths += 1;

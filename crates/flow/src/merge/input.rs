@@ -272,18 +272,18 @@ impl Input {
         self.before <= self.reader.end()
     }
 
-    /// The time up to which it has brought all, ns since 1970 UTC. `now` and `passed`: see `Merge::reach`.
-    pub(super) fn reach(&self, heard: Heard, now: i64, passed: i64, ahead_max: i64) -> i64 {
+    /// The time up to which it has brought all, ns since 1970 UTC. `time` and `passed`: see `Merge::reach`.
+    pub(super) fn reach(&self, heard: Heard, time: i64, passed: i64, ahead_max: i64) -> i64 {
         let at_end = self.is_at_end();
         if at_end && heard.ended {
             return i64::MAX;
         }
         let mut reach = self.newest;
         if at_end {
-            reach = reach.max(heard.frontier.min(now.saturating_add(ahead_max)));
+            reach = reach.max(heard.frontier.min(time.saturating_add(ahead_max)));
         }
         reach = reach.saturating_sub(self.wait);
-        if at_end { reach.max(passed.min(now.saturating_sub(self.wait))) } else { reach }
+        if at_end { reach.max(passed.min(time.saturating_sub(self.wait))) } else { reach }
     }
 
     /// Looks at the next entries, at most `most`. False if there are none.

@@ -14,6 +14,7 @@
 
 mod input;
 mod number;
+mod pace;
 mod plan;
 mod resume;
 
@@ -24,6 +25,7 @@ use crate::records::{Commit, WAITS};
 use crate::{Fault, Step, StreamView};
 use input::{By, Input, Stray, Taken};
 use number::Numbers;
+use pace::Pace;
 use plan::{Plan, Share};
 use std::collections::VecDeque;
 use store::{Error, Level, Options, Parent, SchemaId, WhenFull, Writer};
@@ -157,6 +159,7 @@ pub struct Merge {
     words: Vec<u64>,
     /// Largest key of all inputs, by the clock.
     seen: VecDeque<(i64, i64)>,
+    pace: Pace,
     committed_at: i64,
     moved_at: i64,
     ended: bool,
@@ -216,6 +219,7 @@ impl Merge {
             words: Vec::new(),
             former: Vec::new(),
             seen: VecDeque::new(),
+            pace: Pace::default(),
             committed_at: i64::MIN,
             moved_at: i64::MIN,
             ended: false,
@@ -246,9 +250,11 @@ impl Merge {
         }
         let more = self.look()?;
         self.remember(clock);
+        let longest = self.longest();
+        let time = self.pace.step(now, clock, longest);
         if self.slice.is_none() && self.is_safe() {
             self.move_on(clock)?;
-            due = self.take_slice(now, clock, heard)?;
+            due = self.take_slice((now, time, clock), heard)?;
             due |= self.show()?;
         }
         let settled = self.slice.is_none() && self.inputs.iter().all(|i| i.waiting() == 0 && i.strays.is_empty());
@@ -292,7 +298,7 @@ impl Merge {
     /// Keeps what was the largest key when: an input that brings nothing is passed over by it.
     fn remember(&mut self, clock: i64) {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
-        let longest = self.inputs.iter().map(|i| i.wait).max().unwrap_or(0);
+        let longest = self.longest();
         let last = self.seen.back().copied().unwrap_or((i64::MIN, i64::MIN));
         // A thousandth of the wait is no matter, and the list stays short.
         if newest > last.1 && clock >= last.0.saturating_add(longest / 1000) {
@@ -303,17 +309,23 @@ impl Merge {
         }
     }
 
+    /// How long the input is waited for that is waited for longest, ns.
+    fn longest(&self) -> i64 {
+        self.inputs.iter().map(|i| i.wait).max().unwrap_or(0)
+    }
+
     /// The time up to which each input has brought all, or has been waited for long enough:
     /// * its newest time, or the frontier of its source where all of it has been looked at, less its wait;
     /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
-    ///   wait before now;
+    ///   wait before `time`, which goes on though the machine's clock is set;
     /// * for ever, once its source has ended.
-    fn reach(&self, now: i64, clock: i64, heard: &[Heard], ahead_max: i64) -> i64 {
+    fn reach(&self, time: i64, clock: i64, heard: &[Heard], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
             let passed = self.passed(clock.saturating_sub(input.wait));
-            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), now, passed, ahead_max)
+            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), time, passed, ahead_max)
         };
-        self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN)
+        let reach = self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN);
+        self.pace.limit(reach, self.longest())
     }
 
     /// Behind the largest key that was known at a moment.
@@ -322,8 +334,9 @@ impl Merge {
         known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].1.saturating_add(1))
     }
 
-    /// Takes the next slice, if one is due. True if another may be.
-    fn take_slice(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<bool, Fault> {
+    /// Takes the next slice, if one is due. True if another may be. The times are those of the machine, of the merge
+    /// (`Pace`), and of a clock that is never set.
+    fn take_slice(&mut self, (now, time, clock): (i64, i64, i64), heard: &[Heard]) -> Result<bool, Fault> {
         let grid = self.grid;
         let most = match self.by {
             By::Number(_) => SLICE_MESSAGES_NUMBER,
@@ -334,7 +347,7 @@ impl Merge {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN).saturating_add(1);
         let (to, all) = match &self.by {
             By::Time(ahead_max) => {
-                let to = match self.reach(now, clock, heard, *ahead_max) {
+                let to = match self.reach(time, clock, heard, *ahead_max) {
                     i64::MAX => newest,
                     to if to == newest => newest,
                     to => to.div_euclid(grid).saturating_mul(grid),
@@ -344,8 +357,7 @@ impl Merge {
             By::Number(numbers) => {
                 let is_over = |(i, input): (usize, &Input)| heard.get(i).is_some_and(|h| h.ended) && input.is_at_end();
                 let over = self.inputs.iter().enumerate().all(is_over);
-                let longest = self.inputs.iter().map(|i| i.wait).max().unwrap_or(0);
-                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(longest)) };
+                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(self.longest())) };
                 (numbers.reach(self.from, passed, most), numbers.reach(self.from, passed, u64::MAX))
             }
         };

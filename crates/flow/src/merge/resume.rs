@@ -84,6 +84,10 @@ impl Merge {
             }
         }
         self.stand(plan.to);
+        if let By::Time(_) = self.by {
+            // The output has come to `to` a wait behind it.
+            self.pace.resume(plan.to.saturating_add(self.longest()));
+        }
         for input in &mut self.inputs {
             let at = commit.inputs.iter().position(|i| i.stream == input.account.stream);
             if !input.resume(at.map(|at| (&commit.inputs[at], &plan.shares[at])), plan.to, &self.by)? {
