@@ -211,12 +211,15 @@ pub fn missing_lines(missing: &[Missing]) -> Vec<String> {
         for gap in &merge.gaps {
             by.entry(&gap.reason).or_default().push(gap);
         }
-        for (reason, gaps) in by {
+        let incomplete = merge
+            .without
+            .iter()
+            .map(|(parts, count)| (format!("incomplete.{parts}"), format!("without {parts} of their parts"), *count));
+        let missing = ("missing".to_owned(), "missing".to_owned(), merge.missing);
+        for (reason, what, count) in incomplete.chain([missing]).filter(|(_, _, count)| *count > 0) {
+            // The counts are of all, the list of the newest: of one reason it may have none any more.
+            let gaps = by.get(reason.as_str()).map_or(&[][..], Vec::as_slice);
             let newest = &gaps[gaps.len().saturating_sub(NAMED)..];
-            let (count, what) = match reason.strip_prefix("incomplete.") {
-                Some(parts) => (gaps.iter().map(|gap| gap.count()).sum(), format!("without {parts} of their parts")),
-                None => (merge.missing, reason.to_owned()),
-            };
             let is_all = newest.iter().map(|gap| gap.count()).sum::<u64>() == count;
             let more = (!is_all).then(|| "...".to_owned());
             let name = |gap: &&Gap| match gap.first == gap.last {
@@ -330,7 +333,9 @@ mod tests {
             by_sequence: false,
         };
         let of = |missing, gaps: &[Gap]| {
-            missing_lines(&[Missing { stage: "frames".into(), missing, incomplete: 1, gaps: gaps.to_vec().into() }])
+            let without = BTreeMap::from([(2, 1)]);
+            let gaps = gaps.to_vec().into();
+            missing_lines(&[Missing { stage: "frames".into(), missing, incomplete: 1, without, gaps }])
         };
         let mut missing = vec![gap(40, 44, "missing"), gap(10, 10, "incomplete.2"), gap(61, 61, "missing")];
         assert_eq!(
@@ -340,7 +345,13 @@ mod tests {
         missing.extend((0..4).map(|n| gap(1000 + 2 * n, 1000 + 2 * n, "missing")));
         assert!(of(10, &missing)[1].ends_with("10 ids missing (..., 61, 1000, 1002, 1004, 1006)"));
         // The oldest are not listed any more.
-        assert_eq!(of(10, &missing[3..]), ["frames         10 ids missing (..., 1000, 1002, 1004, 1006)"]);
+        assert_eq!(
+            of(10, &missing[3..]),
+            [
+                "frames         1 id without 2 of their parts (...)",
+                "frames         10 ids missing (..., 1000, 1002, 1004, 1006)"
+            ]
+        );
     }
 
     #[test]

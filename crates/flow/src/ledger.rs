@@ -506,6 +506,8 @@ pub struct Missing {
     pub missing: u64,
     /// Ids of which not all came, since ever.
     pub incomplete: u64,
+    /// Of these, by how many parts did not come.
+    pub without: BTreeMap<u32, u64>,
     /// The newest of both that its book still lists, oldest first.
     pub gaps: VecDeque<Gap>,
 }
@@ -515,10 +517,11 @@ const MISSING_MAX: usize = 1000;
 
 /// The ids that a merge by number did not have; none for another stage, and where all are there.
 pub fn missing(data: &Data, name: &str) -> Result<Option<Missing>, Fault> {
-    let Some((missing, incomplete)) = filled(data, name)?.and_then(|commit| crate::merge::missing(&commit)) else {
+    let Some((missing, without)) = filled(data, name)?.and_then(|commit| crate::merge::missing(&commit)) else {
         return Ok(None);
     };
-    let mut all = Missing { stage: name.to_owned(), missing, incomplete, gaps: VecDeque::new() };
+    let incomplete = without.values().sum();
+    let mut all = Missing { stage: name.to_owned(), missing, incomplete, without, gaps: VecDeque::new() };
     for message in data.book_messages(&commits_of(name))? {
         for gap in Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == name && !g.by_sequence) {
             match all.gaps.back_mut() {

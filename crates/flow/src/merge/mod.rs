@@ -27,7 +27,7 @@ use input::{By, Input, Stray, Taken};
 use number::Numbers;
 use pace::Pace;
 use plan::{Plan, Share};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use store::{Error, Level, Options, Parent, SchemaId, WhenFull, Writer};
 
 /// Streams of one merge: each has a place in the table of parents for each of its epochs, and a row in each commit.
@@ -90,8 +90,9 @@ pub enum MergeBy {
     },
 }
 
-/// By number: ids of which nothing came, and of which not all came, as a commit says. None by time, or of another stage.
-pub(crate) fn missing(commit: &Commit) -> Option<(u64, u64)> {
+/// By number: ids of which nothing came, and of which not all came by how many parts did not, as a commit says. None by
+/// time, or of another stage.
+pub(crate) fn missing(commit: &Commit) -> Option<(u64, BTreeMap<u32, u64>)> {
     let numbers = Plan::read(&commit.state).ok()?.numbers?;
     Some((numbers.missing, numbers.incomplete))
 }
@@ -419,7 +420,9 @@ impl Merge {
             let keys = self.order.iter().map(|&at| self.taken.keys[at as usize]);
             let found = numbers.missing(&self.name, span, keys);
             numbers.missing += found.missing;
-            numbers.incomplete += found.incomplete;
+            for (without, count) in found.incomplete {
+                *numbers.incomplete.entry(without).or_default() += count;
+            }
             gaps = found.gaps;
         }
         let (ahead_max, numbers) = match &self.by {

@@ -98,8 +98,8 @@ pub(super) struct Found {
     pub(super) gaps: Vec<Gap>,
     /// How many ids of which nothing came.
     pub(super) missing: u64,
-    /// How many of which not all came.
-    pub(super) incomplete: u64,
+    /// How many of which not all came, by how many did not.
+    pub(super) incomplete: BTreeMap<u32, u64>,
 }
 
 /// The state of a merge by number.
@@ -116,9 +116,10 @@ pub(super) struct Numbers {
     rounds: Vec<Round>,
     /// Largest key so far.
     high: i64,
-    /// Ids of which nothing came, and of which not all came, so far.
+    /// Ids of which nothing came, so far.
     pub(super) missing: u64,
-    pub(super) incomplete: u64,
+    /// Ids of which not all came, so far, by how many did not.
+    pub(super) incomplete: BTreeMap<u32, u64>,
     /// How many messages of each id wait.
     #[serde(skip)]
     ids: BTreeMap<i64, u32>,
@@ -128,7 +129,8 @@ impl Numbers {
     pub(super) fn new(parts: u32, cache: u64, wait: i64) -> Self {
         let rounds = vec![Round { base: 0, began: i64::MIN }];
         let (parts, cache) = (parts.max(1), cache.max(1));
-        Self { parts, cache, wait, rounds, high: 0, missing: 0, incomplete: 0, ids: BTreeMap::new() }
+        let incomplete = BTreeMap::new();
+        Self { parts, cache, wait, rounds, high: 0, missing: 0, incomplete, ids: BTreeMap::new() }
     }
 
     /// Goes on from what a commit says.
@@ -139,7 +141,8 @@ impl Numbers {
 
     /// What a commit says of it.
     pub(super) fn without_ids(&self) -> Self {
-        Self { ids: BTreeMap::new(), rounds: self.rounds.clone(), ..*self }
+        let (rounds, incomplete) = (self.rounds.clone(), self.incomplete.clone());
+        Self { ids: BTreeMap::new(), rounds, incomplete, ..*self }
     }
 
     /// The key of a message; none if it has no number that can be ordered.
@@ -291,15 +294,10 @@ impl Numbers {
             }
             self.list(name, &mut found, next, key);
             if count < self.parts {
-                found.incomplete += 1;
                 let number = (key - self.base_of(key)) as u64;
-                Gap::note(
-                    &mut found.gaps,
-                    name,
-                    (number, number),
-                    &format!("incomplete.{}", self.parts - count),
-                    false,
-                );
+                let without = self.parts - count;
+                *found.incomplete.entry(without).or_default() += 1;
+                Gap::note(&mut found.gaps, name, (number, number), &format!("incomplete.{without}"), false);
             }
             next = key + 1;
         }
