@@ -171,6 +171,37 @@ def test_code_that_cannot_be_loaded_is_refused_and_the_old_goes_on(lab):
     lab.end(process)
 
 
+def test_old_code_whose_slots_die_at_their_start_gives_way_at_the_message_at_which_it_stands(lab):
+    # It loads where it is asked what it declares, and nowhere else once a library is gone.
+    gone = lab.folder / "gone"
+    breaks = f"import os, sys\nif os.path.exists({str(gone)!r}) and 'declares' not in sys.argv[-1]:\n    os._exit(3)\n"
+    (lab.folder / "mine.py").write_text(breaks + CODE)
+    (lab.folder / "good.py").write_text(CODE)
+    lab.write(
+        camera(100, "disk", "2 MiB")
+        + worker("mean", "mine.py:old", "slots = 2\n")
+        + worker("trial", "good.py:new", 'shadow = "mean"\n')
+    )
+    process, _ = lab.up_ready()
+    until(lambda: len(made(lab, "mean")) > 20, "it makes nothing")
+    gone.touch()
+    for slot in lab.slots(process):
+        kill(slot)
+    data = beamport.open(lab.data)
+    end = until(lambda: data["camera"].count > data["mean"].count + 50 and data["mean"].count, "it goes on")
+    answer = json.loads(lab.run("cutover", "trial", "--json", "--data", lab.data).stdout)
+    (start,) = answer["from"]
+    assert answer["output"] == end
+    comes(lab, 1, "the new code does not work")
+    lab.interrupt(process)
+    lab.end(process)
+    sequences = {m.origin_seq: m.sequence for m in data["camera"].read()}
+    shown = [number for number, _ in made(lab, "mean")]
+    # Each frame by one of the two; they leave out others.
+    wanted = [n for n, s in sequences.items() if n % 50 != (7 if s < start["sequence"] else 21) and n <= shown[-1]]
+    assert shown == wanted and sequences[shown[end]] >= start["sequence"] > sequences[shown[end - 1]]
+
+
 def test_a_shadow_that_sleeps_slows_nobody_and_is_no_loss(lab):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(

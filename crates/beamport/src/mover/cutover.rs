@@ -6,7 +6,8 @@
 //! both made is compared.
 //!
 //! Failure behaviour: what is wrong with the new code is told before anything is changed. Where the old code does not
-//! finish what it has in time, it goes on.
+//! finish what it has in time, it goes on. Where its slots die before they answer anything, they are not started again:
+//! what they had is the first that the new code is given.
 
 use super::control::Command;
 use super::stage::{NAP, Order, Told, What};
@@ -61,9 +62,9 @@ impl CutOver {
         Self { code, parameters, slots, answer, stands: Stands::Draining { until } }
     }
 
-    /// No slot may start.
-    pub(super) fn replaces(&self) -> bool {
-        !matches!(self.stands, Stands::Draining { .. })
+    /// Slots may start: those of the old code, as long as they work.
+    pub(super) fn starts(&self, slots: &Slots<'_>) -> bool {
+        matches!(self.stands, Stands::Draining { .. }) && !slots.fail()
     }
 
     /// Goes on as far as it can; true when it is over, one way or the other. `ends`: the instrument does.
@@ -86,6 +87,8 @@ impl CutOver {
                                 its output are slow";
                     let _ = self.answer.send(Err(Fault::new(what, cause).hint(hint)));
                     return Ok(true);
+                } else if slots.fail() && !slots.live() {
+                    work.give_back()?;
                 }
             }
             Stands::Committing { block, from, output } => {

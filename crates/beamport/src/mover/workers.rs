@@ -127,8 +127,8 @@ fn run(
         if is_done {
             cutting = None;
         }
-        let replaces = cutting.as_ref().is_some_and(CutOver::replaces);
-        let left = slots.look_after(&mut work, until.is_none() && !replaces)?;
+        let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
+        let left = slots.look_after(&mut work, starts)?;
         told.suffers(slots.trouble.clone());
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
@@ -194,6 +194,11 @@ impl<'a> Slots<'a> {
     /// Ends what has not ended.
     pub(super) fn kill_all(&mut self) {
         self.running.iter_mut().filter_map(|running| running.child.as_mut()).for_each(|child| drop(child.kill()));
+    }
+
+    /// True where the last one that died had answered nothing.
+    pub(super) fn fail(&self) -> bool {
+        self.trouble.is_some()
     }
 
     /// True while any lives.

@@ -7,13 +7,15 @@
 //! Constraints: the commit that names the new code is made where nothing is under way, so its places in the inputs are
 //! the boundary: all before them is shown and was made by the old code, and nothing behind them was given to a slot.
 //!
+//! Where the old code does not work, its slots are not started again, and [`Work::give_back`] takes what they had.
+//!
 //! Failure behaviour: before that commit is safe a runner that starts has the old code, and nobody has seen a message
 //! behind the boundary; once it is safe it has the new. A slot of the old code that lives on has no task of the new.
 
-use super::{Source, Work};
+use super::{Piece, Source, Work};
 use crate::Fault;
 use crate::commits::{commits_of, newest_commit};
-use crate::data::Data;
+use crate::data::{Data, stream_fault};
 use crate::records::Commit;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -102,6 +104,37 @@ impl Work {
     pub fn is_quiet(&self) -> bool {
         let is_done = |source: &Source| source.ahead.is_empty() && source.cut <= source.account.next;
         self.pieces.is_empty() && self.pending.is_empty() && !self.is_changed && self.sources.iter().all(is_done)
+    }
+
+    /// Where no slot lives, nor will: what was cut and is not shown goes back to the inputs, as if it had not been cut, also
+    /// what was answered behind a message that nobody answered. What can be shown is shown first, by the next steps; where
+    /// something is shown or aside behind such a message, only a slot can fill that hole.
+    pub fn give_back(&mut self) -> Result<(), Fault> {
+        let can_show = if self.options.keep_order { 1 } else { usize::MAX };
+        let is_answered = |piece: &Piece| piece.answered() > piece.first;
+        let is_begun = |piece: &Piece| {
+            let stream = &self.sources[piece.input].account.stream;
+            let mut asides = self.known_aside.keys().filter(|(of, _)| of == stream);
+            let has_aside = asides.any(|(_, sequence)| (piece.first..piece.next).contains(sequence));
+            piece.pushed > 0 || piece.set_aside > 0 || has_aside
+        };
+        let lives = self.places.iter().any(|place| place.ready);
+        let pieces = || self.pieces.values();
+        if !self.holds || lives || pieces().take(can_show).any(is_answered) || pieces().any(is_begun) {
+            return Ok(());
+        }
+        for piece in std::mem::take(&mut self.pieces).into_values() {
+            let cut = &mut self.sources[piece.input].cut;
+            *cut = piece.first.min(*cut);
+        }
+        self.given.clear();
+        // What slots answered last may not be safe yet: whoever starts anew must not find it behind the boundary.
+        for place in &mut self.places {
+            place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
+            place.at = place.reader.bounds().count.max(place.at);
+            place.answered = place.at;
+        }
+        Ok(())
     }
 
     /// From which messages on they run it, where that was changed while it ran: a list of [`Boundary`]; else null.
