@@ -1,5 +1,6 @@
 """Frames in HDF5 files: what stands in them is what the stream holds, once and in order, whatever dies."""
 
+import json
 import os
 import signal
 import subprocess
@@ -127,6 +128,42 @@ def test_what_a_camera_gave_is_in_files(lab, nexus):
     assert written["bytes"] == sum(path.stat().st_size for path in files_of(folder))
     with h5py.File(files_of(folder)[-1]) as file:
         assert file["entry/beamport/closed"][()] == 1 and "end_time" in file["entry"]
+
+
+def test_files_of_frames_are_made_again_as_the_run_wrote_them(lab, nexus):
+    folder = instrument(lab, frames=40)
+    # Beside them a file of another kind, of which the same run can be made again too.
+    template = '{"children": [{"module": "mdat", "config": {"items": ["start_time"]}}]}'
+    (lab.folder / "plain.nexus.json").write_text(template)
+    devices = '[source.devices]\nkind = "sim"\nmodel = "camera-metadata"\nfps = 10\nvalues = 1\n'
+    plain = '[sink.plain]\nkind = "nexus"\ninputs = ["devices"]\ntemplate = "plain.nexus.json"\n'
+    lab.file.write_text(lab.file.read_text() + devices + plain)
+    process, _ = lab.up_ready()
+    until(lambda: lab.stream("camera").marks()[1] > 130, "no frames")
+    lab.interrupt(process)
+    lab.report(process)
+    again = lab.folder / "again"
+    write = ("write", "first", "--data", lab.data, "--output")
+    answer = json.loads(lab.run(*write, again, "--sink", "images", "--json").stdout)
+    assert answer["files"] == len(files_of(folder)) and answer["account"]["closed"]
+    # Names, frames in each, their order and content: against the run, and against the files.
+    assert compare(lab, again, 40) == compare(lab, folder, 40)
+    assert [path.name for path in files_of(again)] == [path.name for path in files_of(folder)]
+    for old, new in zip(files_of(folder), files_of(again), strict=True):
+        with h5py.File(old) as one, h5py.File(new) as other:
+            names = []
+            one.visit(names.append)
+            others = []
+            other.visit(others.append)
+            assert others == names
+            for name in names:
+                assert dict(one[name].attrs).keys() == dict(other[name].attrs).keys(), name
+    told = lab.run(*write, again, "--sink", "images", status=2).stderr.decode()
+    assert "there is a file of that name" in told and len(files_of(again)) == answer["files"]
+    assert "sinks of this run are images, plain" in lab.run(*write, "x", "--sink", "imags", status=2).stderr.decode()
+    # Who does not say which gets what has a template.
+    lab.run(*write, lab.folder / "again.nxs")
+    assert h5py.is_hdf5(lab.folder / "again.nxs")
 
 
 def test_files_open_in_the_tools_that_people_use(lab, nexus):

@@ -373,12 +373,15 @@ pub struct Write {
     /// Name of the run
     #[arg(value_parser = values::run_name)]
     pub run: String,
-    /// The file to write; it must not exist
+    /// The file to write, or the folder of files of frames; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Structure of the file [default: that of the run's first file]
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
+    /// What this sink of the run made [default: the first with a template, else the first of files of frames]
+    #[arg(long, value_name = "NAME", conflicts_with = "template")]
+    pub sink: Option<String>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -213,7 +213,7 @@ fn flush(section: &mut Section<'_>, key: &'static Key) -> Setting<Duration> {
 }
 
 /// A pattern of kind `files` must name a folder for every run, and in it a plain file with its number.
-fn check_files_pattern(pattern: &str, sink: &str, inputs: usize) -> Result<(), Refused> {
+pub(crate) fn check_files_pattern(pattern: &str, sink: &str, inputs: usize) -> Result<(), Refused> {
     let like = "write it like \"{instrument}_{run}/{stream}_{number}.h5\"";
     let parts: Vec<&str> = pattern.split('/').collect();
     let [folder, file] = parts[..] else {

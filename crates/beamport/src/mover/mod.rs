@@ -220,7 +220,7 @@ impl Mover {
         settle: Duration,
         metadata: &str,
     ) -> Result<Run, Fault> {
-        let metadata = self.with_provenance(metadata)?;
+        let metadata = self.with_provenance(name, metadata)?;
         let now = self.data.media.now();
         let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
         self.hold(std::slice::from_ref(&run))?;
@@ -228,9 +228,9 @@ impl Mover {
         Ok(run)
     }
 
-    /// What simulated sources know to be true, and from which template each sink writes, goes into the run's metadata:
+    /// What simulated sources know to be true, and what each sink makes of which streams, goes into the run's metadata:
     /// so it stands in the file, and the file can be written again.
-    fn with_provenance(&self, metadata: &str) -> Result<String, Fault> {
+    fn with_provenance(&self, run: &str, metadata: &str) -> Result<String, Fault> {
         let mut value: Value =
             serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
         let mut truth = serde_json::Map::new();
@@ -249,7 +249,11 @@ impl Mover {
             .map(|s| {
                 let made = match &s.kind {
                     SinkKind::Nexus { template, .. } => json!({"template": template.value, "inputs": s.inputs.value}),
-                    SinkKind::Files { frames } => json!({"frames": frames.value, "inputs": s.inputs.value}),
+                    SinkKind::Files { frames } => {
+                        let path = s.path_of(&self.instrument.name, run);
+                        let name = path.file_name().map(|name| name.to_string_lossy());
+                        json!({"frames": frames.value, "name": name, "inputs": s.inputs.value})
+                    }
                 };
                 (s.name.clone(), made)
             })

@@ -1,4 +1,4 @@
-//! `beamport write`: the file of a sealed run, made again from the streams.
+//! `beamport write`: the file of a sealed run, or its files of frames, made again from the streams.
 //!
 //! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes. Refused
 //! where the answer could not be the whole run: not sealed, messages gone, or a file in the way.
@@ -7,7 +7,9 @@ use super::figures::bytes;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
+use crate::file::check_files_pattern;
 use crate::mover::{Job, Work, program};
+use crate::units::shortened;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
@@ -31,27 +33,29 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     super::warn_of_damage(&data, err)?;
     let run = members::sealed(&data, &asked.run, "written")?;
     check_output(&data, &asked.output)?;
-    let template = match &asked.template {
-        Some(template) if template.is_file() => template.clone(),
-        Some(template) => {
-            let what = format!("template `{}` cannot be read", template.display());
-            return Err(Fault::new(what, "there is no such file").into());
-        }
-        None => match recorded_template(&run.metadata) {
-            Some(template) => template,
-            None => only_template(&data.folder)?,
+    let known = match (&asked.template, &asked.sink) {
+        (Some(template), _) if template.is_file() => Known::One(template.clone()),
+        (Some(template), _) => return Err(not_there(template).into()),
+        (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
+            Some(known) => known,
+            None => Known::One(only_template(&data.folder)?),
         },
     };
-    let members = members::all(&data, &run)?;
+    let (work, inputs, output) = match known {
+        Known::One(template) => (Work::Template(template), members::streams(&run), asked.output.clone()),
+        Known::Many { frames, name, inputs } => (Work::Frames(frames), inputs, asked.output.join(name)),
+    };
+    let mut members = members::all(&data, &run)?;
     members::refuse_missing(&data, &run, "written")?;
+    members.retain(|members| inputs.contains(&members.stream));
     members::refuse_gone(&run.name, "written", &members)?;
     let job = Job {
         data: data.folder.clone(),
         sink: "write".into(),
         run: run.name.clone(),
-        inputs: members::streams(&run),
-        work: Work::Template(template),
-        output: asked.output.clone(),
+        inputs,
+        work,
+        output,
         flush_ms: FLUSH_MS,
         detached: true,
     };
@@ -61,9 +65,14 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     if asked.form.json {
         json_line(out, &product)?;
     } else {
-        let size = product["size"].as_u64().unwrap_or_default();
+        // Of files of frames the product is their list.
+        let of_all = if product["files"].is_null() { &product["size"] } else { &product["bytes"] };
+        let size = of_all.as_u64().unwrap_or_default();
         let messages: u64 = members.iter().map(|m| m.messages).sum();
         writeln!(out, "file      {}", product["file"].as_str().unwrap_or_default())?;
+        if let Some(files) = product["files"].as_u64() {
+            writeln!(out, "files     {}", super::figures::thousands(files))?;
+        }
         writeln!(out, "size      {}", bytes(size))?;
         writeln!(out, "sha256    {}", product["sha256"].as_str().unwrap_or_default())?;
         writeln!(out, "messages  {}", super::figures::thousands(messages))?;
@@ -117,22 +126,81 @@ fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Takes the name, so that of two who want it one is refused and neither removes what is the other's.
-fn reserve(file: &Path) -> Result<(), Fault> {
-    match std::fs::File::create_new(file) {
-        Ok(_) => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            Err(refused(file, "another process writes it").hint("choose another name, or wait for it"))
-        }
-        Err(e) => Err(refused(file, e)),
+/// What a job takes for itself: its file, or the folder of its files.
+fn taken(job: &Job) -> &Path {
+    match (&job.work, job.output.parent()) {
+        (Work::Frames(_), Some(folder)) => folder,
+        _ => &job.output,
     }
 }
 
-/// The template of the run's first sink, as the run itself recorded it, if it is still there.
-fn recorded_template(metadata: &str) -> Option<PathBuf> {
-    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
-    let sinks = metadata["sinks"].as_object()?;
-    sinks.values().filter_map(|s| s["template"].as_str().map(PathBuf::from)).find(|t| t.is_file())
+/// Takes the name, so that of two who want it one is refused and neither removes what is the other's.
+fn reserve(job: &Job) -> Result<(), Fault> {
+    let name = taken(job);
+    let made = match &job.work {
+        Work::Template(_) => std::fs::File::create_new(name).map(drop),
+        Work::Frames(_) => std::fs::create_dir(name),
+    };
+    match made {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            Err(refused(name, "another process writes it").hint("choose another name, or wait for it"))
+        }
+        Err(e) => Err(refused(name, e)),
+    }
+}
+
+/// What a run says that one of its sinks made of it.
+#[derive(Debug, PartialEq)]
+enum Known {
+    /// A file, of this template.
+    One(PathBuf),
+    /// Files of so many frames of these streams.
+    Many { frames: u64, name: String, inputs: Vec<String> },
+}
+
+fn not_there(template: &Path) -> Fault {
+    Fault::new(format!("template `{}` cannot be read", template.display()), "there is no such file")
+}
+
+/// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
+/// machine, or written by anybody.
+fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> {
+    let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+    let none = serde_json::Map::new();
+    let sinks = metadata["sinks"].as_object().unwrap_or(&none);
+    let template = |made: &Value| made["template"].as_str().map(PathBuf::from);
+    let Some(name) = sink else {
+        let found = sinks.values().filter_map(template).find(|template| template.is_file()).map(Known::One);
+        let first = || sinks.iter().find_map(|(_, made)| many(made));
+        return Ok(found.or_else(first));
+    };
+    let what = || format!("what sink `{}` made is not written", shortened(name));
+    let Some(made) = sinks.get(name) else {
+        let names: Vec<&str> = sinks.keys().map(String::as_str).collect();
+        let hint = match names.as_slice() {
+            [] => "`--template FILE` says what to write".to_owned(),
+            names => format!("sinks of this run are {}", shortened(&names.join(", "))),
+        };
+        return Err(Fault::new(what(), "the run has no such sink").hint(hint));
+    };
+    match (template(made), many(made)) {
+        (Some(template), _) if template.is_file() => Ok(Some(Known::One(template))),
+        (Some(template), _) => Err(not_there(&template).hint("`--template FILE` names another")),
+        (None, Some(known)) => Ok(Some(known)),
+        (None, None) => Err(Fault::new(what(), "the run does not say how its files are to be made")),
+    }
+}
+
+/// Files of frames, as a run says it, if that can be.
+fn many(made: &Value) -> Option<Known> {
+    let frames = made["frames"].as_u64().filter(|frames| *frames > 0)?;
+    let inputs = made["inputs"].as_array()?.iter().map(|input| input.as_str().map(str::to_owned));
+    let inputs: Vec<String> = inputs.collect::<Option<_>>()?;
+    let name = made["name"].as_str()?.to_owned();
+    // The rule of the instrument file, where the folder of the run comes before it.
+    let fits = check_files_pattern(&format!("{{run}}/{name}"), "write", inputs.len()).is_ok();
+    fits.then_some(Known::Many { frames, name, inputs })
 }
 
 /// The one template of a data folder.
@@ -157,8 +225,8 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 /// Lets the child write; its answer. A file that is not the whole run is not left.
 fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let signals = Asked::to_end()?;
-    reserve(&job.output)?;
-    written(job, of, &signals, err).inspect_err(|_| discard(&job.output))
+    reserve(job)?;
+    written(job, of, &signals, err).inspect_err(|_| discard(job))
 }
 
 fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
@@ -173,21 +241,21 @@ fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<V
             Err(e) => return Err(Fault::new("the writer is lost", e).into()),
         }
         // Close to what it will be: arrays are most of a file and stand in it as they are in the messages.
-        let size = std::fs::metadata(&job.output).map_or(0, |m| m.len());
+        let size = size_of(taken(job));
         progress.draw(err, &job.run, size.min(of), of);
         if signals.yes() {
             // Ctrl-C is left to us: the child would go on.
             let ended = child.kill().and_then(|()| child.wait());
             progress.clear(err);
             let cause = ended.map_or_else(|e| e.to_string(), |_| "interrupted".into());
-            return Err(refused(&job.output, cause).into());
+            return Err(refused(taken(job), cause).into());
         }
         std::thread::sleep(LOOK);
     };
     progress.clear(err);
     if !status.success() {
         // What it had to say stands on stderr above.
-        return Err(refused(&job.output, format!("the writer ended: {status}")).into());
+        return Err(refused(taken(job), format!("the writer ended: {status}")).into());
     }
     let mut text = String::new();
     answer
@@ -207,12 +275,26 @@ fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<V
     Ok(product)
 }
 
-/// Removes a file whose name we have taken.
-fn discard(file: &Path) {
-    let _ = std::fs::remove_file(file);
+/// Bytes of a file, or of those of a folder.
+fn size_of(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|m| m.len()).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
+    }
+}
+
+/// Removes what we have taken the name of.
+fn discard(job: &Job) {
+    let name = taken(job);
+    if let Work::Frames(_) = job.work {
+        // We made it, and nobody else was told of it.
+        let _ = std::fs::remove_dir_all(name);
+        return;
+    }
+    let _ = std::fs::remove_file(name);
     // Where the writer lays a file out before it has its name.
-    if let Some(name) = file.file_name() {
-        let _ = std::fs::remove_file(file.with_file_name(format!(".{}.new", name.to_string_lossy())));
+    if let Some(file) = name.file_name() {
+        let _ = std::fs::remove_file(name.with_file_name(format!(".{}.new", file.to_string_lossy())));
     }
 }
 
@@ -266,7 +348,6 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("beamport-same-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let output = folder.join("same.nxs");
-        reserve(&output).unwrap();
         let job = Job {
             data: folder.clone(),
             sink: "write".into(),
@@ -277,12 +358,36 @@ mod tests {
             flush_ms: FLUSH_MS,
             detached: true,
         };
-        match made(&job, 0, &mut Vec::new()) {
-            Err(super::super::Stop::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
-            _ => panic!("both write it"),
+        let frames = Job { work: Work::Frames(1), output: folder.join("some/{stream}_{number}.h5"), ..job.clone() };
+        for job in [job, frames] {
+            reserve(&job).unwrap();
+            match made(&job, 0, &mut Vec::new()) {
+                Err(super::super::Stop::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
+                _ => panic!("both write it"),
+            }
+            assert!(taken(&job).exists());
         }
-        assert!(output.exists());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_run_says_of_its_files_of_frames_never_leads_out_of_their_folder() {
+        let of = |name: &str, frames: u64, sink: Option<&str>| {
+            let made = json!({"frames": frames, "name": name, "inputs": ["camera"]});
+            recorded(&json!({"sinks": {"a": {"template": "/no/such"}, "images": made}}).to_string(), sink)
+        };
+        let known = Known::Many { frames: 5, name: "{stream}_{number}.h5".into(), inputs: vec!["camera".into()] };
+        assert_eq!(of("{stream}_{number}.h5", 5, None).unwrap().as_ref(), Some(&known));
+        assert_eq!(of("{stream}_{number}.h5", 5, Some("images")).unwrap(), Some(known));
+        for wrong in ["../{number}.h5", "/{number}", "a/{number}.h5", ".{number}", "x.h5", ""] {
+            assert_eq!(of(wrong, 5, None).unwrap(), None, "{wrong}");
+            assert!(of(wrong, 5, Some("images")).is_err(), "{wrong}");
+        }
+        assert_eq!(of("{number}.h5", 0, None).unwrap(), None);
+        assert!(of("{number}.h5", 5, Some("a")).unwrap_err().to_string().contains("/no/such"));
+        let fault = of("{number}.h5", 5, Some("b")).unwrap_err();
+        assert_eq!(fault.hint, "sinks of this run are a, images");
+        assert_eq!(recorded("", None).unwrap(), None);
     }
 
     #[test]
