@@ -108,7 +108,12 @@ fn refused(file: &Path, cause: impl std::fmt::Display) -> Fault {
 /// where it belongs), and the folder of a stream, where each name means something.
 fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
     if let Ok(there) = std::fs::symlink_metadata(file) {
-        let cause = if there.is_symlink() { "there is a link of that name" } else { "there is a file of that name" };
+        let kind = match there.file_type() {
+            kind if kind.is_symlink() => "link",
+            kind if kind.is_dir() => "folder",
+            _ => "file",
+        };
+        let cause = format!("there is a {kind} of that name");
         return Err(refused(file, cause).hint("choose another name, or move it away"));
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
