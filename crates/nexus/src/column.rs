@@ -99,12 +99,13 @@ impl Column {
     }
 
     /// Takes up a dataset of an earlier process that has `rows` rows of the design or more; more are cut off later by
-    /// [`Column::cut`].
+    /// [`Column::cut`]. Without rows any shape will do: rows that no commit knows may have given it theirs, and it is made
+    /// anew for the first ([`Column::make_anew`]).
     pub(crate) fn take_up(file: &File, room: &Room, design: Design, rows: u64) -> Result<Self, Fault> {
         let other =
             |cause: String| Err(Fault::new(format!("the dataset `{}` is not as it was left", design.path), cause));
         let (dataset, shape, chunk_rows) = file.open_growing(&design.path)?;
-        if shape[1..] != design.row || shape[0] < rows {
+        if shape[0] < rows || (rows > 0 && shape[1..] != design.row) {
             return other(format!("its shape is {shape:?}, and {rows} rows of {:?} were written", design.row));
         }
         let row_bytes = row_bytes(&design);
@@ -149,11 +150,11 @@ impl Column {
     /// Sets the dataset in the file to the rows that count.
     pub(crate) fn cut(&mut self, room: &mut Room) -> Result<(), Fault> {
         let dataset = self.dataset()?;
-        if self.design.filter.is_none() {
-            return dataset.set_rows(self.rows, &self.design.row);
+        if self.design.filter.is_none() || self.rows == 0 {
+            return dataset.set_rows(self.rows);
         }
         // Between two chunks, where libhdf5 changes none of them; the begun one anew.
-        dataset.set_rows(self.base, &self.design.row)?;
+        dataset.set_rows(self.base)?;
         (self.home, self.written) = (None, 0);
         self.write_out(room, true)
     }
@@ -184,6 +185,12 @@ impl Column {
             self.design.attributes = attributes;
             self.chunk_rows = 0;
         }
+    }
+
+    /// Has an empty dataset made anew for its first rows, whatever stands there.
+    pub(crate) fn make_anew(&mut self) {
+        debug_assert!(self.rows == 0);
+        self.chunk_rows = 0;
     }
 
     /// Adds whole rows, in memory.
@@ -241,7 +248,7 @@ impl Column {
         }
         let rows = if all { self.rows } else { self.base + whole as u64 * self.chunk_rows };
         let dataset = self.dataset()?;
-        dataset.set_rows(rows, &self.design.row)?;
+        dataset.set_rows(rows)?;
         let begun = whole * chunk_bytes;
         let known = self.written / PAGE * PAGE;
 

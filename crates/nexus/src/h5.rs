@@ -8,7 +8,7 @@
 //! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
 
 use crate::filter::Filter;
-use crate::limits::HEADER_BYTES;
+use crate::limits::{HEADER_BYTES, NAMES_IN_HEADER};
 use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
 use flow::Fault;
@@ -200,6 +200,17 @@ fn property_list(class: fn() -> Hid) -> Result<Id, Fault> {
     new_id(|| "an HDF5 property list".into(), || unsafe { h5p::H5Pcreate(class()) })
 }
 
+/// Keeps the names and attributes of a group in its header: as a tree and a heap, which more than eight would be, they could
+/// not be added to in writes of which each leaves them whole.
+fn keep_in_header(list: &Id) -> Result<(), Fault> {
+    let what = || "an HDF5 property list".to_owned();
+    // SAFETY: our list.
+    call(what, || unsafe { h5p::H5Pset_link_phase_change(list.0, NAMES_IN_HEADER, 0) })?;
+    // SAFETY: our list.
+    call(what, || unsafe { h5p::H5Pset_attr_phase_change(list.0, NAMES_IN_HEADER, 0) })?;
+    Ok(())
+}
+
 /// An open file.
 pub(crate) struct File {
     id: Hid,
@@ -218,6 +229,7 @@ impl File {
         // What was given back is not used again: see `metadata`.
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_file_space_strategy(create.0, strategy, 0, 1) })?;
+        keep_in_header(&create)?;
         // SAFETY: valid name and lists.
         let id = call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, create.0, access.0) })?;
         Ok(Self { id, held: Some(metadata::of_file(id)?) })
@@ -268,10 +280,12 @@ impl File {
 
     pub(crate) fn make_group(&self, path: &str) -> Result<(), Fault> {
         let name = c_name(path)?;
+        let list = property_list(|| *h5p::H5P_CLS_GROUP_CREATE)?;
+        keep_in_header(&list)?;
         new_id(
             || format!("the group `{path}` cannot be made"),
-            // SAFETY: an open file and a valid name.
-            || unsafe { h5g::H5Gcreate2(self.id, name.as_ptr(), h5p::H5P_DEFAULT, h5p::H5P_DEFAULT, h5p::H5P_DEFAULT) },
+            // SAFETY: an open file and list, and a valid name.
+            || unsafe { h5g::H5Gcreate2(self.id, name.as_ptr(), h5p::H5P_DEFAULT, list.0, h5p::H5P_DEFAULT) },
         )?;
         Ok(())
     }
@@ -422,7 +436,7 @@ impl File {
             // SAFETY: open file, type, shape and lists, valid name.
             || unsafe { h5d::H5Dcreate2(self.id, name.as_ptr(), kind.0, shape.0, h5p::H5P_DEFAULT, list.0, access.0) },
         )?;
-        Ok(Growing { id, rank: row.len() + 1, held: self.held() })
+        Ok(Growing { id, row: row.to_vec(), held: self.held() })
     }
 
     /// Opens a growing dataset again: it, its rows, the shape of a row, rows of a chunk.
@@ -443,7 +457,7 @@ impl File {
         if rank as usize != shape.len() || shape.is_empty() || chunk[1..] != shape[1..] || chunk[0] == 0 {
             return Err(Fault::new(what(), "it is not one of ours"));
         }
-        Ok((Growing { id, rank: shape.len(), held: self.held() }, shape, chunk[0]))
+        Ok((Growing { id, row: shape[1..].to_vec(), held: self.held() }, shape, chunk[0]))
     }
 }
 
@@ -461,7 +475,8 @@ pub(crate) enum To<'a> {
 /// A dataset whose first dimension grows.
 pub(crate) struct Growing {
     id: Id,
-    rank: usize,
+    /// Shape of a row.
+    row: Vec<u64>,
     held: Option<Held>,
 }
 
@@ -477,8 +492,8 @@ pub(crate) struct Chunk {
 
 impl Growing {
     /// Sets the number of rows; the chunks up to there have a place from then on.
-    pub(crate) fn set_rows(&self, rows: u64, row: &[u64]) -> Result<(), Fault> {
-        let shape: Vec<u64> = std::iter::once(rows).chain(row.iter().copied()).collect();
+    pub(crate) fn set_rows(&self, rows: u64) -> Result<(), Fault> {
+        let shape: Vec<u64> = std::iter::once(rows).chain(self.row.iter().copied()).collect();
         // SAFETY: as many lengths as dimensions.
         call(|| "a dataset cannot grow".into(), || unsafe { h5d::H5Dset_extent(self.id.0, shape.as_ptr()) })?;
         Ok(())
@@ -487,7 +502,7 @@ impl Growing {
     /// Gives the chunk that begins at a row its bytes, so many, and says where they are to be written: at `place` if it
     /// is not there already with as many. What it was before stays in the file as long as the file says that it is there.
     pub(crate) fn put_chunk(&self, row: u64, bytes: u64, mask: u32, place: Option<u64>) -> Result<u64, Fault> {
-        let mut at = vec![0; self.rank];
+        let mut at = vec![0; self.row.len() + 1];
         at[0] = row;
         let what = || format!("the chunk at row {row} cannot be placed");
         let held = self.held.as_ref().ok_or_else(|| Fault::new(what(), "the file is only read"))?;
@@ -510,7 +525,7 @@ impl Growing {
 
     /// The chunk that begins at a row.
     pub(crate) fn chunk(&self, row: u64) -> Result<Chunk, Fault> {
-        let mut at = vec![0; self.rank];
+        let mut at = vec![0; self.row.len() + 1];
         at[0] = row;
         let (mut mask, mut place, mut bytes) = (0, 0, 0);
         let what = || format!("the chunk at row {row} has no place");

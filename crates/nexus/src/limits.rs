@@ -66,6 +66,10 @@ pub const HELD_BYTES_MAX: u64 = 64 << 20;
 /// lie in one page.
 pub const HEADER_BYTES: u64 = 320;
 
+/// Names of a group that stand in its header, and as many attributes: each is looked for from the first on, so that more
+/// would be slow. Groups to which something is added while a file grows have fewer.
+pub const NAMES_IN_HEADER: u32 = 256;
+
 /// Bytes read at a time for the hash of a finished file.
 pub const HASH_BYTES: usize = 4 << 20;
 
@@ -81,6 +85,10 @@ pub const METADATA_MAX: usize = 256;
 /// Bytes of a text that comes with messages (of an alarm, of a frame) in the file; longer ones are cut at a letter. ESS
 /// has 200 for alarms.
 pub const TEXT_BYTES: usize = 256;
+
+/// Origins of one log whose last time is remembered: a log of its own each is the rule, and what is remembered stands in
+/// every commit.
+pub const ORIGINS_MAX: usize = 1024;
 
 /// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
 pub const CUE_EVERY_NS: u64 = 10_000_000_000;

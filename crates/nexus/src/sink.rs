@@ -16,10 +16,10 @@
 use crate::h5::{File, To};
 use crate::layout::{Layout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
-use crate::module::{Filling, Fixed, Late};
+use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA};
 use crate::product::product;
 use crate::room::Room;
-use crate::template::{Data, Kind, Template};
+use crate::template::{Data, MODULES, Template};
 use crate::{account, clock};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
@@ -27,9 +27,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use store::Message;
 
-/// What modules read.
-const SCHEMAS: [[u8; 4]; 7] =
-    [wire::ev44::ID, wire::f144::ID, wire::al00::ID, wire::se00::ID, wire::da00::ID, wire::ad00::ID, wire::bpgr::ID];
+/// A message that no module wants.
+const UNMATCHED: &str = "unmatched";
 
 /// Version of the state that `flush` returns.
 const STATE_VERSION: u64 = 1;
@@ -164,16 +163,15 @@ impl Nexus {
     fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Links) -> Self {
         let mut routes: Vec<Route> = job.inputs.iter().map(|_| Route::default()).collect();
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
-            let schema = schema(&module.kind);
-            for (input, route) in job.inputs.iter().zip(&mut routes) {
-                if *input != module.stream {
-                    continue;
-                }
-                match &module.source {
-                    None => route.any.entry(schema).or_default().push(at),
-                    Some(source) => {
-                        let sources = route.by_source.entry(schema).or_default();
-                        sources.entry(source.clone()).or_default().push(at);
+            let wanting = job.inputs.iter().zip(&mut routes).filter(|(input, _)| **input == module.stream);
+            for (_, route) in wanting {
+                for &schema in module.kind.schemas() {
+                    match &module.source {
+                        None => route.any.entry(schema).or_default().push(at),
+                        Some(source) => {
+                            let sources = route.by_source.entry(schema).or_default();
+                            sources.entry(source.clone()).or_default().push(at);
+                        }
                     }
                 }
             }
@@ -294,43 +292,39 @@ impl Nexus {
     fn take(&mut self, input: usize, message: &Message<'_>) -> Result<(), &'static str> {
         let schema = message.entry.schema.0;
         if wire::schema_id(message.payload) != Some(schema) {
-            return Err(if message.payload.len() < 8 { "broken" } else { "schema" });
+            return Err(if message.payload.len() < 8 { BROKEN } else { SCHEMA });
         }
-        if !SCHEMAS.contains(&schema) {
-            return Err("schema");
+        if !MODULES.iter().any(|(_, schemas)| schemas.contains(&schema)) {
+            return Err(SCHEMA);
         }
-        let read = wire::read(message.payload).map_err(|_| "broken")?;
-        let source = match &read {
-            wire::Message::Ev44(m) => m.source_name,
-            wire::Message::F144(m) => m.source_name,
-            wire::Message::Al00(m) => m.source_name,
-            wire::Message::Se00(m) => m.name,
-            wire::Message::Da00(m) => m.source_name,
-            wire::Message::Ad00(m) => m.source_name,
-            // It has none: what it is of is said by its stream.
-            wire::Message::Bpgr(_) => "",
-            _ => return Err("schema"),
-        };
+        let read = wire::read(message.payload).map_err(|_| BROKEN)?;
+        let source = origin(&read).ok_or(SCHEMA)?;
         let Self { routes, fillings, touched, .. } = self;
-        let route = routes.get(input).ok_or("unmatched")?;
+        let route = routes.get(input).ok_or(UNMATCHED)?;
         let named = route.by_source.get(&schema).and_then(|sources| sources.get(source));
         let wanted = named.into_iter().chain(route.any.get(&schema)).flatten();
         // Done if somebody took it; aside with the last reason if nobody could.
-        let mut answer = Err("unmatched");
+        let (mut answer, mut beside) = (Err(UNMATCHED), false);
         for &at in wanted {
-            let was_touched = fillings[at].touched;
-            match fillings[at].take(&read, message.entry) {
+            let filling = &mut fillings[at];
+            let was_touched = filling.touched;
+            match filling.take(source, &read, message.entry) {
                 Ok(()) => {
-                    if !was_touched {
+                    if filling.touched && !was_touched {
                         touched.push(at);
                     }
-                    answer = Ok(());
+                    // Who takes only the alarm of a value does not answer for the value.
+                    if filling.is_beside(&read) {
+                        beside = true;
+                    } else {
+                        answer = Ok(());
+                    }
                 }
                 Err(reason) if answer.is_err() => answer = Err(reason),
                 Err(_) => (),
             }
         }
-        answer
+        if beside && answer == Err(UNMATCHED) { Ok(()) } else { answer }
     }
 
     fn last_words(&mut self, file: &File, account: Option<&str>) -> Result<(), Fault> {
@@ -436,16 +430,27 @@ fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault
     room.sync()
 }
 
-fn schema(kind: &Kind) -> [u8; 4] {
-    match kind {
-        Kind::Ev44 => wire::ev44::ID,
-        Kind::F144 { .. } => wire::f144::ID,
-        Kind::Al00 => wire::al00::ID,
-        Kind::Se00 { .. } => wire::se00::ID,
-        Kind::Da00 { .. } => wire::da00::ID,
-        Kind::Ad00 => wire::ad00::ID,
-        Kind::Bpgr => wire::bpgr::ID,
-    }
+/// Who made a message, by its own word; none of the schemas that no module takes.
+fn origin<'a>(message: &wire::Message<'a>) -> Option<&'a str> {
+    Some(match message {
+        wire::Message::Ev44(m) => m.source_name,
+        wire::Message::Ev42(m) => m.source_name,
+        wire::Message::F144(m) => m.source_name,
+        wire::Message::F142(m) => m.source_name,
+        wire::Message::Al00(m) => m.source_name,
+        wire::Message::Ep01(m) => m.source_name,
+        wire::Message::Tdct(m) => m.name,
+        wire::Message::Se00(m) => m.name,
+        wire::Message::Senv(m) => m.name,
+        wire::Message::Da00(m) => m.source_name,
+        wire::Message::Hs01(m) => m.source,
+        wire::Message::Hs00(m) => m.source,
+        wire::Message::Ad00(m) => m.source_name,
+        wire::Message::Ar51(m) => m.source_name,
+        // They have none: what they are of is said by their stream.
+        wire::Message::Json(_) | wire::Message::Bpgr(_) => "",
+        _ => return None,
+    })
 }
 
 fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Filling>, Fault> {

@@ -437,9 +437,11 @@ fn arrays_and_types_are_what_the_first_message_says() {
     job.template = beamport_nexus::template::Template::parse(template.as_bytes()).unwrap();
     job.inputs = vec!["s".into()];
     let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let times = std::cell::Cell::new(START);
     let array = |values: &[i32]| {
         let mut bytes = Vec::new();
-        let message = wire::f144::F144 { source_name: "a", timestamp: START, value: values.into() };
+        let message = wire::f144::F144 { source_name: "a", timestamp: times.get(), value: values.into() };
+        times.set(times.get() + 1);
         wire::f144::write(&mut bytes, &message).unwrap();
         made(bytes, START)
     };

@@ -1,11 +1,16 @@
-//! `al00` as the alarms of an NXlog.
+//! `al00` as the alarms of an NXlog, and the alarms that stand in `f142`.
+//!
+//! An `f142` says beside its value that an alarm changed, or that none did; only the former is a row, with the word of its
+//! status as text.
 
-use super::{design, ns_since};
+use super::{Place, Rows, SCHEMA, UNFIT, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::TEXT_BYTES;
-use wire::DType;
-use wire::al00::Al00;
+use store::Entry;
+use wire::al00::{Al00, Severity};
+use wire::f142::{AlarmSeverity, AlarmStatus, F142};
+use wire::{DType, Message};
 
 pub(super) fn designs(path: &str) -> Vec<Design> {
     let mut message = design(path, "alarm_message", DType::UInt8, Vec::new());
@@ -17,7 +22,42 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     ]
 }
 
-pub(super) fn take(columns: &mut [Column], alarm: &Al00<'_>) {
+pub(super) struct Alarms;
+
+impl Rows for Alarms {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        match message {
+            Message::Al00(alarm) => add(place.columns, alarm),
+            Message::F142(message) => {
+                if let Some(alarm) = alarm_of(message)? {
+                    add(place.columns, &alarm);
+                }
+            }
+            _ => return Err(SCHEMA),
+        }
+        Ok(())
+    }
+
+    fn is_beside(&self, message: &Message<'_>) -> bool {
+        matches!(message, Message::F142(_))
+    }
+}
+
+/// The alarm that a value came with, if it changed.
+fn alarm_of<'a>(message: &F142<'a>) -> Result<Option<Al00<'a>>, &'static str> {
+    let timestamp = i64::try_from(message.timestamp).map_err(|_| UNFIT)?;
+    let severity = match message.severity {
+        AlarmSeverity::NoAlarm => Severity::Ok,
+        AlarmSeverity::Minor => Severity::Minor,
+        AlarmSeverity::Major => Severity::Major,
+        AlarmSeverity::Invalid => Severity::Invalid,
+        AlarmSeverity::NoChange => return Ok(None),
+    };
+    let text = if message.status == AlarmStatus::NoChange { "" } else { message.status.name() };
+    Ok(Some(Al00 { source_name: message.source_name, timestamp, severity, message: text }))
+}
+
+fn add(columns: &mut [Column], alarm: &Al00<'_>) {
     columns[0].extend(&alarm.timestamp.to_le_bytes());
     columns[1].extend(&(alarm.severity as i16).to_le_bytes());
     columns[2].extend(&cell(alarm.message));

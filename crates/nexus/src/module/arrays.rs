@@ -3,14 +3,15 @@
 //! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
 //! is worse than one that stands aside.
 
-use super::{Cues, Fixed, Late, UNFIT, convert, design, ns_since, number};
+use super::{Cues, Fixed, Late, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since, number};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
 use crate::template::{Data, DataType, Values, Variable};
 use serde_json::{Value, json};
-use wire::DType;
+use store::Entry;
 use wire::da00::{self, Da00};
+use wire::{DType, Message};
 
 const TIME: usize = 0;
 const CUE: usize = 1;
@@ -22,14 +23,16 @@ pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
         design(path, "cue_index", DType::UInt64, Vec::new()),
         design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
     ];
-    for variable in variables {
-        let dtype = number(variable.dtype).unwrap_or(DType::Float64);
-        let mut one = design(path, &variable.name, dtype, attributes(variable, None, part(variables, variable)));
-        one.row = variable.shape.clone().unwrap_or_default();
-        one.least = CHUNK_BYTES_MIN;
-        all.push(one);
-    }
+    all.extend(variables.iter().map(|variable| variable_design(path, variable, part(variables, variable))));
     all
+}
+
+pub(super) fn variable_design(path: &str, variable: &Variable, part: Part) -> Design {
+    let dtype = number(variable.dtype).unwrap_or(DType::Float64);
+    let mut one = design(path, &variable.name, dtype, attributes(variable, None, part));
+    one.row = variable.shape.clone().unwrap_or_default();
+    one.least = CHUNK_BYTES_MIN;
+    one
 }
 
 /// Unit, label and axes, from the template or else the message. What the group says of its signal and its axes stands
@@ -55,7 +58,7 @@ fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, part: P
 
 /// What a dataset is in its group.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+pub(super) enum Part {
     Signal,
     /// Another one with a row a message.
     Beside,
@@ -77,7 +80,7 @@ fn axes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Option<Vec
 }
 
 /// `signal` and `axes` of the NXdata, as far as the template says.
-pub(super) fn group_attributes(_: &str, variables: &[Variable], constants: &[Variable]) -> Vec<(String, Data)> {
+pub(super) fn group_attributes(variables: &[Variable], constants: &[Variable]) -> Vec<(String, Data)> {
     let Some(signal) = signal(variables) else { return Vec::new() };
     let mut out = vec![("signal".to_owned(), Data::text(&signal.name))];
     if let Some(axes) = &signal.axes {
@@ -104,8 +107,8 @@ fn nxdata_axes(axes: &[String], constants: &[Variable]) -> Vec<(String, Data)> {
 }
 
 pub(super) struct Arrays {
-    variables: Vec<Variable>,
-    constants: Vec<Variable>,
+    pub(super) variables: Vec<Variable>,
+    pub(super) constants: Vec<Variable>,
     cues: Cues,
     /// Checksum of the constants that the messages bring, once the first has come.
     brought: Option<u32>,
@@ -123,13 +126,13 @@ impl Arrays {
         }
     }
 
-    pub(super) fn take(
-        &mut self,
-        columns: &mut [Column],
-        late: &mut Vec<Late>,
-        path: &str,
-        message: &Da00<'_>,
-    ) -> Result<(), &'static str> {
+    /// Whether a message has said what the template did not.
+    pub(super) fn is_known(&self) -> bool {
+        self.brought.is_some()
+    }
+
+    pub(super) fn add(&mut self, place: &mut Place<'_>, message: &Da00<'_>) -> Result<(), &'static str> {
+        let Place { path, columns, late } = place;
         let find = |name: &str| message.data.iter().find(|v| v.name == name);
         let constants: Vec<(&Variable, &da00::Variable<'_>)> =
             self.constants.iter().filter(|c| c.data.is_none()).filter_map(|c| Some((c, find(&c.name)?))).collect();
@@ -176,7 +179,8 @@ impl Arrays {
             self.first(columns, late, path, message);
         }
         self.brought = Some(brought);
-        self.cues.see(columns, CUE, message.timestamp, columns[TIME].rows());
+        let row = columns[TIME].rows();
+        self.cues.see(columns, CUE, message.timestamp, row);
         columns[TIME].extend(&message.timestamp.to_le_bytes());
         for (at, dtype, shape, range) in rows {
             // True: rows are there only in the shape just compared.
@@ -200,12 +204,19 @@ impl Arrays {
             }
         }
     }
+}
 
-    pub(super) fn state(&self) -> Value {
+impl Rows for Arrays {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        let Message::Da00(message) = message else { return Err(SCHEMA) };
+        self.add(place, message)
+    }
+
+    fn state(&self) -> Value {
         json!([self.cues.state(), self.brought])
     }
 
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn take_up(&mut self, state: &Value) -> Option<()> {
         self.cues.take_up(&state[0])?;
         if !state[1].is_null() {
             self.brought = Some(u32::try_from(state[1].as_u64()?).ok()?);

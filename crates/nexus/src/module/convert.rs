@@ -1,6 +1,6 @@
 //! From the type of a message to the type of a dataset.
 
-use wire::{DType, Numbers, Scalar};
+use wire::{Array, DType, Number, Numbers, Scalar};
 
 /// Appends a number in another type. False, and nothing is appended, where the type cannot hold it: a fraction or a
 /// number out of bounds for a whole type, a finite number that a `float32` makes infinite. Whole numbers beyond 2^53
@@ -61,6 +61,17 @@ pub(super) fn all<'a>(out: &'a mut Vec<u8>, values: &Numbers<'a>, to: DType) -> 
         return None;
     }
     Some(out)
+}
+
+/// The same bytes as numbers of another type of their size.
+pub(super) fn of_bytes<T: Number>(bytes: &[u8]) -> Array<'_, T> {
+    Numbers::new(T::DTYPE, bytes).and_then(|numbers| numbers.typed()).unwrap_or_default()
+}
+
+/// Numbers without sign, of an older schema, as those with a sign that came after; `None` where one is too large for that.
+pub(super) fn signed<U: Number, T: Number + TryFrom<U>>(numbers: Array<'_, U>) -> Option<Array<'_, T>> {
+    // What fits has the same bytes with a sign as without.
+    numbers.iter().all(|number| T::try_from(number).is_ok()).then(|| of_bytes(numbers.bytes()))
 }
 
 #[cfg(test)]

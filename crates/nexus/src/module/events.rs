@@ -1,15 +1,18 @@
-//! `ev44` as NXevent_data.
+//! `ev44` and `ev42` as NXevent_data.
 //!
 //! `event_id` u4, `event_time_offset` i4 ns, `event_time_zero` u8 ns with `offset`, `event_index` u8: the widths that
 //! both scippnexus and Mantid read. Events of a monitor without pixels have id 0: a shorter `event_id` than
 //! `event_time_offset` loads nowhere. Pulses without events are kept: that nothing was counted is a result.
+//! An `ev42` is an `ev44` of one pulse; what a facility adds to it is not written.
 
-use super::{BROKEN, Cues, design, ns_since};
+use super::{BROKEN, Cues, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
 use crate::column::{Column, Design};
 use crate::template::Data;
 use serde_json::Value;
-use wire::DType;
+use store::Entry;
+use wire::ev42::Ev42;
 use wire::ev44::Ev44;
+use wire::{DType, Message};
 
 const ID: usize = 0;
 const OFFSET: usize = 1;
@@ -42,7 +45,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn take(&mut self, columns: &mut [Column], message: &Ev44<'_>) -> Result<(), &'static str> {
+    fn add(&mut self, columns: &mut [Column], message: &Ev44<'_>) -> Result<(), &'static str> {
         message.check().map_err(|_| BROKEN)?;
         let first = columns[OFFSET].rows();
         // Events before the first pulse of a message belong to none; ESS has none such.
@@ -69,11 +72,36 @@ impl Events {
         Ok(())
     }
 
-    pub(super) fn state(&self) -> Value {
+    fn add_pulse(&mut self, columns: &mut [Column], message: &Ev42<'_>) -> Result<(), &'static str> {
+        let time = [i64::try_from(message.pulse_time).map_err(|_| UNFIT)?];
+        // The column of pixels has no sign: any number of a pixel stands in it as it came.
+        let pixel_id = convert::of_bytes(message.detector_id.bytes());
+        let same = Ev44 {
+            source_name: message.source_name,
+            message_id: 0,
+            reference_time: (&time).into(),
+            reference_time_index: (&[0]).into(),
+            time_of_flight: convert::signed(message.time_of_flight).ok_or(UNFIT)?,
+            pixel_id,
+        };
+        self.add(columns, &same)
+    }
+}
+
+impl Rows for Events {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        match message {
+            Message::Ev44(message) => self.add(place.columns, message),
+            Message::Ev42(message) => self.add_pulse(place.columns, message),
+            _ => Err(SCHEMA),
+        }
+    }
+
+    fn state(&self) -> Value {
         self.cues.state()
     }
 
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn take_up(&mut self, state: &Value) -> Option<()> {
         self.cues.take_up(state)
     }
 }

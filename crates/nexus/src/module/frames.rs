@@ -11,7 +11,7 @@
 //! that is, with up to seven attributes. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
-use super::{ANOTHER, Late, UNFIT, alarms, design, ns_since};
+use super::{ANOTHER, Late, Place, Rows, SCHEMA, UNFIT, alarms, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{
@@ -19,8 +19,9 @@ use crate::limits::{
 };
 use crate::template::Data;
 use serde_json::{Value, json};
-use wire::DType;
+use store::Entry;
 use wire::ad00::{Ad00, Attribute};
+use wire::{DType, Message};
 
 /// Name of the group of attributes.
 pub(super) const METADATA: &str = "metadata";
@@ -136,23 +137,13 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn set_max(&mut self, max: u64) {
-        self.max = Some(max);
-    }
-
     /// The word for a frame that these rows cannot take.
     fn other(&self) -> &'static str {
         if self.max.is_some() { ANOTHER } else { UNFIT }
     }
 
-    pub(super) fn take(
-        &mut self,
-        columns: &mut Vec<Column>,
-        late: &mut Vec<Late>,
-        path: &str,
-        frame: &Ad00<'_>,
-        arrival: i64,
-    ) -> Result<(), &'static str> {
+    fn add_frame(&mut self, place: &mut Place<'_>, frame: &Ad00<'_>, arrival: i64) -> Result<(), &'static str> {
+        let Place { path, columns, late } = place;
         let dtype = frame.data.dtype();
         let bytes = frame.data.bytes();
         // No pixels are no row.
@@ -279,9 +270,20 @@ impl Frames {
         let numbered = (2..).map(|n| format!("{plain}_{n}"));
         std::iter::once(plain.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
     }
+}
+
+impl Rows for Frames {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+        let Message::Ad00(frame) = message else { return Err(SCHEMA) };
+        self.add_frame(place, frame, entry.arrival_time)
+    }
+
+    fn set_frames_max(&mut self, max: u64) {
+        self.max = Some(max);
+    }
 
     /// The datasets that came with frames, in the order of their columns.
-    pub(super) fn late_designs(&self, path: &str) -> Vec<Design> {
+    fn late_designs(&self, path: &str) -> Vec<Design> {
         let mut all: Vec<(usize, Design)> = Vec::new();
         for field in &self.fields {
             all.push((field.column, field.design(path, Vec::new())));
@@ -291,12 +293,12 @@ impl Frames {
         all.into_iter().map(|(_, design)| design).collect()
     }
 
-    pub(super) fn state(&self) -> Value {
+    fn state(&self) -> Value {
         let of = |f: &Field| json!([f.name, f.dataset, f.form.dtype.name(), f.form.length, f.column, f.missing]);
         self.fields.iter().map(of).collect()
     }
 
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn take_up(&mut self, state: &Value) -> Option<()> {
         let of = |known: &Value| {
             let place = |at: usize| known[at].as_u64().and_then(|n| usize::try_from(n).ok());
             let dtype = [DType::Text].into_iter().chain(DType::ALL).find(|d| known[2] == d.name())?;

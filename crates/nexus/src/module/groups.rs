@@ -3,10 +3,11 @@
 //! `missing` and `member` hold the entries of all groups, one after the other; those of a group begin at its
 //! `missing_index` and `member_index`, and end where those of the next begin.
 
-use super::{design, ns_since};
+use super::{Place, Rows, SCHEMA, design, ns_since};
 use crate::column::{Column, Design};
-use wire::DType;
+use store::Entry;
 use wire::bpgr::Group;
+use wire::{DType, Message};
 
 const MISSING: usize = 5;
 const MEMBER: usize = 7;
@@ -24,8 +25,18 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     ]
 }
 
+pub(super) struct Groups;
+
+impl Rows for Groups {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+        let Message::Bpgr(group) = message else { return Err(SCHEMA) };
+        add(place.columns, group, entry.origin_seq);
+        Ok(())
+    }
+}
+
 /// Adds the row of a group. `number`: of its message.
-pub(super) fn take(columns: &mut [Column], group: &Group<'_>, number: u64) {
+fn add(columns: &mut [Column], group: &Group<'_>, number: u64) {
     let (missing, member) = (columns[MISSING].rows(), columns[MEMBER].rows());
     columns[0].extend(&number.to_le_bytes());
     columns[1].extend(&group.time.to_le_bytes());

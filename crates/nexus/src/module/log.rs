@@ -1,14 +1,14 @@
-//! `f144` as NXlog: values, times, cues; least, greatest and mean at the end.
+//! `f144`, and the numbers of `f142`, as NXlog: values, times, cues; least, greatest and mean at the end.
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, Fixed, UNFIT, convert, unit};
+use super::{Cues, Fixed, Place, Rows, SCHEMA, UNFIT, convert, unit};
 use crate::column::Column;
 use crate::h5::Cell;
 use crate::template::Data;
 use serde_json::{Value, json};
-use wire::f144::{self, F144};
-use wire::{DType, Scalar};
+use store::Entry;
+use wire::{DType, Message, Scalar, f142, f144};
 
 const VALUE: usize = 0;
 const TIME: usize = 1;
@@ -40,9 +40,9 @@ impl Log {
         }
     }
 
-    pub(super) fn take(&mut self, columns: &mut [Column], message: &F144<'_>) -> Result<(), &'static str> {
+    fn add(&mut self, columns: &mut [Column], value: &f144::Value<'_>, time: i64) -> Result<(), &'static str> {
         self.bytes.clear();
-        let row: &[u64] = match message.value {
+        let row: &[u64] = match *value {
             f144::Value::Scalar(value) => {
                 if !convert::put(&mut self.bytes, value, self.dtype) {
                     return Err(UNFIT);
@@ -60,12 +60,12 @@ impl Log {
         if !columns[VALUE].become_rows_of(Cell::Number(self.dtype), row) {
             return Err(UNFIT);
         }
-        if let f144::Value::Scalar(value) = message.value {
+        if let f144::Value::Scalar(value) = *value {
             self.see(value);
         }
-        self.cues.see(columns, CUE, message.timestamp, columns[TIME].rows());
+        self.cues.see(columns, CUE, time, columns[TIME].rows());
         columns[VALUE].extend(&self.bytes);
-        columns[TIME].extend(&message.timestamp.to_le_bytes());
+        columns[TIME].extend(&time.to_le_bytes());
         Ok(())
     }
 
@@ -78,8 +78,23 @@ impl Log {
             self.count += 1;
         }
     }
+}
 
-    pub(super) fn last_words(&self, path: &str) -> Vec<Fixed> {
+impl Rows for Log {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        match message {
+            Message::F144(m) => self.add(place.columns, &m.value, m.timestamp),
+            Message::F142(m) => match &m.value {
+                f142::Value::Number(value) => {
+                    self.add(place.columns, value, i64::try_from(m.timestamp).map_err(|_| UNFIT)?)
+                }
+                f142::Value::Text(_) | f142::Value::Texts(_) => Err(UNFIT),
+            },
+            _ => Err(SCHEMA),
+        }
+    }
+
+    fn last_words(&self, path: &str) -> Vec<Fixed> {
         if self.count == 0 {
             return Vec::new();
         }
@@ -93,11 +108,11 @@ impl Log {
     }
 
     /// Reals as their bits: JSON text would round them, and a resumed file must not differ.
-    pub(super) fn state(&self) -> Value {
+    fn state(&self) -> Value {
         json!([self.cues.state(), self.count, self.least.to_bits(), self.greatest.to_bits(), self.sum.to_bits()])
     }
 
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn take_up(&mut self, state: &Value) -> Option<()> {
         self.cues.take_up(&state[0])?;
         self.count = state[1].as_u64()?;
         self.least = f64::from_bits(state[2].as_u64()?);

@@ -8,12 +8,17 @@
 mod alarms;
 mod arrays;
 pub(crate) use arrays::fixed_constants;
+mod bytes;
+mod connections;
 mod convert;
 mod events;
 mod frames;
 mod groups;
+mod histograms;
 mod log;
+mod repeats;
 mod samples;
+mod times;
 
 use crate::column::{Column, Design};
 use crate::h5::{Cell, File};
@@ -21,13 +26,19 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS};
 use crate::room::Room;
 use crate::template::{Attribute, Data, DataType, Kind, Module};
 use flow::Fault;
+use repeats::Repeats;
 use serde_json::{Value, json};
+use store::Entry;
 use wire::{DType, Message};
 
 /// A message that looks right and whose arrays contradict each other.
 pub(crate) const BROKEN: &str = "broken";
 /// A value that the dataset in the file cannot hold: its type, its shape, or an axis that changed.
 pub(crate) const UNFIT: &str = "unfit";
+/// A message of a schema that nothing makes rows of.
+pub(crate) const SCHEMA: &str = "schema";
+/// A message of a log with the time of the one before it of its origin: an EPICS forwarder sends the last value again.
+pub(crate) const REPEATED: &str = "repeated";
 /// A frame that this file cannot hold and another one could; said only where there is one ([`Filling::set_frames_max`]).
 pub(crate) const ANOTHER: &str = "another";
 
@@ -56,23 +67,56 @@ pub(crate) struct Filling {
     /// The chunks are chosen.
     fitted: bool,
     pub(crate) late: Vec<Late>,
-    memory: Memory,
+    /// Where messages come again.
+    repeats: Option<Repeats>,
+    rows: Box<dyn Rows>,
 }
 
-enum Memory {
-    Events(events::Events),
-    Log(log::Log),
-    Alarms,
-    Samples(samples::Samples),
-    Arrays(arrays::Arrays),
-    Frames(frames::Frames),
-    Groups,
+/// What a kind of module makes of messages, and what it remembers from one to the next.
+trait Rows {
+    /// Adds the rows of a message, or says in a word why not; then nothing was added.
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
+
+    /// See [`Filling::is_beside`].
+    fn is_beside(&self, _message: &Message<'_>) -> bool {
+        false
+    }
+
+    /// What [`Rows::take_up`] needs; null where the rows say it all.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
+    fn take_up(&mut self, _state: &Value) -> Option<()> {
+        Some(())
+    }
+
+    /// The columns that came with messages, after those that were there from the beginning.
+    fn late_designs(&self, _path: &str) -> Vec<Design> {
+        Vec::new()
+    }
+
+    /// See [`Filling::set_frames_max`].
+    fn set_frames_max(&mut self, _max: u64) {}
+
+    /// Datasets that are known only at the end.
+    fn last_words(&self, _path: &str) -> Vec<Fixed> {
+        Vec::new()
+    }
+}
+
+/// Where rows go.
+struct Place<'a> {
+    /// Path of the group.
+    path: &'a str,
+    columns: &'a mut Vec<Column>,
+    late: &'a mut Vec<Late>,
 }
 
 impl Filling {
     /// Makes what the module has from the beginning: columns and attributes of its group.
     pub(crate) fn make(file: &File, path: &str, module: &Module) -> Result<Self, Fault> {
-        for (name, value) in group_attributes(path, module) {
+        for (name, value) in group_attributes(module) {
             file.set_attribute(path, &name, &value)?;
         }
         if module.kind == Kind::Ad00 {
@@ -80,7 +124,8 @@ impl Filling {
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
-        let designs = packed(designs(path, &module.kind), module);
+        let (designs, rows) = begin(path, &module.kind);
+        let designs = packed(designs, module);
         file.headers_together(designs.len());
         let columns = designs.into_iter().map(|design| Column::make(file, design));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -92,34 +137,28 @@ impl Filling {
             touched: false,
             fitted: false,
             late: Vec::new(),
-            memory: memory(&module.kind),
+            repeats: repeats(&module.kind),
+            rows,
         })
     }
 
     /// Takes up what an earlier process left, as its state says.
     pub(crate) fn take_up(file: &File, room: &Room, path: &str, module: &Module, state: &Value) -> Result<Self, Fault> {
         let other = || Fault::new(format!("`{path}` cannot be gone on with"), "the state is not of this template");
-        let rows = state["rows"].as_array().ok_or_else(other)?;
-        let mut memory = memory(&module.kind);
-        let known = &state["memory"];
-        let took = match &mut memory {
-            Memory::Events(events) => events.take_up(known),
-            Memory::Log(log) => log.take_up(known),
-            Memory::Alarms | Memory::Groups => Some(()),
-            Memory::Samples(samples) => samples.take_up(known),
-            Memory::Arrays(arrays) => arrays.take_up(known),
-            Memory::Frames(frames) => frames.take_up(known),
-        };
-        took.ok_or_else(other)?;
-        let mut designs = packed(designs(path, &module.kind), module);
-        if let Memory::Frames(frames) = &memory {
-            designs.extend(frames.late_designs(path));
+        let known = state["rows"].as_array().ok_or_else(other)?;
+        let (designs, mut rows) = begin(path, &module.kind);
+        let mut designs = packed(designs, module);
+        rows.take_up(&state["memory"]).ok_or_else(other)?;
+        designs.extend(rows.late_designs(path));
+        let mut repeats = repeats(&module.kind);
+        if let Some(repeats) = &mut repeats {
+            repeats.take_up(&state["repeats"]).ok_or_else(other)?;
         }
-        if rows.len() != designs.len() {
+        if known.len() != designs.len() {
             return Err(other());
         }
         let mut columns = Vec::new();
-        for (mut design, state) in designs.into_iter().zip(rows) {
+        for (mut design, state) in designs.into_iter().zip(known) {
             if let Some(shape) = state[1].as_array() {
                 design.row = shape.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(other)?;
                 let dtype = DType::ALL.into_iter().find(|d| state[2] == d.name()).ok_or_else(other)?;
@@ -129,7 +168,10 @@ impl Filling {
         }
         let messages = state["messages"].as_u64().ok_or_else(other)?;
         let fitted = columns.iter().any(|column| column.rows() > 0);
-        Ok(Self { path: path.to_owned(), columns, messages, touched: false, fitted, late: Vec::new(), memory })
+        if !fitted {
+            columns.iter_mut().for_each(Column::make_anew);
+        }
+        Ok(Self { path: path.to_owned(), columns, messages, touched: false, fitted, late: Vec::new(), repeats, rows })
     }
 
     /// What [`Filling::take_up`] needs.
@@ -142,15 +184,8 @@ impl Filling {
                 Cell::Chars(_) => json!([column.rows()]),
             })
             .collect();
-        let memory = match &self.memory {
-            Memory::Events(events) => events.state(),
-            Memory::Log(log) => log.state(),
-            Memory::Alarms | Memory::Groups => Value::Null,
-            Memory::Samples(samples) => samples.state(),
-            Memory::Arrays(arrays) => arrays.state(),
-            Memory::Frames(frames) => frames.state(),
-        };
-        json!({"messages": self.messages, "rows": rows, "memory": memory})
+        let repeats = self.repeats.as_ref().map(Repeats::state);
+        json!({"messages": self.messages, "rows": rows, "memory": self.rows.state(), "repeats": repeats})
     }
 
     /// Whether a column has enough to be written.
@@ -188,65 +223,67 @@ impl Filling {
 
     /// From so many frames on every further one is [`ANOTHER`], and so is one that the file cannot hold beside the others.
     pub(crate) fn set_frames_max(&mut self, max: u64) {
-        if let Memory::Frames(frames) = &mut self.memory {
-            frames.set_max(max);
-        }
+        self.rows.set_frames_max(max);
     }
 
-    /// Adds the rows of a message, or says in a word why not.
-    pub(crate) fn take(&mut self, message: &Message<'_>, entry: &store::Entry) -> Result<(), &'static str> {
-        match (&mut self.memory, message) {
-            (Memory::Events(events), Message::Ev44(m)) => events.take(&mut self.columns, m)?,
-            (Memory::Log(log), Message::F144(m)) => log.take(&mut self.columns, m)?,
-            (Memory::Alarms, Message::Al00(m)) => alarms::take(&mut self.columns, m),
-            (Memory::Samples(samples), Message::Se00(m)) => samples.take(&mut self.columns, m)?,
-            (Memory::Arrays(arrays), Message::Da00(m)) => {
-                arrays.take(&mut self.columns, &mut self.late, &self.path, m)?
-            }
-            (Memory::Frames(frames), Message::Ad00(m)) => {
-                frames.take(&mut self.columns, &mut self.late, &self.path, m, entry.arrival_time)?
-            }
-            (Memory::Groups, Message::Bpgr(m)) => groups::take(&mut self.columns, m, entry.origin_seq),
-            _ => return Err("schema"),
+    /// Adds the rows of a message of an origin, or says in a word why not.
+    pub(crate) fn take(&mut self, origin: &str, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+        let time = self.repeats.as_ref().and_then(|_| message.time());
+        if let (Some(repeats), Some(time)) = (&self.repeats, time)
+            && repeats.has(origin, time)
+        {
+            return Err(REPEATED);
+        }
+        let mut place = Place { path: &self.path, columns: &mut self.columns, late: &mut self.late };
+        self.rows.take(&mut place, message, entry)?;
+        if let (Some(repeats), Some(time)) = (&mut self.repeats, time) {
+            repeats.note(origin, time);
         }
         self.messages += 1;
         self.touched = true;
         Ok(())
     }
 
+    /// Whether it takes only what such a message says beside its value.
+    pub(crate) fn is_beside(&self, message: &Message<'_>) -> bool {
+        self.rows.is_beside(message)
+    }
+
     /// Datasets that are known only at the end.
     pub(crate) fn last_words(&self) -> Vec<Fixed> {
-        match &self.memory {
-            Memory::Log(log) => log.last_words(&self.path),
-            _ => Vec::new(),
-        }
+        self.rows.last_words(&self.path)
     }
 }
 
-fn memory(kind: &Kind) -> Memory {
+/// What a module has at its beginning: its columns, empty, and what makes their rows.
+fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
     match kind {
-        Kind::Ev44 => Memory::Events(events::Events::default()),
+        Kind::Ev44 => (events::designs(path), Box::new(events::Events::default())),
         Kind::F144 { dtype, units } => {
-            Memory::Log(log::Log::new(number(Some(*dtype)).unwrap_or(DType::Float64), units))
+            let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
+            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units)))
         }
-        Kind::Al00 => Memory::Alarms,
-        Kind::Se00 { dtype, .. } => Memory::Samples(samples::Samples::new(number(*dtype))),
-        Kind::Da00 { variables, constants } => Memory::Arrays(arrays::Arrays::new(variables, constants)),
-        Kind::Ad00 => Memory::Frames(frames::Frames::default()),
-        Kind::Bpgr => Memory::Groups,
+        Kind::Al00 => (alarms::designs(path), Box::new(alarms::Alarms)),
+        Kind::Ep01 => (connections::designs(path), Box::new(connections::Connections)),
+        Kind::Tdct => (times::designs(path), Box::new(times::Times::default())),
+        Kind::Se00 { dtype, units } => {
+            let dtype = number(*dtype);
+            (log_designs(path, dtype, units), Box::new(samples::Samples::new(dtype)))
+        }
+        Kind::Da00 { variables, constants } => {
+            (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants)))
+        }
+        Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
+        Kind::Ad00 => (frames::designs(path), Box::new(frames::Frames::default())),
+        Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
+        Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
+        Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
     }
 }
 
-fn designs(path: &str, kind: &Kind) -> Vec<Design> {
-    match kind {
-        Kind::Ev44 => events::designs(path),
-        Kind::F144 { dtype, units } => log_designs(path, number(Some(*dtype)), units),
-        Kind::Al00 => alarms::designs(path),
-        Kind::Se00 { dtype, units } => log_designs(path, number(*dtype), units),
-        Kind::Da00 { variables, .. } => arrays::designs(path, variables),
-        Kind::Ad00 => frames::designs(path),
-        Kind::Bpgr => groups::designs(path),
-    }
+/// Where messages come again: in logs.
+fn repeats(kind: &Kind) -> Option<Repeats> {
+    (kind.class() == "NXlog").then(Repeats::default)
 }
 
 /// With the filters that the template names.
@@ -265,7 +302,7 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
 }
 
 /// Attributes of the group: the template's own win.
-fn group_attributes(path: &str, module: &Module) -> Vec<(String, Data)> {
+fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
         ("NX_class".to_owned(), Data::text(module.kind.class())),
         ("stream".to_owned(), Data::text(&module.stream)),
@@ -278,7 +315,10 @@ fn group_attributes(path: &str, module: &Module) -> Vec<(String, Data)> {
         out.extend(frames::group_attributes(0));
     }
     if let Kind::Da00 { variables, constants } = &module.kind {
-        out.extend(arrays::group_attributes(path, variables, constants));
+        out.extend(arrays::group_attributes(variables, constants));
+    }
+    if module.kind == Kind::Hs01 {
+        out.extend(histograms::group_attributes());
     }
     for Attribute { name, value } in &module.attributes {
         out.retain(|(known, _)| known != name);

@@ -1,11 +1,13 @@
-//! `se00` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
+//! `se00` and `senv` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
 
-use super::{BROKEN, Cues, UNFIT, convert};
+use super::{BROKEN, Cues, Place, Rows, SCHEMA, UNFIT, convert};
 use crate::column::Column;
 use crate::h5::Cell;
 use serde_json::Value;
-use wire::DType;
+use store::Entry;
 use wire::se00::Se00;
+use wire::senv::Senv;
+use wire::{DType, Message};
 
 const VALUE: usize = 0;
 const TIME: usize = 1;
@@ -24,7 +26,7 @@ impl Samples {
         Self { dtype, cues: Cues::default(), values: Vec::new(), times: Vec::new() }
     }
 
-    pub(super) fn take(&mut self, columns: &mut [Column], message: &Se00<'_>) -> Result<(), &'static str> {
+    fn add(&mut self, columns: &mut [Column], message: &Se00<'_>) -> Result<(), &'static str> {
         let dtype = match columns[VALUE].design.cell {
             Cell::Number(known) if columns[VALUE].rows() > 0 => known,
             _ => self.dtype.unwrap_or(message.values.dtype()),
@@ -61,11 +63,39 @@ impl Samples {
         Ok(())
     }
 
-    pub(super) fn state(&self) -> Value {
+    fn add_older(&mut self, columns: &mut [Column], message: &Senv<'_>) -> Result<(), &'static str> {
+        let timestamps = match message.timestamps {
+            Some(times) => Some(convert::signed(times).ok_or(UNFIT)?),
+            None => None,
+        };
+        let same = Se00 {
+            name: message.name,
+            channel: message.channel,
+            packet_timestamp: i64::try_from(message.packet_timestamp).map_err(|_| UNFIT)?,
+            time_delta: message.time_delta,
+            timestamp_location: message.timestamp_location,
+            values: message.values,
+            timestamps,
+            message_counter: 0,
+        };
+        self.add(columns, &same)
+    }
+}
+
+impl Rows for Samples {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        match message {
+            Message::Se00(message) => self.add(place.columns, message),
+            Message::Senv(message) => self.add_older(place.columns, message),
+            _ => Err(SCHEMA),
+        }
+    }
+
+    fn state(&self) -> Value {
         self.cues.state()
     }
 
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn take_up(&mut self, state: &Value) -> Option<()> {
         self.cues.take_up(state)
     }
 }

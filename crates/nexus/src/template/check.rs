@@ -35,6 +35,8 @@ pub(super) struct Check {
     links: Vec<String>,
     nodes: usize,
     modules: usize,
+    /// Modules that the one just read asks for beside itself.
+    beside: Vec<Module>,
     pub(super) fixed_bytes: u64,
 }
 
@@ -221,6 +223,13 @@ impl Check {
             }
             out.extend(self.node(&at, child, depth));
         }
+        for module in std::mem::take(&mut self.beside) {
+            let stands = |node: &Node| matches!(node, Node::Module(known) if known.kind == module.kind);
+            if !out.iter().any(stands) {
+                // First, so that the group says of itself what the log says.
+                out.insert(0, Node::Module(module));
+            }
+        }
         out
     }
 
@@ -266,11 +275,11 @@ impl Check {
     fn module_node(&mut self, at: &str, map: &Json, value: &Value) -> Option<Node> {
         self.object(at, value, "a module", words::NODE, &[]);
         let module = self.text(at, map, ["module", "module"])?;
-        if !words::MODULES.contains(&module) {
-            let hint = match (words::foreign(module), nearest(module, words::MODULES.iter().copied())) {
+        if !words::modules().any(|word| word == module) {
+            let hint = match (words::foreign(module), nearest(module, words::modules())) {
                 (Some(instead), _) => instead.to_owned(),
                 (None, Some(meant)) => format!("perhaps `{meant}` is meant"),
-                (None, None) => format!("modules are: {}", words::MODULES.join(", ")),
+                (None, None) => format!("modules are: {}", words::modules().collect::<Vec<_>>().join(", ")),
             };
             self.wrong(&join(at, "module"), format!("unknown module `{}`", short(module)), hint);
             return None;
@@ -374,13 +383,22 @@ impl Check {
         };
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
         let compression = self.compression(at, config);
+        if matches!(kind, "json" | "bpgr") && config.contains_key("source") {
+            let cause = format!("messages of `{kind}` have no origin");
+            self.wrong(&join(at, "source"), cause, "remove `source`; all of the stream are taken");
+        }
         let kind = match kind {
-            "ev44" => Kind::Ev44,
+            "ev44" | "ev42" => Kind::Ev44,
             "al00" => Kind::Al00,
+            "ep01" => Kind::Ep01,
+            "tdct" => Kind::Tdct,
+            "hs01" | "hs00" => Kind::Hs01,
             "ad00" => Kind::Ad00,
+            "ar51" => Kind::Ar51,
+            "json" => Kind::Json,
             "bpgr" => Kind::Bpgr,
-            "f144" => Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units },
-            "se00" => Kind::Se00 { dtype: number, units },
+            "f144" | "f142" => Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units },
+            "se00" | "senv" => Kind::Se00 { dtype: number, units },
             _ => {
                 attributes.extend(self.attributes(at, config));
                 let variables = self.variables(at, config, "variables");
@@ -395,7 +413,28 @@ impl Check {
                 Kind::Da00 { variables, constants }
             }
         };
-        Some(Node::Module(Module { kind, stream: stream?, source, attributes, compression, pointer: at.to_owned() }))
+        let module = Module { kind, stream: stream?, source, attributes, compression, pointer: at.to_owned() };
+        self.beside(at, config, &module);
+        Some(Node::Module(module))
+    }
+
+    /// What the ESS writer puts beside a log where the template says so.
+    fn beside(&mut self, at: &str, config: &Json, log: &Module) {
+        if !matches!(log.kind, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. }) {
+            return;
+        }
+        for (key, kind) in [(words::ALARMS, Kind::Al00), (words::CONNECTION, Kind::Ep01)] {
+            match config.get(key) {
+                None | Some(Value::Bool(false)) => (),
+                Some(Value::Bool(true)) => {
+                    let pointer = join(at, key);
+                    self.beside.push(Module { kind, attributes: Vec::new(), pointer, ..log.clone() });
+                }
+                Some(other) => {
+                    self.wrong(&join(at, key), format!("`{key}` is true or false, this is {}", kind_of(other)), "");
+                }
+            }
+        }
     }
 
     /// One for all datasets of a module, or an object with one for each that is named.

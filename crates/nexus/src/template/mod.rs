@@ -143,21 +143,49 @@ impl Module {
     }
 }
 
+/// Modules with a stream: the word of the template, and the schemas that such a module takes. Where two schemas mean the
+/// same, both words do: a facility that moves from one to the other has nothing to change.
+pub(crate) const MODULES: &[(&str, &[[u8; 4]])] = &[
+    ("ev44", &[wire::ev44::ID, wire::ev42::ID]),
+    ("ev42", &[wire::ev44::ID, wire::ev42::ID]),
+    ("f144", &[wire::f144::ID, wire::f142::ID]),
+    ("f142", &[wire::f144::ID, wire::f142::ID]),
+    ("al00", &[wire::al00::ID, wire::f142::ID]),
+    ("ep01", &[wire::ep01::ID]),
+    ("tdct", &[wire::tdct::ID]),
+    ("se00", &[wire::se00::ID, wire::senv::ID]),
+    ("senv", &[wire::se00::ID, wire::senv::ID]),
+    ("da00", &[wire::da00::ID]),
+    ("hs01", &[wire::hs01::ID, wire::hs00::ID]),
+    ("hs00", &[wire::hs01::ID, wire::hs00::ID]),
+    ("ad00", &[wire::ad00::ID]),
+    ("ar51", &[wire::ar51::ID]),
+    ("json", &[wire::json::ID]),
+    ("bpgr", &[wire::bpgr::ID]),
+];
+
+/// Names of the edges of a histogram's bins, by dimension; more dimensions than these it has not.
+pub(crate) const AXES: [&str; 8] = ["axis_0", "axis_1", "axis_2", "axis_3", "axis_4", "axis_5", "axis_6", "axis_7"];
+
 /// What a module reads, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Events.
+    /// Events: `ev44`, `ev42`.
     Ev44,
-    /// A log of values.
+    /// A log of values: `f144`, `f142`.
     F144 {
         /// Type of the values in the file.
         dtype: DataType,
         /// Their unit; empty where unknown.
         units: String,
     },
-    /// Alarms.
+    /// Alarms: `al00`, and those in `f142`.
     Al00,
-    /// A log of samples.
+    /// States of a connection.
+    Ep01,
+    /// Times at which something happened.
+    Tdct,
+    /// A log of samples: `se00`, `senv`.
     Se00 {
         /// Type of the values in the file; that of the first message where `None`.
         dtype: Option<DataType>,
@@ -171,8 +199,14 @@ pub enum Kind {
         /// Written once.
         constants: Vec<Variable>,
     },
+    /// Histograms: `hs01`, `hs00`.
+    Hs01,
     /// Frames.
     Ad00,
+    /// Raw readout.
+    Ar51,
+    /// Texts.
+    Json,
     /// Groups.
     Bpgr,
 }
@@ -197,26 +231,36 @@ pub struct Variable {
 }
 
 impl Kind {
-    /// The word of the template, which is the schema id.
+    /// The word of the template: its first schema.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Ev44 => "ev44",
             Kind::F144 { .. } => "f144",
             Kind::Al00 => "al00",
+            Kind::Ep01 => "ep01",
+            Kind::Tdct => "tdct",
             Kind::Se00 { .. } => "se00",
             Kind::Da00 { .. } => "da00",
+            Kind::Hs01 => "hs01",
             Kind::Ad00 => "ad00",
+            Kind::Ar51 => "ar51",
+            Kind::Json => "json",
             Kind::Bpgr => "bpgr",
         }
+    }
+
+    /// The schemas that it takes.
+    pub(crate) fn schemas(&self) -> &'static [[u8; 4]] {
+        MODULES.iter().find(|(word, _)| *word == self.name()).map(|(_, schemas)| *schemas).unwrap_or_default()
     }
 
     /// The NX_class of the group that it fills.
     pub fn class(&self) -> &'static str {
         match self {
             Kind::Ev44 => "NXevent_data",
-            Kind::F144 { .. } | Kind::Al00 | Kind::Se00 { .. } => "NXlog",
-            Kind::Da00 { .. } | Kind::Ad00 => "NXdata",
-            Kind::Bpgr => "NXcollection",
+            Kind::F144 { .. } | Kind::Al00 | Kind::Ep01 | Kind::Tdct | Kind::Se00 { .. } => "NXlog",
+            Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 => "NXdata",
+            Kind::Ar51 | Kind::Json | Kind::Bpgr => "NXcollection",
         }
     }
 
@@ -241,7 +285,16 @@ impl Kind {
                 "cue_timestamp_zero",
             ],
             Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
+            Kind::Ep01 => vec!["connection_status_time", "connection_status"],
+            Kind::Tdct => vec!["time", "cue_index", "cue_timestamp_zero"],
             Kind::Se00 { .. } => vec!["value", "time", "cue_index", "cue_timestamp_zero"],
+            Kind::Hs01 => {
+                let mut names = vec!["time", "cue_index", "cue_timestamp_zero", "data", "errors"];
+                names.extend(AXES);
+                names
+            }
+            Kind::Ar51 => vec!["raw_data", "raw_data_index", "time", "arrival_time", "message_id"],
+            Kind::Json => vec!["text", "text_index", "time", "arrival_time"],
             Kind::Bpgr => {
                 vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
             }

@@ -183,6 +183,72 @@ fn names_stand_once() {
 }
 
 #[test]
+fn one_word_takes_every_schema_of_its_meaning() {
+    for (word, schemas) in MODULES {
+        let settings = if *word == "da00" { json!({"stream": "s", "variables": []}) } else { json!({"stream": "s"}) };
+        let template = parse(&json!({"children": [{"module": word, "config": settings}]})).unwrap();
+        let (_, module) = template.modules()[0];
+        assert_eq!(module.kind.schemas(), *schemas, "{word}");
+        assert!(schemas.iter().any(|id| id == word.as_bytes()), "{word}");
+    }
+}
+
+#[test]
+fn what_a_log_asks_for_stands_beside_it() {
+    let with = |config: Value| parse(&json!({"children": [{"module": "f144", "config": config}]}));
+    let names = |template: &Template| {
+        template.modules().iter().map(|(_, m)| (m.kind.name(), m.source.clone())).collect::<Vec<_>>()
+    };
+    let both = json!({"topic": "s", "source": "T", "enable_alarm_info": true, "enable_epics_con_info": true});
+    let source = || Some("T".to_owned());
+    let wanted = [("ep01", source()), ("al00", source()), ("f144", source())];
+    assert_eq!(names(&with(both.clone()).unwrap()), wanted);
+    let none = json!({"topic": "s", "source": "T", "enable_alarm_info": false});
+    assert_eq!(names(&with(none).unwrap()), wanted[2..]);
+    let mistakes = with(json!({"topic": "s", "enable_alarm_info": "yes"})).unwrap_err();
+    assert_eq!(mistakes[0].pointer, "/children/0/config/enable_alarm_info");
+    // One that stands there already is not made twice, wherever it stands.
+    let alarms = json!({"module": "al00", "config": {"stream": "s", "source": "T"}});
+    let log = json!({"module": "f142", "config": both});
+    for children in [json!([alarms, log]), json!([log, alarms])] {
+        let template = parse(&json!({ "children": children })).unwrap();
+        let mut names: Vec<&str> = template.modules().iter().map(|(_, m)| m.kind.name()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["al00", "ep01", "f144"]);
+    }
+    // For others it only tunes the ESS writer.
+    assert!(
+        parse(&json!({"children": [{"module": "ev44", "config": {"stream": "s", "enable_alarm_info": 3}}]})).is_ok()
+    );
+}
+
+#[test]
+fn a_group_is_of_one_class() {
+    let alarms = json!({"module": "al00", "config": {"stream": "s"}});
+    let events = json!({"module": "ev44", "config": {"stream": "s"}});
+    let mistakes = parse(&json!({"children": [events, alarms]})).unwrap_err();
+    assert_eq!((mistakes[0].pointer.as_str(), mistakes.len()), ("/children/1/config", 1));
+    assert!(mistakes[0].cause.contains("NXevent_data") && mistakes[0].hint.contains("`al00`"), "{mistakes:?}");
+}
+
+#[test]
+fn what_has_no_origin_is_not_asked_for_by_origin() {
+    for word in ["json", "bpgr"] {
+        let of = |config| parse(&json!({"children": [{"module": word, "config": config}]}));
+        assert!(of(json!({"stream": "s"})).is_ok());
+        assert_eq!(of(json!({"stream": "s", "source": "x"})).unwrap_err()[0].pointer, "/children/0/config/source");
+    }
+}
+
+#[test]
+fn the_predecessors_are_named() {
+    let hint = |word| parse(&json!({"children": [{"module": word, "config": {}}]})).unwrap_err()[0].hint.clone();
+    assert!(hint("NDAr").contains("ad00") && hint("ep00").contains("ep01"));
+    assert!(hint("f145").contains("f14"), "{}", hint("f145"));
+    assert!(hint("pu00").contains("hs01"), "all are listed: {}", hint("pu00"));
+}
+
+#[test]
 fn deep_and_wide_templates_end_soon() {
     let deep = format!(
         "{}{}",

@@ -2,7 +2,7 @@
 
 use super::check::short;
 use super::nearest::nearest;
-use super::{Group, Mistake, Node};
+use super::{Group, Mistake, Module, Node};
 use crate::limits::MISTAKES_MAX;
 use std::collections::{HashMap, HashSet};
 
@@ -101,6 +101,7 @@ impl Tree {
     }
 
     fn gather(&mut self, group: &Group, here: &mut Vec<String>, link_pointers: &[String]) {
+        let mut first: Option<&Module> = None;
         for node in &group.children {
             match node {
                 Node::Group(inner) => {
@@ -134,6 +135,13 @@ impl Tree {
                 Node::Module(module) => {
                     for name in module.kind.datasets() {
                         self.add(here, name, Thing::Dataset, &module.pointer);
+                    }
+                    let class = module.kind.class();
+                    let other = first.get_or_insert(module);
+                    if other.kind.class() != class {
+                        let cause = format!("the group is {} for `{}` already", other.kind.class(), other.kind.name());
+                        let hint = format!("give `{}` ({class}) a group of its own", module.kind.name());
+                        self.wrong(module.pointer.clone(), cause, hint);
                     }
                 }
             }

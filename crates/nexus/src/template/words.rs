@@ -1,5 +1,7 @@
 //! The keys of a template. What is not here is refused.
 
+use super::MODULES;
+
 /// Keys of the whole.
 pub(super) const TOP: &[&str] = &["children", "attributes", "template_version", "dynamic_version"];
 /// Keys of a group.
@@ -8,9 +10,10 @@ pub(super) const GROUP: &[&str] = &["type", "name", "children", "attributes"];
 pub(super) const NODE: &[&str] = &["module", "config", "attributes", "type"];
 /// Keys of an attribute in list form.
 pub(super) const ATTRIBUTE: &[&str] = &["name", "values", "value", "dtype", "type"];
-/// Modules.
-pub(super) const MODULES: &[&str] =
-    &["dataset", "link", "mdat", "ev44", "f144", "al00", "da00", "se00", "ad00", "bpgr"];
+/// Modules, those with a stream last.
+pub(super) fn modules() -> impl Iterator<Item = &'static str> {
+    ["dataset", "link", "mdat"].into_iter().chain(MODULES.iter().map(|(word, _)| *word))
+}
 /// Settings of `dataset`.
 pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace"];
 /// Settings of `link`.
@@ -25,13 +28,16 @@ pub(super) const VARIABLE: &[&str] = &["name", "unit", "label", "source", "data_
 /// Keys that ESS writers once read and now ignore; we ignore them as well.
 pub(super) const OBSOLETE: &[&str] = &["size", "string_size", "space", "stream"];
 /// Settings that tune the ESS writer; ours chooses by itself.
-pub(super) const TUNING: &[&str] =
-    &["chunk_size", "cue_interval", "array_size", "meta_data", "enable_epics_con_info", "enable_alarm_info"];
+pub(super) const TUNING: &[&str] = &["chunk_size", "cue_interval", "array_size", "meta_data", ALARMS, CONNECTION];
+/// Whether the alarms of its origin stand beside a log.
+pub(super) const ALARMS: &str = "enable_alarm_info";
+/// Whether the states of the connection to its origin stand beside a log.
+pub(super) const CONNECTION: &str = "enable_epics_con_info";
 
 /// Settings of one module beside those of every one.
 pub(super) fn settings(module: &str) -> &'static [&'static str] {
     match module {
-        "f144" | "se00" => &["dtype", "type", "value_units", "unit"],
+        "f144" | "f142" | "se00" | "senv" => &["dtype", "type", "value_units", "unit"],
         "da00" => &["variables", "constants", "attributes"],
         _ => &[],
     }
@@ -40,13 +46,8 @@ pub(super) fn settings(module: &str) -> &'static [&'static str] {
 /// Modules that existed or exist at ESS and that beamport does not write, with what to use.
 pub(super) fn foreign(module: &str) -> Option<&'static str> {
     Some(match module {
-        "ev42" => "ev42 ended in 2023; its successor is ev44",
-        "f142" => "f142 ended in 2024; its successors are f144 and al00",
-        "senv" => "senv ended in 2023; its successor is se00",
-        "hs00" | "hs01" => "histograms come as da00",
-        "ep00" | "ep01" | "tdct" | "ADAr" | "NDAr" | "ns10" => {
-            "this version writes ev44, f144, al00, da00, se00, ad00 and bpgr"
-        }
+        "ep00" => "ep00 ended in 2021; its successor is ep01",
+        "ADAr" | "NDAr" => "its successor is ad00",
         _ => return None,
     })
 }

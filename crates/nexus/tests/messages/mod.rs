@@ -29,10 +29,19 @@ pub(crate) const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "en
   {"type": "group", "name": "sample", "attributes": {"NX_class": "NXsample"}, "children": [
       {"module": "dataset", "config": {"name": "depends_on", "values": "."}},
     {"type": "group", "name": "temperature", "children": [
-      {"module": "f144", "config": {"stream": "devices", "source": "T", "value_units": "K"}},
+      {"module": "f144", "config": {"stream": "devices", "source": "T", "value_units": "K", "enable_epics_con_info": true}},
       {"module": "al00", "config": {"stream": "devices", "source": "T"}}]},
     {"type": "group", "name": "field", "children": [
-      {"module": "se00", "config": {"stream": "devices", "source": "B", "value_units": "T"}}]}]},
+      {"module": "se00", "config": {"stream": "devices", "source": "B", "value_units": "T"}}]},
+    {"type": "group", "name": "pressure", "children": [
+      {"module": "f142", "config": {"stream": "devices", "source": "P", "value_units": "bar", "enable_alarm_info": true}}]},
+    {"type": "group", "name": "voltage", "children": [{"module": "senv", "config": {"stream": "devices", "source": "V"}}]}]},
+  {"type": "group", "name": "older", "children": [
+    {"type": "group", "name": "chopper", "children": [{"module": "tdct", "config": {"stream": "devices", "source": "chopper"}}]},
+    {"type": "group", "name": "events", "children": [{"module": "ev42", "config": {"stream": "devices", "source": "bank1"}}]},
+    {"type": "group", "name": "image", "children": [{"module": "hs01", "config": {"stream": "devices", "source": "image"}}]},
+    {"type": "group", "name": "raw", "children": [{"module": "ar51", "config": {"stream": "devices", "source": "raw"}}]},
+    {"type": "group", "name": "text", "children": [{"module": "json", "config": {"stream": "devices"}}]}]},
   {"module": "link", "config": {"name": "temperature", "source": "sample/temperature"}},
   {"module": "link", "config": {"name": "values", "source": "sample/temperature/value"}}]}]}"#;
 
@@ -158,12 +167,95 @@ pub(crate) fn monitor(n: u64, edges: f64) -> Made {
     made(bytes, time)
 }
 
+/// A message of any schema.
+pub(crate) fn any(message: &wire::Message<'_>, time: i64) -> Made {
+    let mut bytes = Vec::new();
+    message.write(&mut bytes).unwrap();
+    made(bytes, time)
+}
+
+/// What older senders send, and raw data: a message of each schema.
+pub(crate) fn others(n: u64) -> Vec<Made> {
+    let time = START + n as i64 * 1_000_000_000;
+    let at = time as u64;
+    let pulses: Vec<u64> = (0..14).map(|i| at + i * PULSE as u64).collect();
+    let samples: Vec<i16> = (0..4).map(|i| n as i16 * 4 + i).collect();
+    let offsets: Vec<u32> = (0..n as u32 % 50).map(|i| 5000 + i).collect();
+    let raw: Vec<u8> = (0..n as u8 % 40).collect();
+    let severity = match n % 5 {
+        0 => wire::f142::AlarmSeverity::Major,
+        1 => wire::f142::AlarmSeverity::NoAlarm,
+        _ => wire::f142::AlarmSeverity::NoChange,
+    };
+    let all = [
+        wire::Message::Ep01(wire::ep01::Ep01 {
+            timestamp: time,
+            status: wire::ep01::ConnectionInfo::Connected,
+            source_name: "T",
+            service_id: None,
+        }),
+        wire::Message::F142(wire::f142::F142 {
+            source_name: "P",
+            value: wire::f142::Value::Number(1.5f64.into()),
+            timestamp: at,
+            status: wire::f142::AlarmStatus::HiHi,
+            severity,
+        }),
+        wire::Message::Senv(wire::senv::Senv {
+            name: "V",
+            channel: 0,
+            packet_timestamp: at,
+            time_delta: 2.5e8,
+            timestamp_location: wire::se00::Location::Start,
+            values: (&samples).into(),
+            timestamps: None,
+            message_counter: n,
+        }),
+        wire::Message::Tdct(wire::tdct::Tdct { name: "chopper", timestamps: (&pulses).into(), sequence_counter: n }),
+        wire::Message::Ev42(wire::ev42::Ev42 {
+            source_name: "bank1",
+            message_id: n,
+            pulse_time: at,
+            time_of_flight: (&offsets).into(),
+            detector_id: (&offsets).into(),
+            facility_specific_data: None,
+        }),
+        wire::Message::Ar51(wire::ar51::Ar51 { source_name: "raw", message_id: n as i64, raw_data: (&raw).into() }),
+        wire::Message::Json(wire::json::JsonData { json: &format!("{{\"n\": {n}}}") }),
+    ];
+    all.iter().map(|message| any(message, time)).chain([image(n, 2.0, true)]).collect()
+}
+
+/// A histogram of 2 by 3 bins.
+pub(crate) fn image(n: u64, edge: f32, with_errors: bool) -> Made {
+    let time = START + n as i64 * 1_000_000_000;
+    let counts: Vec<i32> = (0..6).map(|i| n as i32 * 6 + i).collect();
+    let errors: Vec<f64> = counts.iter().map(|c| f64::from(*c).sqrt()).collect();
+    let (rows, columns) = ([0.0, 1.0, edge], [0.0f64, 0.5, 1.0, 1.5]);
+    let dimension =
+        |length, unit, label, edges| wire::hs01::Dimension { length, unit, label, bin_boundaries: Some(edges) };
+    let dimensions = [dimension(2, "", "row", (&rows).into()), dimension(3, "us", "time of flight", (&columns).into())];
+    let histogram = wire::hs01::Histogram {
+        source: "image",
+        timestamp: time,
+        dim_metadata: (&dimensions).into(),
+        last_metadata_timestamp: 0,
+        current_shape: (&[2, 3]).into(),
+        offset: (&[0, 0]).into(),
+        data: Some((&counts).into()),
+        errors: with_errors.then(|| (&errors).into()),
+        info: "",
+    };
+    any(&wire::Message::Hs01(histogram), time)
+}
+
 /// One second of the instrument, `n` counting seconds: all inputs.
 pub(crate) fn second(sink: &mut Nexus, n: u64, events_each: usize) -> Result<(), Fault> {
     let pulses: Vec<Made> = (0..14).map(|i| events(n * 14 + i, events_each)).collect();
     assert!(give(sink, 0, n * 14, &pulses)?.is_empty());
     assert!(give(sink, 1, n, &[monitor(n, 1000.0)])?.is_empty());
-    let devices: Vec<Made> = (0..10).map(|i| value(n * 10 + i)).chain([alarm(n), samples(n)]).collect();
-    assert!(give(sink, 2, n * 12, &devices)?.is_empty());
+    let devices: Vec<Made> =
+        (0..10).map(|i| value(n * 10 + i)).chain([alarm(n), samples(n)]).chain(others(n)).collect();
+    assert!(give(sink, 2, n * 20, &devices)?.is_empty());
     Ok(())
 }

@@ -1,0 +1,44 @@
+//! `tdct` as NXlog: times without values, one row each.
+
+use super::{Cues, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
+use crate::column::Design;
+use serde_json::Value;
+use store::Entry;
+use wire::{Array, DType, Message};
+
+const TIME: usize = 0;
+const CUE: usize = 1;
+
+pub(super) fn designs(path: &str) -> Vec<Design> {
+    vec![
+        design(path, "time", DType::Int64, ns_since("start")),
+        design(path, "cue_index", DType::UInt64, Vec::new()),
+        design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
+    ]
+}
+
+#[derive(Default)]
+pub(super) struct Times {
+    cues: Cues,
+}
+
+impl Rows for Times {
+    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+        let Message::Tdct(message) = message else { return Err(SCHEMA) };
+        let times: Array<'_, i64> = convert::signed(message.timestamps).ok_or(UNFIT)?;
+        if let Some(first) = times.first() {
+            let row = place.columns[TIME].rows();
+            self.cues.see(place.columns, CUE, first, row);
+        }
+        place.columns[TIME].extend(times.bytes());
+        Ok(())
+    }
+
+    fn state(&self) -> Value {
+        self.cues.state()
+    }
+
+    fn take_up(&mut self, state: &Value) -> Option<()> {
+        self.cues.take_up(state)
+    }
+}

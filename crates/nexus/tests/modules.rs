@@ -1,0 +1,535 @@
+//! Every module that is fed by a stream: what its group holds after messages of its schemas, after hostile ones, and after
+//! going on with what another process left. Events, logs, monitors and alarms are in `writing.rs`, frames in `frames.rs`.
+
+#[expect(dead_code, reason = "other tests need the rest")]
+mod messages;
+
+use beamport_nexus::template::Template;
+use beamport_nexus::{Job, Nexus};
+use flow::Sink;
+use messages::{Made, START, any, events, give, image, job, made, others};
+use std::path::{Path, PathBuf};
+use wire::Message;
+
+/// A job of the stream `s`, with groups `NAME` of what follows: `("log", r#"{"module": "f144", ...}"#)`.
+fn job_of(name: &str, groups: &[(&str, &str)]) -> Job {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("modules-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let groups: Vec<String> = groups
+        .iter()
+        .map(|(name, modules)| format!(r#"{{"type": "group", "name": "{name}", "children": [{modules}]}}"#))
+        .collect();
+    let text = format!(
+        r#"{{"children": [{{"type": "group", "name": "entry", "attributes": {{"NX_class": "NXentry"}}, "children": [{}]}}]}}"#,
+        groups.join(", ")
+    );
+    let template = Template::parse(text.as_bytes()).unwrap_or_else(|m| panic!("{m:?}"));
+    Job { template, inputs: vec!["s".into()], ..job(&folder.join(format!("{name}.nxs"))) }
+}
+
+/// The numbers of a dataset of the group.
+fn numbers(job: &Job, dataset: &str) -> Vec<i64> {
+    hdf5_metno::File::open(&job.file).unwrap().dataset(&format!("entry/{dataset}")).unwrap().read_raw().unwrap()
+}
+
+fn reals(job: &Job, dataset: &str) -> Vec<f64> {
+    hdf5_metno::File::open(&job.file).unwrap().dataset(&format!("entry/{dataset}")).unwrap().read_raw().unwrap()
+}
+
+fn rows(job: &Job, dataset: &str) -> usize {
+    hdf5_metno::File::open(&job.file).unwrap().dataset(&format!("entry/{dataset}")).unwrap().shape()[0]
+}
+
+fn has(job: &Job, dataset: &str) -> bool {
+    hdf5_metno::File::open(&job.file).unwrap().dataset(&format!("entry/{dataset}")).is_ok()
+}
+
+fn told(aside: &[flow::Aside]) -> Vec<(u64, &'static str)> {
+    aside.iter().map(|a| (a.sequence, a.reason)).collect()
+}
+
+/// Half of the messages, a resumed sink, the other half.
+fn write_in_two(job: &Job, all: &[Made]) -> Vec<flow::Aside> {
+    let half = all.len() / 2;
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let mut aside = give(&mut sink, 0, 0, &all[..half]).unwrap();
+    let state = sink.flush().unwrap();
+    // What comes behind a flush is given up by a kill, and comes again.
+    give(&mut sink, 0, half as u64, &all[half..]).unwrap();
+    drop(sink);
+    let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+    aside.extend(give(&mut sink, 0, half as u64, &all[half..]).unwrap());
+    sink.finish("{}").unwrap();
+    aside
+}
+
+fn f144(time: i64, value: f64) -> Made {
+    any(&Message::F144(wire::f144::F144 { source_name: "a", timestamp: time, value: value.into() }), time)
+}
+
+fn f142(time: u64, value: wire::f142::Value<'_>, severity: wire::f142::AlarmSeverity) -> Made {
+    let status = wire::f142::AlarmStatus::Low;
+    any(&Message::F142(wire::f142::F142 { source_name: "a", value, timestamp: time, status, severity }), 0)
+}
+
+#[test]
+fn a_log_takes_both_schemas_and_the_alarms_of_the_older() {
+    use wire::f142::{AlarmSeverity, Value};
+    for (name, module) in [("f142", "f142"), ("f144", "f144")] {
+        let config = r#"{"stream": "s", "source": "a", "enable_alarm_info": true, "dtype": "int32"}"#;
+        let job = job_of(name, &[("log", &format!(r#"{{"module": "{module}", "config": {config}}}"#))]);
+        let number = |value: f64| Value::Number(value.into());
+        let all = [
+            f142(1, number(5.0), AlarmSeverity::NoAlarm),
+            f142(2, Value::Text("5"), AlarmSeverity::Major),
+            f142(3, number(0.5), AlarmSeverity::NoChange),
+            f144(4, 7.0),
+            f142(5, number(6.0), AlarmSeverity::Invalid),
+            f142(6, number(6.0), AlarmSeverity::NoChange),
+            f142(u64::MAX, number(6.0), AlarmSeverity::NoChange),
+            f142(7, Value::Texts((&["a"]).into()), AlarmSeverity::NoChange),
+        ];
+        let aside = write_in_two(&job, &all);
+        // A value that is no number is told, though the alarm that came with it is written. A time past the year 2262 is
+        // neither.
+        assert_eq!(told(&aside), [(1, "unfit"), (2, "unfit"), (6, "unfit"), (7, "unfit")]);
+        assert_eq!(numbers(&job, "log/value"), [5, 7, 6, 6]);
+        assert_eq!(numbers(&job, "log/time"), [1, 4, 5, 6]);
+        assert_eq!(numbers(&job, "log/alarm_time"), [1, 2, 5]);
+        assert_eq!(numbers(&job, "log/alarm_severity"), [0, 2, 3]);
+        assert_eq!(reals(&job, "log/maximum_value"), [7.0]);
+    }
+}
+
+/// The dataset of values has the type of its first message; a commit before that one knows nothing of it.
+#[test]
+fn rows_that_no_commit_knows_leave_no_shape_and_no_type() {
+    let samples = r#"{"module": "se00", "config": {"stream": "s"}}"#;
+    let job = job_of("shapes", &[("h", r#"{"module": "hs01", "config": {"stream": "s"}}"#), ("v", samples)]);
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let state = sink.flush().unwrap();
+    give(&mut sink, 0, 0, &[image(0, 2.0, true), senv(100, 1.0, &[1, 2], None)]).unwrap();
+    sink.flush().unwrap();
+    drop(sink);
+    let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+    assert_eq!((rows(&job, "h/data"), rows(&job, "v/value")), (0, 0));
+    let wide = wire::Message::Se00(wire::se00::Se00 {
+        name: "V",
+        channel: 0,
+        packet_timestamp: 9,
+        time_delta: 1.0,
+        timestamp_location: wire::se00::Location::Start,
+        values: (&[0.5f64, 1.5]).into(),
+        timestamps: None,
+        message_counter: 0,
+    });
+    let flat = hs00(|_| ());
+    assert_eq!(told(&give(&mut sink, 0, 0, &[flat, any(&wide, 9)]).unwrap()), []);
+    sink.finish("{}").unwrap();
+    assert_eq!(numbers(&job, "h/data"), [1, 2, 3]);
+    assert_eq!(reals(&job, "v/value"), [0.5, 1.5]);
+}
+
+#[test]
+fn an_alarm_module_alone_takes_alarms_of_values() {
+    use wire::f142::{AlarmSeverity, Value};
+    let job = job_of("alarms", &[("log", r#"{"module": "al00", "config": {"stream": "s"}}"#)]);
+    let one = |time, severity| f142(time, Value::Text("x"), severity);
+    let aside = write_in_two(&job, &[one(1, AlarmSeverity::Minor), one(2, AlarmSeverity::NoChange), f144(3, 1.0)]);
+    assert_eq!(told(&aside), [(2, "unmatched")]);
+    assert_eq!(numbers(&job, "log/alarm_severity"), [1]);
+}
+
+#[test]
+fn a_repeated_value_is_written_once_and_told() {
+    let job = job_of("repeated", &[("log", r#"{"module": "f144", "config": {"stream": "s"}}"#)]);
+    let other = any(&Message::F144(wire::f144::F144 { source_name: "b", timestamp: 2, value: 9.0.into() }), 0);
+    let all = [f144(1, 1.0), f144(2, 2.0), f144(2, 2.0), other, f144(2, 3.0), f144(1, 4.0), f144(2, 5.0)];
+    let aside = write_in_two(&job, &all);
+    // By origin; one that goes back in time, and comes forth again, does not repeat itself.
+    assert_eq!(told(&aside), [(2, "repeated"), (4, "repeated")]);
+    assert_eq!(reals(&job, "log/value"), [1.0, 2.0, 9.0, 4.0, 5.0]);
+    assert_eq!(reals(&job, "log/average_value"), [21.0 / 5.0]);
+}
+
+#[test]
+fn a_refused_value_is_not_repeated_by_the_next() {
+    let module = r#"{"module": "f144", "config": {"stream": "s", "dtype": "int8"}}"#;
+    let job = job_of("refused", &[("log", module)]);
+    let aside = write_in_two(&job, &[f144(1, 1000.0), f144(1, 1.0)]);
+    assert_eq!(told(&aside), [(0, "unfit")]);
+    assert_eq!(numbers(&job, "log/value"), [1]);
+}
+
+fn ev42(time: u64, offsets: &[u32], pixels: &[u32]) -> Made {
+    let facility = wire::ev42::Facility::Isis(wire::ev42::IsisData {
+        period_number: 1,
+        run_state: wire::ev42::RunState::Running,
+        proton_charge: 1.0,
+    });
+    any(
+        &Message::Ev42(wire::ev42::Ev42 {
+            source_name: "bank0",
+            message_id: 1,
+            pulse_time: time,
+            time_of_flight: offsets.into(),
+            detector_id: pixels.into(),
+            facility_specific_data: Some(facility),
+        }),
+        0,
+    )
+}
+
+#[test]
+fn events_of_both_schemas_stand_in_one_group() {
+    let job = job_of("events", &[("e", r#"{"module": "ev44", "config": {"stream": "s", "source": "bank0"}}"#)]);
+    let all = [
+        ev42(START as u64, &[1, 2, 3], &[10, 11, u32::MAX]),
+        ev42(START as u64 + 1, &[], &[]),
+        ev42(START as u64 + 2, &[1], &[1, 2]),
+        ev42(START as u64 + 3, &[u32::MAX], &[1]),
+        events(4, 2),
+        ev42(u64::MAX, &[1], &[1]),
+        ev42(START as u64 + 5, &[7], &[]),
+    ];
+    let aside = write_in_two(&job, &all);
+    assert_eq!(told(&aside), [(2, "broken"), (3, "unfit"), (5, "unfit")]);
+    let pixels = [10, 11, i64::from(u32::MAX), 1 + (4 * 31) % 128, 1 + (4 * 31 + 1) % 128, 0];
+    assert_eq!(numbers(&job, "e/event_id"), pixels);
+    assert_eq!(numbers(&job, "e/event_time_offset"), [1, 2, 3, 1000, 1007, 7]);
+    assert_eq!(numbers(&job, "e/event_index"), [0, 3, 3, 5]);
+    assert_eq!(numbers(&job, "e/event_time_zero"), [START, START + 1, START + 4 * messages::PULSE, START + 5]);
+}
+
+#[test]
+fn a_message_feeds_every_module_that_wants_it() {
+    let job = job_of(
+        "fan-out",
+        &[
+            ("one", r#"{"module": "ev44", "config": {"stream": "s", "source": "bank0"}}"#),
+            ("all", r#"{"module": "ev42", "config": {"stream": "s"}}"#),
+            ("narrow", r#"{"module": "f144", "config": {"stream": "s", "dtype": "int8"}}"#),
+            ("wide", r#"{"module": "f144", "config": {"stream": "s"}}"#),
+        ],
+    );
+    let aside = write_in_two(&job, &[events(0, 3), f144(1, 5.0), f144(2, 0.5), events(1, 2)]);
+    assert_eq!(told(&aside), [], "what one of them takes is written");
+    assert_eq!(numbers(&job, "one/event_time_zero").len(), 2);
+    assert_eq!(numbers(&job, "all/event_id"), numbers(&job, "one/event_id"));
+    assert_eq!((numbers(&job, "narrow/value"), reals(&job, "wide/value")), (vec![5], vec![5.0, 0.5]));
+}
+
+#[test]
+fn the_modules_of_one_group_are_of_one_origin_and_class() {
+    let log = r#"{"module": "tdct", "config": {"stream": "s", "source": "T", "enable_alarm_info": true, "enable_epics_con_info": true}}"#;
+    let job = job_of("beside", &[("log", log)]);
+    let mut alarm = messages::alarm(1);
+    alarm.entry.source_time = 0;
+    let state = any(
+        &Message::Ep01(wire::ep01::Ep01 {
+            timestamp: START,
+            status: wire::ep01::ConnectionInfo::RemoteError,
+            source_name: "T",
+            service_id: Some("forwarder"),
+        }),
+        0,
+    );
+    let times = |times: &[u64]| {
+        any(&Message::Tdct(wire::tdct::Tdct { name: "T", timestamps: times.into(), sequence_counter: 1 }), 0)
+    };
+    let all = [times(&[5, 7]), alarm, state, times(&[]), times(&[6, u64::MAX]), times(&[11_000_000_000])];
+    let aside = write_in_two(&job, &all);
+    assert_eq!(told(&aside), [(4, "unfit")]);
+    assert_eq!(numbers(&job, "log/time"), [5, 7, 11_000_000_000]);
+    assert_eq!(numbers(&job, "log/cue_index"), [0, 2]);
+    assert_eq!(numbers(&job, "log/alarm_severity"), [1]);
+    assert_eq!(numbers(&job, "log/connection_status"), [7]);
+    assert_eq!(numbers(&job, "log/connection_status_time"), [START]);
+}
+
+fn senv(packet: u64, step: f64, values: &[u16], times: Option<&[u64]>) -> Made {
+    any(
+        &Message::Senv(wire::senv::Senv {
+            name: "V",
+            channel: 0,
+            packet_timestamp: packet,
+            time_delta: step,
+            timestamp_location: wire::se00::Location::Start,
+            values: values.into(),
+            timestamps: times.map(Into::into),
+            message_counter: 0,
+        }),
+        0,
+    )
+}
+
+#[test]
+fn samples_of_the_older_schema_have_times() {
+    let job = job_of("senv", &[("log", r#"{"module": "se00", "config": {"stream": "s"}}"#)]);
+    let all = [
+        senv(100, 10.0, &[1, 2, 3], None),
+        senv(200, 0.0, &[4, 5], Some(&[201, 205])),
+        senv(300, f64::NAN, &[6], None),
+        senv(301, 0.0, &[6], Some(&[1, 2])),
+        senv(302, 0.0, &[6], Some(&[u64::MAX])),
+        senv(u64::MAX, 0.0, &[6], None),
+        senv(303, 1e300, &[7], None),
+    ];
+    let aside = write_in_two(&job, &all);
+    assert_eq!(told(&aside), [(2, "broken"), (3, "broken"), (4, "unfit"), (5, "unfit")]);
+    assert_eq!(numbers(&job, "log/value"), [1, 2, 3, 4, 5, 7]);
+    assert_eq!(numbers(&job, "log/time"), [100, 110, 120, 201, 205, 303]);
+}
+
+#[test]
+fn a_histogram_is_what_its_first_message_says() {
+    let job = job_of("image", &[("h", r#"{"module": "hs01", "config": {"stream": "s"}}"#)]);
+    let aside =
+        write_in_two(&job, &[image(0, 2.0, true), image(1, 2.5, true), image(2, 2.0, false), image(3, 2.0, true)]);
+    assert_eq!(told(&aside), [(1, "unfit"), (2, "unfit")]);
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let group = file.group("entry/h").unwrap();
+    for name in ["data", "errors"] {
+        assert_eq!(group.dataset(name).unwrap().shape(), [2, 2, 3]);
+    }
+    // Whole numbers with errors are real ones in the file: scipp loads no others.
+    assert_eq!(reals(&job, "h/data"), (0..6).chain(18..24).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(reals(&job, "h/errors")[7], 19f64.sqrt());
+    assert_eq!(reals(&job, "h/axis_0"), [0.0, 1.0, 2.0]);
+    assert_eq!(reals(&job, "h/axis_1"), [0.0, 0.5, 1.0, 1.5]);
+    assert_eq!(numbers(&job, "h/time"), [START, START + 3_000_000_000]);
+    let texts = |name: &str| {
+        let values = group.attr(name).unwrap().read_raw::<hdf5_metno::types::VarLenUnicode>().unwrap();
+        values.iter().map(|v| v.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts("axes"), ["time", "axis_0", "axis_1"]);
+    assert_eq!(group.attr("axis_1_indices").unwrap().read_raw::<i64>().unwrap(), [2]);
+    assert!(has(&job, "h/errors"));
+}
+
+/// A histogram of the older schema, of which one thing after the other is wrong.
+fn hs00(change: impl Fn(&mut wire::hs00::Histogram<'_>)) -> Made {
+    let counts = [1u64, 2, 3];
+    let edges = [0f32, 1.0, 2.0, f32::NAN];
+    let dimensions =
+        [wire::hs00::Dimension { length: 3, unit: "m\0x", label: "a/b", bin_boundaries: Some((&edges).into()) }];
+    let mut histogram = wire::hs00::Histogram {
+        source: "h",
+        timestamp: 5,
+        dim_metadata: (&dimensions).into(),
+        last_metadata_timestamp: 0,
+        current_shape: (&[3]).into(),
+        offset: (&[]).into(),
+        data: Some((&counts).into()),
+        errors: Some((&[0f64; 0]).into()),
+        info: "",
+    };
+    change(&mut histogram);
+    any(&Message::Hs00(histogram), 5)
+}
+
+#[test]
+fn hostile_histograms_go_aside_and_leave_nothing() {
+    let job = job_of("hostile", &[("h", r#"{"module": "hs00", "config": {"stream": "s"}}"#)]);
+    static TWO: [u64; 2] = [1, 2];
+    static FOUR: [f64; 4] = [0.0; 4];
+    static ONES: [u32; 2000] = [1; 2000];
+    let all = [
+        hs00(|h| h.data = Some((&TWO).into())),
+        hs00(|h| h.data = None),
+        hs00(|h| h.errors = Some((&FOUR).into())),
+        hs00(|h| h.current_shape = (&[4]).into()),
+        hs00(|h| h.current_shape = (&[u32::MAX, u32::MAX, u32::MAX]).into()),
+        hs00(|h| h.current_shape = (&[3, 1]).into()),
+        hs00(|h| h.offset = (&[1]).into()),
+        hs00(|h| h.timestamp = u64::MAX),
+        hs00(|h| {
+            (h.current_shape, h.dim_metadata) = ((&ONES[..9]).into(), Default::default());
+            h.data = Some((&[1u64]).into());
+        }),
+        hs00(|h| {
+            (h.current_shape, h.dim_metadata) = ((&ONES).into(), Default::default());
+            h.data = Some((&[1u64]).into());
+        }),
+        hs00(|h| {
+            (h.current_shape, h.data, h.dim_metadata) = ((&[0]).into(), Some((&[0u64; 0]).into()), Default::default())
+        }),
+        hs00(|h| {
+            h.dim_metadata =
+                vec![wire::hs00::Dimension { bin_boundaries: Some((&FOUR[..2]).into()), ..h.dim_metadata[0].clone() }]
+                    .into()
+        }),
+        hs00(|_| ()),
+        hs00(|h| h.dim_metadata = Default::default()),
+        hs00(|_| ()),
+    ];
+    let aside = write_in_two(&job, &all);
+    let reasons: Vec<&str> = aside.iter().map(|a| a.reason).collect();
+    let wanted = [
+        "broken", "unfit", "broken", "unfit", "broken", "broken", "unfit", "unfit", "unfit", "unfit", "unfit",
+        "broken", "unfit",
+    ];
+    assert_eq!(reasons, wanted, "{aside:?}");
+    assert_eq!(numbers(&job, "h/data"), [1, 2, 3, 1, 2, 3]);
+    assert!(!has(&job, "h/errors"), "an empty array of errors is none");
+    assert!(reals(&job, "h/axis_0")[3].is_nan());
+}
+
+#[test]
+fn bytes_stand_one_after_the_other() {
+    let raw = r#"{"module": "ar51", "config": {"stream": "s", "source": "raw"}}"#;
+    let job = job_of("bytes", &[("raw", raw), ("text", r#"{"module": "json", "config": {"stream": "s"}}"#)]);
+    let readout = |id, bytes: &[u8]| {
+        let mut made =
+            any(&Message::Ar51(wire::ar51::Ar51 { source_name: "raw", message_id: id, raw_data: bytes.into() }), id);
+        made.entry.arrival_time = id + 1;
+        made
+    };
+    let text = |text| any(&Message::Json(wire::json::JsonData { json: text }), 9);
+    let aside = write_in_two(
+        &job,
+        &[readout(3, &[1, 2, 255]), readout(4, &[]), text("{\"ß\": 1}"), text(""), readout(7, &[9]), text("no JSON\0")],
+    );
+    assert_eq!(told(&aside), []);
+    assert_eq!(numbers(&job, "raw/raw_data"), [1, 2, 255, 9]);
+    assert_eq!(numbers(&job, "raw/raw_data_index"), [0, 3, 3]);
+    assert_eq!(numbers(&job, "raw/message_id"), [3, 4, 7]);
+    assert_eq!((numbers(&job, "raw/time"), numbers(&job, "raw/arrival_time")), (vec![3, 4, 7], vec![4, 5, 8]));
+    assert_eq!(numbers(&job, "text/text_index"), [0, 9, 9]);
+    let bytes: Vec<u8> = numbers(&job, "text/text").iter().map(|b| *b as u8).collect();
+    assert_eq!(std::str::from_utf8(&bytes).unwrap(), "{\"ß\": 1}no JSON\0");
+}
+
+/// A group of each module, of all origins.
+fn everything(name: &str) -> Job {
+    let groups = ["ev44", "f144", "al00", "ep01", "tdct", "se00", "hs01", "ad00", "ar51", "json", "bpgr"]
+        .map(|module| (module, format!(r#"{{"module": "{module}", "config": {{"stream": "s"}}}}"#)));
+    let da00 = r#"{"module": "da00", "config": {"stream": "s", "variables": [{"name": "signal"}]}}"#;
+    let mut groups: Vec<(&str, &str)> = groups.iter().map(|(name, module)| (*name, module.as_str())).collect();
+    groups.push(("da00", da00));
+    job_of(name, &groups)
+}
+
+/// Messages that other implementations wrote, by name.
+fn vectors() -> Vec<(String, Made)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/wire");
+    let mut all: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.extension().is_some_and(|end| end == "bin"));
+    all.sort();
+    assert!(all.len() > 150);
+    let one = |path: &PathBuf| {
+        (path.file_stem().unwrap().to_string_lossy().into_owned(), made(std::fs::read(path).unwrap(), START))
+    };
+    all.iter().map(one).collect()
+}
+
+/// What has no numbers, no variable of the template, or a time that the file cannot hold; and what has nothing, and says so.
+const WITHOUT_ROWS: [(&str, &str); 17] = [
+    ("ad00_empty", "unfit"),
+    ("ad00_text", "unfit"),
+    ("da00_empty", "unfit"),
+    ("da00_scalars", "unfit"),
+    ("da00_types", "unfit"),
+    ("ev42", "unfit"),
+    ("ev42_empty", "unfit"),
+    ("ev44_nothing", ""),
+    ("f142_empty_array", "unfit"),
+    ("f142_text", "unfit"),
+    ("f142_texts", "unfit"),
+    ("f142_zero", "unfit"),
+    ("f144_empty_array", "unfit"),
+    ("hs00_least", "unfit"),
+    ("hs01_least", "unfit"),
+    ("tdct", "unfit"),
+    ("tdct_empty", ""),
+];
+
+/// Each vector in a file of its own, so that none is the repetition of another.
+#[test]
+fn messages_of_other_implementations_have_their_rows() {
+    let groups = [
+        ("ev44", "event_time_zero"),
+        ("ev42", "event_time_zero"),
+        ("f144", "value"),
+        ("f142", "value"),
+        ("al00", "alarm_time"),
+        ("ep01", "connection_status"),
+        ("tdct", "time"),
+        ("se00", "value"),
+        ("senv", "value"),
+        ("da00", "signal"),
+        ("hs01", "data"),
+        ("hs00", "data"),
+        ("ad00", "data"),
+        ("ar51", "raw_data_index"),
+        ("json", "text_index"),
+        ("bpgr", "number"),
+    ];
+    let group = |schema: &str| match schema {
+        "ev42" => "ev44".to_owned(),
+        "f142" => "f144".to_owned(),
+        "senv" => "se00".to_owned(),
+        "hs00" => "hs01".to_owned(),
+        same => same.to_owned(),
+    };
+    let job = everything("vectors");
+    let (mut seen, mut without) = (std::collections::BTreeSet::new(), Vec::new());
+    for (name, one) in vectors() {
+        let schema = one.entry.schema.as_text();
+        let aside = write_in_two(&job, std::slice::from_ref(&one));
+        let reason = aside.first().map_or("", |a| a.reason);
+        let Some((_, dataset)) = groups.iter().find(|(known, _)| *known == schema) else {
+            assert_eq!(reason, "schema", "{name}");
+            continue;
+        };
+        let rows = rows(&job, &format!("{}/{dataset}", group(&schema)));
+        assert!(reason.is_empty() || rows == 0, "{name}: {reason}, and {rows} rows");
+        if rows == 0 {
+            without.push((name, reason));
+        }
+        seen.insert(schema);
+    }
+    assert_eq!(seen.len(), groups.len(), "{seen:?}");
+    let without: Vec<(&str, &str)> = without.iter().map(|(name, reason)| (name.as_str(), *reason)).collect();
+    assert_eq!(without, WITHOUT_ROWS);
+}
+
+/// Messages of every module, with bytes changed and cut: an answer in a word, never a panic, and the file is whole.
+#[test]
+fn damaged_messages_give_answers() {
+    let job = everything("damaged");
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut originals: Vec<Made> = vectors().into_iter().map(|(_, made)| made).collect();
+    originals.extend(others(3));
+    let (mut taken, mut aside) = (0, 0);
+    for round in 0..40 {
+        let mut all = Vec::new();
+        for original in originals.iter().filter(|o| o.payload.len() > 8 && o.payload.len() < 100_000) {
+            let mut payload = original.payload.clone();
+            for _ in 0..1 + round % 4 {
+                let at = 8 + random(payload.len() - 8);
+                payload[at] = [0, 1, 0x7f, 0x80, 0xff, random(256) as u8][random(6)];
+            }
+            if random(10) == 0 {
+                payload.truncate(8 + random(payload.len() - 8));
+            }
+            all.push(made(payload, START));
+        }
+        let told = give(&mut sink, 0, 0, &all).unwrap();
+        for one in &told {
+            assert!(["broken", "unfit", "schema", "repeated", "unmatched"].contains(&one.reason), "{one:?}");
+        }
+        (taken, aside) = (taken + all.len() - told.len(), aside + told.len());
+    }
+    let state = sink.flush().unwrap();
+    drop(sink);
+    Nexus::resume(job.clone(), &state).unwrap().finish("{}").unwrap();
+    println!("injected {} damaged messages: {taken} still had rows, {aside} went aside", taken + aside);
+    assert!(taken > 0 && aside > 0);
+}

@@ -1,0 +1,179 @@
+"""Messages of every schema that a NeXus file takes, made by other implementations, load where users load them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import warnings
+from pathlib import Path
+
+import beamport
+import h5py
+import numpy as np
+import pytest
+import streaming_data_types as sdt
+from beamport._core import _Writer
+from payloads import SECOND, T0, bprn
+from streaming_data_types.alarm_al00 import Severity
+from streaming_data_types.epics_connection_ep01 import ConnectionInfo
+from test_nexus_file import HANG_S, ROOT, programs  # noqa: F401
+
+VECTORS = ROOT / "tests" / "vectors" / "wire"
+# Each message comes so many times, a second apart.
+TIMES = 5
+
+
+def module(word: str, source: str | None = None, **settings) -> dict:
+    named = {} if source is None else {"source": source}
+    return {"module": word, "config": {"stream": "all", **named, **settings}}
+
+
+MODULES = {
+    "events": module("ev44", "grace"),
+    "log": module("f144", "a", value_units="K", enable_alarm_info=True, enable_epics_con_info=True),
+    "chopper": module("tdct", "chopper"),
+    "samples": module("se00", "magnet", value_units="T"),
+    "image": module("hs01", "just-bin-it"),
+    "plain": module("hs00", "plain"),
+    "raw": module("ar51", "detector"),
+    "text": module("json"),
+}
+
+
+def histogram(source: str, time: int, n: int, **more) -> dict:
+    edges = [
+        {"length": 2, "unit": "", "label": "row", "bin_boundaries": np.array([0.0, 1.0, 2.0])},
+        {"length": 3, "unit": "us", "label": "time of flight", "bin_boundaries": np.array([0.0, 0.5, 1.0, 1.5])},
+    ]
+    data = np.arange(6, dtype="i4").reshape(2, 3) + n
+    return {"source": source, "timestamp": time, "current_shape": [2, 3], "dim_metadata": edges, "data": data, **more}
+
+
+def messages(time: int, n: int) -> list[bytes]:
+    when = datetime.datetime.fromtimestamp(time / 1e9, tz=datetime.UTC)
+    pixels = np.arange(1, n + 1, dtype="u4")
+    errors = np.sqrt(np.arange(6.0)).reshape(2, 3)
+    return [
+        sdt.serialise_ev42("grace", n, time, 1000 * pixels, pixels),
+        sdt.serialise_f144("a", 1.5 * n, time),
+        # What a forwarder sends again.
+        sdt.serialise_f144("a", 1.5 * n, time),
+        sdt.serialise_ep01(time, ConnectionInfo.CONNECTED, "a"),
+        sdt.serialise_al00("a", time, Severity.MINOR, "warm"),
+        sdt.serialise_tdct("chopper", np.array([time, time + SECOND // 2], dtype="u8")),
+        sdt.serialise_senv("magnet", 0, when, SECOND // 10, n, np.array([n, -n], dtype="i2")),
+        sdt.serialise_hs01(histogram("just-bin-it", time, n, errors=errors)),
+        sdt.serialise_hs01(histogram("plain", time, n)),
+        (VECTORS / "ar51.bin").read_bytes(),
+        sdt.serialise_json(json.dumps({"n": n})),
+    ]
+
+
+def written(programs: Path, data: Path, out: Path, modules: dict, sent: list[tuple[int, bytes]]) -> dict:  # noqa: F811
+    """Writes the messages, each with its time, to a file by the program; returns the account in the file."""
+    with _Writer(data / "all") as writer:
+        for time, payload in sent:
+            writer.append(payload, time)
+    stream = beamport.open(data)["all"]
+    span = [("all", stream.uuid, stream.epoch, 0, len(sent))]
+    with _Writer(data / "runs") as writer:
+        writer.append(bprn("r", "sealed", T0, T0 + 3600 * SECOND, streams=span), T0)
+    groups = [{"type": "group", "name": name, "children": [one]} for name, one in modules.items()]
+    entry = {"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": groups}
+    template = out.with_suffix(".json")
+    template.write_text(json.dumps({"children": [entry]}))
+    answer = subprocess.run(
+        [programs / "beamport", "write", "r", "--output", out, "--template", template, "--data", data],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    with h5py.File(out) as file:
+        return json.loads(file["entry/beamport/account"][()])
+
+
+@pytest.fixture
+def file(programs, memory, tmp_path):  # noqa: F811
+    sent = [(T0 + n * SECOND, payload) for n in range(TIMES) for payload in messages(T0 + n * SECOND, n)]
+    account = written(programs, memory, tmp_path / "all.nxs", MODULES, sent)
+    (row,) = account["rows"]
+    assert (row["read"], row["aside"], row["lost"]) == (len(sent), {"repeated": TIMES}, {})
+    assert account["closed"] is True
+    return tmp_path / "all.nxs"
+
+
+def test_the_datasets_hold_what_was_sent(file):
+    times = T0 + np.arange(TIMES) * SECOND
+    with h5py.File(file) as nexus:
+        entry = nexus["entry"]
+        events = entry["events"]
+        assert events["event_index"][()].tolist() == [0, 0, 1, 3, 6]
+        assert events["event_id"][()].tolist() == [1, 1, 2, 1, 2, 3, 1, 2, 3, 4]
+        assert events["event_time_offset"].dtype == "i4" and events["event_time_zero"].dtype == "u8"
+        log = entry["log"]
+        assert log.attrs["NX_class"] == "NXlog" and log.attrs["writer_module"] == "f144"
+        assert log["value"][()].tolist() == [1.5 * n for n in range(TIMES)]
+        for name in ("time", "alarm_time", "connection_status_time"):
+            assert (log[name][()] == times).all() and log[name].attrs["units"] == "ns", name
+        assert log["connection_status"].dtype == "i2" and set(log["connection_status"][()]) == {2}
+        assert log["alarm_message"][0] == b"warm"
+        assert (entry["chopper/time"][()] == np.repeat(times, 2) + [0, SECOND // 2] * TIMES).all()
+        assert entry["samples/value"][()].tolist() == [0, 0, 1, -1, 2, -2, 3, -3, 4, -4]
+        assert (entry["samples/time"][1::2] - entry["samples/time"][::2] == SECOND // 10).all()
+        assert entry["image/data"].shape == entry["image/errors"].shape == (TIMES, 2, 3)
+        assert entry["image/axis_1"].attrs["long_name"] == "time of flight"
+        assert "errors" not in entry["plain"]
+        raw = entry["raw"]
+        assert raw["raw_data"][()].tolist() == [0, 1, 255] * TIMES
+        assert raw["raw_data_index"][()].tolist() == [0, 3, 6, 9, 12] and (raw["time"][()] == times).all()
+        text = entry["text"]
+        ends = [*text["text_index"][1:], len(text["text"])]
+        texts = [bytes(text["text"][a:b]) for a, b in zip(text["text_index"], ends, strict=True)]
+        assert [json.loads(one)["n"] for one in texts] == list(range(TIMES))
+
+
+def test_scippnexus_loads_every_class(file):
+    sc = pytest.importorskip("scipp")
+    snx = pytest.importorskip("scippnexus")
+    with warnings.catch_warnings():
+        # What does not fit together is only a warning and a plain group.
+        warnings.simplefilter("error")
+        with snx.File(file) as nexus:
+            entry = nexus["entry"]
+            events = entry["events"][()]
+            assert isinstance(events, sc.DataArray) and events.bins.size().values.tolist() == [0, 1, 2, 3, 4]
+            log = entry["log"][()]
+            assert set(log) == {"value", "alarm", "connection_status"}
+            assert all(isinstance(one, sc.DataArray) for one in log.values())
+            assert log["value"].unit == "K" and log["value"].coords["time"].dtype == sc.DType.datetime64
+            samples = entry["samples"][()]
+            assert isinstance(samples, sc.DataArray) and samples.sizes == {"time": 2 * TIMES}
+            for name in ("image", "plain"):
+                image = entry[name][()]
+                assert isinstance(image, sc.DataArray), name
+                assert image.sizes == {"time": TIMES, "axis_0": 2, "axis_1": 3}
+                assert image.unit == "counts" and image.coords["axis_1"].unit == "us"
+                assert image.coords.is_edges("axis_0") and image.coords.is_edges("axis_1")
+                assert (image.variances is not None) == (name == "image")
+            assert len(entry["chopper"][()]["time"]) == 2 * TIMES
+
+
+def test_recorded_messages_of_a_facility_load(programs, memory, tmp_path):  # noqa: F811
+    folder = ROOT.parent / "shared" / "data" / "vectors"
+    if not folder.is_dir():
+        pytest.skip("no recorded messages beside the repository (../shared/data/vectors)")
+    snx = pytest.importorskip("scippnexus")
+    names = ("al00", "ev42", "f144", "hs01")
+    sent = [(T0, (folder / f"{name}.bin").read_bytes()) for name in names]
+    modules = {name: {"module": name, "config": {"stream": "all"}} for name in names}
+    account = written(programs, memory, tmp_path / "recorded.nxs", modules, sent)
+    assert account["rows"][0]["done"] == len(sent)
+    with warnings.catch_warnings(), snx.File(tmp_path / "recorded.nxs") as nexus:
+        warnings.simplefilter("error")
+        events, image = nexus["entry/ev42"][()], nexus["entry/hs01"][()]
+        assert events.bins.size().sum().value == 1629
+        assert image.sizes == {"time": 1, "axis_0": 64, "axis_1": 200}
+        assert image.coords.is_edges("axis_0") and image.coords.is_edges("axis_1")
