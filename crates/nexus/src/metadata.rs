@@ -16,8 +16,9 @@
 //! * [`Apply::Laid`] leaves the headers of step 3 held back: new datasets appear, empty, and no row with them.
 //!   [`Apply::Cut`] turns the order round, since rows go before the chunks do.
 //!
-//! Not covered: a block larger than a page that changes in place (a heap of texts or of more than some 100 names of one
-//! group). Those change when something is made, not when rows come.
+//! Not covered: a block larger than a page that changes in place (a heap of texts), and groups of more than
+//! [`NAMES_IN_HEADER`](crate::limits::NAMES_IN_HEADER) names, which are a tree and a heap. Those change when something is
+//! made, not when rows come.
 //!
 //! Failure: libhdf5 never sees a write fail. No room is a [`Fault`] of `apply`, and the same call goes on when there is.
 //! Reads come from the file, with what is held laid over it.

@@ -57,6 +57,9 @@ fn look(path: &Path) -> Vec<usize> {
         ("entry/sample/field/value", "entry/sample/field/time"),
         ("entry/sample/temperature/alarm_severity", "entry/sample/temperature/alarm_time"),
         ("entry/instrument/monitor/data/signal", "entry/instrument/monitor/data/time"),
+        ("entry/older/image/data", "entry/older/image/time"),
+        ("entry/older/raw/raw_data_index", "entry/older/raw/time"),
+        ("entry/older/chopper/cue_index", "entry/older/chopper/cue_timestamp_zero"),
     ] {
         let dataset = file.dataset(values).unwrap();
         let rows = dataset.shape()[0];
@@ -126,6 +129,35 @@ fn a_writer_killed_at_any_write_leaves_a_whole_file() {
     });
     std::fs::remove_dir_all(&folder).unwrap();
     println!("injected {injected} ends of the writer, one after each write to the file: 0 torn");
+}
+
+/// `end_time` and the least value of a log come last, and the axes of a histogram with its first message.
+#[test]
+fn names_that_came_late_tore_a_group_of_more_than_eight() {
+    let folder = folder("names");
+    for names in [9, 100] {
+        let mut job = job(&folder.join(format!("names-{names}.nxs")));
+        let many = |word: &str| {
+            let one = |n| format!(r#"{{"module": "dataset", "config": {{"name": "{word}{n}", "values": {n}}}}}, "#);
+            (0..names).map(one).collect::<String>()
+        };
+        let text = messages::TEMPLATE
+            .replace(
+                r#"{"module": "dataset", "config": {"name": "title""#,
+                &(many("a") + r#"{"module": "dataset", "config": {"name": "title""#),
+            )
+            .replace(r#"{"module": "f144""#, &(many("b") + r#"{"module": "f144""#))
+            .replace(r#"{"module": "hs01""#, &(many("c") + r#"{"module": "hs01""#));
+        job.template = crate::template::Template::parse(text.as_bytes()).unwrap();
+        let injected = looked_at(&job, |sink| {
+            for n in 0..3 {
+                second(sink, n, 100).unwrap();
+                sink.flush().unwrap();
+            }
+        });
+        println!("injected {injected} ends of the writer with {names} names in a group: 0 torn");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
