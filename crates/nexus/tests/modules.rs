@@ -195,7 +195,7 @@ fn events_of_both_schemas_stand_in_one_group() {
     ];
     let aside = write_in_two(&job, &all);
     assert_eq!(told(&aside), [(2, "broken"), (3, "unfit"), (5, "unfit")]);
-    let pixels = [10, 11, i64::from(u32::MAX), 1 + (4 * 31) % 128, 1 + (4 * 31 + 1) % 128, 0];
+    let pixels = [10, 11, i64::from(u32::MAX), 125, 126, 0];
     assert_eq!(numbers(&job, "e/event_id"), pixels);
     assert_eq!(numbers(&job, "e/event_time_offset"), [1, 2, 3, 1000, 1007, 7]);
     assert_eq!(numbers(&job, "e/event_index"), [0, 3, 3, 5]);
