@@ -4,7 +4,7 @@
 //! A histogram is a `da00` whose variables its first message says ([`Arrays`]): shape, edges, and whether there are errors
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
-use super::arrays::{self, Arrays};
+use super::arrays::{self, Arrays, Part};
 use super::{BROKEN, Place, Rows, SCHEMA, UNFIT};
 use crate::column::{Column, Design};
 use crate::template::{AXES, Data, DataType, Variable};
