@@ -150,7 +150,11 @@ impl Histograms {
                 self.arrays.variables[0].dtype = Some(DataType::Number(DType::Float64));
             }
             self.arrays.variables.push(variable(ERRORS));
-            place.columns.push(Column::late(arrays::variable_design(place.path, &variable(ERRORS), Part::Beside), &[], 0));
+            place.columns.push(Column::late(
+                arrays::variable_design(place.path, &variable(ERRORS), Part::Beside),
+                &[],
+                0,
+            ));
         }
         let answer = self.arrays.add(place, &message);
         if answer.is_err() {
@@ -172,7 +176,12 @@ impl Rows for Histograms {
     }
 
     fn late_designs(&self, path: &str) -> Vec<Design> {
-        self.arrays.variables.iter().skip(1).map(|variable| arrays::variable_design(path, variable, Part::Beside)).collect()
+        self.arrays
+            .variables
+            .iter()
+            .skip(1)
+            .map(|variable| arrays::variable_design(path, variable, Part::Beside))
+            .collect()
     }
 
     fn state(&self) -> Value {
