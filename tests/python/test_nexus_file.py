@@ -62,12 +62,10 @@ def programs(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def measured(programs, tmp_path_factory):
-    """A measurement of three seconds: the report of `beamport up --json`, and the file."""
-    folder = tmp_path_factory.mktemp("measured")
+def measure(programs: Path, folder: Path, template: str):
+    """A measurement of three seconds: the report of `beamport up --json`, and the file, in `folder`."""
     data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
-    shutil.copy2(ROOT / "examples" / "amor.nexus.json", folder)
+    (folder / "amor.nexus.json").write_text(template)
     (folder / "amor.toml").write_text(INSTRUMENT.format(data=data))
     answer = subprocess.run(
         [programs / "beamport", "up", "amor.toml", "--json"],
@@ -83,6 +81,13 @@ def measured(programs, tmp_path_factory):
     shutil.copy2(report["file"], kept)
     shutil.rmtree(data)
     return report, kept
+
+
+@pytest.fixture(scope="module")
+def measured(programs, tmp_path_factory):
+    """A measurement with the template of the examples."""
+    template = (ROOT / "examples" / "amor.nexus.json").read_text()
+    return measure(programs, tmp_path_factory.mktemp("measured"), template)
 
 
 def test_the_file_has_the_size_and_hash_of_the_report(measured):
@@ -143,19 +148,8 @@ def test_packed_datasets_are_read_as_plain_ones_and_are_smaller(programs, tmp_pa
         for word, packed in (("plain", {}), ("packed", compression))
     ]
     entry = {"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": groups}
-    (tmp_path / "amor.nexus.json").write_text(json.dumps({"children": [entry]}))
-    data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
-    (tmp_path / "amor.toml").write_text(INSTRUMENT.format(data=data))
-    answer = subprocess.run(
-        [programs / "beamport", "up", "amor.toml", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
-    with h5py.File(json.loads(answer.stdout.splitlines()[-1])["file"]) as file:
+    _, path = measure(programs, tmp_path, json.dumps({"children": [entry]}))
+    with h5py.File(path) as file:
         for module in modules:
             plain, packed = (file[f"entry/{module}_{word}"] for word in ("plain", "packed"))
             assert set(plain) == set(packed)
@@ -166,7 +160,6 @@ def test_packed_datasets_are_read_as_plain_ones_and_are_smaller(programs, tmp_pa
         assert len(ids) > 100_000 and len(counts) > 1
         assert ids.id.get_storage_size() < 0.7 * ids.nbytes
         assert ids.id.get_create_plist().get_nfilters() == (2 if compression == "deflate" else 1)
-    shutil.rmtree(data)
 
 
 def test_chexus_has_nothing_to_say(measured):

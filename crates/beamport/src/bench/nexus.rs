@@ -7,9 +7,10 @@
 //! start and checksum of the file.
 
 use super::Sizes;
-use super::limit::{Pages, Recycled, SEGMENT_BYTES};
+use super::limit::{Pages, SEGMENT_BYTES};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, output, python_with, wrong};
+use super::store::TwoWrites;
 use flow::{Data, Fault, RunKeeper, StreamView};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -107,31 +108,16 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
     let piece = piece.bytes();
     let messages = sizes.nexus_events / pace.events;
     let bytes = (messages * pace.events * 8) / piece.len() as u64 * piece.len() as u64;
-    let segments = bytes.div_ceil(SEGMENT_BYTES as u64) as usize;
-    let recycled = |name: &str, direct| {
-        Recycled::new(folder.path(), name, segments, direct).map_err(wrong("the files of the limit cannot be made"))
-    };
-    let (mut buffered, mut direct) = (recycled("w", false)?, recycled("d", true)?);
-    let (mut ours, mut pwrite, mut o_direct) =
-        (Series::new("beamport-nexus"), Series::new("pwrite + fdatasync"), Series::new("O_DIRECT + fdatasync"));
+    let mut limits = TwoWrites::new(folder.path(), bytes.div_ceil(SEGMENT_BYTES as u64) as usize)?;
+    let mut ours = Series::new("beamport-nexus");
     let mut ratio = 0.0;
     for round in 0..rounds {
-        let mut steps = [0, 1, 2];
-        steps.rotate_left(round as usize % 3);
-        for step in steps {
-            let limit = |files: &mut Recycled| {
-                timed(bytes, messages, || files.write(piece, bytes)).map_err(wrong("the limit on the disk"))
-            };
-            match step {
-                0 => pwrite.samples.push(limit(&mut buffered)?),
-                1 => o_direct.samples.push(limit(&mut direct)?),
-                _ => {
-                    let (sample, file) = pace_of(programs, folder.path(), messages, pace.events, pace.compression)?;
-                    ratio = sample.bytes as f64 / file as f64;
-                    ours.samples.push(sample);
-                }
-            }
-        }
+        limits.round(round, piece, (bytes, messages), || {
+            let (sample, file) = pace_of(programs, folder.path(), messages, pace.events, pace.compression)?;
+            ratio = sample.bytes as f64 / file as f64;
+            ours.samples.push(sample);
+            Ok(())
+        })?;
     }
     Ok(Figure {
         name: pace.name,
@@ -141,7 +127,7 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
         ),
         unit: Unit::Gigabytes,
         ours,
-        limits: vec![pwrite, o_direct],
+        limits: limits.series.into(),
         must: pace.must,
         aim: pace.aim,
     })
