@@ -52,6 +52,10 @@ pub trait Worker {
     /// True if what it makes of a message follows from those before: then none is worked on before them.
     fn keeps(&self) -> bool;
 
+    /// There is no task; what it did is answered for. Who keeps messages lets go of those that the runner has committed since:
+    /// the next one may wait for their room.
+    fn rest(&mut self) {}
+
     /// Takes new parameters (a JSON object), between two tasks.
     fn configure(&mut self, _parameters: &str) -> Result<(), Fault> {
         Ok(())
@@ -517,6 +521,7 @@ impl Slot {
     /// whether to try again; if not, the message is begun anew in a later step.
     pub fn step(&mut self, worker: &mut dyn Worker, wait: &mut dyn FnMut(&Writer) -> bool) -> Result<Stepped, Fault> {
         if self.task.is_none() && !self.take()? {
+            worker.rest();
             return Ok(Stepped::Idle);
         }
         let Some(task) = self.task.clone() else { return Ok(Stepped::Idle) };

@@ -68,6 +68,12 @@ impl flow::Worker for Finding {
         true
     }
 
+    fn rest(&mut self) {
+        if let Some(grouping) = &mut self.grouping {
+            grouping.rest();
+        }
+    }
+
     fn looks_at_payloads(&self) -> bool {
         self.grouping.as_ref().is_none_or(flow::Worker::looks_at_payloads)
     }

@@ -504,6 +504,14 @@ impl Reader {
         bounds_of(&self.control)
     }
 
+    /// Bytes of stream memory that one reader may keep by holding on to what it has read; 0 where the stream is not live.
+    pub fn quota(&self) -> u64 {
+        match &self.control {
+            Control::Live(head) => Head::of(head).quota.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+
     /// One past the last message that this reader may see now.
     pub fn end(&self) -> u64 {
         let bounds = self.bounds();

@@ -527,6 +527,28 @@ fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() 
     assert_eq!(state.slots[&0]["incomplete"], 1, "{state:?}");
 }
 
+#[test]
+fn tiles_of_whole_frames_were_kept_until_the_next_came_for_which_there_may_be_no_room() {
+    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    for id in 0..4 {
+        split.append(i64::from(id) * 10, AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
+    }
+    let tiles = split.finish();
+    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+    tiles.iter().for_each(|(time, _, schema, bytes)| assert!(stitch.append(*time, *schema, bytes)));
+    stitch.finish();
+    stitch.step();
+    assert_eq!(kept_from(&stitch), 8);
+}
+
+/// The first message of the input that the worker keeps.
+fn kept_from(lab: &Lab) -> u64 {
+    let process = lab.machine.start();
+    let reader = lab.data(&process).reader(INPUT, ReadOptions::default()).unwrap();
+    let readers = reader.pins().readers();
+    readers.iter().find(|reader| reader.name == format!("keeps {STAGE}")).unwrap().committed
+}
+
 /// Turns a bit of a message of a stream.
 fn damage(lab: &Lab, stream: &str, sequence: u64) {
     let process = lab.machine.start();

@@ -45,7 +45,9 @@ impl Again {
     /// what was needed at the last commit.
     pub(super) fn need(&mut self, next: u64, first: u64) {
         let Some(hold) = &self.hold else { return };
-        self.needed.push_back((next, first));
+        if self.needed.back().is_none_or(|newest| newest.0 < next) {
+            self.needed.push_back((next, first));
+        }
         let runner = hold.pins().readers().into_iter().find(|r| r.name == self.stage);
         let committed = runner.map_or(0, |r| r.committed);
         while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {

@@ -106,8 +106,7 @@ impl Attaching {
     }
 
     /// Lets go of values that nobody will ask for: those before what was needed at the last commit.
-    fn let_go(&mut self, next: u64, time: i64) {
-        self.needed.push_back((next, self.beside.needed(time)));
+    fn let_go(&mut self) {
         let runner = self.input.pins().readers().into_iter().find(|r| r.name == self.stage);
         let committed = runner.map_or(0, |r| r.committed);
         while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {
@@ -179,9 +178,14 @@ impl Worker for Attaching {
             self.missing.iter_mut().zip(&self.found).for_each(|(count, found)| *count += u64::from(found.is_none()));
         }
         if let Some(last) = batch.entries.last() {
-            self.let_go(batch.next(), last.source_time);
+            self.needed.push_back((batch.next(), self.beside.needed(last.source_time)));
+            self.let_go();
         }
         Ok(())
+    }
+
+    fn rest(&mut self) {
+        self.let_go();
     }
 
     fn looks_at_payloads(&self) -> bool {

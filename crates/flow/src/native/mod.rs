@@ -169,6 +169,10 @@ impl Worker for Native {
         self.code.keeps()
     }
 
+    fn rest(&mut self) {
+        self.code.rest();
+    }
+
     fn configure(&mut self, parameters: &str) -> Result<(), Fault> {
         let parameters: Value = serde_json::from_str(parameters).unwrap_or_default();
         // The first are those that it was made with.

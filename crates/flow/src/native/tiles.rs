@@ -408,6 +408,12 @@ impl Worker for Stitching {
         Ok(())
     }
 
+    fn rest(&mut self) {
+        if let Some(next) = self.next {
+            self.let_go(next);
+        }
+    }
+
     fn looks_at_payloads(&self) -> bool {
         true
     }

@@ -1,6 +1,7 @@
 //! Groups: the same whoever is killed when, each once, in order.
 
 use super::*;
+use flow::{Merge, MergeBy, MergeInput, MergeOptions, Slot, SlotOptions};
 
 /// One message: time, which origin, its number.
 type Sent = (i64, usize, u64);
@@ -184,6 +185,101 @@ fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     input.iter().for_each(|sent| assert!(append(&mut lab, sent)));
     assert!(lab.finish().is_empty());
     assert!(flow::Worker::statistics(lab.native().unwrap()).contains("\"large\":2"));
+}
+
+/// Groups of an input that never pauses and does not fit into its memory; slots may be killed. First and count of each.
+fn of_much(parameters: Value, kills: bool) -> (Vec<(u64, u64)>, Lab) {
+    let mut lab = Lab::new(1, Level::Memory, "groups", parameters);
+    let mut dice = Dice::new(3);
+    // The runner holds what it has not seen from here on.
+    lab.step_runner();
+    let mut given = 0;
+    for turn in 0.. {
+        assert!(turn < 20_000, "it stands still: {given} messages");
+        while given < 8_000 && lab.append(given, *b"f144", &[given as u8; 1000]) {
+            given += 1;
+        }
+        lab.step();
+        if kills && dice.one_in(20) && lab.native().is_some() {
+            lab.kill_slot();
+        }
+        if given == 8_000 && lab.native().is_some() && lab.runner.as_ref().is_some_and(Work::is_idle) {
+            break;
+        }
+    }
+    let rows =
+        lab.output().iter().map(|m| wire::bpgr::read(&m.3).map(|g| (g.first, u64::from(g.count))).unwrap()).collect();
+    (rows, lab)
+}
+
+#[test]
+fn an_open_group_kept_all_memory_of_its_input_which_then_stood_still() {
+    // 8 MB of one group; the input has 1 MiB.
+    let parameters = json!({"gap": "1 s"});
+    let (groups, mut lab) = of_much(parameters.clone(), false);
+    let said: Value = serde_json::from_str(&flow::Worker::statistics(lab.native().unwrap())).unwrap();
+    // The newest of them are there still.
+    assert!(said["full"].as_u64().is_some_and(|full| (10..40).contains(&full)), "{said}");
+    assert!(groups.len() > 3, "{groups:?}");
+    assert!(groups.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{groups:?}");
+    // The slot that starts anew comes to the same.
+    let (again, lab) = of_much(parameters, true);
+    assert!(lab.slots_dead > 10, "{}", lab.slots_dead);
+    let least = again.len().min(groups.len());
+    assert!(least > 3, "{again:?}");
+    assert_eq!(again[again.len() - least..], groups[groups.len() - least..]);
+}
+
+#[test]
+fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let data = Data { media: process, folder: "/live/data".into(), drain: Drain::Caller };
+    let streams = ["a", "b"];
+    let mut writers = streams.map(|name| data.writer(name, &Options::memory(1 << 20)).unwrap());
+    let inputs: Vec<_> = streams.map(|name| MergeInput { stream: name.to_owned(), wait: 10 }).into();
+    // The view has room for much more than what it shows.
+    let options =
+        MergeOptions { stream: Options::memory(1 << 24), by: MergeBy::Time { slice: 100, ahead_max: 600_000_000_000 } };
+    let mut merge = Merge::open(&data, INPUT, &inputs, &options).unwrap();
+    let parameters = json!({"gap": "1 s"});
+    let options = WorkOptions { parameters: parameters.to_string(), ..WorkOptions::memory(1, 1 << 22) };
+    let mut work = Work::open(&data, STAGE, &[INPUT.into()], &options).unwrap();
+    let from = work.ready(0, 0);
+    work.greet(0).unwrap();
+    let stream = options.slot_options();
+    let asked = SlotOptions { number: 0, inputs: vec![INPUT.into()], stream, from, by_key: false };
+    let mut slot = Slot::open(&data, STAGE, asked).unwrap();
+    let mut native = Native::new(&data, STAGE, 0, &[INPUT.to_owned()], "groups", &parameters).unwrap();
+    let payload = [7; 1000];
+    let mut time = 0;
+    for turn in 0.. {
+        assert!(turn < 5_000, "it stands still: {time} messages");
+        for (number, writer) in writers.iter_mut().enumerate() {
+            let origin = writer.origin(streams[number]).unwrap();
+            while time < 8_000 {
+                let meta =
+                    Meta { source_time: time, origin, origin_seq: time as u64, schema: SchemaId(*b"f144"), flags: 0 };
+                match writer.append(&meta, &payload) {
+                    Ok(_) => time += 1,
+                    Err(e) if e.is_full() => break,
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        }
+        machine.advance(1_000_000);
+        let heard = vec![Heard { frontier: time, ended: false }; 2];
+        merge.step(machine.now(), machine.now(), &heard).unwrap();
+        work.step(machine.now(), &[Heard { frontier: time, ended: false }]).unwrap();
+        while slot.step(&mut native, &mut |_| false).unwrap() == Stepped::Worked {
+            work.step(machine.now(), &[Heard { frontier: time, ended: false }]).unwrap();
+        }
+        if time == 8_000 {
+            break;
+        }
+    }
+    let said: Value = serde_json::from_str(&flow::Worker::statistics(&mut native)).unwrap();
+    assert!(said["full"].as_u64().is_some_and(|full| (3..40).contains(&full)), "{said}");
 }
 
 #[test]

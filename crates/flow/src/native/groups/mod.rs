@@ -18,9 +18,11 @@
 //! No message may be left out of that, so a message at which slots die is tried again ([`super::Needs::whole`]).
 //!
 //! Failure behaviour: a group that would not fit into the slot's stream is not given, and counted as `large`. More pending
-//! messages than `pending` are closed as they are, and counted as `cut`.
+//! messages than `pending` are closed as they are, and counted as `cut`; so are those that keep too much of an input in
+//! memory (`held.rs`), counted as `full`.
 
 mod finder;
+mod held;
 mod peak;
 mod rules;
 #[cfg(test)]
@@ -29,6 +31,7 @@ mod trigger;
 mod windows;
 
 pub use finder::{Finder, Found, Pending};
+use held::Held;
 use rules::Rules;
 
 use super::again::{self, Again};
@@ -224,15 +227,23 @@ struct Said {
     late: u64,
     alone: u64,
     cut: u64,
+    full: u64,
     unreadable: u64,
 }
 
 impl Said {
     /// The first four always, the others where they happened.
     fn to_json(self) -> String {
-        let Self { groups, incomplete, few, prescaled, large, late, alone, cut, unreadable } = self;
+        let Self { groups, incomplete, few, prescaled, large, late, alone, cut, full, unreadable } = self;
         let always = [("groups", groups), ("incomplete", incomplete), ("few", few), ("prescaled", prescaled)];
-        let rare = [("large", large), ("late", late), ("alone", alone), ("cut", cut), ("unreadable", unreadable)];
+        let rare = [
+            ("large", large),
+            ("late", late),
+            ("alone", alone),
+            ("cut", cut),
+            ("full", full),
+            ("unreadable", unreadable),
+        ];
         said(&always.into_iter().chain(rare.into_iter().filter(|(_, count)| *count > 0)).collect())
     }
 }
@@ -246,6 +257,7 @@ pub struct Grouping {
     kind: u64,
     finder: Box<dyn Finder>,
     rows: Rows,
+    held: Held,
     found: Found,
     /// Of each row of the origins, the member; as far as the names are known.
     members: Vec<u32>,
@@ -304,6 +316,7 @@ impl Grouping {
             kind,
             finder,
             rows: Rows::default(),
+            held: Held::default(),
             found: Found::default(),
             members: Vec::new(),
             judged: 0,
@@ -340,20 +353,23 @@ impl Grouping {
     fn see(&mut self, entry: &Entry, sequence: u64, names: &[String]) -> Result<usize, Fault> {
         self.found.clear();
         let member = self.member(entry.origin, names);
-        if member == STRANGE {
-            return Ok(0);
-        }
-        self.rows.push(entry, sequence, member);
         let mut done = 0;
-        if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
-            done = self.finder.find(self.rows.pending(), &mut self.found)?;
+        if member != STRANGE {
+            self.rows.push(entry, sequence, member);
+            if (sequence + 1).is_multiple_of(self.finder.every().max(1)) {
+                done = self.finder.find(self.rows.pending(), &mut self.found)?;
+            }
         }
         if self.found.is_empty() {
             self.rows.let_go(std::mem::take(&mut done));
-            if self.rows.len() > self.rules.most {
-                done = self.finder.cut(self.rows.pending(), &mut self.found).max(1);
-                self.said.cut += 1;
-            }
+        }
+        // Of all messages, as what lies between the pending ones is kept with them.
+        let first = self.first(sequence);
+        let is_full = self.held.see(&self.data, &self.input, entry, sequence, first);
+        let is_cut = self.rows.len() > self.rules.most;
+        if self.found.is_empty() && (is_cut || is_full && first < sequence) {
+            done = self.finder.cut(self.rows.pending(), &mut self.found).max(1);
+            *(if is_cut { &mut self.said.cut } else { &mut self.said.full }) += 1;
         }
         Ok(done)
     }
@@ -483,7 +499,8 @@ impl Grouping {
             |words: &&[u64]| matches!(words, [next, kind, _, _, _, ..] if *next <= before && *kind == self.kind);
         let kept = kept.as_deref().filter(is_ours);
         let said = self.said;
-        (self.rows, self.groups, self.passed) = (Rows::default(), 0, 0);
+        (self.rows, self.held) = (Rows::default(), Held::default());
+        (self.groups, self.passed) = (0, 0);
         // Of another stream of this name nothing is known.
         (self.reader, self.members, self.stopped) = (None, Vec::new(), None);
         self.finder.resume(&[]);
@@ -561,6 +578,12 @@ impl Worker for Grouping {
         self.keep(batch.next(), out);
         self.next = Some(batch.next());
         Ok(())
+    }
+
+    fn rest(&mut self) {
+        if let Some((next, first)) = self.kept {
+            self.again.need(next, first);
+        }
     }
 
     fn looks_at_payloads(&self) -> bool {
