@@ -70,8 +70,10 @@ pub enum Verb {
         after_help = "Examples:\n  beamport ls\n  beamport ls --pins\n  beamport ls --data beamport-data/amor --json"
     )]
     Ls(Ls),
-    /// Print the messages of a stream
-    #[command(after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json")]
+    /// Print the messages of a stream, or rows of a NeXus file by their times
+    #[command(
+        after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json\n  beamport cat first.nxs --path /entry/sample --from 2026-03-01T12:00:00Z --to 2026-03-01T12:00:10Z"
+    )]
     Cat(Cat),
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
@@ -331,7 +333,8 @@ pub struct Forget {
 /// `beamport cat`
 #[derive(Debug, Args)]
 pub struct Cat {
-    /// Name of the stream
+    /// Name of the stream, or path of a file; with `--data` always a stream
+    #[arg(value_name = "STREAM|FILE")]
     pub stream: String,
     /// Go on with new messages as they come
     #[arg(long)]
@@ -342,9 +345,15 @@ pub struct Cat {
     /// End of the source times, itself left out
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub to: Option<When>,
-    /// Print at most this many messages
+    /// Print at most this many messages or rows
     #[arg(long, value_name = "NUMBER")]
     pub count: Option<u64>,
+    /// Of a file: only this group and what is in it; once for each
+    #[arg(long = "path", value_name = "GROUP")]
+    pub paths: Vec<String>,
+    /// Of a file: print each event, not only how many a pulse has
+    #[arg(long)]
+    pub events: bool,
     /// Print also messages that a power cut could still take back
     #[arg(long)]
     pub early: bool,

@@ -25,8 +25,71 @@ pub fn iso8601(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
+/// A time as ISO 8601, as ns since 1970 UTC; none where it is no time, or does not fit. One without a zone is taken as UTC,
+/// as NeXus files of before 2010 mean it.
+pub fn of_iso8601(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    if !fits
+        || !matches!(text.as_bytes(), [_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b' ', _, _, b':', _, _, b':', ..])
+    {
+        return None;
+    }
+    let (mut fraction, mut zone) = (0, &text[19..]);
+    if let Some(rest) = zone.strip_prefix('.') {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        fraction = format!("{:0<9}", &rest[..digits]).get(..9)?.parse().ok()?;
+        zone = &rest[digits..];
+    }
+    let at = text.len() - zone.len();
+    let east = match zone.as_bytes() {
+        [] | [b'Z' | b'z'] => 0,
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
+            let minutes = number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?;
+            if *sign == b'+' { minutes } else { -minutes }
+        }
+        _ => return None,
+    };
+    // The same source: days_from_civil.
+    let year = year - i64::from(month <= 2);
+    let (era, yoe) = (year.div_euclid(400), year.rem_euclid(400));
+    let doy = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let days = era * 146_097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719_468;
+    let seconds = days * 86_400 + hour * 3600 + (minute - east) * 60 + second;
+    seconds.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn times_of_other_writers_are_read() {
+        for ns in [0, 951_782_400_000_000_000, 1_795_266_272_000_000_001, -86_400_000_000_001] {
+            assert_eq!(super::of_iso8601(&super::iso8601(ns)), Some(ns));
+        }
+        let known = [
+            ("2026-11-21T13:04:32", 1_795_266_272_000_000_000),
+            ("2026-11-21 14:04:32.5+01:00", 1_795_266_272_500_000_000),
+            ("2026-11-21T12:34:32.1234567899-00:30", 1_795_266_272_123_456_789),
+        ];
+        known.iter().for_each(|(text, ns)| assert_eq!(super::of_iso8601(text), Some(*ns), "{text}"));
+        for wrong in [
+            "",
+            "now",
+            "2026-13-01T00:00:00Z",
+            "9999-01-01T00:00:00Z",
+            "2026-11-21T13:04:32+1",
+            "2026-11-21T13:04:32.ß",
+        ] {
+            assert_eq!(super::of_iso8601(wrong), None, "{wrong}");
+        }
+    }
+
     #[test]
     fn dates_are_those_of_the_calendar() {
         assert_eq!(super::iso8601(0), "1970-01-01T00:00:00.000000000Z");

@@ -61,6 +61,12 @@ pub(crate) fn call<T: Answer>(what: impl FnOnce() -> String, f: impl FnOnce() ->
     Ok(answer)
 }
 
+/// Calls libhdf5 under its lock where the answer is no error.
+pub(crate) fn locked<T>(f: impl FnOnce() -> T) -> T {
+    let _guard = hdf5_metno_sys::LOCK.lock();
+    f()
+}
+
 /// The error stack in one line, outermost first; called under the lock.
 fn error_text() -> String {
     extern "C" fn gather(_: c_uint, error: *const h5e::H5E_error2_t, out: *mut c_void) -> c_int {

@@ -4,6 +4,7 @@
 //! program `beamport-nexus` is the process in which it runs: what libhdf5 may do to a process, it does to that one.
 
 mod account;
+pub mod cat;
 pub mod clock;
 mod column;
 pub mod files;

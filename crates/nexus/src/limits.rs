@@ -93,11 +93,35 @@ pub const ORIGINS_MAX: usize = 1024;
 /// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
 pub const CUE_EVERY_NS: u64 = 10_000_000_000;
 
-/// Objects that are looked at when a measured histogram is searched in a file.
-pub const SEARCH_OBJECTS_MAX: usize = 100_000;
+/// Objects that are looked at when something is searched in a file: as many as a template may make.
+pub const SEARCH_OBJECTS_MAX: usize = NODES_MAX;
 
 /// Groups inside groups that such a search follows.
 pub const SEARCH_DEPTH_MAX: usize = 32;
+
+/// Bytes of one piece of rows that `cat` reads of all datasets of a group together.
+pub const READ_BYTES: usize = 16 << 20;
+
+/// Rows of such a piece: little is read for nothing where few are asked for.
+pub const READ_ROWS: usize = 16 << 10;
+
+/// Datasets of a group that are shown side by side: those of a frame with its attributes, and some to spare.
+pub const READ_COLUMNS_MAX: usize = 2 * METADATA_MAX;
+
+/// Bytes of a text that is shown.
+pub const TEXT_WIDTH_MAX: usize = 64 << 10;
+
+/// Cues that are used; more than a century of them is no cue but a dataset of its own.
+pub const READ_CUES_MAX: u64 = 1 << 20;
+
+/// How much smaller than its rows a dataset can be: twice what deflate reaches at best.
+pub const READ_PACKED_MAX: u64 = 2048;
+
+/// Time that libhdf5 has for one piece, s: it takes milliseconds, and a damaged file may send it round in circles.
+pub const READ_SECONDS_MAX: u32 = 60;
+
+/// Memory of a process that reads a file from outside: libhdf5 takes what the file says.
+pub const READ_MEMORY_MAX: u64 = 4 << 30;
 
 /// Cells of a measured histogram; the same bound as the simulation's.
 pub const HISTOGRAM_CELLS_MAX: u64 = 1 << 29;

@@ -6,6 +6,7 @@
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! beamport-nexus check TEMPLATE [--json]
 //! beamport-nexus histogram FILE [--path DATASET]
+//! beamport-nexus cat FILE [--from NS] [--to NS] [--path GROUP]... [--count N] [--events] [--json]
 //! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
 //! ```
 //!
@@ -14,7 +15,7 @@
 //! know. It dies with its parent and leaves Ctrl-C to it.
 
 use beamport_nexus::serve::{self, Ended, Order, Work};
-use beamport_nexus::{pace, search, template, version};
+use beamport_nexus::{cat, pace, search, template, version};
 use clap::{Parser, Subcommand};
 use flow::Fault;
 use std::io::Write;
@@ -83,6 +84,8 @@ enum Verb {
         #[arg(long)]
         path: Option<String>,
     },
+    /// Print rows of a NeXus file by their times
+    Cat(cat::Asked),
     /// Measure how fast a stream becomes a file; one line of JSON a round
     Bench {
         /// Empty folder for the stream, in /dev/shm
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
     let answer = match arguments.verb {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
         Some(Verb::Check { template, json }) => check(&template, json),
+        Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
         Some(Verb::Bench { data, output, messages, events, rounds, compression }) => {
             let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Values };

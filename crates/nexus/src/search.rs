@@ -162,7 +162,7 @@ fn time_edges(file: &File, path: &str, bins: u64, remarks: &mut Vec<String>) -> 
 }
 
 /// Nanoseconds of a unit.
-fn scale(unit: &str) -> Option<f64> {
+pub(crate) fn scale(unit: &str) -> Option<f64> {
     Some(match unit.trim() {
         "ns" | "nanosecond" | "nanoseconds" => 1.0,
         "us" | "µs" | "μs" | "microsecond" | "microseconds" => 1e3,
@@ -174,7 +174,17 @@ fn scale(unit: &str) -> Option<f64> {
 
 /// Paths of all datasets of the file itself, each once.
 fn datasets(file: &File) -> Result<Vec<String>, Fault> {
+    objects(file, h5o::H5O_type_t::H5O_TYPE_DATASET)
+}
+
+/// Paths of all groups of the file itself, each once; the root is `/`.
+pub(crate) fn groups(file: &File) -> Result<Vec<String>, Fault> {
+    objects(file, h5o::H5O_type_t::H5O_TYPE_GROUP)
+}
+
+fn objects(file: &File, wanted: h5o::H5O_type_t) -> Result<Vec<String>, Fault> {
     struct Walk {
+        wanted: h5o::H5O_type_t,
         seen: usize,
         paths: Vec<String>,
     }
@@ -185,14 +195,15 @@ fn datasets(file: &File) -> Result<Vec<String>, Fault> {
         if walk.seen > SEARCH_OBJECTS_MAX {
             return 1;
         }
-        if let (h5o::H5O_type_t::H5O_TYPE_DATASET, Ok(name)) = (kind, name.to_str())
+        if let Ok(name) = name.to_str()
+            && kind == walk.wanted
             && name.split('/').count() <= SEARCH_DEPTH_MAX
         {
-            walk.paths.push(format!("/{name}"));
+            walk.paths.push(if name == "." { "/".into() } else { format!("/{name}") });
         }
         0
     }
-    let mut walk = Walk { seen: 0, paths: Vec::new() };
+    let mut walk = Walk { wanted, seen: 0, paths: Vec::new() };
     let (index, order) =
         (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
     let to = std::ptr::from_mut(&mut walk).cast();
@@ -205,15 +216,15 @@ fn datasets(file: &File) -> Result<Vec<String>, Fault> {
 }
 
 /// An open dataset whose bytes are in the file.
-struct Found {
-    id: Id,
-    shape: Vec<u64>,
-    class: h5t::H5T_class_t,
+pub(crate) struct Found {
+    pub(crate) id: Id,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) class: h5t::H5T_class_t,
 }
 
 impl Found {
     /// None where the bytes are elsewhere.
-    fn open(file: &File, path: &str) -> Result<Option<Self>, Fault> {
+    pub(crate) fn open(file: &File, path: &str) -> Result<Option<Self>, Fault> {
         let name = h5::c_name(path)?;
         let what = || format!("the dataset `{path}` cannot be opened");
         // SAFETY: an open file and a valid name.
@@ -236,7 +247,7 @@ impl Found {
         // SAFETY: an open dataset.
         let kind = new_id(what, || unsafe { h5d::H5Dget_type(id.0) })?;
         // SAFETY: an open type.
-        let class = unsafe { h5t::H5Tget_class(kind.0) };
+        let class = h5::locked(|| unsafe { h5t::H5Tget_class(kind.0) });
         Ok(Some(Self { shape: lengths(&shape)?, id, class }))
     }
 
@@ -257,13 +268,40 @@ impl Found {
         Ok(out)
     }
 
+    /// Bytes of a value, whether it has a sign, whether it is a text of any length.
+    pub(crate) fn kind(&self) -> Result<(usize, bool, bool), Fault> {
+        let what = || "the type of a dataset".to_owned();
+        // SAFETY: an open dataset, and then its open type.
+        let kind = new_id(what, || unsafe { h5d::H5Dget_type(self.id.0) })?;
+        let is_text = self.class == h5t::H5T_class_t::H5T_STRING;
+        // SAFETY: as above.
+        let variable = is_text && call(what, || unsafe { h5t::H5Tis_variable_str(kind.0) })? > 0;
+        // SAFETY: as above.
+        let bytes = call(what, || unsafe { h5t::H5Tget_size(kind.0) } as i64)?;
+        // SAFETY: as above. What has no sign to ask for is no whole number.
+        let sign = call(what, || unsafe { h5t::H5Tget_sign(kind.0) } as c_int).unwrap_or_default();
+        Ok((bytes as usize, sign == h5t::H5T_sign_t::H5T_SGN_2 as c_int, variable))
+    }
+
+    /// Whether its first dimension has no end.
+    pub(crate) fn grows(&self) -> Result<bool, Fault> {
+        let what = || "a shape cannot be read".to_owned();
+        // SAFETY: an open dataset.
+        let space = new_id(what, || unsafe { h5d::H5Dget_space(self.id.0) })?;
+        let mut most = vec![0; self.shape.len().max(1)];
+        let none = std::ptr::null_mut();
+        // SAFETY: as many places as dimensions.
+        call(what, || unsafe { h5s::H5Sget_simple_extent_dims(space.0, none, most.as_mut_ptr()) })?;
+        Ok(most[0] == h5s::H5S_UNLIMITED)
+    }
+
     fn has_attribute(&self, name: &CStr) -> bool {
         // SAFETY: an open dataset and a valid name.
         call(String::new, || unsafe { h5a::H5Aexists(self.id.0, name.as_ptr()) }).is_ok_and(|found| found > 0)
     }
 
     /// A short text attribute of fixed or variable length.
-    fn text(&self, name: &CStr) -> Option<String> {
+    pub(crate) fn text(&self, name: &CStr) -> Option<String> {
         if !self.has_attribute(name) {
             return None;
         }

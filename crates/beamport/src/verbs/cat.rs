@@ -8,7 +8,7 @@ use super::figures::instant;
 use super::{Answer, Asked, ended, nanoseconds, open};
 use crate::cli::Cat;
 use crate::units::shortened;
-use flow::stream_fault;
+use flow::{Fault, stream_fault};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -28,6 +28,9 @@ const LIST_VALUES: usize = 4;
 
 /// Runs the verb.
 pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    if super::cat_file::is_meant(asked) {
+        return ended(super::cat_file::print(asked, out), err);
+    }
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let answer = print(asked, &mut out, err);
     // What was printed before a fault is seen before it.
@@ -37,6 +40,10 @@ pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
 }
 
 fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    if asked.events || !asked.paths.is_empty() {
+        let fault = Fault::new("`--path` and `--events` are for files", format!("{} is no file", asked.stream));
+        return Err(fault.hint("name a file, like `beamport cat ./first.nxs`").into());
+    }
     let data = open(&asked.data)?;
     let name = asked.stream.as_str();
     let fault = |e| stream_fault(name, e);

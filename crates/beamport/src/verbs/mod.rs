@@ -5,6 +5,7 @@
 
 pub mod begin_end;
 pub mod cat;
+mod cat_file;
 pub mod compare;
 pub mod configure;
 pub mod cutover;

@@ -1,0 +1,483 @@
+//! `beamport cat FILE`: rows of a NeXus file whose times lie in an interval.
+//!
+//! A group is a table where it has times: `time`, or `event_time_zero` with `event_index`; alarms and states of a connection
+//! are tables of their own beside the values. Its columns are the datasets with a row each. Where there are cues, only what
+//! lies between the cues around the interval is read; else the times are, in pieces. Cues of beamport are never further
+//! than [`CUE_EVERY_NS`] from the rows behind them, in either direction, and rows may be late by as much: so much more is
+//! looked at on both sides, and each row is judged by its own time.
+//!
+//! Events are told by the pulse, how many it has; or one by one where that is asked for.
+//!
+//! The file may be one that grows: a column has the rows that all columns of its table have. It may be from anywhere: see
+//! [`dataset`], and `search` for what is not followed. What cannot be read is a [`Fault`].
+
+mod dataset;
+
+use crate::clock::iso8601;
+use crate::h5::File;
+use crate::limits::{CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_MEMORY_MAX, READ_ROWS};
+use crate::search::groups;
+use dataset::{Dataset, guarded, names};
+use flow::Fault;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+
+/// Values of a list that are shown in a line.
+const LIST_VALUES: usize = 4;
+/// Characters of a text in a line.
+const TEXT_CHARS: usize = 80;
+
+/// What is to be shown.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Asked {
+    /// NeXus or HDF5 file
+    pub file: PathBuf,
+    /// First time, ns since 1970
+    #[arg(long, default_value_t = i64::MIN, allow_negative_numbers = true)]
+    pub from: i64,
+    /// End of the times, itself left out
+    #[arg(long, default_value_t = i64::MAX, allow_negative_numbers = true)]
+    pub to: i64,
+    /// A group, with what is in it; once for each [default: all]
+    #[arg(long = "path")]
+    pub paths: Vec<String>,
+    /// Rows at most
+    #[arg(long, default_value_t = u64::MAX)]
+    pub count: u64,
+    /// Each event, not only how many a pulse has
+    #[arg(long)]
+    pub events: bool,
+    /// An object a row, not a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints rows to stdout. What a file may do to this process ends it; it takes no more memory than it may.
+pub fn run(asked: &Asked) -> Result<(), Fault> {
+    let limit = libc::rlimit { rlim_cur: READ_MEMORY_MAX, rlim_max: READ_MEMORY_MAX };
+    // SAFETY: limits of this process, and that it does not outlive who asked.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let answer = cat(asked, &mut out);
+    // What was printed before a fault is seen before it.
+    match out.flush() {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Fault::new("the answer cannot be printed", e)),
+        _ => answer,
+    }
+}
+
+/// Prints the rows, group by group.
+pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
+    let path = &asked.file;
+    let file = guarded(|| File::open(path, false))?;
+    let answer = print(&file, path, asked, out);
+    // Read only: closing writes nothing.
+    let _ = guarded(|| file.close());
+    match answer {
+        Ok(_) => Ok(()),
+        Err(Stop::Fault(fault)) => Err(fault),
+        Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(Stop::Output(e)) => Err(Fault::new("the answer cannot be printed", e)),
+    }
+}
+
+enum Stop {
+    Fault(Fault),
+    Output(io::Error),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Break: as many rows as were asked for are printed.
+type Answer = Result<ControlFlow<()>, Stop>;
+
+fn print(file: &File, path: &Path, asked: &Asked, out: &mut dyn Write) -> Answer {
+    let known = guarded(|| groups(file))?;
+    let wanted: Vec<&str> = asked.paths.iter().map(|path| path.trim_matches('/')).collect();
+    let is_in = |group: &str, wanted: &str| {
+        let rest = group.trim_start_matches('/').strip_prefix(wanted);
+        wanted.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if let Some(nowhere) = wanted.iter().find(|wanted| !known.iter().any(|group| is_in(group, wanted))) {
+        let cause = format!("it has no group `/{}`", nowhere.escape_debug());
+        let hint = "without `--path` all groups that have times are shown, each with its path";
+        return Err(Fault::new(format!("{} cannot be shown so", path.display()), cause).hint(hint).into());
+    }
+    let (mut left, mut found) = (asked.count, false);
+    for group in known.iter().filter(|group| wanted.is_empty() || wanted.iter().any(|wanted| is_in(group, wanted))) {
+        for table in guarded(|| tables(file, group))? {
+            found = true;
+            let mut printer = Printer { asked, table: &table, left: &mut left, out };
+            if printer.all()?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+    if !found {
+        let hint = "rows are shown of NXevent_data, NXlog, and groups with `time`";
+        let fault = Fault::new(format!("{} cannot be shown", path.display()), "no group has times that are understood");
+        return Err(fault.hint(hint).into());
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Rows with times.
+struct Table {
+    /// Path of the group.
+    path: String,
+    time: Dataset,
+    clock: (f64, i64),
+    rows: u64,
+    /// Where which time begins.
+    cues: Option<(Dataset, Dataset, (f64, i64))>,
+    columns: Vec<(String, Dataset)>,
+    /// First events of the pulses, and how many events there are.
+    events: Option<(Dataset, u64)>,
+}
+
+/// The tables of a group.
+fn tables(file: &File, group: &str) -> Result<Vec<Table>, Fault> {
+    let names = names(file, group)?;
+    let inside = |name: &str| if group == "/" { format!("/{name}") } else { format!("{group}/{name}") };
+    let has = |name: &str| names.iter().any(|known| known == name);
+    let open = |name: &str| -> Result<Option<Dataset>, Fault> {
+        // A group of that name is none of ours.
+        if has(name) {
+            Dataset::open(file, &inside(name)).or_else(|fault| other(file, &inside(name), fault))
+        } else {
+            Ok(None)
+        }
+    };
+    let mut tables = Vec::new();
+    for (time_name, prefix) in TIMES {
+        let Some(time) = open(time_name)?.filter(Dataset::is_scalar) else { continue };
+        let Some(clock) = time.clock() else { continue };
+        let mut table = Table {
+            path: group.to_owned(),
+            rows: time.rows,
+            time,
+            clock,
+            cues: None,
+            columns: Vec::new(),
+            events: None,
+        };
+        if prefix.is_empty() {
+            let cues = (open("cue_index")?, open("cue_timestamp_zero")?);
+            table.cues = match cues {
+                (Some(index), Some(zero)) if index.is_scalar() && zero.is_scalar() => {
+                    zero.clock().map(|clock| (index, zero, clock))
+                }
+                _ => None,
+            };
+        }
+        if time_name == EVENTS {
+            let Some(index) = open("event_index")?.filter(Dataset::is_scalar) else { continue };
+            table.rows = table.rows.min(index.rows);
+            let mut events = u64::MAX;
+            for name in ["event_id", "event_time_offset"] {
+                if let Some(column) = open(name)?.filter(Dataset::is_scalar) {
+                    events = events.min(column.rows);
+                    table.columns.push((name.to_owned(), column));
+                }
+            }
+            if table.columns.is_empty() {
+                continue;
+            }
+            table.events = Some((index, events));
+        } else {
+            for name in names.iter().filter(|name| is_column(name, time_name, prefix)) {
+                // A list whose parts begin where `NAME_index` says has rows of its own.
+                if table.columns.len() < READ_COLUMNS_MAX
+                    && !has(&format!("{name}_index"))
+                    && let Some(column) = open(name)?
+                    && table.is_beside(&column)
+                {
+                    table.rows = table.rows.min(column.rows);
+                    table.columns.push((name.clone(), column));
+                }
+            }
+        }
+        tables.push(table);
+    }
+    Ok(tables)
+}
+
+const EVENTS: &str = "event_time_zero";
+/// Datasets of times, and what the names begin with that belong to them alone.
+const TIMES: [(&str, &str); 4] =
+    [(EVENTS, ""), ("time", ""), ("alarm_time", "alarm_"), ("connection_status_time", "connection_status")];
+
+fn is_column(name: &str, time: &str, prefix: &str) -> bool {
+    let of_another = TIMES.iter().any(|(_, other)| !other.is_empty() && *other != prefix && name.starts_with(other));
+    name != time && !name.starts_with("cue_") && !of_another && name.starts_with(prefix)
+}
+
+/// Nothing, where a thing is no dataset.
+fn other(file: &File, path: &str, fault: Fault) -> Result<Option<Dataset>, Fault> {
+    if names(file, path).is_ok() { Ok(None) } else { Err(fault) }
+}
+
+impl Table {
+    /// Whether a dataset has a row for each time. Datasets of a file that grows may differ by one flush; those whose length
+    /// is fixed may not, and one that grows beside times that do not is of something else.
+    fn is_beside(&self, column: &Dataset) -> bool {
+        column.rows == self.time.rows
+            || (self.time.grows
+                && column.grows
+                && self.time.rows.abs_diff(column.rows) < READ_ROWS as u64
+                && column.rows > 0)
+    }
+
+    /// Rows that the interval can be in.
+    fn spans(&self, from: i64, to: i64) -> Result<Vec<Range<u64>>, Fault> {
+        let whole = 0..self.rows;
+        let Some((index, zero, clock)) = &self.cues else { return Ok(vec![whole]) };
+        let count = index.rows.min(zero.rows);
+        if !(1..=READ_CUES_MAX).contains(&count) || (from == i64::MIN && to == i64::MAX) {
+            return Ok(vec![whole]);
+        }
+        let (mut rows, mut times) = (Vec::new(), Vec::new());
+        while (rows.len() as u64) < count {
+            let (first, count) = (rows.len() as u64, READ_ROWS.min((count - rows.len() as u64) as usize));
+            rows.extend(index.places(first, count)?);
+            times.extend(zero.times(*clock, first, count)?);
+        }
+        between(&times, &rows, from, to)
+            .into_iter()
+            .map(|span| match &self.events {
+                // Cues of events say the event: its pulse is looked for.
+                Some((first, _)) => {
+                    let begin = self.pulse(first, |event| event < span.start)?;
+                    Ok(begin..if span.end == u64::MAX {
+                        self.rows
+                    } else {
+                        self.pulse(first, |event| event <= span.end)?
+                    })
+                }
+                None => Ok(span.start.min(self.rows)..span.end.min(self.rows)),
+            })
+            .collect()
+    }
+
+    /// The first pulse whose first event is no such one.
+    fn pulse(&self, first: &Dataset, is_before: impl Fn(u64) -> bool) -> Result<u64, Fault> {
+        let (mut low, mut high) = (0, self.rows);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let event = first.places(middle, 1)?.first().copied().unwrap_or_default();
+            if is_before(event) { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+}
+
+/// What lies between cues and can be in the interval: pieces in order that do not touch. The last one has no end.
+fn between(times: &[i64], rows: &[u64], from: i64, to: i64) -> Vec<Range<u64>> {
+    let around = CUE_EVERY_NS as i64;
+    let mut spans: Vec<Range<u64>> = Vec::new();
+    // What stands before the first cue is older, or as late as other rows.
+    let before = (i64::MIN, 0);
+    let cues = std::iter::once(before).chain(times.iter().copied().zip(rows.iter().copied()));
+    let mut cues = cues.peekable();
+    while let Some((time, row)) = cues.next() {
+        let (next, end) = cues.peek().copied().unwrap_or((i64::MAX, u64::MAX));
+        let is_in = time.saturating_sub(around) < to && time.max(next).saturating_add(around) >= from;
+        if !is_in || row >= end {
+            continue;
+        }
+        match spans.last_mut() {
+            Some(last) if last.end >= row => last.end = last.end.max(end),
+            _ => spans.push(row..end),
+        }
+    }
+    spans
+}
+
+/// Prints the rows of a table.
+struct Printer<'a> {
+    asked: &'a Asked,
+    table: &'a Table,
+    left: &'a mut u64,
+    out: &'a mut dyn Write,
+}
+
+impl Printer<'_> {
+    fn all(&mut self) -> Answer {
+        let table = self.table;
+        let width: usize = table.columns.iter().map(|(_, column)| column.row_bytes()).sum();
+        let most = (READ_BYTES / width.max(1)).clamp(1, READ_ROWS) as u64;
+        let mut printed = 0;
+        for span in table.spans(self.asked.from, self.asked.to)? {
+            // Pieces of cues may overlap where pulses have no events.
+            let mut at = span.start.max(printed);
+            while at < span.end {
+                let end = span.end.min(at + most);
+                if self.piece(at..end)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                at = end;
+            }
+            printed = printed.max(span.end);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Prints those of some rows that are in the interval.
+    fn piece(&mut self, rows: Range<u64>) -> Answer {
+        let table = self.table;
+        let times = table.time.times(table.clock, rows.start, (rows.end - rows.start) as usize)?;
+        let is_in = |time: &i64| {
+            (self.asked.from..self.asked.to).contains(time) || (*time == i64::MAX && self.asked.to == i64::MAX)
+        };
+        let Some(first) = times.iter().position(is_in) else { return Ok(ControlFlow::Continue(())) };
+        let last = times.iter().rposition(is_in).unwrap_or(first);
+        let count = (last + 1 - first).min(usize::try_from(*self.left).unwrap_or(usize::MAX).max(1));
+        let begin = rows.start + first as u64;
+        // As many as are wanted may lie further on, between others that are not.
+        let count = if times[first..first + count].iter().all(is_in) { count } else { last + 1 - first };
+        let shown = &times[first..first + count];
+        if let Some((index, events)) = &table.events {
+            return self.pulses(index, *events, begin, shown, &|time| is_in(&time));
+        }
+        let mut columns = Vec::with_capacity(table.columns.len());
+        for (name, column) in &table.columns {
+            columns.push((name.as_str(), column.values(begin, count)?.into_iter()));
+        }
+        for (row, time) in (begin..).zip(shown) {
+            let cells: Vec<(&str, Value)> =
+                columns.iter_mut().map(|(name, values)| (*name, values.next().unwrap_or_default())).collect();
+            if is_in(time) && self.row(row, *time, cells)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Prints pulses, with how many events each has, or the events.
+    fn pulses(
+        &mut self,
+        index: &Dataset,
+        events: u64,
+        begin: u64,
+        times: &[i64],
+        is_in: &dyn Fn(i64) -> bool,
+    ) -> Answer {
+        let count = times.len() as u64;
+        let mut firsts = index.places(begin, (count + 1).min(self.table.rows - begin) as usize)?;
+        firsts.push(events);
+        for (pulse, time) in times.iter().enumerate().filter(|(_, time)| is_in(**time)) {
+            let first = firsts[pulse].min(events);
+            let end = firsts[pulse + 1].clamp(first, events);
+            if !self.asked.events {
+                if self.row(begin + pulse as u64, *time, vec![("events", json!(end - first))])?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                continue;
+            }
+            let mut at = first;
+            while at < end {
+                let piece = (end - at).min(READ_ROWS as u64) as usize;
+                let mut columns = Vec::new();
+                for (name, column) in &self.table.columns {
+                    columns.push((name.as_str(), column.values(at, piece)?.into_iter()));
+                }
+                for row in at..at + piece as u64 {
+                    let cells =
+                        columns.iter_mut().map(|(name, values)| (*name, values.next().unwrap_or_default())).collect();
+                    if self.row(row, *time, cells)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                at += piece as u64;
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn row(&mut self, row: u64, time: i64, cells: Vec<(&str, Value)>) -> Answer {
+        if *self.left == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        *self.left -= 1;
+        let (path, moment) = (&self.table.path, iso8601(time));
+        if self.asked.json {
+            let content: serde_json::Map<String, Value> =
+                cells.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let object = json!({"path": path, "row": row, "source_time": time, "time": moment, "content": content});
+            writeln!(self.out, "{object}")?;
+        } else {
+            let cells: Vec<String> =
+                cells.iter().map(|(name, value)| format!("{}={}", name.escape_debug(), brief(value))).collect();
+            writeln!(self.out, "{row:>8}  {moment}  {}  {}", path.escape_debug(), cells.join(" "))?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// A value in few characters, none of which can steer a terminal.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::String(text) => {
+            let cut: String = text.chars().take(TEXT_CHARS).collect();
+            format!("\"{}{}\"", cut.escape_debug(), if cut.len() < text.len() { "..." } else { "" })
+        }
+        Value::Array(values) => {
+            let first: Vec<String> = values.iter().take(LIST_VALUES).map(brief).collect();
+            let rest = if values.len() > LIST_VALUES { format!(", ...] of {}", values.len()) } else { "]".into() };
+            format!("[{}{rest}", first.join(", "))
+        }
+        Value::Object(array) => {
+            let shape: Vec<String> = array["shape"].as_array().into_iter().flatten().map(Value::to_string).collect();
+            format!("{}[{}]", array["dtype"].as_str().unwrap_or_default(), shape.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn only_what_lies_between_the_cues_around_is_looked_at() {
+        let times: Vec<i64> = (0..10).map(|n| 1000 * S + n * 100 * S).collect();
+        let rows: Vec<u64> = (0..10).map(|n| n * 50).collect();
+        let said = |spans: Vec<Range<u64>>| spans.into_iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
+        let looked = |from: i64, to: i64| said(between(&times, &rows, from * S, to * S));
+        assert_eq!(looked(1320, 1330), [(150, 200)]);
+        assert_eq!(looked(1395, 1405), [(150, 250)], "a row may be as much older than the cue before it");
+        assert_eq!(looked(1300, 1301), [(100, 200)], "and lie before the next one");
+        assert_eq!(looked(0, 100), []);
+        assert_eq!(looked(5000, 6000), [(450, u64::MAX)], "nobody says when the last rows are");
+        assert_eq!(looked(0, 9999), [(0, u64::MAX)]);
+        // A clock that steps back: both pieces, and not what lies between.
+        let times = [100 * S, 200 * S, 300 * S, 100 * S, 200 * S];
+        assert_eq!(said(between(&times, &[0, 10, 20, 30, 40], 140 * S, 150 * S)), [(0, 10), (30, 40)]);
+        // Rows before the first cue.
+        assert_eq!(said(between(&[100 * S], &[7], 0, S)), [(0, 7)]);
+    }
+
+    #[test]
+    fn names_and_texts_of_a_file_cannot_steer_a_terminal() {
+        assert_eq!(brief(&json!("\u{1b}[2J\u{9b}")), "\"\\u{1b}[2J\\u{9b}\"");
+        assert_eq!(brief(&json!([1, 2, 3, 4, 5])), "[1, 2, 3, 4, ...] of 5");
+        assert_eq!(brief(&json!({"dtype": "int32", "shape": [5, 100], "first": [0]})), "int32[5, 100]");
+    }
+}
