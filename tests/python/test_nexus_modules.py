@@ -70,13 +70,16 @@ def messages(time: int, n: int) -> list[bytes]:
     ]
 
 
-def written(programs: Path, data: Path, out: Path, modules: dict, sent: list[tuple[int, bytes]]) -> dict:  # noqa: F811
-    """Writes the messages, each with its time, to a file by the program; returns the account in the file."""
+def written(programs: Path, data: Path, out: Path, modules: dict, sent: list[tuple[int, bytes]], first=0) -> dict:  # noqa: F811
+    """Writes the messages, each with its time, to a file by the program; returns the account in the file.
+
+    `first`: where the range of the sealed run begins.
+    """
     with _Writer(data / "all") as writer:
         for time, payload in sent:
             writer.append(payload, time)
     stream = beamport.open(data)["all"]
-    span = [("all", stream.uuid, stream.epoch, 0, len(sent))]
+    span = [("all", stream.uuid, stream.epoch, first, len(sent))]
     with _Writer(data / "runs") as writer:
         writer.append(bprn("r", "sealed", T0, T0 + 3600 * SECOND, streams=span), T0)
     groups = [{"type": "group", "name": name, "children": [one]} for name, one in modules.items()]
@@ -177,3 +180,47 @@ def test_recorded_messages_of_a_facility_load(programs, memory, tmp_path):  # no
         assert events.bins.size().sum().value == 1629
         assert image.sizes == {"time": 1, "axis_0": 64, "axis_1": 200}
         assert image.coords.is_edges("axis_0") and image.coords.is_edges("axis_1")
+
+
+@pytest.mark.parametrize("first", [0, 3, 9])
+def test_a_log_begins_with_the_last_value_before_the_run(programs, memory, tmp_path, first):  # noqa: F811
+    f144, al00 = sdt.serialise_f144, sdt.serialise_al00
+    before = [
+        (-9, f144("still", 1.0, T0 - 9 * SECOND)),
+        (-8, f144("moves", 2.0, T0 - 8 * SECOND)),
+        (-7, sdt.serialise_ev44("grace", 1, [T0 - 7 * SECOND], [0], [1], [1])),
+        (-6, f144("still", 3.0, T0 - 6 * SECOND)),
+        (-5, al00("moves", T0 - 5 * SECOND, Severity.MINOR, "warm")),
+        (-4, f144("moves", 4.0, T0 - 4 * SECOND)),
+        (-3, f144("nobody", 5.0, T0 - 3 * SECOND)),
+        # The same again, as a forwarder sends it: that of the run is not written twice.
+        (-2, f144("again", 6.0, T0 + SECOND)),
+        (-1, sdt.serialise_tdct("chopper", np.array([T0 - SECOND], dtype="u8"))),
+    ]
+    during = [
+        (1, f144("moves", 7.0, T0 + SECOND)),
+        (1, f144("again", 6.0, T0 + SECOND)),
+        (2, sdt.serialise_ev44("grace", 2, [T0 + 2 * SECOND], [0], [1], [2])),
+        (3, sdt.serialise_tdct("chopper", np.array([T0 + 3 * SECOND], dtype="u8"))),
+    ]
+    modules = {
+        "still": module("f144", "still"),
+        "moves": module("f144", "moves", enable_alarm_info=True),
+        "again": module("f144", "again"),
+        "never": module("f144", "never"),
+        "events": module("ev44", "grace"),
+        "chopper": module("tdct", "chopper"),
+    }
+    sent = [(T0 + at * SECOND, payload) for at, payload in before + during]
+    account = written(programs, memory, tmp_path / "last.nxs", modules, sent, first)
+    (row,) = account["rows"]
+    assert (row["read"], row["aside"], row["lost"]) == (4, {"repeated": 1}, {})
+    with h5py.File(tmp_path / "last.nxs") as nexus:
+        values = {name: nexus[f"entry/{name}/value"][()].tolist() for name in ("still", "moves", "again", "never")}
+        assert values == {"still": [3.0], "moves": [4.0, 7.0], "again": [6.0], "never": []}
+        assert nexus["entry/moves/time"][()].tolist() == [T0 - 4 * SECOND, T0 + SECOND]
+        assert nexus["entry/moves/alarm_message"][()].tolist() == [b"warm"]
+        assert nexus["entry/moves/average_value"][()] == 5.5
+        # What was counted before the run is not of it.
+        assert nexus["entry/events/event_id"][()].tolist() == [2]
+        assert nexus["entry/chopper/time"][()].tolist() == [T0 + 3 * SECOND]

@@ -19,6 +19,9 @@ use wire::bprn::State;
 
 /// Messages offered to the sink at once.
 const BATCH_MESSAGES: usize = 1024;
+/// Messages of a stream among which values from before a run are looked for, before those that have been read: a second of
+/// work at most, for what was not said for so long.
+const BEFORE_MESSAGES: u64 = 1 << 20;
 
 /// Name under which a sink's position in a stream is kept while it writes a run.
 pub fn reader_name(sink: &str, run: &str) -> String {
@@ -39,6 +42,8 @@ pub fn reader_name(sink: &str, run: &str) -> String {
 struct Feeding {
     reader: Reader,
     account: Input,
+    /// The sink has seen what was there before.
+    looked_back: bool,
 }
 
 /// What one step of a feed did.
@@ -150,7 +155,7 @@ impl Feed {
         if keep {
             reader.commit(account.next);
         }
-        Ok(Feeding { reader, account })
+        Ok(Feeding { reader, account, looked_back: false })
     }
 
     /// The run as it was known at the last step.
@@ -197,7 +202,13 @@ impl Feed {
 
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
         let Self { run, inputs, aside, newest, gaps, .. } = self;
-        let Feeding { reader, account } = &mut inputs[at];
+        let Feeding { reader, account, looked_back } = &mut inputs[at];
+        if !std::mem::replace(looked_back, true) {
+            look_back(run, reader, account.next, &mut |message| {
+                message.into_iter().for_each(|message| sink.before(at, message, false));
+                sink.wants_before(at)
+            });
+        }
         let limit = sealed_end(run, account).unwrap_or(u64::MAX);
         if account.next >= limit {
             return Ok(0);
@@ -255,6 +266,8 @@ impl Feed {
             if run.holds(time) {
                 *newest = (*newest).max(time);
                 members.push(message);
+            } else if time < run.start {
+                sink.before(at, &message, true);
             }
         }
         aside.clear();
@@ -301,7 +314,8 @@ impl Feed {
     /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that
     /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        for Feeding { reader, account } in &mut self.inputs {
+        for Feeding { reader, account, looked_back } in &mut self.inputs {
+            *looked_back = false;
             let first = beginning(&self.run, reader)?.min(account.first);
             (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
             (account.done, account.counts) = (0, BTreeMap::new());
@@ -378,6 +392,39 @@ fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {
         return Ok(reader.bounds().first);
     }
     reader.time_range(run.start, run.stop).map(|r| r.0).map_err(|e| stream_fault(&name, e))
+}
+
+/// Shows messages from before a run, those before `next`, from the newest on, as long as `see` says that more are wanted (asked
+/// first of all without one). What cannot be read is passed over: they are no members, and nobody counts on them.
+fn look_back(run: &Run, reader: &mut Reader, next: u64, see: &mut dyn FnMut(Option<&Message<'_>>) -> bool) {
+    let clock = reader.header().clock;
+    let least = next.saturating_sub(BEFORE_MESSAGES).max(reader.bounds().first);
+    let mut end = next;
+    let mut goes_on = see(None);
+    while goes_on && end > least {
+        let begin = end.saturating_sub(BATCH_MESSAGES as u64).max(least);
+        let mut at = begin;
+        let mut wanted = Vec::new();
+        let mut note = |entries: &[store::Entry]| {
+            let before = entries.iter().zip(at..).filter(|(entry, _)| clock.time_of(entry) < run.start);
+            wanted.extend(before.map(|(_, sequence)| sequence));
+            at += entries.len() as u64;
+        };
+        if reader.walk(begin, end, &mut note).is_err() {
+            return;
+        }
+        for sequence in wanted.into_iter().rev() {
+            reader.seek(sequence);
+            let read = reader.read(1);
+            if let Some(message) = read.as_ref().ok().and_then(|batch| batch.get(sequence)) {
+                goes_on = see(Some(&message));
+            }
+            if !goes_on {
+                return;
+            }
+        }
+        end = begin;
+    }
 }
 
 /// Counts `account.next..end` as damaged: `members` of them are lost to the run.

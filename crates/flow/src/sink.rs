@@ -39,6 +39,13 @@ impl Product {
 pub trait Sink {
     /// Takes messages of input number `input` in order of sequence. What cannot be handled is pushed to `aside`; an error is for what stops the whole sink (disk full, file gone).
     fn write(&mut self, input: usize, messages: &[Message<'_>], aside: &mut Vec<Aside>) -> Result<(), Fault>;
+    /// Whether it wants the newest values of this input from before the run, and has not seen one of each: then messages from
+    /// before are looked for, backwards.
+    fn wants_before(&self, _input: usize) -> bool {
+        false
+    }
+    /// Takes a message from before the run. `is_newest`: it is behind those that came so; otherwise before them.
+    fn before(&mut self, _input: usize, _message: &Message<'_>, _is_newest: bool) {}
     /// Makes everything written so far durable and returns the state from which a new sink of the same kind goes on (JSON).
     fn flush(&mut self) -> Result<String, Fault>;
     /// Writes what is known only at the end (`account`: the closed account of the run as JSON), makes it durable and closes.

@@ -88,6 +88,8 @@ pub struct Nexus {
     file: Option<File>,
     room: Room,
     fillings: Vec<Filling>,
+    /// Of each, the newest message from before the run, until its first of the run.
+    before: Vec<Before>,
     routes: Vec<Route>,
     /// Fillings with rows in memory.
     touched: Vec<usize>,
@@ -100,6 +102,18 @@ pub struct Nexus {
     broken: Option<Fault>,
     /// The last call failed for want of room.
     lacks_room: bool,
+}
+
+/// What a filling has from before the run.
+#[derive(Default)]
+enum Before {
+    /// It wants none.
+    #[default]
+    Unwanted,
+    /// None was found.
+    Unknown,
+    /// A message.
+    Known(store::Entry, Vec<u8>),
 }
 
 /// Which fillings want the messages of one input: by schema and origin.
@@ -176,11 +190,19 @@ impl Nexus {
                 }
             }
         }
+        let modules = job.template.modules().into_iter().zip(&fillings);
+        // Where there are rows, they began with it.
+        let before = modules.map(|((_, module), filling)| {
+            let wants = module.kind.holds_on() && filling.messages == 0;
+            if wants { Before::Unknown } else { Before::Unwanted }
+        });
+        let before = before.collect();
         Self {
             job,
             file: Some(file),
             room,
             fillings,
+            before,
             routes,
             touched: Vec::new(),
             links,
@@ -299,20 +321,20 @@ impl Nexus {
         }
         let read = wire::read(message.payload).map_err(|_| BROKEN)?;
         let source = origin(&read).ok_or(SCHEMA)?;
-        let Self { routes, fillings, touched, .. } = self;
-        let route = routes.get(input).ok_or(UNMATCHED)?;
-        let named = route.by_source.get(&schema).and_then(|sources| sources.get(source));
-        let wanted = named.into_iter().chain(route.any.get(&schema)).flatten();
+        let Self { routes, fillings, touched, before, .. } = self;
+        let wanted = routes.get(input).ok_or(UNMATCHED)?.wanting(schema, source);
         // Done if somebody took it; aside with the last reason if nobody could.
         let (mut answer, mut beside) = (Err(UNMATCHED), false);
         for &at in wanted {
             let filling = &mut fillings[at];
             let was_touched = filling.touched;
-            match filling.take(source, &read, message.entry) {
+            begin_with(&mut before[at], filling);
+            let taken = filling.take(source, &read, message.entry);
+            if filling.touched && !was_touched {
+                touched.push(at);
+            }
+            match taken {
                 Ok(()) => {
-                    if filling.touched && !was_touched {
-                        touched.push(at);
-                    }
                     // Who takes only the alarm of a value does not answer for the value.
                     if filling.is_beside(&read) {
                         beside = true;
@@ -325,6 +347,17 @@ impl Nexus {
             }
         }
         if beside && answer == Err(UNMATCHED) { Ok(()) } else { answer }
+    }
+
+    /// Fillings without a message of the run begin with what was said before.
+    fn begin_all(&mut self) {
+        for (at, (filling, before)) in self.fillings.iter_mut().zip(&mut self.before).enumerate() {
+            let was_touched = filling.touched;
+            begin_with(before, filling);
+            if filling.touched && !was_touched {
+                self.touched.push(at);
+            }
+        }
     }
 
     fn last_words(&mut self, file: &File, account: Option<&str>) -> Result<(), Fault> {
@@ -371,6 +404,31 @@ impl Sink for Nexus {
         }
     }
 
+    fn wants_before(&self, input: usize) -> bool {
+        let Some(route) = self.routes.get(input) else { return false };
+        route.all().any(|at| matches!(self.before[at], Before::Unknown))
+    }
+
+    fn before(&mut self, input: usize, message: &Message<'_>, is_newest: bool) {
+        let schema = message.entry.schema.0;
+        let Some(route) = self.routes.get(input) else { return };
+        let wants = |at: usize| match &self.before[at] {
+            Before::Unwanted => false,
+            Before::Unknown => true,
+            Before::Known(..) => is_newest,
+        };
+        // Read only where somebody may want it.
+        if wire::schema_id(message.payload) != Some(schema) || !route.all().any(wants) {
+            return;
+        }
+        let Ok(read) = wire::read(message.payload) else { return };
+        let Some(source) = origin(&read) else { return };
+        let wanting: Vec<usize> = route.wanting(schema, source).copied().filter(|at| wants(*at)).collect();
+        for at in wanting {
+            self.before[at] = Before::Known(*message.entry, message.payload.to_vec());
+        }
+    }
+
     fn flush(&mut self) -> Result<String, Fault> {
         self.with_file(Self::settle)?;
         Ok(self.state())
@@ -386,6 +444,7 @@ impl Nexus {
     /// Writes what is known only at the end, with the account of the run where this file shall have it, and closes the
     /// file, which is whole and on disk then.
     pub(crate) fn close(&mut self, account: Option<&str>) -> Result<(), Fault> {
+        self.begin_all();
         self.with_file(|me, file| {
             me.drain(file, true)?;
             me.last_words(file, account)?;
@@ -406,6 +465,30 @@ impl Nexus {
             }
         }
         self.room.sync()
+    }
+}
+
+impl Route {
+    /// The fillings that want a message.
+    fn wanting(&self, schema: [u8; 4], source: &str) -> impl Iterator<Item = &usize> {
+        let named = self.by_source.get(&schema).and_then(|sources| sources.get(source));
+        named.into_iter().chain(self.any.get(&schema)).flatten()
+    }
+
+    /// All fillings, once for each schema.
+    fn all(&self) -> impl Iterator<Item = usize> {
+        let named = self.by_source.values().flat_map(HashMap::values);
+        self.any.values().chain(named).flatten().copied()
+    }
+}
+
+/// Gives a filling what was said before the run, if it was not given yet. What it cannot take is left out: it is no member.
+fn begin_with(before: &mut Before, filling: &mut Filling) {
+    if let Before::Known(entry, payload) = std::mem::take(before)
+        && let Ok(read) = wire::read(&payload)
+        && let Some(source) = origin(&read)
+    {
+        let _ = filling.take(source, &read, &entry);
     }
 }
 

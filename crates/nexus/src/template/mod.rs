@@ -264,6 +264,11 @@ impl Kind {
         }
     }
 
+    /// True if what was said before a run still holds when it begins.
+    pub(crate) fn holds_on(&self) -> bool {
+        matches!(self, Kind::F144 { .. } | Kind::Se00 { .. } | Kind::Al00 | Kind::Ep01)
+    }
+
     /// Names of the datasets that it makes in its group.
     pub fn datasets(&self) -> Vec<&str> {
         match self {
