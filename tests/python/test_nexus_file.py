@@ -147,9 +147,20 @@ def test_packed_datasets_are_read_as_plain_ones_and_are_smaller(programs, tmp_pa
         for module, stream in modules.items()
         for word, packed in (("plain", {}), ("packed", compression))
     ]
+    # The last chunk is not whole; a small one is not packed.
+    numbers = {"dtype": "int32", "range": {"first": 1, "shape": [700, 1000]}, "compression": compression}
+    values = {"dtype": "double", "values": [0.5 * n for n in range(2000)], "compression": compression}
+    few = {"values": [[1, 2], [3, 4]], "compression": compression}
+    fixed = {"numbers": numbers, "values": values, "few": few}
+    groups += [{"module": "dataset", "config": {"name": name, **config}} for name, config in fixed.items()]
     entry = {"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": groups}
     _, path = measure(programs, tmp_path, json.dumps({"children": [entry]}))
     with h5py.File(path) as file:
+        numbers, values, few = (file[f"entry/{name}"] for name in fixed)
+        assert numbers[()].ravel().tolist() == list(range(1, 700_001)) and numbers.shape == (700, 1000)
+        assert values[()].tolist() == [0.5 * n for n in range(2000)]
+        assert few[()].tolist() == [[1, 2], [3, 4]] and few.chunks is None
+        assert numbers.id.get_storage_size() < 0.5 * numbers.nbytes
         for module in modules:
             plain, packed = (file[f"entry/{module}_{word}"] for word in ("plain", "packed"))
             assert set(plain) == set(packed)

@@ -8,7 +8,7 @@
 //! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
 
 use crate::filter::Filter;
-use crate::limits::{HEADER_BYTES, NAMES_IN_HEADER};
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, HEADER_BYTES, NAMES_IN_HEADER, PACK_THREADS};
 use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
 use flow::Fault;
@@ -370,35 +370,70 @@ impl File {
 
     /// Writes a fixed dataset; one that was there is replaced.
     pub(crate) fn write_dataset(&self, path: &str, value: &Data) -> Result<(), Fault> {
-        if self.exists(path)? {
-            self.unlink(path)?;
-        }
-        let name = c_name(path)?;
-        let what = || format!("the dataset `{path}` cannot be written");
-        let (cell, shape) = (data_type(value)?, space(&value.shape, None)?);
-        let id = new_id(
-            what,
-            // SAFETY: open file, type and shape, valid name.
-            || unsafe {
-                h5d::H5Dcreate2(
-                    self.id,
-                    name.as_ptr(),
-                    cell.0,
-                    shape.0,
-                    h5p::H5P_DEFAULT,
-                    h5p::H5P_DEFAULT,
-                    h5p::H5P_DEFAULT,
-                )
-            },
-        )?;
+        let (cell, id) = self.make_dataset(path, value, h5p::H5P_DEFAULT)?;
         if value.count() == 0 {
             return Ok(());
         }
+        let what = || format!("the dataset `{path}` cannot be written");
         with_memory(value, |memory| {
             // SAFETY: `with_memory` gives as many values as the shape has, of the type.
             call(what, || unsafe { h5d::H5Dwrite(id.0, cell.0, h5s::H5S_ALL, h5s::H5S_ALL, h5p::H5P_DEFAULT, memory) })
         })?;
         Ok(())
+    }
+
+    /// Writes a dataset of numbers in packed chunks; what is smaller than a page as it is.
+    pub(crate) fn write_packed(&self, path: &str, value: &Data, filter: Filter) -> Result<(), Fault> {
+        let (Some(bytes), Some((&first, row))) = (value.bytes(), value.shape.split_first()) else {
+            return self.write_dataset(path, value);
+        };
+        if bytes.len() < CHUNK_BYTES_MIN {
+            return self.write_dataset(path, value);
+        }
+        let what = || format!("the dataset `{path}` cannot be written");
+        let row_bytes = bytes.len() / first as usize;
+        let rows = (CHUNK_BYTES_MAX / row_bytes).clamp(1, first as usize);
+        let chunk: Vec<u64> = std::iter::once(rows as u64).chain(row.iter().copied()).collect();
+        let element = bytes.len() / value.count() as usize;
+        let list = packed_chunks(what, &chunk, filter, element)?;
+        let (_, id) = self.make_dataset(path, value, list.0)?;
+        let each = rows * row_bytes;
+        let mut at = vec![0; chunk.len()];
+        let (mut whole, mut out) = (Vec::new(), vec![0; each * PACK_THREADS]);
+        for share in bytes.chunks(each * PACK_THREADS) {
+            whole.clear();
+            whole.extend_from_slice(share);
+            // The last is whole in the file, too.
+            whole.resize(share.len().next_multiple_of(each), 0);
+            let lengths = filter.pack_all(&whole, each, element, &mut out[..whole.len()], each);
+            for (chunk, length) in out.chunks(each).zip(lengths) {
+                let mask = if length == each { filter.skipped() } else { 0 };
+                // SAFETY: as many coordinates as dimensions, and so many bytes.
+                call(what, || unsafe {
+                    let memory = chunk.as_ptr().cast();
+                    h5d::H5Dwrite_chunk(id.0, h5p::H5P_DEFAULT, mask, at.as_ptr(), length, memory)
+                })?;
+                at[0] += rows as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a dataset for values, in the place of one that is there.
+    fn make_dataset(&self, path: &str, value: &Data, list: h5i::hid_t) -> Result<(Id, Id), Fault> {
+        if self.exists(path)? {
+            self.unlink(path)?;
+        }
+        let name = c_name(path)?;
+        let (cell, shape) = (data_type(value)?, space(&value.shape, None)?);
+        let id = new_id(
+            || format!("the dataset `{path}` cannot be written"),
+            // SAFETY: open file, type, shape and list, valid name.
+            || unsafe {
+                h5d::H5Dcreate2(self.id, name.as_ptr(), cell.0, shape.0, h5p::H5P_DEFAULT, list, h5p::H5P_DEFAULT)
+            },
+        )?;
+        Ok((cell, id))
     }
 
     /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks and never writes them. With a filter
@@ -426,14 +461,7 @@ impl File {
         };
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, when) })?;
-        for (number, settings) in filter.map(|filter| filter.stages(cell.bytes())).unwrap_or_default() {
-            let count = settings.len();
-            // Optional: this libhdf5 packs nothing itself, and may not know it.
-            // SAFETY: our list, and as many settings.
-            call(what, || unsafe {
-                h5p::H5Pset_filter(list.0, number, hdf5_metno_sys::h5z::H5Z_FLAG_OPTIONAL, count, settings.as_ptr())
-            })?;
-        }
+        filter.map_or(Ok(()), |filter| set_filter(what, &list, filter, cell.bytes()))?;
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
         let access = uncached()?;
@@ -639,6 +667,30 @@ fn data_type(value: &Data) -> Result<Id, Fault> {
 }
 
 /// The values as libhdf5 wants them: numbers in a row, or pointers to texts.
+/// Says how the chunks of a dataset are packed.
+fn set_filter(what: impl Fn() -> String + Copy, list: &Id, filter: Filter, element: usize) -> Result<(), Fault> {
+    for (number, settings) in filter.stages(element) {
+        let count = settings.len();
+        // Optional: this libhdf5 packs nothing itself, and may not know it.
+        // SAFETY: our list, and as many settings.
+        call(what, || unsafe {
+            h5p::H5Pset_filter(list.0, number, hdf5_metno_sys::h5z::H5Z_FLAG_OPTIONAL, count, settings.as_ptr())
+        })?;
+    }
+    Ok(())
+}
+
+/// What a dataset of packed chunks is made with, all of which are written whole.
+fn packed_chunks(what: impl Fn() -> String + Copy, chunk: &[u64], filter: Filter, element: usize) -> Result<Id, Fault> {
+    // SAFETY: a class of the library.
+    let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;
+    // SAFETY: our list, and as many lengths as dimensions; below too.
+    call(what, || unsafe { h5p::H5Pset_chunk(list.0, chunk.len() as c_int, chunk.as_ptr()) })?;
+    call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
+    set_filter(what, &list, filter, element)?;
+    Ok(list)
+}
+
 fn with_memory<T>(value: &Data, f: impl FnOnce(*const c_void) -> Result<T, Fault>) -> Result<T, Fault> {
     if let Values::Texts(texts) = &value.values {
         let texts = texts.iter().map(|t| c_name(t)).collect::<Result<Vec<_>, _>>()?;

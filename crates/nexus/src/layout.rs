@@ -66,9 +66,12 @@ impl Layout<'_> {
                     self.file.make_group(&inner_path)?;
                     self.inside(inner, &inner_path)?;
                 }
-                Node::Dataset { name, value, attributes } => {
+                Node::Dataset { name, value, attributes, compression } => {
                     let path = format!("{path}/{name}");
-                    self.file.write_dataset(&path, value)?;
+                    match compression {
+                        Some(filter) => self.file.write_packed(&path, value, *filter)?,
+                        None => self.file.write_dataset(&path, value)?,
+                    }
                     for attribute in attributes {
                         self.file.set_attribute(&path, &attribute.name, &attribute.value)?;
                     }

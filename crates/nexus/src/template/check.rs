@@ -295,7 +295,18 @@ impl Check {
                 let config = self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
                 let name = self.name(at, config);
                 let value = self.dataset(at, config)?;
-                name.map(|name| Node::Dataset { name, value, attributes })
+                let compression = self.compression(at, config);
+                let is_list = matches!(value.dtype, DataType::Number(_)) && !value.shape.is_empty();
+                if !compression.is_empty() && !is_list {
+                    let hint = "remove it; arrays of numbers are packed";
+                    self.wrong(&join(at, "compression"), "one value, or texts, cannot be packed", hint);
+                }
+                if compression.iter().any(|(name, _)| name.is_some()) {
+                    let hint = "write the name of a compression, like \"bitshuffle-lz4\"";
+                    self.wrong(&join(at, "compression"), "a dataset has one compression", hint);
+                }
+                let compression = compression.first().map(|(_, filter)| *filter);
+                name.map(|name| Node::Dataset { name, value, attributes, compression })
             }
             "link" => {
                 let config = self.object(at, config, "a link", words::LINK, &[])?;

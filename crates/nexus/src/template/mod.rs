@@ -90,6 +90,8 @@ pub enum Node {
         value: Data,
         /// Its attributes.
         attributes: Vec<Attribute>,
+        /// How it is packed.
+        compression: Option<Filter>,
     },
     /// A hard link.
     Link {

@@ -329,3 +329,19 @@ fn mutated_templates_give_answers() {
     }
     assert!(refused > 1500, "{refused}");
 }
+
+#[test]
+fn what_cannot_be_packed_is_told() {
+    let with = |config: serde_json::Value| {
+        let text = json!({"children": [{"module": "dataset", "config": config}]}).to_string();
+        Template::parse(text.as_bytes()).map_or_else(|all| all.into_iter().map(|m| m.told()).collect(), |_| Vec::new())
+    };
+    let at = |told: &str| vec![format!("/children/0/config/compression: {told}")];
+    assert!(with(json!({"name": "a", "values": [1, 2], "compression": "deflate"})).is_empty());
+    let cause = "one value, or texts, cannot be packed";
+    assert_eq!(with(json!({"name": "a", "values": 1, "compression": "deflate"})), at(cause));
+    assert_eq!(with(json!({"name": "a", "dtype": "string", "values": ["x"], "compression": "deflate"})), at(cause));
+    let named = json!({"name": "a", "values": [1, 2], "compression": {"a": "deflate"}});
+    assert_eq!(with(named), at("a dataset has one compression"));
+    assert_eq!(with(json!({"name": "a", "values": [1], "compression": "gzip"})), at("unknown compression \"gzip\""));
+}

@@ -15,7 +15,7 @@ pub(super) fn modules() -> impl Iterator<Item = &'static str> {
     ["dataset", "link", "mdat"].into_iter().chain(MODULES.iter().map(|(word, _)| *word))
 }
 /// Settings of `dataset`.
-pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace"];
+pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace", "compression"];
 /// Settings of `link`.
 pub(super) const LINK: &[&str] = &["name", "source", "file"];
 /// Settings of `mdat`.
