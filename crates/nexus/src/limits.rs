@@ -31,6 +31,9 @@ pub const MISTAKES_MAX: usize = 100;
 /// Streams modules of one template: each has up to six open datasets and their buffers.
 pub const MODULES_MAX: usize = 20_000;
 
+/// Streams of one module: their names stand in an attribute of its group, and a facility has some tens.
+pub const STREAMS_MAX: usize = 128;
+
 /// Bytes of one row of a growing dataset (one histogram or array value): a message has at most 2 GiB, but a row is
 /// kept in memory whole, for each dataset.
 pub const ROW_BYTES_MAX: u64 = 256 << 20;

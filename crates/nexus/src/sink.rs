@@ -66,9 +66,9 @@ impl Job {
     /// Every stream of the template must be an input.
     fn check_inputs(&self) -> Result<(), Fault> {
         for (_, module) in self.template.modules() {
-            if !self.inputs.contains(&module.stream) {
+            if let Some(stream) = module.streams.iter().find(|stream| !self.inputs.contains(stream)) {
                 return Err(Fault::new(
-                    format!("the template wants the stream `{}`", module.stream),
+                    format!("the template wants the stream `{stream}`"),
                     format!("the inputs are: {}", self.inputs.join(", ")),
                 )
                 .hint(format!("add it to `inputs` of the sink, or change `stream` at {}", module.pointer)));
@@ -177,7 +177,7 @@ impl Nexus {
     fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Links) -> Self {
         let mut routes: Vec<Route> = job.inputs.iter().map(|_| Route::default()).collect();
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
-            let wanting = job.inputs.iter().zip(&mut routes).filter(|(input, _)| **input == module.stream);
+            let wanting = job.inputs.iter().zip(&mut routes).filter(|(input, _)| module.streams.contains(input));
             for (_, route) in wanting {
                 for &schema in module.kind.schemas() {
                     match &module.source {

@@ -74,6 +74,41 @@ fn f142(time: u64, value: wire::f142::Value<'_>, severity: wire::f142::AlarmSeve
 }
 
 #[test]
+fn a_module_takes_several_streams_and_goes_on_with_all() {
+    let config = r#"{"module": "f144", "config": {"stream": ["s", "t"]}}"#;
+    let job = Job { inputs: vec!["s".into(), "u".into(), "t".into()], ..job_of("streams", &[("log", config)]) };
+    let all: Vec<Vec<Made>> = (0..3).map(|of| (0..6).map(|n| f144(START + 10 * n + of, of as f64)).collect()).collect();
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let (mut state, mut places) = (String::new(), [0; 3]);
+    for (turn, input) in [0, 2, 1, 2, 0, 1, 0, 2].into_iter().enumerate() {
+        let next = (places[input] + 2).min(all[input].len());
+        let aside = give(&mut sink, input, places[input] as u64, &all[input][places[input]..next]).unwrap();
+        assert_eq!(aside.len(), if input == 1 { 2 } else { 0 }, "the stream `u` is nobody's");
+        if turn == 3 {
+            // A kill behind a commit: what came since comes again.
+            drop(sink);
+            sink = Nexus::resume(job.clone(), &state).unwrap();
+        } else {
+            places[input] = next;
+            state = sink.flush().unwrap();
+        }
+    }
+    give(&mut sink, 2, places[2] as u64, &all[2][places[2]..]).unwrap();
+    sink.finish("{}").unwrap();
+    let mut times = numbers(&job, "log/time");
+    let of = |stream: i64| times.iter().map(move |t| t - START).filter(move |t| t % 10 == stream).collect::<Vec<_>>();
+    assert_eq!((of(0), of(2)), ((0..6).map(|n| 10 * n).collect(), (0..6).map(|n| 10 * n + 2).collect::<Vec<_>>()));
+    times.sort_unstable();
+    assert_eq!(times.len(), 12);
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let names: Vec<hdf5_metno::types::VarLenUnicode> =
+        file.group("entry/log").unwrap().attr("stream").unwrap().read_raw().unwrap();
+    assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["s", "t"]);
+    let fault = Job { inputs: vec!["s".into()], ..job }.check(true).unwrap_err();
+    assert!(fault.what.contains("`t`"), "{fault}");
+}
+
+#[test]
 fn a_log_takes_both_schemas_and_the_alarms_of_the_older() {
     use wire::f142::{AlarmSeverity, Value};
     for (name, module) in [("f142", "f142"), ("f144", "f144")] {

@@ -35,10 +35,18 @@ struct Node {
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
-    stream: Option<String>,
+    stream: Option<Streams>,
     /// The word of ESS templates, read where there is no `stream`.
     #[serde(default)]
-    topic: Option<String>,
+    topic: Option<Streams>,
+}
+
+/// One name or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Streams {
+    One(String),
+    Several(Vec<String>),
 }
 
 /// The streams that a template names, each with the line of its first appearance (0 where it is not found).
@@ -77,9 +85,12 @@ pub(super) fn streams(path: &Path) -> Result<BTreeMap<String, u32>, Wrong> {
 /// JSON nests at most 128 deep here, so this does too.
 fn collect(node: Node, into: &mut BTreeMap<String, u32>) {
     if node.module.is_some_and(|module| !WITHOUT_STREAM.contains(&module.as_str()))
-        && let Some(stream) = node.config.and_then(|config| config.stream.or(config.topic))
+        && let Some(streams) = node.config.and_then(|config| config.stream.or(config.topic))
     {
-        into.insert(stream, 0);
+        match streams {
+            Streams::One(stream) => drop(into.insert(stream, 0)),
+            Streams::Several(streams) => into.extend(streams.into_iter().map(|stream| (stream, 0))),
+        }
     }
     node.children.into_iter().flatten().for_each(|child| collect(child, into));
 }
@@ -88,11 +99,15 @@ fn find_lines(text: &str, streams: &mut BTreeMap<String, u32>) {
     for key in ["\"stream\"", "\"topic\""] {
         for (at, _) in text.match_indices(key) {
             let value = text[at + key.len()..].trim_start().strip_prefix(':').unwrap_or_default();
-            let Some(Ok(name)) = serde_json::Deserializer::from_str(value).into_iter::<String>().next() else {
-                continue;
+            let names = match serde_json::Deserializer::from_str(value).into_iter::<Streams>().next() {
+                Some(Ok(Streams::One(name))) => vec![name],
+                Some(Ok(Streams::Several(names))) => names,
+                _ => continue,
             };
-            if let Some(line) = streams.get_mut(&name).filter(|line| **line == 0) {
-                *line = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(0);
+            for name in names {
+                if let Some(line) = streams.get_mut(&name).filter(|line| **line == 0) {
+                    *line = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(0);
+                }
             }
         }
     }
@@ -112,7 +127,8 @@ mod tests {
       "topic": "passed over",
       "stream" : "detector"}}]},
     {"module": "f144", "config": {"topic": "d\u0065vices"}},
-    {"module": "f144", "config": {"stream": "detector"}}]}]}"#;
+    {"module": "f144", "config": {"stream": ["detector",
+       "monitor"]}}]}]}"#;
         let path = std::env::temp_dir().join(format!("beamport-template-{}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         let found = streams(&path).unwrap_or_default();
@@ -120,7 +136,8 @@ mod tests {
         std::fs::write(&path, text.replace("\"detector\"", "7")).unwrap();
         let other = streams(&path).unwrap_or_else(|_| panic!("refused"));
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("detector".to_owned(), 7), ("devices".to_owned(), 8)]);
+        let found: Vec<(String, u32)> = found.into_iter().collect();
+        assert_eq!(found, [("detector".to_owned(), 7), ("devices".to_owned(), 8), ("monitor".to_owned(), 9)]);
         assert!(other.is_empty());
     }
 }

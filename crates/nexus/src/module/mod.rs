@@ -305,7 +305,7 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
 fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
         ("NX_class".to_owned(), Data::text(module.kind.class())),
-        ("stream".to_owned(), Data::text(&module.stream)),
+        ("stream".to_owned(), streams(module)),
         ("writer_module".to_owned(), Data::text(module.kind.name())),
     ];
     if let Some(source) = &module.source {
@@ -325,6 +325,14 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
         out.push((name.clone(), value.clone()));
     }
     out
+}
+
+/// The name of the stream, or the names of several.
+fn streams(module: &Module) -> Data {
+    match module.streams.as_slice() {
+        [one] => Data::text(one),
+        several => Data::texts(several.to_vec()),
+    }
 }
 
 /// A column of numbers.

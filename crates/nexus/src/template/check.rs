@@ -6,7 +6,7 @@ use super::values::infer;
 use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
 use crate::filter::Filter;
 use crate::limits::{
-    ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX,
+    ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
 use serde_json::{Map, Value};
 use wire::DType;
@@ -372,16 +372,7 @@ impl Check {
         }
         let known: Vec<&str> = words::STREAM.iter().chain(words::settings(kind)).copied().collect();
         let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
-        let stream = self.text(at, config, ["stream", "topic"]).map(str::to_owned);
-        match &stream {
-            Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
-                self.wrong(at, "the name of a stream has 1 to 255 bytes", "");
-            }
-            None if first_of(config, ["stream", "topic"]).is_none() => {
-                self.wrong(at, "`stream` is missing", "add \"stream\": the name of one of the sink's inputs");
-            }
-            _ => (),
-        }
+        let streams = self.streams(at, config);
         let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
@@ -424,7 +415,7 @@ impl Check {
                 Kind::Da00 { variables, constants }
             }
         };
-        let module = Module { kind, stream: stream?, source, attributes, compression, pointer: at.to_owned() };
+        let module = Module { kind, streams: streams?, source, attributes, compression, pointer: at.to_owned() };
         self.beside(at, config, &module);
         Some(Node::Module(module))
     }
@@ -446,6 +437,42 @@ impl Check {
                 }
             }
         }
+    }
+
+    /// The streams of a module: one name, or a list of them.
+    fn streams(&mut self, at: &str, config: &Json) -> Option<Vec<String>> {
+        let Some((key, value)) = first_of(config, ["stream", "topic"]) else {
+            self.wrong(at, "`stream` is missing", "add \"stream\": the name of one of the sink's inputs");
+            return None;
+        };
+        let at = join(at, key);
+        let names: Vec<&Value> = match value {
+            Value::Array(list) => list.iter().collect(),
+            one => vec![one],
+        };
+        let mut out: Vec<String> = Vec::new();
+        for name in &names {
+            match name.as_str() {
+                None => {
+                    self.wrong(&at, format!("`{key}` is a text or a list of texts, this has {}", kind_of(name)), "")
+                }
+                Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
+                    self.wrong(&at, "the name of a stream has 1 to 255 bytes", "");
+                }
+                Some(name) if out.iter().any(|known| known == name) => {
+                    self.wrong(&at, format!("the stream `{}` stands twice", short(name)), "remove one");
+                }
+                Some(_) if out.len() == STREAMS_MAX => {
+                    self.wrong(&at, format!("more than {STREAMS_MAX} streams of one module"), "");
+                    return None;
+                }
+                Some(name) => out.push(name.to_owned()),
+            }
+        }
+        if names.is_empty() {
+            self.wrong(&at, "a list without streams", "name one of the sink's inputs");
+        }
+        (out.len() == names.len() && !out.is_empty()).then_some(out)
     }
 
     /// One for all datasets of a module, or an object with one for each that is named.

@@ -120,14 +120,14 @@ pub enum Node {
     Module(Module),
 }
 
-/// What a group takes out of a stream.
+/// What a group takes out of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
     /// The schema and its settings.
     pub kind: Kind,
-    /// Name of the stream.
-    pub stream: String,
-    /// Name of the origin; all of the stream's where `None`.
+    /// Names of the streams, one or more.
+    pub streams: Vec<String>,
+    /// Name of the origin; all of the streams' where `None`.
     pub source: Option<String>,
     /// Attributes of the group.
     pub attributes: Vec<Attribute>,
@@ -364,8 +364,10 @@ impl Template {
     pub fn streams(&self) -> Vec<Wanted> {
         let mut out: Vec<Wanted> = Vec::new();
         for (_, module) in self.modules() {
-            if !out.iter().any(|known| known.stream == module.stream) {
-                out.push(Wanted { stream: module.stream.clone(), pointer: module.pointer.clone() });
+            for stream in &module.streams {
+                if !out.iter().any(|known| known.stream == *stream) {
+                    out.push(Wanted { stream: stream.clone(), pointer: module.pointer.clone() });
+                }
             }
         }
         out

@@ -58,6 +58,27 @@ fn all_mistakes_at_once_each_with_its_pointer() {
 }
 
 #[test]
+fn a_module_names_one_stream_or_several() {
+    let of = |stream: Value| parse(&json!({"children": [{"module": "tdct", "config": {"stream": stream}}]}));
+    let names = |template: Template| template.streams().into_iter().map(|wanted| wanted.stream).collect::<Vec<_>>();
+    assert_eq!(names(of(json!("a")).unwrap()), ["a"]);
+    assert_eq!(names(of(json!(["a", "b"])).unwrap()), ["a", "b"]);
+    let many: Vec<String> = (0..=crate::limits::STREAMS_MAX).map(|n| n.to_string()).collect();
+    for (wrong, why) in [
+        (json!([]), "without streams"),
+        (json!(["a", "a"]), "twice"),
+        (json!(["a", 1]), "a number"),
+        (json!({"a": 1}), "an object"),
+        (json!([""]), "1 to 255"),
+        (json!(many), "more than"),
+    ] {
+        let mistakes = of(wrong).unwrap_err();
+        assert!(mistakes.len() == 1 && mistakes[0].cause.contains(why), "{why}: {mistakes:?}");
+        assert_eq!(mistakes[0].pointer, "/children/0/config/stream");
+    }
+}
+
+#[test]
 fn both_forms_of_attributes_and_obsolete_keys() {
     let template = parse(&json!({"children": [
         {"module": "dataset", "attributes": {"units": "m", "n": 3, "x": 0.5, "axes": ["a", "b"]},
