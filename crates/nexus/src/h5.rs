@@ -684,8 +684,9 @@ fn set_filter(what: impl Fn() -> String + Copy, list: &Id, filter: Filter, eleme
 fn packed_chunks(what: impl Fn() -> String + Copy, chunk: &[u64], filter: Filter, element: usize) -> Result<Id, Fault> {
     // SAFETY: a class of the library.
     let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;
-    // SAFETY: our list, and as many lengths as dimensions; below too.
+    // SAFETY: our list, and as many lengths as dimensions.
     call(what, || unsafe { h5p::H5Pset_chunk(list.0, chunk.len() as c_int, chunk.as_ptr()) })?;
+    // SAFETY: our list.
     call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
     set_filter(what, &list, filter, element)?;
     Ok(list)
