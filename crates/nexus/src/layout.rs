@@ -106,7 +106,7 @@ impl Layout<'_> {
         for node in &group.children {
             match node {
                 Node::Group(inner) => self.links(inner, &format!("{path}/{}", inner.name))?,
-                Node::Link { name, target } => {
+                Node::Link { name, target, .. } => {
                     let target: String = target.iter().map(|s| format!("/{s}")).collect();
                     // What is written at the end only (`end_time`, `minimum_value`) is named by its path.
                     let to = if self.file.exists(&target)? { To::Thing(&target) } else { To::Path(&target) };
@@ -138,7 +138,7 @@ pub(crate) fn growing_links(template: &Template, fillings: &[Filling]) -> Vec<(S
         for node in &group.children {
             match node {
                 Node::Group(inner) => walk(inner, &format!("{path}/{}", inner.name), out),
-                Node::Link { name, target } => {
+                Node::Link { name, target, .. } => {
                     out.push((target.iter().map(|s| format!("/{s}")).collect(), format!("{path}/{name}")));
                 }
                 _ => (),

@@ -1,8 +1,12 @@
 //! Every bound of this crate, each with its reason.
 
 /// Bytes of a template's text. The largest known (DREAM, every pixel written out) has 700 MB; with `range` and
-/// `linspace` it has less than one, and parsing takes ten times the memory of the text.
-pub const TEMPLATE_BYTES_MAX: u64 = 256 << 20;
+/// `linspace` it has less than one.
+pub const TEMPLATE_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes that a template takes while it is read: 700 MB of text are some 400 MB of numbers, and of a million nodes the names
+/// and values take less than one GB.
+pub const PARSED_BYTES_MAX: u64 = 2 << 30;
 
 /// Groups, datasets, links, modules and attributes of a template: ten times the largest ESS instrument.
 pub const NODES_MAX: usize = 1_000_000;

@@ -106,6 +106,8 @@ pub(crate) struct Metadata {
     /// Where libhdf5 would put the next byte.
     end: u64,
     pieces: BTreeMap<u64, Piece>,
+    /// Bytes of the pieces.
+    held_bytes: u64,
     /// Blocks that nothing on disk names: begin to end.
     fresh: BTreeMap<u64, u64>,
     headers: Place,
@@ -135,6 +137,7 @@ impl Metadata {
             length,
             end: 0,
             pieces: BTreeMap::new(),
+            held_bytes: 0,
             fresh: BTreeMap::new(),
             headers: Place::default(),
             others: Place::default(),
@@ -165,7 +168,7 @@ impl Metadata {
 
     /// Bytes that wait in memory.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.pieces.values().map(|piece| piece.bytes.len() as u64).sum()
+        self.held_bytes
     }
 
     /// The object headers that come next, `bytes` of them, lie in one page.
@@ -219,7 +222,7 @@ impl Metadata {
         let mut first = at;
         // A block that is written in other parts than before: one piece of both.
         for other in self.overlapping(at, end) {
-            let Some(old) = self.pieces.remove(&other) else { continue };
+            let Some(old) = self.take_piece(other) else { continue };
             let (begin, finish) =
                 (other.min(first), (other + old.bytes.len() as u64).max(first + piece.bytes.len() as u64));
             let mut whole = vec![0; (finish - begin) as usize];
@@ -228,7 +231,14 @@ impl Metadata {
             }
             (first, piece.bytes) = (begin, whole);
         }
+        self.held_bytes += piece.bytes.len() as u64;
         self.pieces.insert(first, piece);
+    }
+
+    fn take_piece(&mut self, at: u64) -> Option<Piece> {
+        let piece = self.pieces.remove(&at)?;
+        self.held_bytes -= piece.bytes.len() as u64;
+        Some(piece)
     }
 
     /// Begins of the pieces that have bytes between `at` and `end`.
@@ -296,7 +306,7 @@ impl Metadata {
         }
         let done: Vec<u64> = new.iter().chain(&placed).map(|(at, _)| **at).collect();
         for at in done {
-            self.pieces.remove(&at);
+            self.take_piece(at);
         }
         self.fresh.clear();
         self.applied += u64::from(what != Apply::Laid);

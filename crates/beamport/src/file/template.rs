@@ -95,8 +95,10 @@ fn collect(node: Node, into: &mut BTreeMap<String, u32>) {
     node.children.into_iter().flatten().for_each(|child| collect(child, into));
 }
 
+/// Texts of hundreds of MB come here: each is looked through once for a key, and its lines are counted on the way.
 fn find_lines(text: &str, streams: &mut BTreeMap<String, u32>) {
     for key in ["\"stream\"", "\"topic\""] {
+        let (mut line, mut counted) = (1, 0);
         for (at, _) in text.match_indices(key) {
             let value = text[at + key.len()..].trim_start().strip_prefix(':').unwrap_or_default();
             let names = match serde_json::Deserializer::from_str(value).into_iter::<Streams>().next() {
@@ -105,8 +107,10 @@ fn find_lines(text: &str, streams: &mut BTreeMap<String, u32>) {
                 _ => continue,
             };
             for name in names {
-                if let Some(line) = streams.get_mut(&name).filter(|line| **line == 0) {
-                    *line = u32::try_from(text[..at].matches('\n').count() + 1).unwrap_or(0);
+                if let Some(found) = streams.get_mut(&name).filter(|line| **line == 0) {
+                    line += text.as_bytes()[counted..at].iter().filter(|byte| **byte == b'\n').count();
+                    counted = at;
+                    *found = u32::try_from(line).unwrap_or(0);
                 }
             }
         }

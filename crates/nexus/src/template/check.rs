@@ -1,6 +1,7 @@
 //! From JSON to a template: every mistake is collected, nothing is guessed.
 
 use super::data::{Data, DataType, TYPES, Values};
+use super::json::{Object, Value};
 use super::nearest::nearest;
 use super::values::infer;
 use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
@@ -8,7 +9,7 @@ use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
-use serde_json::{Map, Value};
+use std::collections::HashSet;
 use wire::DType;
 
 /// Checks a whole template.
@@ -18,12 +19,12 @@ pub(super) fn template(value: &Value) -> Result<Group, Vec<Mistake>> {
     if let Some(map) = check.object("", value, "a template", words::TOP, &[]) {
         root.attributes = check.attributes("", map);
         root.children = check.children("", map, 0);
-        if !map.contains_key("children") {
+        if !map.has("children") {
             check.wrong("", "`children` is missing", "a template holds at least {\"children\": []}");
         }
     }
-    if check.mistakes.is_empty() {
-        tree::check(&mut root, &check.links, &mut check.mistakes);
+    if check.mistakes.len() < MISTAKES_MAX {
+        tree::check(&mut root, &check.lost, &mut check.mistakes);
     }
     if check.mistakes.is_empty() { Ok(root) } else { Err(check.mistakes) }
 }
@@ -31,16 +32,16 @@ pub(super) fn template(value: &Value) -> Result<Group, Vec<Mistake>> {
 #[derive(Default)]
 pub(super) struct Check {
     mistakes: Vec<Mistake>,
-    /// Pointers of links, in the order of the walk.
-    links: Vec<String>,
+    /// Path of the group that is read.
+    here: String,
+    /// Groups in which something was refused: what links want of them may be that.
+    lost: HashSet<String>,
     nodes: usize,
     modules: usize,
     /// Modules that the one just read asks for beside itself.
     beside: Vec<Module>,
     pub(super) fixed_bytes: u64,
 }
-
-pub(super) type Json = Map<String, Value>;
 
 impl Check {
     pub(super) fn wrong(&mut self, pointer: &str, cause: impl Into<String>, hint: impl Into<String>) {
@@ -57,13 +58,16 @@ impl Check {
         what: &str,
         known: &[&str],
         ignored: &[&str],
-    ) -> Option<&'v Json> {
+    ) -> Option<&'v Object> {
         let Some(map) = value.as_object() else {
             self.wrong(at, format!("{what} is an object, this is {}", kind_of(value)), "");
             return None;
         };
-        for key in map.keys() {
-            if known.contains(&key.as_str()) || ignored.contains(&key.as_str()) {
+        if let Some(key) = &map.twice {
+            self.wrong(&join(at, key), format!("the key `{}` stands twice", short(key)), "remove one");
+        }
+        for (key, _) in map.members() {
+            if known.contains(&key) || ignored.contains(&key) {
                 continue;
             }
             let hint = match nearest(key, known.iter().copied()) {
@@ -76,7 +80,7 @@ impl Check {
     }
 
     /// A text under one of two keys.
-    fn text<'v>(&mut self, at: &str, map: &'v Json, keys: [&str; 2]) -> Option<&'v str> {
+    fn text<'v>(&mut self, at: &str, map: &'v Object, keys: [&str; 2]) -> Option<&'v str> {
         let (key, value) = first_of(map, keys)?;
         if value.as_str().is_none() {
             self.wrong(&join(at, key), format!("`{key}` is a text, this is {}", kind_of(value)), "");
@@ -85,8 +89,8 @@ impl Check {
     }
 
     /// A name that must be there and must be one name.
-    fn name(&mut self, at: &str, map: &Json) -> Option<String> {
-        if !map.contains_key("name") {
+    fn name(&mut self, at: &str, map: &Object) -> Option<String> {
+        if !map.has("name") {
             self.wrong(at, "`name` is missing", "add \"name\": \"...\"");
             return None;
         }
@@ -100,7 +104,7 @@ impl Check {
         }
     }
 
-    pub(super) fn data_type(&mut self, at: &str, map: &Json, keys: [&str; 2]) -> Option<DataType> {
+    pub(super) fn data_type(&mut self, at: &str, map: &Object, keys: [&str; 2]) -> Option<DataType> {
         let (key, _) = first_of(map, keys)?;
         let word = self.text(at, map, keys)?;
         let found = TYPES.iter().find(|(name, _)| *name == word).map(|(_, t)| *t);
@@ -127,22 +131,26 @@ impl Check {
         self.nodes <= NODES_MAX
     }
 
-    fn attributes(&mut self, at: &str, map: &Json) -> Vec<Attribute> {
+    fn attributes(&mut self, at: &str, map: &Object) -> Vec<Attribute> {
         let mut out: Vec<Attribute> = Vec::new();
         let at = join(at, "attributes");
         match map.get("attributes") {
             None | Some(Value::Null) => (),
             Some(Value::Object(pairs)) => {
-                for (name, value) in pairs {
+                if let Some(name) = &pairs.twice {
+                    self.wrong(&join(&at, name), format!("the attribute `{}` stands twice", short(name)), "remove one");
+                }
+                for (name, value) in pairs.members() {
                     let at = join(&at, name);
                     if let Some(cause) = bad_name(name) {
                         self.wrong(&at, cause, "");
                     } else if let Some(value) = self.attribute_value(&at, value, None) {
-                        out.push(Attribute { name: name.clone(), value });
+                        out.push(Attribute { name: name.to_owned(), value });
                     }
                 }
             }
-            Some(Value::Array(list)) => {
+            Some(Value::List(list)) => {
+                let mut names = HashSet::new();
                 for (i, one) in list.iter().enumerate() {
                     let at = join(&at, i);
                     let Some(one) = self.object(&at, one, "an attribute", words::ATTRIBUTE, words::OBSOLETE) else {
@@ -160,7 +168,7 @@ impl Check {
                     }
                     let value = self.attribute_value(&join(&at, key), value, dtype);
                     if let (Some(name), Some(value)) = (name, value) {
-                        if out.iter().any(|a| a.name == name) {
+                        if !names.insert(name.clone()) {
                             self.wrong(&at, format!("the attribute `{}` stands twice", short(&name)), "remove one");
                         } else {
                             out.push(Attribute { name, value });
@@ -201,11 +209,11 @@ impl Check {
         Some(data)
     }
 
-    fn children(&mut self, at: &str, map: &Json, depth: usize) -> Vec<Node> {
+    fn children(&mut self, at: &str, map: &Object, depth: usize) -> Vec<Node> {
         let at = join(at, "children");
         let list = match map.get("children") {
             None | Some(Value::Null) => return Vec::new(),
-            Some(Value::Array(list)) => list,
+            Some(Value::List(list)) => list,
             Some(other) => {
                 self.wrong(&at, format!("`children` is a list, this is {}", kind_of(other)), "");
                 return Vec::new();
@@ -216,21 +224,58 @@ impl Check {
             return Vec::new();
         }
         let mut out = Vec::with_capacity(list.len());
+        let mut names = HashSet::new();
         for (i, child) in list.iter().enumerate() {
             let at = join(&at, i);
             if !self.count(&at) || self.mistakes.len() >= MISTAKES_MAX {
+                self.lost.insert(self.here.clone());
                 break;
             }
-            out.extend(self.node(&at, child, depth));
+            match self.node(&at, child, depth) {
+                Some(node) => {
+                    self.claim(&at, &node, depth, &mut names);
+                    out.push(node);
+                }
+                None => {
+                    self.lost.insert(self.here.clone());
+                }
+            }
         }
         for module in std::mem::take(&mut self.beside) {
             let stands = |node: &Node| matches!(node, Node::Module(known) if known.kind == module.kind);
             if !out.iter().any(stands) {
                 // First, so that the group says of itself what the log says.
-                out.insert(0, Node::Module(module));
+                let node = Node::Module(module);
+                self.claim(&at, &node, depth, &mut names);
+                out.insert(0, node);
             }
         }
         out
+    }
+
+    /// The names that a node takes in its group: each stands once, and one is ours.
+    fn claim(&mut self, at: &str, node: &Node, depth: usize, names: &mut HashSet<String>) {
+        let (at, wanted) = match node {
+            Node::Group(Group { name, .. })
+            | Node::Dataset { name, .. }
+            | Node::Link { name, .. }
+            | Node::Outside { name, .. } => (at, vec![name.as_str()]),
+            Node::Times { start, end } => (
+                at,
+                [(start, "start_time"), (end, "end_time")].into_iter().filter(|(is, _)| **is).map(|(_, n)| n).collect(),
+            ),
+            Node::Module(module) => (module.pointer.as_str(), module.kind.datasets()),
+        };
+        for name in wanted {
+            if !names.insert(name.to_owned()) {
+                let cause = format!("`{}` stands twice in `{}/`", short(name), short(&self.here));
+                self.wrong(at, cause, "rename or remove one");
+            }
+            if depth <= 1 && name == "beamport" {
+                let cause = format!("`{}/beamport` is reserved", short(&self.here));
+                self.wrong(at, cause, "beamport writes its account there; choose another name");
+            }
+        }
     }
 
     fn node(&mut self, at: &str, value: &Value, depth: usize) -> Option<Node> {
@@ -238,7 +283,7 @@ impl Check {
             self.wrong(at, format!("a child is an object, this is {}", kind_of(value)), "");
             return None;
         };
-        if map.contains_key("module") {
+        if map.has("module") {
             return self.module_node(at, map, value);
         }
         match map.get("type").and_then(Value::as_str) {
@@ -246,7 +291,10 @@ impl Check {
                 self.object(at, value, "a group", words::GROUP, &[]);
                 let name = self.name(at, map);
                 let attributes = self.attributes(at, map);
+                let length = self.here.len();
+                self.here.extend(["/", name.as_deref().unwrap_or("?")]);
                 let children = self.children(at, map, depth + 1);
+                self.here.truncate(length);
                 name.map(|name| Node::Group(Group { name, attributes, children }))
             }
             Some(old @ ("dataset" | "stream" | "link")) => {
@@ -272,7 +320,7 @@ impl Check {
         }
     }
 
-    fn module_node(&mut self, at: &str, map: &Json, value: &Value) -> Option<Node> {
+    fn module_node(&mut self, at: &str, map: &Object, value: &Value) -> Option<Node> {
         self.object(at, value, "a module", words::NODE, &[]);
         let module = self.text(at, map, ["module", "module"])?;
         if !words::modules().any(|word| word == module) {
@@ -311,17 +359,15 @@ impl Check {
             "link" => {
                 let config = self.object(at, config, "a link", words::LINK, &[])?;
                 let name = self.name(at, config);
-                if !config.contains_key("source") {
+                if !config.has("source") {
                     self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
                 }
                 let source = self.text(at, config, ["source", "source"])?;
-                if config.contains_key("file") {
+                if config.has("file") {
                     return self.outside(at, config, name?, source);
                 }
-                let name = name?;
-                self.links.push(at.clone());
                 // Resolved by `tree`, which knows where the link stands.
-                Some(Node::Link { name, target: vec![source.to_owned()] })
+                Some(Node::Link { name: name?, target: vec![source.to_owned()], pointer: at.clone() })
             }
             "mdat" => {
                 let config = self.object(at, config, "`mdat`", words::TIMES, words::STREAM)?;
@@ -333,7 +379,7 @@ impl Check {
 
     /// A link into another file, which need not be there yet. Who opens the file opens that one too: it lies in the same
     /// folder or below, so that both can be moved together and no template reaches for the files of others.
-    fn outside(&mut self, at: &str, config: &Json, name: String, source: &str) -> Option<Node> {
+    fn outside(&mut self, at: &str, config: &Object, name: String, source: &str) -> Option<Node> {
         let file = self.text(at, config, ["file", "file"])?;
         let is_step = |step: &str| !matches!(step, "" | "." | "..");
         if !file.split('/').all(is_step) || file.contains(['\0', ':', '\\']) || file.len() > NAME_BYTES_MAX {
@@ -349,8 +395,8 @@ impl Check {
         Some(Node::Outside { name, file: file.to_owned(), target: format!("/{target}") })
     }
 
-    fn times(&mut self, at: &str, config: &Json) -> Option<Node> {
-        let Some(Value::Array(items)) = config.get("items") else {
+    fn times(&mut self, at: &str, config: &Object) -> Option<Node> {
+        let Some(Value::List(items)) = config.get("items") else {
             self.wrong(at, "`items` is missing or no list", "\"items\": [\"start_time\", \"end_time\"]");
             return None;
         };
@@ -385,7 +431,7 @@ impl Check {
         };
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
         let compression = self.compression(at, config);
-        if matches!(kind, "json" | "bpgr") && config.contains_key("source") {
+        if matches!(kind, "json" | "bpgr") && config.has("source") {
             let cause = format!("messages of `{kind}` have no origin");
             self.wrong(&join(at, "source"), cause, "remove `source`; all of the stream are taken");
         }
@@ -405,7 +451,7 @@ impl Check {
                 attributes.extend(self.attributes(at, config));
                 let variables = self.variables(at, config, "variables");
                 let constants = self.variables(at, config, "constants");
-                if !config.contains_key("variables") {
+                if !config.has("variables") {
                     self.wrong(
                         at,
                         "`variables` is missing",
@@ -421,7 +467,7 @@ impl Check {
     }
 
     /// What the ESS writer puts beside a log where the template says so.
-    fn beside(&mut self, at: &str, config: &Json, log: &Module) {
+    fn beside(&mut self, at: &str, config: &Object, log: &Module) {
         if !matches!(log.kind, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. }) {
             return;
         }
@@ -476,11 +522,11 @@ impl Check {
     }
 
     /// One for all datasets of a module, or an object with one for each that is named.
-    fn compression(&mut self, at: &str, config: &Json) -> Vec<(Option<String>, Filter)> {
+    fn compression(&mut self, at: &str, config: &Object) -> Vec<(Option<String>, Filter)> {
         let at = join(at, "compression");
         let named: Vec<(Option<String>, &Value)> = match config.get("compression") {
             None | Some(Value::Null) => return Vec::new(),
-            Some(Value::Object(map)) => map.iter().map(|(name, value)| (Some(name.clone()), value)).collect(),
+            Some(Value::Object(map)) => map.members().map(|(name, value)| (Some(name.to_owned()), value)).collect(),
             Some(value) => vec![(None, value)],
         };
         let mut out = Vec::new();
@@ -495,18 +541,25 @@ impl Check {
                         Some(meant) => format!("perhaps `{meant}` is meant"),
                         None => format!("there are: {}", known.join(", ")),
                     };
-                    self.wrong(&at, format!("unknown compression {}", short(&value.to_string())), hint);
+                    self.wrong(
+                        &at,
+                        match value.as_str() {
+                            Some(word) => format!("unknown compression `{}`", short(word)),
+                            None => format!("a compression is a text, this is {}", kind_of(value)),
+                        },
+                        hint,
+                    );
                 }
             }
         }
         out
     }
 
-    fn variables(&mut self, at: &str, config: &Json, key: &str) -> Vec<Variable> {
+    fn variables(&mut self, at: &str, config: &Object, key: &str) -> Vec<Variable> {
         let at = join(at, key);
         let list = match config.get(key) {
             None => return Vec::new(),
-            Some(Value::Array(list)) => list,
+            Some(Value::List(list)) => list,
             Some(other) => {
                 self.wrong(&at, format!("`{key}` is a list, this is {}", kind_of(other)), "");
                 return Vec::new();
@@ -528,7 +581,7 @@ impl Check {
             }
             let axes = one.get("axes").map(|axes| {
                 let list: Option<Vec<String>> =
-                    axes.as_array().and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
+                    axes.as_list().and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
                 list.unwrap_or_else(|| {
                     self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "");
                     Vec::new()
@@ -572,7 +625,7 @@ impl Check {
     }
 }
 
-pub(super) fn first_of<'v, 'k>(map: &'v Json, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
+pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
     keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
 }
 
@@ -606,8 +659,8 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
+        Value::Text(_) => "a text",
+        Value::List(_) | Value::Numbers(_) => "a list",
         Value::Object(_) => "an object",
     }
 }

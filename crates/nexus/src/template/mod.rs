@@ -8,6 +8,7 @@
 
 mod check;
 mod data;
+mod json;
 mod nearest;
 mod tree;
 mod values;
@@ -18,7 +19,7 @@ pub use data::{Data, DataType, Values};
 use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// One thing that is wrong in a template.
@@ -99,6 +100,8 @@ pub enum Node {
         name: String,
         /// What it stands for: names from the root.
         target: Vec<String>,
+        /// Where it stands in the template, JSON pointer.
+        pointer: String,
     },
     /// A link to what another file has.
     Outside {
@@ -318,30 +321,26 @@ impl Kind {
 impl Template {
     /// Reads a template, or says all that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<Mistake>> {
-        if text.len() as u64 > TEMPLATE_BYTES_MAX {
-            return Err(vec![too_large(text.len() as u64)]);
-        }
-        let value = serde_json::from_slice(text).map_err(|e| vec![not_json(&e)])?;
-        let root = check::template(&value)?;
-        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { root, digest })
+        Self::read(text, "the text")
     }
 
     /// Reads a template from a file.
     pub fn open(path: &Path) -> Result<Self, Vec<Mistake>> {
-        use std::io::Read;
-        let unreadable = |e: std::io::Error| {
-            vec![Mistake {
-                pointer: String::new(),
-                cause: format!("{}: {e}", path.display()),
-                hint: "a template is a JSON file; its path is relative to the instrument file".into(),
+        let name = path.display().to_string();
+        let file = std::fs::File::open(path).map_err(|e| vec![unreadable(&name, &e)])?;
+        Self::read(file, &name)
+    }
+
+    /// A pipe or a device never ends: what is read does.
+    fn read(from: impl std::io::Read, name: &str) -> Result<Self, Vec<Mistake>> {
+        let (value, digest) = json::read(from).map_err(|unread| {
+            vec![match unread {
+                json::Unread::TooLong => too_large(),
+                json::Unread::Io(error) => unreadable(name, &error),
+                json::Unread::Json(error) => not_json(&error),
             }]
-        };
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        let mut text = Vec::new();
-        // One byte more than the limit is enough to know; a pipe or a device never ends.
-        file.take(TEMPLATE_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
-        Self::parse(&text)
+        })?;
+        Ok(Self { root: check::template(&value)?, digest })
     }
 
     /// Every module with the path of its group, in order.
@@ -362,12 +361,10 @@ impl Template {
 
     /// Names of the streams that modules read, each with the pointer of its first module.
     pub fn streams(&self) -> Vec<Wanted> {
-        let mut out: Vec<Wanted> = Vec::new();
+        let (mut out, mut known) = (Vec::new(), HashSet::new());
         for (_, module) in self.modules() {
-            for stream in &module.streams {
-                if !out.iter().any(|known| known.stream == *stream) {
-                    out.push(Wanted { stream: stream.clone(), pointer: module.pointer.clone() });
-                }
+            for stream in module.streams.iter().filter(|stream| known.insert(stream.as_str())) {
+                out.push(Wanted { stream: stream.clone(), pointer: module.pointer.clone() });
             }
         }
         out
@@ -386,10 +383,18 @@ impl Template {
     }
 }
 
-fn too_large(bytes: u64) -> Mistake {
+fn unreadable(name: &str, error: &std::io::Error) -> Mistake {
     Mistake {
         pointer: String::new(),
-        cause: format!("the template has {bytes} bytes or more; the limit is {TEMPLATE_BYTES_MAX}"),
+        cause: format!("{name}: {error}"),
+        hint: "a template is a JSON file; its path is relative to the instrument file".into(),
+    }
+}
+
+fn too_large() -> Mistake {
+    Mistake {
+        pointer: String::new(),
+        cause: format!("the template has more than {TEMPLATE_BYTES_MAX} bytes"),
         hint: "write large arrays as `range` or `linspace`".into(),
     }
 }
@@ -397,12 +402,15 @@ fn too_large(bytes: u64) -> Mistake {
 fn not_json(error: &serde_json::Error) -> Mistake {
     let hint = if error.to_string().contains("recursion") {
         format!("groups nest at most {} deep", crate::limits::DEPTH_MAX)
-    } else if error.to_string().contains("invalid value") || error.is_syntax() {
-        "JSON has no comments, no NaN and no comma before a closing bracket".into()
+    } else if error.is_data() {
+        "write large arrays as `range` or `linspace`, or make files of parts and link to them".into()
+    } else if error.is_syntax() {
+        "JSON has no comments, no NaN, no Infinity and no comma before a closing bracket".into()
     } else {
         "the text ends too early".into()
     };
-    Mistake { pointer: String::new(), cause: format!("it is not JSON: {error}"), hint }
+    let what = if error.is_data() { "it cannot be read" } else { "it is not JSON" };
+    Mistake { pointer: String::new(), cause: format!("{what}: {error}"), hint }
 }
 
 #[cfg(test)]

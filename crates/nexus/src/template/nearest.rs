@@ -10,6 +10,8 @@ pub(super) fn nearest<'a>(typed: &str, words: impl IntoIterator<Item = &'a str>)
     let allowed = (typed.chars().count() / 3).max(1);
     words
         .into_iter()
+        // Each step changes one letter, of at most four bytes.
+        .filter(|word| word.len().abs_diff(typed.len()) <= 4 * allowed)
         .map(|word| (distance(typed, word), word))
         .filter(|(steps, _)| *steps <= allowed)
         .min_by_key(|(steps, _)| *steps)

@@ -1,4 +1,6 @@
-//! What can only be seen of the whole: names that stand twice, where links lead, groups that would contain themselves.
+//! What can only be seen of the whole: where links lead, groups that would contain themselves, groups of two classes.
+//!
+//! Each thing is looked at once: a million of them take seconds.
 
 use super::check::short;
 use super::nearest::nearest;
@@ -8,6 +10,9 @@ use std::collections::{HashMap, HashSet};
 
 /// Links on the way to a link: more is a circle.
 const HOPS_MAX: usize = 16;
+/// Things among which one is searched that a link may mean: five times a large instrument. Among more the search would take
+/// longer than everything else.
+const SUGGEST_MAX: usize = 50_000;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Thing {
@@ -17,57 +22,44 @@ enum Thing {
     Link(Vec<String>),
 }
 
-/// Checks the tree and makes each link's target the path of the thing itself.
-pub(super) fn check(root: &mut Group, link_pointers: &[String], mistakes: &mut Vec<Mistake>) {
-    let mut tree = Tree::default();
+/// Checks the tree and makes each link's target the path of the thing itself. `lost` are paths of groups in which something
+/// was refused already: what links want there is not looked for.
+pub(super) fn check(root: &mut Group, lost: &HashSet<String>, mistakes: &mut Vec<Mistake>) {
+    let mut tree = Tree { mistakes: std::mem::take(mistakes), ..Tree::default() };
     tree.things.insert(String::new(), Thing::Group);
-    tree.gather(root, &mut Vec::new(), link_pointers);
-    let entry_reserved = reserved(root);
-    if let Some(cause) = entry_reserved {
-        tree.wrong(String::new(), cause, "beamport writes its account there; choose another name");
-    }
+    tree.gather(root, &mut Vec::new(), "");
     let mut targets = HashMap::new();
-    for (link, pointer) in &tree.links.clone() {
-        let Some(Thing::Link(steps)) = tree.things.get(link).cloned() else {
+    for (link, pointer) in std::mem::take(&mut tree.links) {
+        let Some(Thing::Link(steps)) = tree.things.get(&link) else {
             continue;
         };
-        match tree.resolve(&steps) {
-            Some(target)
-                if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(link, &path(&target)) =>
+        match tree.resolve(steps) {
+            Ok(target)
+                if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(&link, &path(&target)) =>
             {
-                tree.wrong(
-                    pointer.clone(),
-                    format!("the group `{}` would contain itself", path(&target)),
-                    "link to something below it",
-                );
+                let cause = format!("the group `{}` would contain itself", short(&path(&target)));
+                tree.wrong(pointer, cause, "link to something below it");
             }
-            Some(target) => {
-                targets.insert(link.clone(), target);
+            Ok(target) => {
+                targets.insert(link, target);
             }
-            None => {
-                let wanted = path(&steps);
-                let hint = if wanted.contains(":/") {
-                    "a link to another file has \"file\" beside \"source\"".to_owned()
-                } else {
-                    match nearest(&wanted, tree.things.keys().map(String::as_str)) {
-                        Some(meant) => format!("perhaps `{meant}` is meant"),
-                        None => "`source` is a path from the group of the link, `..` is the group above".to_owned(),
-                    }
-                };
-                tree.wrong(pointer.clone(), format!("there is no `{}`", short(&wanted)), hint);
+            Err(Some(group)) if lost.contains(&group) => (),
+            Err(_) => {
+                let wanted = path(steps);
+                let hint = tree.instead(&wanted);
+                tree.wrong(pointer, format!("there is no `{}`", short(&wanted)), hint);
             }
+        }
+        if tree.mistakes.len() >= MISTAKES_MAX {
+            break;
         }
     }
     if let Some(group) = circle(&tree, &targets) {
-        tree.wrong(
-            String::new(),
-            format!("links make the group `{}` contain itself", short(&group)),
-            "remove one of them",
-        );
+        let cause = format!("links make the group `{}` contain itself", short(&group));
+        tree.wrong(String::new(), cause, "remove one of them");
     }
-    rewrite(root, &mut Vec::new(), &targets);
-    mistakes.append(&mut tree.mistakes);
-    mistakes.truncate(MISTAKES_MAX);
+    rewrite(root, &mut String::new(), &mut targets);
+    *mistakes = tree.mistakes;
 }
 
 #[derive(Default)]
@@ -93,48 +85,44 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, here: &[String], name: &str, thing: Thing, pointer: &str) {
-        let full = format!("{}/{name}", path(here));
-        if self.things.insert(full.clone(), thing).is_some() {
-            self.wrong(pointer.to_owned(), format!("`{}` stands twice", short(&full)), "rename one");
-        }
-    }
-
-    fn gather(&mut self, group: &Group, here: &mut Vec<String>, link_pointers: &[String]) {
+    /// Everything with its path; names that stand twice were told.
+    fn gather(&mut self, group: &Group, here: &mut Vec<String>, at: &str) {
         let mut first: Option<&Module> = None;
         for node in &group.children {
             match node {
                 Node::Group(inner) => {
-                    self.add(here, &inner.name, Thing::Group, "");
+                    let inside = format!("{at}/{}", inner.name);
+                    self.things.insert(inside.clone(), Thing::Group);
                     here.push(inner.name.clone());
-                    self.gather(inner, here, link_pointers);
+                    self.gather(inner, here, &inside);
                     here.pop();
                 }
-                Node::Dataset { name, .. } | Node::Outside { name, .. } => self.add(here, name, Thing::Dataset, ""),
-                Node::Link { name, target } => {
-                    let pointer = link_pointers.get(self.links.len()).cloned().unwrap_or_default();
+                Node::Dataset { name, .. } | Node::Outside { name, .. } => {
+                    self.things.insert(format!("{at}/{name}"), Thing::Dataset);
+                }
+                Node::Link { name, target, pointer } => {
+                    let pointer = format!("{pointer}/source");
                     let source = target.first().map(String::as_str).unwrap_or_default();
-                    let steps = match steps(source, here) {
-                        Ok(steps) => steps,
-                        Err(cause) => {
-                            self.wrong(format!("{pointer}/source"), cause, "`source` is a path inside this file");
-                            // Not resolved again: it is told already.
-                            here.clone()
+                    let link = format!("{at}/{name}");
+                    match steps(source, here) {
+                        Ok(steps) => {
+                            self.things.insert(link.clone(), Thing::Link(steps));
+                            self.links.push((link, pointer));
                         }
-                    };
-                    self.links.push((format!("{}/{name}", path(here)), format!("{pointer}/source")));
-                    self.add(here, name, Thing::Link(steps), &pointer);
+                        Err(cause) => {
+                            self.things.insert(link, Thing::Dataset);
+                            self.wrong(pointer, cause, "`source` is a path inside this file");
+                        }
+                    }
                 }
                 Node::Times { start, end } => {
-                    for (wanted, name) in [(start, "start_time"), (end, "end_time")] {
-                        if *wanted {
-                            self.add(here, name, Thing::Dataset, "");
-                        }
+                    for (_, name) in [(start, "start_time"), (end, "end_time")].into_iter().filter(|(is, _)| **is) {
+                        self.things.insert(format!("{at}/{name}"), Thing::Dataset);
                     }
                 }
                 Node::Module(module) => {
                     for name in module.kind.datasets() {
-                        self.add(here, name, Thing::Dataset, &module.pointer);
+                        self.things.insert(format!("{at}/{name}"), Thing::Dataset);
                     }
                     let class = module.kind.class();
                     let other = first.get_or_insert(module);
@@ -148,27 +136,44 @@ impl Tree {
         }
     }
 
-    /// The thing itself at the end of a path, through links.
-    fn resolve(&self, steps: &[String]) -> Option<Vec<String>> {
+    /// What a link may mean that leads nowhere.
+    fn instead(&self, wanted: &str) -> String {
+        let all = if self.things.len() > SUGGEST_MAX { None } else { Some(self.things.keys().map(String::as_str)) };
+        if wanted.contains(":/") {
+            "a link to another file has \"file\" beside \"source\"".to_owned()
+        } else if let Some(meant) = all.and_then(|all| nearest(wanted, all)) {
+            format!("perhaps `{meant}` is meant")
+        } else {
+            "`source` is a path from the group of the link, `..` is the group above".to_owned()
+        }
+    }
+
+    /// The thing itself at the end of a path, through links; where there is none, the group in which the way ends.
+    fn resolve(&self, steps: &[String]) -> Result<Vec<String>, Option<String>> {
         let mut rest: Vec<String> = steps.iter().rev().cloned().collect();
-        let mut here: Vec<String> = Vec::new();
-        let mut hops = 0;
+        let (mut here, mut at, mut hops) = (Vec::new(), String::new(), 0);
         while let Some(step) = rest.pop() {
-            here.push(step);
-            match self.things.get(&path(&here))? {
-                Thing::Link(target) => {
+            let length = at.len();
+            at.extend(["/", &step]);
+            match self.things.get(&at) {
+                Some(Thing::Link(target)) => {
                     hops += 1;
                     if hops > HOPS_MAX {
-                        return None;
+                        return Err(None);
                     }
                     rest.extend(target.iter().rev().cloned());
                     here.clear();
+                    at.clear();
                 }
-                Thing::Dataset if !rest.is_empty() => return None,
-                _ => (),
+                Some(Thing::Dataset) if !rest.is_empty() => return Err(None),
+                Some(_) => here.push(step),
+                None => {
+                    at.truncate(length);
+                    return Err(Some(at));
+                }
             }
         }
-        Some(here)
+        Ok(here)
     }
 }
 
@@ -190,24 +195,6 @@ fn steps(source: &str, here: &[String]) -> Result<Vec<String>, String> {
         }
     }
     Ok(out)
-}
-
-/// The name that beamport needs for itself, if the template has it.
-fn reserved(root: &Group) -> Option<String> {
-    let taken = |group: &Group| {
-        group.children.iter().any(|node| match node {
-            Node::Group(inner) => inner.name == "beamport",
-            Node::Dataset { name, .. } | Node::Link { name, .. } | Node::Outside { name, .. } => name == "beamport",
-            _ => false,
-        })
-    };
-    if taken(root) {
-        return Some("`/beamport` is reserved".into());
-    }
-    root.children.iter().find_map(|node| match node {
-        Node::Group(group) if taken(group) => Some(format!("`/{}/beamport` is reserved", short(&group.name))),
-        _ => None,
-    })
 }
 
 /// A group that contains itself through links.
@@ -256,20 +243,22 @@ fn circle(tree: &Tree, targets: &HashMap<String, Vec<String>>) -> Option<String>
     None
 }
 
-fn rewrite(group: &mut Group, here: &mut Vec<String>, targets: &HashMap<String, Vec<String>>) {
+fn rewrite(group: &mut Group, here: &mut String, targets: &mut HashMap<String, Vec<String>>) {
+    let length = here.len();
     for node in &mut group.children {
         match node {
             Node::Group(inner) => {
-                here.push(inner.name.clone());
+                here.extend(["/", &inner.name]);
                 rewrite(inner, here, targets);
-                here.pop();
             }
-            Node::Link { name, target } => {
-                if let Some(found) = targets.get(&format!("{}/{name}", path(here))) {
-                    target.clone_from(found);
+            Node::Link { name, target, .. } => {
+                here.extend(["/", name]);
+                if let Some(found) = targets.remove(here.as_str()) {
+                    *target = found;
                 }
             }
             _ => (),
         }
+        here.truncate(length);
     }
 }

@@ -1,9 +1,10 @@
 //! Values in a template: lists and rules, their types, shapes and limits.
 
-use super::check::{Check, Json, first_of, join, kind_of};
+use super::check::{Check, first_of, join, kind_of};
 use super::data::{self, Data, DataType, Values};
+use super::json::{Numbers, Object, Value};
 use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX};
-use serde_json::Value;
+use serde_json::Number;
 use wire::DType;
 
 impl Check {
@@ -11,14 +12,26 @@ impl Check {
     pub(super) fn data(&mut self, at: &str, value: &Value, dtype: DataType) -> Option<Data> {
         let mut shape = Vec::new();
         let mut level = value;
-        while let Value::Array(list) = level {
+        while let Value::List(list) = level {
             shape.push(list.len() as u64);
-            if shape.len() > RANK_MAX {
-                self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "");
-                return None;
-            }
             let Some(first) = list.first() else { break };
             level = first;
+        }
+        if let Value::Numbers(numbers) = level {
+            shape.extend_from_slice(&numbers.borrow().shape);
+        }
+        if shape.len() > RANK_MAX {
+            self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "");
+            return None;
+        }
+        if let (Value::Numbers(numbers), DataType::Number(number)) = (value, dtype) {
+            return match typed(numbers.take(), number) {
+                Ok(bytes) => Some(Data { dtype, shape, values: Values::Bytes(bytes) }),
+                Err(cause) => {
+                    self.wrong(at, cause, "");
+                    None
+                }
+            };
         }
         let mut out = match dtype {
             DataType::Text => Values::Texts(Vec::new()),
@@ -31,14 +44,13 @@ impl Check {
         Some(Data { dtype, shape, values: out })
     }
 
-    pub(super) fn dataset(&mut self, at: &str, config: &Json) -> Option<Data> {
+    pub(super) fn dataset(&mut self, at: &str, config: &Object) -> Option<Data> {
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         if typed && dtype.is_none() {
             return None;
         }
-        let ways: Vec<&str> =
-            ["values", "value", "range", "linspace"].into_iter().filter(|k| config.contains_key(*k)).collect();
+        let ways: Vec<&str> = ["values", "value", "range", "linspace"].into_iter().filter(|k| config.has(k)).collect();
         let [way] = ways[..] else {
             let cause =
                 if ways.is_empty() { "no values".to_owned() } else { format!("{} at once", ways.join(" and ")) };
@@ -46,7 +58,7 @@ impl Check {
             return None;
         };
         let at = &join(at, way);
-        let value = &config[way];
+        let value = config.get(way)?;
         let data = match way {
             "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
             "linspace" => self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
@@ -83,7 +95,7 @@ impl Check {
     /// Lengths of dimensions with their product within the limit of a dataset.
     pub(super) fn shape(&mut self, at: &str, value: Option<&Value>, least: u64, limit: u64) -> Option<Vec<u64>> {
         let lengths: Option<Vec<u64>> =
-            value.and_then(Value::as_array).and_then(|l| l.iter().map(Value::as_u64).collect());
+            value.and_then(Value::as_list).and_then(|l| l.iter().map(Value::as_u64).collect());
         let Some(shape) = lengths.filter(|s| s.len() <= RANK_MAX) else {
             self.wrong(at, "`shape` is a list of whole numbers", "\"shape\": [128, 256]");
             return None;
@@ -108,7 +120,7 @@ impl Check {
         let mut whole = |key: &str, default: Option<i128>| match map.get(key) {
             None if default.is_some() => default,
             found => {
-                let number = found.and_then(|v| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from)));
+                let number = found.and_then(Value::as_number).and_then(whole_of);
                 if number.is_none() {
                     self.wrong(&join(at, key), format!("`{key}` is a whole number"), "");
                 }
@@ -163,7 +175,7 @@ impl Check {
         shape: Option<&Vec<u64>>,
     ) -> Option<Data> {
         let dtype = dtype.unwrap_or(DataType::Number(DType::Float64));
-        let data = if value.is_object() {
+        let data = if value.as_object().is_some() {
             let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
             let size = map.get("size").and_then(Value::as_u64).filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
             let ends = (map.get("first").and_then(Value::as_f64), map.get("last").and_then(Value::as_f64));
@@ -214,37 +226,58 @@ impl Check {
 /// Appends all values below `value`, which must have the shape.
 fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), String> {
     match (value, shape) {
-        (Value::Array(list), [length, inner @ ..]) => {
+        (Value::List(list), [length, inner @ ..]) => {
             if list.len() as u64 != *length {
                 return Err(format!("rows of {length} and of {} values", list.len()));
             }
             list.iter().try_for_each(|one| flatten(one, inner, dtype, out))
         }
-        (Value::Array(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
+        (Value::Numbers(numbers), [length, ..]) => match (&*numbers.borrow(), dtype, out) {
+            (numbers, ..) if numbers.shape.len() != shape.len() => Err("values and lists side by side".into()),
+            (numbers, ..) if numbers.shape != shape => {
+                Err(format!("rows of {length} and of {} values", numbers.shape[0]))
+            }
+            (numbers, DataType::Number(dtype), Values::Bytes(bytes)) => {
+                numbers.iter().try_for_each(|number| put(&number, dtype, bytes))
+            }
+            _ => Err("a number where a text is expected".into()),
+        },
+        (Value::List(_) | Value::Numbers(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
         (value, []) => match (dtype, out) {
             (DataType::Text, Values::Texts(texts)) => match value {
-                Value::String(text) if text.contains('\0') => {
+                Value::Text(text) if text.contains('\0') => {
                     Err("a text with a NUL byte, at which HDF5 would cut it".into())
                 }
-                Value::String(text) => {
-                    texts.push(text.clone());
+                Value::Text(text) => {
+                    texts.push(text.to_string());
                     Ok(())
                 }
                 other => Err(format!("{} where a text is expected", kind_of(other))),
             },
-            (DataType::Number(dtype), Values::Bytes(bytes)) => put(value, dtype, bytes),
+            (DataType::Number(dtype), Values::Bytes(bytes)) => match value.as_number() {
+                Some(number) => put(number, dtype, bytes),
+                None => Err(format!("{} where a number is expected", kind_of(value))),
+            },
             _ => Err("a type that cannot be written".into()),
         },
     }
 }
 
-fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let Value::Number(number) = value else {
-        return Err(format!("{} where a number is expected", kind_of(value)));
-    };
+/// The numbers of a list in the type of the file.
+fn typed(numbers: Numbers, dtype: DType) -> Result<Vec<u8>, String> {
+    match (dtype, numbers.real) {
+        (DType::Float64, true) | (DType::Int64, false) => Ok(numbers.into_bytes()),
+        _ => numbers.typed(|number, bytes| put(number, dtype, bytes)),
+    }
+}
+
+fn whole_of(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or(number.as_u64().map(i128::from))
+}
+
+fn put(number: &Number, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
     let misfit = || Err(format!("{number} does not fit {}", dtype.name()));
-    let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
-    match (data::bounds(dtype), whole, number.as_f64()) {
+    match (data::bounds(dtype), whole_of(number), number.as_f64()) {
         (Some((least, most)), Some(whole), _) => {
             if !(least..=most).contains(&whole) {
                 return misfit();
@@ -268,22 +301,20 @@ fn put(value: &Value, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
 /// The type that a value has by itself.
 pub(super) fn infer(value: &Value) -> DataType {
     let mut level = value;
-    let mut numbers: Vec<&Value> = Vec::new();
-    while let Value::Array(list) = level {
-        numbers = list.iter().collect();
+    let mut numbers: Vec<&Number> = Vec::new();
+    while let Value::List(list) = level {
+        numbers = list.iter().filter_map(Value::as_number).collect();
         match list.first() {
             Some(first) => level = first,
             None => break,
         }
     }
-    numbers.push(level);
-    if level.is_string() {
-        DataType::Text
-    } else if numbers.iter().any(|v| v.is_f64()) {
-        DataType::Number(DType::Float64)
-    } else if numbers.iter().any(|v| v.is_u64() && !v.is_i64()) {
-        DataType::Number(DType::UInt64)
-    } else {
-        DataType::Number(DType::Int64)
+    numbers.extend(level.as_number());
+    match level {
+        Value::Text(_) => DataType::Text,
+        Value::Numbers(packed) if packed.borrow().real => DataType::Number(DType::Float64),
+        _ if numbers.iter().any(|n| n.is_f64()) => DataType::Number(DType::Float64),
+        _ if numbers.iter().any(|n| n.is_u64() && !n.is_i64()) => DataType::Number(DType::UInt64),
+        _ => DataType::Number(DType::Int64),
     }
 }
