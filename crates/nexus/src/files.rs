@@ -21,14 +21,14 @@
 
 use crate::module::ANOTHER;
 use crate::product::product;
-use crate::sink::{beside, is_of_run, sync_folder};
+use crate::sink::{beside, cleared, is_of_run, sync_folder};
 use crate::template::Template;
 use crate::{Job, Nexus};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use store::Message;
@@ -444,6 +444,7 @@ impl Sums {
     fn create(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join(SUMS);
         let failed = |e| Fault::new(format!("{} cannot be made", path.display()), e);
+        cleared(&path)?;
         let file = File::create(&path).and_then(|file| sync_folder(&path).map(|()| file)).map_err(failed)?;
         Ok(Self { path, file, length: 0, waiting: String::new(), files: 0, bytes: 0 })
     }
@@ -453,7 +454,7 @@ impl Sums {
         let other = |e: &dyn std::fmt::Display| Fault::new(format!("{} cannot be gone on with", path.display()), e);
         let number = |at: usize| state[at].as_u64().ok_or_else(|| other(&"the state does not know it"));
         let (length, files, bytes) = (number(0)?, number(1)?, number(2)?);
-        let file = OpenOptions::new().write(true).open(&path).map_err(|e| other(&e))?;
+        let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&path).map_err(|e| other(&e))?;
         if file.metadata().map_err(|e| other(&e))?.len() < length {
             return Err(other(&"it has become shorter"));
         }

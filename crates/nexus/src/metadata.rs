@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const PAGE_BYTES: u64 = PAGE as u64;
@@ -435,7 +435,10 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: Hid, _: u64) ->
     let name = std::ffi::OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes());
     let create = flags & hdf5_metno_sys::h5f::H5F_ACC_CREAT != 0;
     let truncate = flags & hdf5_metno_sys::h5f::H5F_ACC_TRUNC != 0;
-    let file = OpenOptions::new().read(true).write(true).create(create).truncate(truncate).open(name);
+    // A link at the name of a file leads to what is not ours.
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create(create).truncate(truncate).custom_flags(libc::O_NOFOLLOW);
+    let file = how.open(name);
     let Ok(metadata) = file.and_then(Metadata::new) else { return std::ptr::null_mut() };
     let theirs = OpenFile {
         driver: 0,

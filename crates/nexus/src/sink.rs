@@ -134,6 +134,7 @@ impl Nexus {
         let other = |fault| (fault, false);
         job.check(replace).map_err(other)?;
         let beside = beside(&job.file).map_err(other)?;
+        cleared(&beside).map_err(other)?;
         let file = File::create(&beside).map_err(other)?;
         let mut room = Room::open(&beside).map_err(other)?;
         match laid_out(&job, &file, &mut room) {
@@ -556,6 +557,16 @@ pub(crate) fn beside(file: &Path) -> Result<PathBuf, Fault> {
     hidden.push(name);
     hidden.push(".new");
     Ok(file.with_file_name(hidden))
+}
+
+/// Nothing is at this name from here on: what a link there leads to is not ours to write on.
+pub(crate) fn cleared(path: &Path) -> Result<(), Fault> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Fault::new(format!("{} is in the way", path.display()), e).hint("remove it"))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn sync_folder(file: &Path) -> std::io::Result<()> {

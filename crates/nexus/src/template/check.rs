@@ -4,7 +4,7 @@ use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
 use super::nearest::nearest;
 use super::values::infer;
-use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, words};
+use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
@@ -85,7 +85,12 @@ impl Check {
         if value.as_str().is_none() {
             self.wrong(&join(at, key), format!("`{key}` is a text, this is {}", kind_of(value)), "");
         }
-        value.as_str()
+        let text = value.as_str()?;
+        if text.contains('\0') {
+            self.wrong(&join(at, key), "a text with a NUL byte, at which HDF5 would cut it", "remove it");
+            return None;
+        }
+        Some(text)
     }
 
     /// A name that must be there and must be one name.
@@ -295,6 +300,7 @@ impl Check {
                 self.here.extend(["/", name.as_deref().unwrap_or("?")]);
                 let children = self.children(at, map, depth + 1);
                 self.here.truncate(length);
+                self.units_of_logs(&attributes, &children);
                 name.map(|name| Node::Group(Group { name, attributes, children }))
             }
             Some(old @ ("dataset" | "stream" | "link")) => {
@@ -337,12 +343,13 @@ impl Check {
             self.wrong(at, "`config` is missing", format!("a `{module}` needs \"config\": {{...}}"));
             return None;
         };
-        let at = &join(at, "config");
+        let (node_at, at) = (at, &join(at, "config"));
         match module {
             "dataset" => {
                 let config = self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
                 let name = self.name(at, config);
                 let value = self.dataset(at, config)?;
+                self.units(node_at, name.as_deref().unwrap_or_default(), &attributes);
                 let compression = self.compression(at, config);
                 let is_list = matches!(value.dtype, DataType::Number(_)) && !value.shape.is_empty();
                 if !compression.is_empty() && !is_list {
@@ -374,6 +381,37 @@ impl Check {
                 self.times(at, config)
             }
             kind => self.stream_module(at, config, kind, attributes),
+        }
+    }
+
+    /// That what readers turn into geometry is measured in lengths and angles.
+    fn units(&mut self, at: &str, name: &str, attributes: &[Attribute]) {
+        let wanted = text_of(attributes, "transformation_type").and_then(units::wanted_of_transformation);
+        let wanted = wanted.or_else(|| units::wanted_of_name(name));
+        if let (Some(wanted), Some(unit)) = (wanted, text_of(attributes, "units"))
+            && let Some((cause, hint)) = units::refused(unit, wanted)
+        {
+            self.wrong(&join(at, "attributes"), format!("the units of `{}`: {cause}", short(name)), hint);
+        }
+    }
+
+    /// The same of a log that moves something: its group says what it is, and the log in which unit.
+    fn units_of_logs(&mut self, attributes: &[Attribute], children: &[Node]) {
+        let wanted = text_of(attributes, "transformation_type").and_then(units::wanted_of_transformation);
+        for module in
+            children.iter().filter_map(|node| if let Node::Module(module) = node { Some(module) } else { None })
+        {
+            let (Kind::F144 { units, .. } | Kind::Se00 { units, .. }) = &module.kind else { continue };
+            let of_group = text_of(&module.attributes, "units").or_else(|| text_of(attributes, "units"));
+            if let Some(other) = of_group.filter(|other| !units.is_empty() && other != units) {
+                let cause = format!("the values are in `{}`, and the group says `{}`", short(units), short(other));
+                self.wrong(&join(&module.pointer, "value_units"), cause, "make both the same, or remove one");
+            } else if let Some(wanted) = wanted
+                && !units.is_empty()
+                && let Some((cause, hint)) = units::refused(units, wanted)
+            {
+                self.wrong(&join(&module.pointer, "value_units"), cause, hint);
+            }
         }
     }
 
@@ -430,6 +468,13 @@ impl Check {
             _ => None,
         };
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
+        if let (Some(one), Some(other)) =
+            (config.get("value_units").and_then(Value::as_str), self.text(at, config, ["unit", "unit"]))
+            && one != other
+        {
+            let cause = format!("`value_units` is `{}` and `unit` is `{}`", short(one), short(other));
+            self.wrong(&join(at, "unit"), cause, "remove one of the two");
+        }
         let compression = self.compression(at, config);
         if matches!(kind, "json" | "bpgr") && config.has("source") {
             let cause = format!("messages of `{kind}` have no origin");
@@ -486,14 +531,14 @@ impl Check {
     }
 
     /// The streams of a module: one name, or a list of them.
-    fn streams(&mut self, at: &str, config: &Json) -> Option<Vec<String>> {
+    fn streams(&mut self, at: &str, config: &Object) -> Option<Vec<String>> {
         let Some((key, value)) = first_of(config, ["stream", "topic"]) else {
             self.wrong(at, "`stream` is missing", "add \"stream\": the name of one of the sink's inputs");
             return None;
         };
         let at = join(at, key);
         let names: Vec<&Value> = match value {
-            Value::Array(list) => list.iter().collect(),
+            Value::List(list) => list.iter().collect(),
             one => vec![one],
         };
         let mut out: Vec<String> = Vec::new();
@@ -502,8 +547,8 @@ impl Check {
                 None => {
                     self.wrong(&at, format!("`{key}` is a text or a list of texts, this has {}", kind_of(name)), "")
                 }
-                Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX => {
-                    self.wrong(&at, "the name of a stream has 1 to 255 bytes", "");
+                Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') => {
+                    self.wrong(&at, "the name of a stream has 1 to 255 bytes, none of them NUL", "");
                 }
                 Some(name) if out.iter().any(|known| known == name) => {
                     self.wrong(&at, format!("the stream `{}` stands twice", short(name)), "remove one");
@@ -580,8 +625,9 @@ impl Check {
                 self.wrong(&join(&at, "data_type"), "a growing dataset holds numbers", "");
             }
             let axes = one.get("axes").map(|axes| {
-                let list: Option<Vec<String>> =
-                    axes.as_list().and_then(|l| l.iter().map(|a| a.as_str().map(str::to_owned)).collect());
+                let list: Option<Vec<String>> = axes.as_list().and_then(|l| {
+                    l.iter().map(|a| a.as_str().filter(|a| !a.contains('\0')).map(str::to_owned)).collect()
+                });
                 list.unwrap_or_else(|| {
                     self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "");
                     Vec::new()
@@ -627,6 +673,11 @@ impl Check {
 
 pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
     keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
+}
+
+/// An attribute that is a text.
+fn text_of<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a str> {
+    attributes.iter().find(|a| a.name == name).and_then(|a| a.value.as_text())
 }
 
 /// Why a name cannot be one.

@@ -11,6 +11,7 @@ mod data;
 mod json;
 mod nearest;
 mod tree;
+mod units;
 mod values;
 mod words;
 

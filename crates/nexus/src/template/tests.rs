@@ -57,6 +57,157 @@ fn all_mistakes_at_once_each_with_its_pointer() {
     assert_eq!(mistakes.len(), 8, "{mistakes:#?}");
 }
 
+/// Each kind of mistake that a template can have: what stands in a group, where it is told, and a word of the answer.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    // Unknown keys, and keys that stand twice.
+    (r#"{"module": "dataset", "confg": {}}"#, "/confg", "perhaps `config`"),
+    (
+        r#"{"module": "f144", "config": {"stream": "s", "value_unit": "K"}}"#,
+        "/config/value_unit",
+        "perhaps `value_units`",
+    ),
+    (r#"{"type": "group", "name": "a", "childrn": []}"#, "/childrn", "perhaps `children`"),
+    (r#"{"module": "f144", "config": {"stream": "s", "stream": "t"}}"#, "/config/stream", "stands twice"),
+    // Types.
+    (
+        r#"{"module": "dataset", "config": {"name": "a", "dtype": "flot", "values": 1}}"#,
+        "/config/dtype",
+        "perhaps `float`",
+    ),
+    (
+        r#"{"module": "dataset", "config": {"name": "a", "dtype": "uint8", "values": [1, 256]}}"#,
+        "/config/values",
+        "256 does not fit uint8",
+    ),
+    (
+        r#"{"module": "dataset", "config": {"name": "a", "values": [[1, 2], [3]]}}"#,
+        "/config/values",
+        "rows of 2 and of 1",
+    ),
+    (
+        r#"{"module": "dataset", "config": {"name": "a", "dtype": "string", "values": [1, 2]}}"#,
+        "/config/values",
+        "a number where a text",
+    ),
+    (
+        r#"{"module": "dataset", "config": {"name": "a", "dtype": "int32", "values": "NaN"}}"#,
+        "/config/values",
+        "a text where a number",
+    ),
+    (r#"{"module": "f144", "config": {"stream": "s", "dtype": "string"}}"#, "/config/dtype", "holds numbers"),
+    // Streams.
+    (r#"{"module": "ev44", "config": {}}"#, "/config", "`stream` is missing"),
+    (r#"{"module": "ev44", "config": {"stream": 7}}"#, "/config/stream", "is a text"),
+    // Schemas.
+    (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "perhaps `f144`"),
+    (r#"{"module": "NDAr", "config": {"stream": "s"}}"#, "/module", "ad00"),
+    // Names.
+    (r#"{"type": "group", "name": "twice"}, {"type": "group", "name": "twice"}"#, "/1", "stands twice"),
+    (
+        r#"{"module": "f144", "config": {"stream": "s"}}, {"module": "dataset", "config": {"name": "time", "values": 1}}"#,
+        "/1",
+        "`time` stands twice",
+    ),
+    (r#"{"module": "dataset", "config": {"name": "beamport", "values": 1}}"#, "", "is reserved"),
+    // Units.
+    (
+        r#"{"module": "f144", "config": {"stream": "s", "value_units": "K", "unit": "C"}}"#,
+        "/config/unit",
+        "`value_units` is `K`",
+    ),
+    (
+        r#"{"module": "f144", "attributes": {"units": "mK"}, "config": {"stream": "s", "value_units": "K"}}"#,
+        "/config/value_units",
+        "the group says `mK`",
+    ),
+    (
+        r#"{"module": "dataset", "attributes": {"units": "deg"}, "config": {"name": "x_pixel_offset", "values": 1}}"#,
+        "/attributes",
+        "no unit of a length",
+    ),
+    (
+        r#"{"module": "dataset", "attributes": {"units": "mmm"}, "config": {"name": "y_pixel_size", "values": 1}}"#,
+        "/attributes",
+        "perhaps `mm`",
+    ),
+    (
+        r#"{"module": "dataset", "attributes": {"units": "m", "transformation_type": "rotation"}, "config": {"name": "mu", "values": 1}}"#,
+        "/attributes",
+        "such as deg",
+    ),
+    (
+        r#"{"type": "group", "name": "mu", "attributes": {"transformation_type": "rotation"}, "children": [{"module": "f144", "config": {"stream": "s", "value_units": "mm"}}]}"#,
+        "/children/0/config/value_units",
+        "no unit of an angle",
+    ),
+    // Paths that leave the file or its folder.
+    (
+        r#"{"module": "link", "config": {"name": "l", "source": "../../../x"}}"#,
+        "/config/source",
+        "leads out of the file",
+    ),
+    (r#"{"module": "link", "config": {"name": "l", "source": "../entri"}}"#, "/config/source", "perhaps `/entry`"),
+    (
+        r#"{"module": "link", "config": {"name": "l", "source": "/x", "file": "../other.nxs"}}"#,
+        "/config/file",
+        "without `..`",
+    ),
+    (
+        r#"{"module": "link", "config": {"name": "l", "source": "/x", "file": "/etc/passwd"}}"#,
+        "/config/file",
+        "beside this one",
+    ),
+    (r#"{"module": "dataset", "config": {"name": "../a", "values": 1}}"#, "/config/name", "holds a `/`"),
+];
+
+#[test]
+fn every_kind_of_mistake_has_its_pointer_and_a_suggestion() {
+    let whole = |children: &str| {
+        format!(
+            r#"{{"children": [{{"type": "group", "name": "entry", "children": [{children}]}}, {{"type": "group", "name": "other"}}]}}"#
+        )
+    };
+    let at = |pointer: &str, first: usize| {
+        let inside = pointer
+            .strip_prefix("/1")
+            .filter(|rest| rest.is_empty())
+            .map_or(format!("{first}{pointer}"), |_| format!("{}", first + 1));
+        format!("/children/0/children/{inside}")
+    };
+    for (children, pointer, word) in MISTAKES {
+        let mistakes = Template::parse(whole(children).as_bytes()).unwrap_err();
+        let told: Vec<String> = mistakes.iter().map(|m| format!("{}: {}; {}", m.pointer, m.cause, m.hint)).collect();
+        let wanted = at(pointer, 0);
+        assert!(
+            told.iter().any(|t| t.starts_with(&format!("{wanted}: ")) && t.contains(word)),
+            "{wanted} {word}: {told:#?}"
+        );
+    }
+    // All of them in one template, each in a group of its own: nothing hides another. (`beamport` is reserved above only.)
+    let all: Vec<String> = MISTAKES
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, _, word))| *word != "is reserved")
+        .map(|(i, (children, ..))| format!(r#"{{"type": "group", "name": "g{i}", "children": [{children}]}}"#))
+        .collect();
+    let mistakes = Template::parse(whole(&all.join(", ")).as_bytes()).unwrap_err();
+    for (i, _) in all.iter().enumerate() {
+        let at = format!("/children/0/children/{i}/");
+        assert!(mistakes.iter().any(|m| m.pointer.starts_with(&at)), "{at}: {mistakes:#?}");
+    }
+}
+
+/// What a link wants may be what was refused: that is told once.
+#[test]
+fn a_link_to_what_was_refused_is_no_second_mistake() {
+    let refused = json!({"module": "dataset", "config": {"name": "a", "dtype": "flot", "values": 1}});
+    let link = |source| json!({"module": "link", "config": {"name": "l", "source": source}});
+    let mistakes = parse(&json!({"children": [group("g", &json!([refused])), link("g/a")]})).unwrap_err();
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    let mistakes = parse(&json!({"children": [group("g", &json!([refused])), link("h/a")]})).unwrap_err();
+    assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+}
+
 #[test]
 fn a_module_names_one_stream_or_several() {
     let of = |stream: Value| parse(&json!({"children": [{"module": "tdct", "config": {"stream": stream}}]}));

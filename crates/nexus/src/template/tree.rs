@@ -20,6 +20,8 @@ enum Thing {
     Dataset,
     /// To a path that may itself pass links.
     Link(Vec<String>),
+    /// In another file, which is never opened here.
+    Outside,
 }
 
 /// Checks the tree and makes each link's target the path of the thing itself. `lost` are paths of groups in which something
@@ -39,6 +41,10 @@ pub(super) fn check(root: &mut Group, lost: &HashSet<String>, mistakes: &mut Vec
             {
                 let cause = format!("the group `{}` would contain itself", short(&path(&target)));
                 tree.wrong(pointer, cause, "link to something below it");
+            }
+            Ok(target) if tree.things.get(&path(&target)) == Some(&Thing::Outside) => {
+                let cause = format!("`{}` lies in another file", short(&path(&target)));
+                tree.wrong(pointer, cause, "give this link the same \"file\" and \"source\"");
             }
             Ok(target) => {
                 targets.insert(link, target);
@@ -97,8 +103,11 @@ impl Tree {
                     self.gather(inner, here, &inside);
                     here.pop();
                 }
-                Node::Dataset { name, .. } | Node::Outside { name, .. } => {
+                Node::Dataset { name, .. } => {
                     self.things.insert(format!("{at}/{name}"), Thing::Dataset);
+                }
+                Node::Outside { name, .. } => {
+                    self.things.insert(format!("{at}/{name}"), Thing::Outside);
                 }
                 Node::Link { name, target, pointer } => {
                     let pointer = format!("{pointer}/source");
@@ -165,7 +174,7 @@ impl Tree {
                     here.clear();
                     at.clear();
                 }
-                Some(Thing::Dataset) if !rest.is_empty() => return Err(None),
+                Some(Thing::Dataset | Thing::Outside) if !rest.is_empty() => return Err(None),
                 Some(_) => here.push(step),
                 None => {
                     at.truncate(length);
