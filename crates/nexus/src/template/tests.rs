@@ -515,5 +515,5 @@ fn what_cannot_be_packed_is_told() {
     assert_eq!(with(json!({"name": "a", "dtype": "string", "values": ["x"], "compression": "deflate"})), at(cause));
     let named = json!({"name": "a", "values": [1, 2], "compression": {"a": "deflate"}});
     assert_eq!(with(named), at("a dataset has one compression"));
-    assert_eq!(with(json!({"name": "a", "values": [1], "compression": "gzip"})), at("unknown compression \"gzip\""));
+    assert_eq!(with(json!({"name": "a", "values": [1], "compression": "gzip"})), at("unknown compression `gzip`"));
 }
