@@ -281,6 +281,12 @@ fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
     }
 }
 
+/// The columns that a module has from the beginning, for the page that lists them.
+#[cfg(test)]
+pub(crate) fn columns(kind: &Kind) -> Vec<Design> {
+    begin("", kind).0
+}
+
 /// Where messages come again: in logs.
 fn repeats(kind: &Kind) -> Option<Repeats> {
     (kind.class() == "NXlog").then(Repeats::default)

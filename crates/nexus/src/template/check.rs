@@ -513,7 +513,7 @@ impl Check {
 
     /// What the ESS writer puts beside a log where the template says so.
     fn beside(&mut self, at: &str, config: &Object, log: &Module) {
-        if !matches!(log.kind, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. }) {
+        if !log.kind.asks_beside() {
             return;
         }
         for (key, kind) in [(words::ALARMS, Kind::Al00), (words::CONNECTION, Kind::Ep01)] {

@@ -1,6 +1,6 @@
 //! The template: what a NeXus file holds and which streams go where, in the ESS `nexus_structure` dialect.
 //!
-//! `docs/reference/nexus-template.md` says the keys. A template is read whole, checked whole, and every mistake is told
+//! `docs/reference/nexus-template.md` says the dialect, `nexus.md` the modules. A template is read whole, checked whole, and every mistake is told
 //! at once with its JSON pointer. What is not understood is refused: a file that silently lacks a dataset is worse than
 //! a run that does not begin.
 //!
@@ -10,6 +10,8 @@ mod check;
 mod data;
 mod json;
 mod nearest;
+#[cfg(test)]
+mod reference;
 mod tree;
 mod units;
 mod values;
@@ -258,6 +260,11 @@ impl Kind {
     /// The schemas that it takes.
     pub(crate) fn schemas(&self) -> &'static [[u8; 4]] {
         MODULES.iter().find(|(word, _)| *word == self.name()).map(|(_, schemas)| *schemas).unwrap_or_default()
+    }
+
+    /// Whether the template may ask for alarms and states of the connection beside it.
+    pub(crate) fn asks_beside(&self) -> bool {
+        matches!(self, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. })
     }
 
     /// The NX_class of the group that it fills.

@@ -1,0 +1,157 @@
+//! The page `docs/reference/nexus.md`: every module with its schemas, keys and datasets, made from what the writer does.
+//! Part of the tests: `BLESS=1 cargo test -p beamport-nexus reference` renews the page below its introduction.
+
+use super::{Kind, MODULES, Node, Template, words};
+use crate::column::Design;
+use crate::filter::Filter;
+use crate::h5::Cell;
+use crate::module;
+
+/// What each key of `config` takes, what it is without the line, and what it means.
+const KEYS: &[(&str, &str, &str, &str)] = &[
+    (
+        "stream",
+        "name, or a list of names",
+        "required",
+        "The streams whose messages are taken. Each is one of the sink's `inputs`.",
+    ),
+    ("topic", "the same", "-", "The word of ESS templates for `stream`; where both stand, `stream` counts."),
+    ("source", "text", "all of the stream", "The origin (`source_name`) whose messages are taken."),
+    ("compression", "a name, or an object of names by dataset", "none", "How chunks are packed."),
+    ("writer_module", "text", "-", "Taken and not used: `module` says it."),
+    ("dtype", "a type", "`double` (`f144`); that of the first message (`se00`)", "Type of `value` in the file."),
+    ("type", "a type", "-", "Another word for `dtype`."),
+    ("value_units", "text", "none", "Attribute `units` of `value`."),
+    ("unit", "text", "-", "Another word for `value_units`."),
+    ("enable_alarm_info", "`true` or `false`", "`false`", "`al00` of the same origin beside it."),
+    ("enable_epics_con_info", "`true` or `false`", "`false`", "`ep01` of the same origin beside it."),
+    (
+        "variables",
+        "list of objects",
+        "required",
+        "What grows by a row a message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` where they are not those of the message.",
+    ),
+    ("constants", "list of objects", "none", "What is written once; the same keys, and `data`."),
+    ("attributes", "attributes", "none", "More attributes of the group."),
+];
+
+/// The tables of the page.
+fn reference() -> String {
+    let mut out = String::from("## Keys of every module with a stream\n\n");
+    keys(&mut out, words::STREAM);
+    let tuning: Vec<String> = words::TUNING.iter().map(|word| format!("`{word}`")).collect();
+    out += &format!(
+        "\nThese keys of ESS templates are taken; what they tune the writer chooses itself, but for the two that a log knows: {}.\n",
+        tuning.join(" ")
+    );
+    let packed: Vec<String> = Filter::NAMES.iter().map(|(name, _)| format!("`{name}`")).collect();
+    out += &format!("Compressions are {}.\n", packed.join(" and "));
+    let mut done: Vec<&str> = Vec::new();
+    for (word, _) in MODULES {
+        let kind = kind_of(word);
+        if done.contains(&kind.name()) {
+            continue;
+        }
+        done.push(kind.name());
+        let same: Vec<&str> =
+            MODULES.iter().map(|(word, _)| *word).filter(|w| kind_of(w).name() == kind.name()).collect();
+        one(&mut out, &same, &kind);
+    }
+    out
+}
+
+/// The module that a word means, without any settings.
+fn kind_of(word: &str) -> Kind {
+    let text = |more: &str| format!(r#"{{"children": [{{"module": "{word}", "config": {{"stream": "s"{more}}}}}]}}"#);
+    let parsed =
+        Template::parse(text("").as_bytes()).or_else(|_| Template::parse(text(r#", "variables": []"#).as_bytes()));
+    match parsed.map(|template| template.root.children.into_iter().next()) {
+        Ok(Some(Node::Module(module))) => module.kind,
+        other => panic!("a word of the table is a module: {word}: {other:?}"),
+    }
+}
+
+fn one(out: &mut String, words: &[&str], kind: &Kind) {
+    let title: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    let schemas: Vec<String> = kind.schemas().iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
+    *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), kind.class());
+    if kind.holds_on() {
+        *out += " It begins with the last message from before the run.";
+    }
+    *out += "\n\n";
+    let mut own: Vec<&str> = words::settings(kind.name()).to_vec();
+    if kind.asks_beside() {
+        own.extend([words::ALARMS, words::CONNECTION]);
+    }
+    if !own.is_empty() {
+        keys(out, &own);
+        *out += "\n";
+    }
+    *out += "| dataset | type | attributes |\n|---|---|---|\n";
+    let designs = module::columns(kind);
+    let names = kind.datasets();
+    for design in &designs {
+        let name = name_of(design);
+        let attributes: Vec<String> = design
+            .attributes
+            .iter()
+            .map(|(name, value)| {
+                format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
+            })
+            .collect();
+        let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(", ") };
+        *out += &format!("| `{name}` | {} | {attributes} |\n", type_of(kind, design));
+    }
+    for name in names.iter().filter(|name| designs.iter().all(|design| name_of(design) != **name)) {
+        let when = if name.ends_with("_value") { "`float64`, once, at the end" } else { "with the first message" };
+        *out += &format!("| `{name}` | {when} | - |\n");
+    }
+}
+
+fn name_of(design: &Design) -> &str {
+    design.path.rsplit('/').next().unwrap_or_default()
+}
+
+fn type_of(kind: &Kind, design: &Design) -> String {
+    let of_messages = match kind {
+        Kind::Se00 { .. } => &["value"][..],
+        Kind::Hs01 => &["data", "errors"],
+        Kind::Ad00 => &["data"],
+        _ => &[],
+    };
+    match design.cell {
+        _ if of_messages.contains(&name_of(design)) => "that of the first message".into(),
+        Cell::Number(dtype) => format!("`{}`", dtype.name()),
+        Cell::Chars(bytes) => format!("text of {bytes} bytes"),
+    }
+}
+
+fn keys(out: &mut String, names: &[&str]) {
+    *out += "| key | takes | default | meaning |\n|---|---|---|---|\n";
+    for name in names {
+        // A key without a line here is one that the test below finds.
+        let (_, takes, default, about) = KEYS.iter().find(|(key, ..)| key == name).unwrap_or(&("", "-", "-", "-"));
+        *out += &format!("| `{name}` | {takes} | {default} | {about} |\n");
+    }
+}
+
+#[test]
+fn every_key_is_explained() {
+    let settings = MODULES.iter().flat_map(|(word, _)| words::settings(word));
+    for key in words::STREAM.iter().chain(settings).chain(&[words::ALARMS, words::CONNECTION]) {
+        assert!(KEYS.iter().any(|(known, ..)| known == key), "`{key}` has no line in KEYS");
+    }
+}
+
+#[test]
+fn the_page_is_what_the_writer_does() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/nexus.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let begin = text.find("\n## ").map_or(text.len(), |at| at + 1);
+    let wanted = format!("{}{}", &text[..begin], reference());
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, wanted).unwrap();
+    } else {
+        assert_eq!(text, wanted, "BLESS=1 cargo test -p beamport-nexus reference");
+    }
+}
