@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Time between two cues, and by how much a row may be older than the cue before it, ns.
 _AROUND = 10_000_000_000
+_GROWS = "open the file again, if it is being written"
 _UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 _UNITS |= {"nanoseconds": 1, "microseconds": 1e3, "milliseconds": 1e6, "second": 1e9, "seconds": 1e9}
 _FIRST, _LAST = -(2**63), 2**63 - 1
@@ -56,7 +57,7 @@ def rows_between(group: Mapping[str, Any], start: object = None, stop: object = 
         answer = {"time": _joined(times, kept)}
         return answer | {name: _joined(group[name], kept) for name in names}
     except OSError as error:
-        hint = "`pip install hdf5plugin`, and `import hdf5plugin` before reading" if "filter" in str(error) else ""
+        hint = "`pip install hdf5plugin`, and `import hdf5plugin` before reading" if "filter" in str(error) else _GROWS
         raise Error(f"{_name(group)} cannot be read", str(error), hint) from error
 
 

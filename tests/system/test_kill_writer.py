@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -102,7 +104,9 @@ def instrument(lab, nexus):
 def test_file_of_a_killed_writer_opens_and_becomes_the_undisturbed_file(instrument, times, dice):
     lab = instrument
     path = lab.data / "files" / "first.nxs"
-    kills = times(10, 100)
+    kills = times(20, 500)
+    # Each look reads the whole file: where there are many, it grows more slowly.
+    lab.file.write_text(lab.file.read_text().replace("rate = 2e5", f"rate = {times(2e5, 2e4)}"))
     opened, whole, movers, pulses = [], 0, 0, 0
     process, _ = lab.up_ready()
     for kill in range(kills):
@@ -139,6 +143,59 @@ def test_file_of_a_killed_writer_opens_and_becomes_the_undisturbed_file(instrume
     print(
         f"file writer killed: {kills} injected ({movers} with the mover), plain h5py read the file whole at once {whole} times "
         f"(else the next one was at work), at latest after {opened[-1] * 1000:.0f} ms; 0 lost of {members} messages, equal to the undisturbed file"
+    )
+
+
+# What is open is of its moment; who wants to know more opens it again.
+READER = """
+import h5py, itertools, sys
+for line in itertools.chain(["open"], sys.stdin):
+    if line != "open":
+        file.close()
+    file = h5py.File(sys.argv[1])
+    ids = file["entry/instrument/detector/data/event_id"][:]
+    print(len(ids), (ids > 0).all(), flush=True)
+"""
+
+
+def test_readers_that_hold_the_file_open_block_no_writer(instrument, times):
+    lab = instrument
+    path = lab.data / "files" / "first.nxs"
+    process, _ = lab.up_ready()
+    until(lambda: readable(lab, path), "there is no file")
+    readers, shown, kills = [], [], times(3, 20)
+    try:
+        for _ in range(kills):
+            pulses = readable(lab, path)
+            # As anybody opens it: without flags, with the locks of HDF5.
+            reader = subprocess.Popen(
+                [sys.executable, "-c", READER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            readers.append(reader)
+            shown.append(int(reader.stdout.readline().split()[0]))
+            until(lambda pulses=pulses: readable(lab, path) > pulses + 14, "a reader stops the file")
+            os.kill(until(lambda: writer_of(lab, process), "there is no writer"), signal.SIGKILL)
+            pulses = until(lambda: readable(lab, path), "the file does not open")
+            until(lambda pulses=pulses: readable(lab, path) > pulses + 14, "a reader stops the next writer")
+        for reader, before in zip(readers, shown, strict=True):
+            reader.stdin.write("again\n")
+            reader.stdin.flush()
+            count, whole = reader.stdout.readline().split()
+            assert int(count) > before and whole == "True"
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+            reader.stdin.close()
+            reader.stdout.close()
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    again = lab.folder / "again.nxs"
+    lab.run("write", "first", "-o", again, "--data", lab.data, "--template", lab.folder / "amor.nexus.json")
+    assert different(path, again) == []
+    print(
+        f"file held open by {kills} readers: {kills} kills of the writer injected, it goes on; equal to the undisturbed file"
     )
 
 

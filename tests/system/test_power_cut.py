@@ -4,6 +4,7 @@ Nothing is flushed for the copy, so it holds what a disk holds at that moment. T
 power: the copy has another device number, so no live place belongs to its streams.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -11,9 +12,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
-from conftest import gapless, lost_of, until
+from conftest import ROOT, gapless, kill, lost_of, until
+from nexus_files import different
+from test_kill_writer import TornError, look
 
 INSTRUMENT = """
 [source.detector]
@@ -29,6 +33,18 @@ live = "1 MiB"
 
 [run.first]
 settle = "200 ms"
+"""
+FILE = """
+[source.monitor]
+kind = "sim"
+model = "amor-monitor"
+live = "1 MiB"
+
+[sink.file]
+kind = "nexus"
+template = "amor.nexus.json"
+file = "{run}.nxs"
+flush = "50 ms"
 """
 MIB = 300
 
@@ -50,13 +66,24 @@ class Image:
 
     def cut(self, folder: Path) -> "Image":
         """What the disk holds now, mounted elsewhere."""
+        return Image(folder, self.copy())
+
+    def become(self, image: Path):
+        """Nothing more comes to the disk, which then holds what it held when it was copied."""
+        # A killed process lets go a moment later.
+        until(lambda: subprocess.run(["umount", self.folder], check=False).returncode == 0, "the disk stays in use")
+        image.rename(self.image)
+        subprocess.run(["mount", "-o", "loop", self.image, self.folder], check=True)
+
+    def copy(self) -> Path:
+        """A file with what the disk holds now."""
         image = self.image.with_suffix(f".cut{time.monotonic_ns()}")
         # The kernel and children still write: a copy of a disk that moves is one that no power cut leaves.
         while True:
             subprocess.run(["cp", "--sparse=always", self.image, image], check=True)
             if subprocess.run(["cmp", "-s", self.image, image], check=False).returncode == 0:
                 break
-        return Image(folder, image)
+        return image
 
     def close(self):
         subprocess.run(["umount", self.folder], check=False)
@@ -126,3 +153,60 @@ def test_power_cuts_take_nothing_that_was_marked(lab, image, times, dice):
         f"power cut by a copy of the disk: {cuts} injected, {marked} messages marked, 0 lost, 0 wrong; "
         f"ready after {recoveries[len(recoveries) // 2] * 1000:.0f} ms (median), {recoveries[-1] * 1000:.0f} ms (longest)"
     )
+
+
+@pytest.mark.root
+def test_file_of_a_run_through_power_cuts_opens_and_becomes_the_undisturbed_file(lab, nexus, image, times, dice):
+    """One run that goes on over all cuts: the machine comes back with what its disk held, and none of its processes."""
+    lab.data = image.folder / "data"
+    template = shutil.copy2(ROOT / "examples/amor.nexus.json", lab.folder)
+    cuts, whole, opened, shown = times(5, 100), 0, [], 0
+    lab.write(INSTRUMENT.replace("rate = 3e5", f"rate = {times(2e5, 5e4)}") + FILE)
+    process, _ = lab.up_ready()
+    file = lab.data / "files" / "first.nxs"
+    until(lambda: seen(lab, file) > 14, "the file has no rows")
+    for _ in range(cuts):
+        time.sleep(dice.uniform(0, 0.6))
+        machine = [process.pid, *lab.children(process)]
+        for pid in machine:
+            os.kill(pid, signal.SIGSTOP)
+        after = image.copy()
+        for pid in machine:
+            kill(pid)
+        process.wait()
+        lab.take_back(lab.data)
+        image.become(after)
+        try:
+            with h5py.File(file):
+                whole += 1
+        except OSError:
+            pass
+        process = lab.up()
+        began = time.monotonic()
+        until(lambda process=process: lab.ready(process), "it does not come back")
+        shown = until(lambda: seen(lab, file), "the file does not open")
+        opened.append(time.monotonic() - began)
+        until(lambda shown=shown: seen(lab, file) > shown + 7, "the file does not go on")
+    lab.interrupt(process)
+    # What lay in memory alone went with the power: where the account says so, the status does too.
+    (report,) = [json.loads(line) for line in lab.end(process, status=None).splitlines()]
+    assert report["closed"]
+    again = lab.folder / "again.nxs"
+    lab.run("write", "first", "-o", again, "--data", lab.data, "--template", template, status=None)
+    assert different(file, again) == []
+    members = next(line["messages"] for line in report["streams"] if line["name"] == "detector")
+    assert seen(lab, file) == members + 1
+    print(
+        f"power cut during a run, file: {cuts} injected, plain h5py opened it {whole} times before `up` ran again and always "
+        f"at latest {max(opened):.1f} s after, with pulses of the streams alone; {members} messages at the end, equal to the "
+        "undisturbed file"
+    )
+
+
+def seen(lab, path: Path) -> int:
+    """Pulses that the file shows, plus one; 0 while it does not open, or while its streams are not there."""
+    try:
+        found = look(lab, path)
+    except (OSError, TornError, KeyError, ValueError, IndexError):
+        return 0
+    return 0 if found is None else found + 1

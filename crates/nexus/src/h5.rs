@@ -586,13 +586,13 @@ pub(crate) fn read_text_attribute(id: &Id) -> Option<String> {
         return None;
     }
     // SAFETY: an open type, here and below.
-    if unsafe { h5t::H5Tget_class(kind.0) } != h5t::H5T_class_t::H5T_STRING {
+    if locked(|| unsafe { h5t::H5Tget_class(kind.0) }) != h5t::H5T_class_t::H5T_STRING {
         return None;
     }
     // SAFETY: as above.
     if call(what, || unsafe { h5t::H5Tis_variable_str(kind.0) }).ok()? == 0 {
         // SAFETY: as above.
-        let size = unsafe { h5t::H5Tget_size(kind.0) };
+        let size = locked(|| unsafe { h5t::H5Tget_size(kind.0) });
         if !(1..=4096).contains(&size) {
             return None;
         }

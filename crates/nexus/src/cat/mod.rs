@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Values of a list that are shown in a line.
 const LIST_VALUES: usize = 4;
@@ -74,16 +75,36 @@ pub fn run(asked: &Asked) -> Result<(), Fault> {
 /// Prints the rows, group by group.
 pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
     let path = &asked.file;
-    let file = guarded(|| File::open(path, false))?;
-    let answer = print(&file, path, asked, out);
-    // Read only: closing writes nothing.
-    let _ = guarded(|| file.close());
-    match answer {
-        Ok(_) => Ok(()),
-        Err(Stop::Fault(fault)) => Err(fault),
-        Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(Stop::Output(e)) => Err(Fault::new("the answer cannot be printed", e)),
+    let mut at = At { left: asked.count, table: 0, row: 0, event: 0 };
+    loop {
+        let (before, place) = (changed(path), (at.table, at.row, at.event));
+        let file = guarded(|| File::open(path, false))?;
+        let answer = print(&file, path, asked, &mut at, out);
+        // Read only: closing writes nothing.
+        let _ = guarded(|| file.close());
+        match answer {
+            Ok(_) => return Ok(()),
+            // The writer went on, and what libhdf5 knows of the file is of before.
+            Err(Stop::Fault(_)) if changed(path) != before && (at.table, at.row, at.event) != place => {}
+            Err(Stop::Fault(fault)) => return Err(fault),
+            Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(Stop::Output(e)) => return Err(Fault::new("the answer cannot be printed", e)),
+        }
     }
+}
+
+/// When a file was written last, and its bytes.
+fn changed(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// How far it is shown, and how many rows are still wanted.
+struct At {
+    left: u64,
+    table: usize,
+    row: u64,
+    event: u64,
 }
 
 enum Stop {
@@ -106,7 +127,7 @@ impl From<io::Error> for Stop {
 /// Break: as many rows as were asked for are printed.
 type Answer = Result<ControlFlow<()>, Stop>;
 
-fn print(file: &File, path: &Path, asked: &Asked, out: &mut dyn Write) -> Answer {
+fn print(file: &File, path: &Path, asked: &Asked, at: &mut At, out: &mut dyn Write) -> Answer {
     let known = guarded(|| groups(file))?;
     let wanted: Vec<&str> = asked.paths.iter().map(|path| path.trim_matches('/')).collect();
     let is_in = |group: &str, wanted: &str| {
@@ -118,17 +139,21 @@ fn print(file: &File, path: &Path, asked: &Asked, out: &mut dyn Write) -> Answer
         let hint = "without `--path` all groups that have times are shown, each with its path";
         return Err(Fault::new(format!("{} cannot be shown so", path.display()), cause).hint(hint).into());
     }
-    let (mut left, mut found) = (asked.count, false);
+    let mut number = 0;
     for group in known.iter().filter(|group| wanted.is_empty() || wanted.iter().any(|wanted| is_in(group, wanted))) {
         for table in guarded(|| tables(file, group))? {
-            found = true;
-            let mut printer = Printer { asked, table: &table, left: &mut left, out };
+            number += 1;
+            if at.table >= number {
+                continue;
+            }
+            let mut printer = Printer { asked, table: &table, at, out };
             if printer.all()?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            (at.table, at.row, at.event) = (number, 0, 0);
         }
     }
-    if !found {
+    if number == 0 {
         let hint = "rows are shown of NXevent_data, NXlog, and groups with `time`";
         let fault = Fault::new(format!("{} cannot be shown", path.display()), "no group has times that are understood");
         return Err(fault.hint(hint).into());
@@ -312,7 +337,7 @@ fn between(times: &[i64], rows: &[u64], from: i64, to: i64) -> Vec<Range<u64>> {
 struct Printer<'a> {
     asked: &'a Asked,
     table: &'a Table,
-    left: &'a mut u64,
+    at: &'a mut At,
     out: &'a mut dyn Write,
 }
 
@@ -324,13 +349,13 @@ impl Printer<'_> {
         let mut printed = 0;
         for span in table.spans(self.asked.from, self.asked.to)? {
             // Pieces of cues may overlap where pulses have no events.
-            let mut at = span.start.max(printed);
+            let mut at = span.start.max(printed).max(self.at.row);
             while at < span.end {
                 let end = span.end.min(at + most);
                 if self.piece(at..end)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                at = end;
+                (at, self.at.row) = (end, end);
             }
             printed = printed.max(span.end);
         }
@@ -346,7 +371,7 @@ impl Printer<'_> {
         };
         let Some(first) = times.iter().position(is_in) else { return Ok(ControlFlow::Continue(())) };
         let last = times.iter().rposition(is_in).unwrap_or(first);
-        let count = (last + 1 - first).min(usize::try_from(*self.left).unwrap_or(usize::MAX).max(1));
+        let count = (last + 1 - first).min(usize::try_from(self.at.left).unwrap_or(usize::MAX).max(1));
         let begin = rows.start + first as u64;
         // As many as are wanted may lie further on, between others that are not.
         let count = if times[first..first + count].iter().all(is_in) { count } else { last + 1 - first };
@@ -364,6 +389,7 @@ impl Printer<'_> {
             if is_in(time) && self.row(row, *time, cells)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            self.at.row = row + 1;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -383,13 +409,14 @@ impl Printer<'_> {
         for (pulse, time) in times.iter().enumerate().filter(|(_, time)| is_in(**time)) {
             let first = firsts[pulse].min(events);
             let end = firsts[pulse + 1].clamp(first, events);
+            self.at.row = begin + pulse as u64;
             if !self.asked.events {
                 if self.row(begin + pulse as u64, *time, vec![("events", json!(end - first))])?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 continue;
             }
-            let mut at = first;
+            let mut at = first.max(self.at.event);
             while at < end {
                 let piece = (end - at).min(READ_ROWS as u64) as usize;
                 let mut columns = Vec::new();
@@ -404,16 +431,17 @@ impl Printer<'_> {
                     }
                 }
                 at += piece as u64;
+                self.at.event = at;
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
     fn row(&mut self, row: u64, time: i64, cells: Vec<(&str, Value)>) -> Answer {
-        if *self.left == 0 {
+        if self.at.left == 0 {
             return Ok(ControlFlow::Break(()));
         }
-        *self.left -= 1;
+        self.at.left -= 1;
         let (path, moment) = (&self.table.path, iso8601(time));
         if self.asked.json {
             let content: serde_json::Map<String, Value> =
