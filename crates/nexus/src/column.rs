@@ -22,6 +22,15 @@ use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
+use std::sync::OnceLock;
+
+/// Bytes of chunks that are not computed: for measurements of what is computed.
+static FORCED: OnceLock<usize> = OnceLock::new();
+
+/// From now on columns with more than little have chunks of so many bytes.
+pub(crate) fn force_chunks(bytes: usize) {
+    let _ = FORCED.set(bytes);
+}
 
 /// What a column is, before it holds anything.
 #[derive(Clone, Debug)]
@@ -215,7 +224,10 @@ impl Column {
     pub(crate) fn suiting(&self) -> u64 {
         let quarter = self.gathered.len() / 4;
         let bytes = if self.rows == 0 { CHUNK_BYTES_BLIND } else { 1_usize << quarter.max(1).ilog2() };
-        let bytes = bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), self.design.most);
+        let bytes = match FORCED.get() {
+            Some(forced) if bytes > self.design.least => *forced,
+            _ => bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), self.design.most),
+        };
         (bytes / self.row_bytes).max(1) as u64
     }
 

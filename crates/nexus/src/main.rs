@@ -106,6 +106,12 @@ enum Verb {
         /// `bitshuffle-lz4` or `deflate`
         #[arg(long)]
         compression: Option<String>,
+        /// Bytes of a chunk [default: computed]
+        #[arg(long)]
+        chunk: Option<usize>,
+        /// Say `ready` when the stream is filled, and begin when a line comes
+        #[arg(long)]
+        together: bool,
     },
 }
 
@@ -122,9 +128,10 @@ fn main() -> ExitCode {
         Some(Verb::Check { template, json }) => check(&template, json),
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
-        Some(Verb::Bench { data, output, messages, events, rounds, compression }) => {
+        Some(Verb::Bench { data, output, messages, events, rounds, compression, chunk, together }) => {
+            let way = pace::Way { compression, chunk, together };
             let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Values };
-            pace::run(&data, &output, load, messages, rounds, compression.as_deref()).map(|all| {
+            pace::run(&data, &output, load, messages, rounds, &way).map(|all| {
                 all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
                 ExitCode::SUCCESS
             })

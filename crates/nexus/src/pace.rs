@@ -85,16 +85,23 @@ impl Load {
     }
 }
 
-/// Fills a stream in `folder` with so many messages and writes it to `file`, once a round; chunks are packed as
-/// `compression` says, if it does.
-pub fn run(
-    folder: &Path,
-    file: &Path,
-    load: Load,
-    messages: u64,
-    rounds: u32,
-    compression: Option<&str>,
-) -> Result<Vec<Pace>, Fault> {
+/// How it is written.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// How chunks are packed.
+    pub compression: Option<String>,
+    /// Bytes of a chunk; computed where nothing is said.
+    pub chunk: Option<usize>,
+    /// Say `ready` when the stream is filled, and begin when a line comes: several begin together.
+    pub together: bool,
+}
+
+/// Fills a stream in `folder` with so many messages and writes it to `file`, once a round.
+pub fn run(folder: &Path, file: &Path, load: Load, messages: u64, rounds: u32, way: &Way) -> Result<Vec<Pace>, Fault> {
+    let compression = &way.compression;
+    if let Some(bytes) = way.chunk {
+        crate::column::force_chunks(bytes);
+    }
     let data = Data::on_disk(folder);
     let name = load.module();
     let total = messages * (load.bytes() + 1024);
@@ -114,6 +121,10 @@ pub fn run(
         "children": [{"type": "group", "name": "bench", "children": [{"module": name, "config": config}]}]}]});
     let template = Template::parse(text.to_string().as_bytes())
         .map_err(|m| Fault::new("the template", m.first().map(|m| m.told()).unwrap_or_default()))?;
+    if way.together {
+        println!("ready");
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
     let mut out = Vec::new();
     for round in 0..rounds {
         let job = Job {

@@ -12,6 +12,7 @@ mod nexus;
 mod place;
 mod reading;
 mod store;
+mod sweep;
 mod view;
 mod waiting;
 
@@ -129,6 +130,10 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
     // Its other side is large, and looks for its rate: by name alone.
     if asked.names.iter().any(|name| name == "frames") {
         figures.extend(frames::run(asked.quick, rounds, &mut tell)?);
+    }
+    // Many files of one after the other: by name alone too.
+    if asked.names.iter().any(|name| name == "sweep") {
+        figures.extend(sweep::run(asked.quick, rounds, asked.output.as_deref(), &mut tell)?);
     }
     Ok((machine, figures))
 }
