@@ -29,6 +29,16 @@ def serialise_ev44(
     time_of_flight: Any,
     pixel_id: Any,
 ) -> bytes: ...
+def _message(
+    payload: bytes,
+    sequence: int,
+    source_time: int,
+    arrival_time: int,
+    origin: str,
+    origin_seq: int,
+    schema: bytes,
+    flags: int,
+) -> Message: ...
 def _account(folder: str | os.PathLike[str], run: str, sinks: list[str]) -> str: ...
 
 @final

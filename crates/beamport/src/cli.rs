@@ -391,6 +391,9 @@ pub struct Write {
     /// What this sink of the run made [default: the first with a template, else the first of files of frames]
     #[arg(long, value_name = "NAME", conflicts_with = "template")]
     pub sink: Option<String>,
+    /// Instrument file whose sink names the program, the modules and the template
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

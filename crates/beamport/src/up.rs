@@ -1,7 +1,7 @@
 //! `beamport up`: an instrument from its file to its report.
 
 use crate::file::{self, Instrument, SourceKind};
-use crate::mover::{Mover, Written, program};
+use crate::mover::{Mover, Written, program, writer};
 use crate::report::{Report, events_of, grouped};
 use crate::room;
 use flow::{Data, Fault};
@@ -30,21 +30,15 @@ pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
 }
 
 /// Asks the writer what it thinks of a template: it knows the modules.
-pub fn template_check(path: &Path) -> Vec<file::Mistake> {
+pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
     let shown = path.display().to_string();
     let mistake =
         |what: String, cause: String, hint: String| file::Mistake { file: shown.clone(), line: 0, what, cause, hint };
-    let program = match program() {
-        Ok(program) => program,
+    let mut command = match writer(by, "check") {
+        Ok(command) => command,
         Err(fault) => return vec![mistake(fault.what, fault.cause, fault.hint)],
     };
-    let answer = Command::new(program)
-        .arg("check")
-        .arg(path)
-        .arg("--json")
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output();
+    let answer = command.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let list = answer
         .map_err(|e| e.to_string())
         .and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));

@@ -168,6 +168,10 @@ impl Column {
         self.write_out(room, true)
     }
 
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }

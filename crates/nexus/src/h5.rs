@@ -123,7 +123,8 @@ pub(crate) fn c_name(name: &str) -> Result<CString, Fault> {
 
 /// Type of a growing dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cell {
+pub enum Cell {
+    /// A number; never `DType::Text`.
     Number(DType),
     /// UTF-8 text of this many bytes, filled up with NUL.
     Chars(usize),

@@ -2,6 +2,7 @@
 //!
 //! [`template`] says what a file holds, [`Nexus`] writes it as a [`flow::Sink`]. This crate alone links libhdf5, and the
 //! program `beamport-nexus` is the process in which it runs: what libhdf5 may do to a process, it does to that one.
+//! [`Module`] is how schemas of others become datasets: docs/how-to/add-a-writer-module.md.
 
 mod account;
 pub mod cat;
@@ -15,9 +16,11 @@ mod layout;
 pub mod limits;
 mod metadata;
 mod module;
+pub mod outside;
 pub mod pace;
 mod pages;
 mod product;
+mod program;
 mod room;
 pub mod search;
 pub mod serve;
@@ -26,6 +29,8 @@ pub mod template;
 
 pub use files::Files;
 pub use h5::version;
+pub use outside::{Dataset, Filler, Given, Last, Module, Rows, Wrong};
+pub use program::program;
 pub use sink::{Job, Nexus};
 
 #[cfg(test)]

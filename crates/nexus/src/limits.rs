@@ -35,6 +35,22 @@ pub const MISTAKES_MAX: usize = 100;
 /// Streams modules of one template: each has up to six open datasets and their buffers.
 pub const MODULES_MAX: usize = 20_000;
 
+/// Datasets of a module from outside: each has a buffer.
+pub const DATASETS_MAX: usize = 64;
+
+/// Bytes of a text in a dataset of a module from outside: texts are kept in rows of one size.
+pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// Bytes of messages that a module in Python is given at once: each question costs 50 us, and these are copied twice.
+pub const ASKED_BYTES: usize = 8 << 20;
+
+/// Bytes of rows that a module in Python may make of one message, and at which it is asked anew: they are kept until the
+/// state behind them is known.
+pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of the state of a module in Python: it stands in every commit.
+pub const STATE_BYTES_MAX: u64 = 1 << 20;
+
 /// Streams of one module: their names stand in an attribute of its group, and a facility has some tens.
 pub const STREAMS_MAX: usize = 128;
 

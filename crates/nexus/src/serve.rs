@@ -5,6 +5,7 @@
 //! failure of libhdf5 ends the process at once ([`Ended::Broken`]): the next one resumes, or begins the file anew where it
 //! cannot be opened.
 
+use crate::outside::Module;
 use crate::template::Template;
 use crate::{Files, Job, Nexus, clock, files};
 use flow::records::Run;
@@ -21,7 +22,7 @@ const PAUSE_WITHOUT_ROOM: Duration = Duration::from_millis(500);
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// What is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Order {
     /// Data folder.
     pub data: PathBuf,
@@ -39,6 +40,8 @@ pub struct Order {
     pub flush: Duration,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+    /// Modules from outside that the template may name.
+    pub modules: Vec<&'static dyn Module>,
 }
 
 /// What is made of a run.
@@ -81,7 +84,7 @@ impl Target for Nexus {
         Nexus::lacks_room(self)
     }
     fn is_refused(&self) -> bool {
-        false
+        Nexus::is_refused(self)
     }
     fn set_stop(&mut self, stop: i64) {
         Nexus::set_stop(self, stop);
@@ -109,9 +112,15 @@ impl Plan {
         let (inputs, start, metadata) = (order.inputs.clone(), run.start, run.metadata.clone());
         let (run, output) = (run.name.clone(), order.output.clone());
         Ok(match &order.work {
-            Work::Template(path) => {
-                Plan::One(Job { file: output, template: opened(path)?, inputs, run, run_id, start, metadata })
-            }
+            Work::Template(path) => Plan::One(Job {
+                file: output,
+                template: opened(path, &order.modules)?,
+                inputs,
+                run,
+                run_id,
+                start,
+                metadata,
+            }),
             Work::Frames { max, name } => {
                 let (folder, name, frames) = (output, name.clone(), *max);
                 Plan::Many(files::Plan { folder, name, frames, inputs, run, run_id, start, metadata })
@@ -164,8 +173,8 @@ impl From<Fault> for Ended {
 }
 
 /// The template, or the first of its mistakes.
-fn opened(path: &Path) -> Result<Template, Ended> {
-    Template::open(path).map_err(|mistakes| {
+fn opened(path: &Path, modules: &[&'static dyn Module]) -> Result<Template, Ended> {
+    Template::open(path, modules).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
@@ -178,7 +187,7 @@ fn opened(path: &Path) -> Result<Template, Ended> {
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
     if let Work::Template(path) = &order.work {
-        opened(path)?;
+        opened(path, &order.modules)?;
     }
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;

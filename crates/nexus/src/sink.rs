@@ -17,13 +17,14 @@ use crate::h5::{File, To};
 use crate::layout::{Layout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
 use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA};
+use crate::outside::{Given, origin};
 use crate::product::product;
 use crate::room::Room;
-use crate::template::{Data, MODULES, Template};
+use crate::template::{Data, Kind, MODULES, Template};
 use crate::{account, clock};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use store::Message;
 
@@ -102,6 +103,10 @@ pub struct Nexus {
     broken: Option<Fault>,
     /// The last call failed for want of room.
     lacks_room: bool,
+    /// Code from outside cannot work on.
+    refused: bool,
+    /// The schemas of modules from outside.
+    outside: HashSet<[u8; 4]>,
 }
 
 /// What a filling has from before the run.
@@ -177,10 +182,14 @@ impl Nexus {
 
     fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Links) -> Self {
         let mut routes: Vec<Route> = job.inputs.iter().map(|_| Route::default()).collect();
+        let mut outside = HashSet::new();
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
             let wanting = job.inputs.iter().zip(&mut routes).filter(|(input, _)| module.streams.contains(input));
             for (_, route) in wanting {
                 for &schema in module.kind.schemas() {
+                    if let Kind::Outside(_) = module.kind {
+                        outside.insert(schema);
+                    }
                     match &module.source {
                         None => route.any.entry(schema).or_default().push(at),
                         Some(source) => {
@@ -211,6 +220,8 @@ impl Nexus {
             stop: None,
             broken: None,
             lacks_room: false,
+            refused: false,
+            outside,
         }
     }
 
@@ -228,6 +239,11 @@ impl Nexus {
     /// Whether libhdf5 itself failed: the process should end at once, without closing anything.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
+    }
+
+    /// Whether the last call failed for code from outside that cannot work on: trying again does not mend it.
+    pub fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// Whether the last call failed for want of room: the same call works when there is room.
@@ -312,32 +328,90 @@ impl Nexus {
         json!({"version": STATE_VERSION, "template": self.job.template.digest, "modules": modules}).to_string()
     }
 
-    fn take(&mut self, input: usize, message: &Message<'_>) -> Result<(), &'static str> {
+    /// What a message says, and by whom; nothing of a schema that `wire` does not know and a module from outside takes.
+    fn look<'m>(&self, message: &Message<'m>) -> Result<(Option<wire::Message<'m>>, &'m str), &'static str> {
         let schema = message.entry.schema.0;
         if wire::schema_id(message.payload) != Some(schema) {
             return Err(if message.payload.len() < 8 { BROKEN } else { SCHEMA });
         }
-        if !MODULES.iter().any(|(_, schemas)| schemas.contains(&schema)) {
+        let is_outside = self.outside.contains(&schema);
+        if !is_outside && !MODULES.iter().any(|(_, schemas)| schemas.contains(&schema)) {
             return Err(SCHEMA);
         }
+        if is_outside && !wire::KNOWN.contains(&schema) {
+            return Ok((None, ""));
+        }
         let read = wire::read(message.payload).map_err(|_| BROKEN)?;
-        let source = origin(&read).ok_or(SCHEMA)?;
+        let source = origin(&read).or(is_outside.then_some("")).ok_or(SCHEMA)?;
+        Ok((Some(read), source))
+    }
+
+    /// Gives messages to the modules from outside that want them, to each many at once. What became of each message is asked
+    /// in [`Nexus::take`].
+    fn take_outside(&mut self, input: usize, messages: &[Message<'_>]) -> Result<(), Fault> {
+        if self.outside.is_empty() {
+            return Ok(());
+        }
+        let (Some(route), Some(stream)) = (self.routes.get(input), self.job.inputs.get(input).cloned()) else {
+            return Ok(());
+        };
+        let mut given: BTreeMap<usize, Vec<Given<'_>>> = BTreeMap::new();
+        for message in messages.iter().filter(|message| self.outside.contains(&message.entry.schema.0)) {
+            let Ok((_, origin)) = self.look(message) else { continue };
+            let one = Given {
+                stream: &stream,
+                sequence: message.sequence,
+                origin,
+                entry: message.entry,
+                bytes: message.payload,
+            };
+            for at in route.wanting(message.entry.schema.0, origin).filter(|at| self.fillings[*at].is_outside()) {
+                given.entry(at).or_default().push(one);
+            }
+        }
+        for (at, all) in given {
+            let mut rest = all.as_slice();
+            while !rest.is_empty() {
+                let was_touched = self.fillings[at].touched;
+                let taken = self.fillings[at].take_all(rest);
+                // Some have taken what others have not: nobody may give it again.
+                let taken = taken.inspect_err(|_| (self.refused, self.lacks_room) = (true, false))?;
+                rest = &rest[taken..];
+                if !was_touched {
+                    self.touched.push(at);
+                }
+                self.drain_due();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is due before memory is touched for more. Without room messages are taken all the same; the next call says
+    /// so.
+    fn drain_due(&mut self) {
+        if self.broken.is_none() && !self.lacks_room && self.touched.iter().any(|at| self.fillings[*at].is_due()) {
+            let _ = self.with_file(|me, file| me.drain(file, false));
+        }
+    }
+
+    fn take(&mut self, input: usize, message: &Message<'_>) -> Result<(), &'static str> {
+        let (read, source) = self.look(message)?;
         let Self { routes, fillings, touched, before, .. } = self;
-        let wanted = routes.get(input).ok_or(UNMATCHED)?.wanting(schema, source);
+        let route = routes.get(input).ok_or(UNMATCHED)?;
         // Done if somebody took it; aside with the last reason if nobody could.
         let (mut answer, mut beside) = (Err(UNMATCHED), false);
-        for &at in wanted {
+        for at in route.wanting(message.entry.schema.0, source) {
             let filling = &mut fillings[at];
             let was_touched = filling.touched;
             begin_with(&mut before[at], filling);
-            let taken = filling.take(source, &read, message.entry);
+            let taken = filling.take(source, read.as_ref(), message.entry);
             if filling.touched && !was_touched {
                 touched.push(at);
             }
             match taken {
                 Ok(()) => {
                     // Who takes only the alarm of a value does not answer for the value.
-                    if filling.is_beside(&read) {
+                    if read.as_ref().is_some_and(|read| filling.is_beside(read)) {
                         beside = true;
                     } else {
                         answer = Ok(());
@@ -388,15 +462,12 @@ impl Sink for Nexus {
     fn write(&mut self, input: usize, messages: &[Message<'_>], aside: &mut Vec<Aside>) -> Result<(), Fault> {
         // What found no room last time goes first: until then nothing more is taken, and nothing is taken twice.
         self.with_file(|me, file| me.drain(file, false))?;
+        self.take_outside(input, messages)?;
         for message in messages {
             if let Err(reason) = self.take(input, message) {
                 aside.push(Aside { sequence: message.sequence, reason });
             }
-            // Messages are long or many: what is due goes before memory is touched for more. Without room they are taken
-            // all the same; the next call says so.
-            if self.broken.is_none() && !self.lacks_room && self.touched.iter().any(|at| self.fillings[*at].is_due()) {
-                let _ = self.with_file(|me, file| me.drain(file, false));
-            }
+            self.drain_due();
         }
         match self.with_file(|me, file| me.drain(file, false)) {
             // The messages are taken; the next call says that there is no room.
@@ -424,7 +495,7 @@ impl Sink for Nexus {
         }
         let Ok(read) = wire::read(message.payload) else { return };
         let Some(source) = origin(&read) else { return };
-        let wanting: Vec<usize> = route.wanting(schema, source).copied().filter(|at| wants(*at)).collect();
+        let wanting: Vec<usize> = route.wanting(schema, source).filter(|at| wants(*at)).collect();
         for at in wanting {
             self.before[at] = Before::Known(*message.entry, message.payload.to_vec());
         }
@@ -471,9 +542,9 @@ impl Nexus {
 
 impl Route {
     /// The fillings that want a message.
-    fn wanting(&self, schema: [u8; 4], source: &str) -> impl Iterator<Item = &usize> {
+    fn wanting(&self, schema: [u8; 4], source: &str) -> impl Iterator<Item = usize> {
         let named = self.by_source.get(&schema).and_then(|sources| sources.get(source));
-        named.into_iter().chain(self.any.get(&schema)).flatten()
+        named.into_iter().chain(self.any.get(&schema)).flatten().copied()
     }
 
     /// All fillings, once for each schema.
@@ -489,7 +560,7 @@ fn begin_with(before: &mut Before, filling: &mut Filling) {
         && let Ok(read) = wire::read(&payload)
         && let Some(source) = origin(&read)
     {
-        let _ = filling.take(source, &read, &entry);
+        let _ = filling.take(source, Some(&read), &entry);
     }
 }
 
@@ -512,29 +583,6 @@ fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault
         lock(&held).apply(room, what)?;
     }
     room.sync()
-}
-
-/// Who made a message, by its own word; none of the schemas that no module takes.
-fn origin<'a>(message: &wire::Message<'a>) -> Option<&'a str> {
-    Some(match message {
-        wire::Message::Ev44(m) => m.source_name,
-        wire::Message::Ev42(m) => m.source_name,
-        wire::Message::F144(m) => m.source_name,
-        wire::Message::F142(m) => m.source_name,
-        wire::Message::Al00(m) => m.source_name,
-        wire::Message::Ep01(m) => m.source_name,
-        wire::Message::Tdct(m) => m.name,
-        wire::Message::Se00(m) => m.name,
-        wire::Message::Senv(m) => m.name,
-        wire::Message::Da00(m) => m.source_name,
-        wire::Message::Hs01(m) => m.source,
-        wire::Message::Hs00(m) => m.source,
-        wire::Message::Ad00(m) => m.source_name,
-        wire::Message::Ar51(m) => m.source_name,
-        // They have none: what they are of is said by their stream.
-        wire::Message::Json(_) | wire::Message::Bpgr(_) => "",
-        _ => return None,
-    })
 }
 
 fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Filling>, Fault> {

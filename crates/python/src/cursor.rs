@@ -7,7 +7,7 @@
 use crate::batch::{Batch, Block};
 use crate::fault;
 use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
-use crate::memory::{Ours, unpicklable};
+use crate::memory::{Ours, pinned, unpicklable};
 use crate::message::Message;
 use crate::place::Place;
 use crate::position::{self, From, Position};
@@ -305,7 +305,7 @@ impl Cursor {
         }
         let (first, entries) = (batch.first, batch.entries.to_vec());
         let places: Vec<(usize, u64)> = (0..entries.len()).map(|at| batch.place(at)).collect();
-        let segments = batch.segments().iter().map(|s| Arc::new(Ours::new(Some(s.clone())))).collect();
+        let segments = batch.segments().iter().map(pinned).collect();
         self.next = batch.next();
         self.identity.1 = reader.header().epoch_of(self.next - 1);
         let newest = entries.iter().map(|e| e.origin).max().unwrap_or(0) as usize;

@@ -1,9 +1,10 @@
 //! One message: what its index entry says, and its fields by name.
 
 use crate::fault;
-use crate::memory::{Pinned, View, bytes_of, unpicklable};
+use crate::memory::{Held, Ours, Pinned, View, bytes_of, unpicklable};
 use crate::numpy;
 use flow::Fault;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString};
 use std::sync::Arc;
@@ -120,6 +121,29 @@ pub(crate) fn unreadable(py: Python<'_>, sequence: u64, entry: &Entry, cause: &w
 pub(crate) fn no_field(py: Python<'_>, entry: &Entry, name: &str, fields: &wire::Fields<'_>) -> PyErr {
     let names = fields.iter().map(|f| f.0.to_owned()).collect();
     fault::missing(py, &format!("a message of schema {} has no field", entry.schema), name, names)
+}
+
+/// A message of its bytes, which are copied, for `beamport.nexus` alone.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "all that an entry says")]
+pub(crate) fn _message(
+    payload: &[u8],
+    sequence: u64,
+    source_time: i64,
+    arrival_time: i64,
+    origin: &str,
+    origin_seq: u64,
+    schema: &[u8],
+    flags: u32,
+) -> PyResult<Message> {
+    let mut entry: Entry = bytemuck::Zeroable::zeroed();
+    (entry.source_time, entry.arrival_time, entry.origin_seq) = (source_time, arrival_time, origin_seq);
+    entry.flags = flags as u16;
+    let too_long = |_| PyValueError::new_err("a message of 4 GiB or more");
+    entry.length = u32::try_from(payload.len()).map_err(too_long)?;
+    schema.iter().zip(&mut entry.schema.0).for_each(|(letter, place)| *place = *letter);
+    let held = Arc::new(Ours::new(Some(Held::Bytes(payload.into()))));
+    Ok(Message::new(sequence, entry, (held, 0), origin.into()))
 }
 
 #[pymethods]

@@ -9,7 +9,7 @@
 use crate::batch::{Batch, Block};
 use crate::fault;
 use crate::finder::Finding;
-use crate::memory::{Ours, bytes_of_buffer};
+use crate::memory::{Ours, bytes_of_buffer, pinned};
 use crate::message::Message;
 use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
 use pyo3::exceptions::{PyException, PyTypeError};
@@ -170,7 +170,7 @@ impl flow::Worker for Calling<'_> {
             entries: batch.entries.to_vec(),
             sequences: (batch.first..batch.next()).collect(),
             places: (0..batch.len()).map(|at| batch.place(at)).collect(),
-            segments: batch.segments().iter().map(|s| Arc::new(Ours::new(Some(s.clone())))).collect(),
+            segments: batch.segments().iter().map(pinned).collect(),
             origins: self.origins.clone(),
         });
         let messages: Vec<store::Message<'_>> = batch.iter().collect();

@@ -113,7 +113,7 @@ mod tests {
             source("detector"),
             source("monitor")
         );
-        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_| Vec::new()).unwrap());
+        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_, _| Vec::new()).unwrap());
         let all = told(&text);
         assert!(all.len() == 1 && all[0].contains("a.toml:4: sink `file` takes `monitor`"), "{all:?}");
         assert!(told(&format!("{text}inputs = [\"detector\"]\n")).is_empty());

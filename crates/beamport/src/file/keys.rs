@@ -400,6 +400,38 @@ pub static INPUTS: Key =
 /// `template`
 pub static TEMPLATE: Key =
     required(Nexus, "template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
+/// `modules`
+pub static SINK_MODULES: Key = key(
+    Nexus,
+    "modules",
+    "list of classes",
+    "[]",
+    "Modules in Python that the template may name: `FILE.py:CLASS` beside the instrument file, or `PACKAGE.MODULE:CLASS`.",
+);
+/// `python` of a sink
+pub static SINK_PYTHON: Key = key(
+    Nexus,
+    "python",
+    "path",
+    "",
+    "The interpreter of `modules`. Default: the one that `beamport` is installed with, else `python3`.",
+);
+/// `time_max` of a sink
+pub static SINK_TIME_MAX: Key = key(
+    Nexus,
+    "time_max",
+    "duration, 10 ms or more",
+    "30 s",
+    "Code of `modules` that is at one message for longer is ended; the second time the message goes aside (`time`).",
+);
+/// `program`
+pub static SINK_PROGRAM: Key = key(
+    Nexus,
+    "program",
+    "path",
+    "",
+    "The program that writes the files, with modules of its own: docs/how-to/add-a-writer-module.md. Default: `beamport-nexus`.",
+);
 /// `file`
 pub static FILE: Key = key(
     Nexus,
@@ -513,6 +545,10 @@ pub static ALL: &[&Key] = &[
     &SINK_KIND,
     &INPUTS,
     &TEMPLATE,
+    &SINK_MODULES,
+    &SINK_PYTHON,
+    &SINK_TIME_MAX,
+    &SINK_PROGRAM,
     &FILE,
     &FOLDER,
     &LAYOUT,

@@ -32,7 +32,7 @@ pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
 pub(crate) use sink::check_files_pattern;
-pub use sink::{Layout, SinkKind, SinkSection};
+pub use sink::{Layout, SinkKind, SinkSection, Writer};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub use worker::{Code, Numbers, Order, Parameters, Share, WorkerSection};
 
@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{Item, TableLike};
 
 /// Checks a template beyond being JSON: given its path, says every mistake in it.
-pub type TemplateCheck<'a> = dyn Fn(&Path) -> Vec<Mistake> + 'a;
+pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> Vec<Mistake> + 'a;
 
 /// A whole instrument file, resolved: paths are absolute, defaults filled in, names checked against each other.
 #[derive(Clone, Debug)]

@@ -40,6 +40,8 @@ pub enum SinkKind {
         template: Setting<PathBuf>,
         /// How streams become datasets.
         layout: Setting<Layout>,
+        /// What writes the files.
+        writer: Writer,
     },
     /// Frames in as many files as they need.
     Files {
@@ -48,7 +50,31 @@ pub enum SinkKind {
     },
 }
 
+/// The program that writes files from templates, and the code of the user that it is told of.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    /// The program; `None`: `beamport-nexus` beside our own.
+    pub program: Option<PathBuf>,
+    /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
+    pub modules: Vec<String>,
+    /// Where a FILE is: the folder of the instrument file.
+    pub folder: PathBuf,
+    /// The interpreter; `None`: the one beside `beamport`, else `python3`.
+    pub python: Option<PathBuf>,
+    /// Longest time of a module in Python on a message.
+    pub time_max: Duration,
+}
+
 impl SinkSection {
+    /// What writes its files.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        match &self.kind {
+            SinkKind::Nexus { writer, .. } => writer.clone(),
+            SinkKind::Files { .. } => Writer::default(),
+        }
+    }
+
     /// The template, where it has one.
     #[must_use]
     pub fn template(&self) -> Option<&Path> {
@@ -115,11 +141,12 @@ pub(super) fn read(
     let (inputs, file, target, flush, kind) = match kind?.value {
         KindWord::Nexus => {
             section.refuse_unknown(&[Place::Nexus], &[]);
-            let template = template(section, folder, template_check, &mut template_streams);
+            let writer = writer(section, folder);
+            let template = template(section, folder, &|path| template_check(path, &writer), &mut template_streams);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
             let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
             let layout = section.need(&keys::LAYOUT);
-            (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, layout })
+            (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, layout, writer })
         }
         KindWord::Files => {
             section.refuse_unknown(&[Place::Files], &[]);
@@ -156,10 +183,44 @@ pub(super) fn read(
     })
 }
 
+/// What writes the files; code that a file names is that of who wrote the instrument file, never that of a template.
+fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
+    let program: Option<Setting<String>> = section.get(&keys::SINK_PROGRAM);
+    let program = program.map(|program| folder.join(program.value));
+    if let Some(program) = program.as_ref().filter(|program| !program.is_file()) {
+        let cause = format!("there is no file `{}`", shortened(&program.display().to_string()));
+        section.refuse(&keys::SINK_PROGRAM, Refused::new(cause, "the path is relative to the instrument file"));
+    }
+    let modules: Setting<Vec<String>> = section.need(&keys::SINK_MODULES);
+    let fits =
+        |name: &&String| name.rsplit_once(':').is_some_and(|(file, class)| !file.is_empty() && !class.is_empty());
+    if let Some(wrong) = modules.iter().find(|name| !fits(name)) {
+        let cause = format!("`{}` names no class", shortened(wrong));
+        section.refuse(&keys::SINK_MODULES, Refused::new(cause, "write it like \"mine.py:Counters\""));
+    }
+    let python: Option<Setting<String>> = section.get(&keys::SINK_PYTHON);
+    let time_max: Setting<Duration> = section.need(&keys::SINK_TIME_MAX);
+    if time_max.value < limits::FLUSH_MIN {
+        let hint = format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN));
+        let cause = format!("{} is too short", duration_text(time_max.value));
+        section.refuse(&keys::SINK_TIME_MAX, Refused::new(cause, hint));
+    }
+    Writer {
+        program,
+        modules: modules.value,
+        folder: folder.to_path_buf(),
+        python: python.map(|python| match python.contains('/') {
+            true => folder.join(python.value),
+            false => python.value.into(),
+        }),
+        time_max: time_max.value,
+    }
+}
+
 fn template(
     section: &mut Section<'_>,
     folder: &Path,
-    template_check: &super::TemplateCheck<'_>,
+    template_check: &dyn Fn(&Path) -> Vec<super::Mistake>,
     template_streams: &mut BTreeMap<String, u32>,
 ) -> Setting<PathBuf> {
     let template = section

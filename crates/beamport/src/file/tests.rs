@@ -37,11 +37,11 @@ impl Drop for Folder {
 }
 
 fn good(text: &str) -> Instrument {
-    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+    parse(text, Path::new("/nowhere/a.toml"), &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
 
 fn wrong(text: &str) -> Vec<Mistake> {
-    parse(text, Path::new("/nowhere/a.toml"), &|_| Vec::new()).expect_err("a wrong file was taken")
+    parse(text, Path::new("/nowhere/a.toml"), &|_, _| Vec::new()).expect_err("a wrong file was taken")
 }
 
 /// The one mistake of a text.
@@ -76,9 +76,9 @@ fn the_examples_have_no_mistake() {
     let files = examples(&folder);
     assert!(files.len() >= 4);
     for file in &files {
-        read(file, &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
+        read(file, &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
     }
-    let amor = read(&folder.0.join("amor.toml"), &|_| Vec::new()).unwrap();
+    let amor = read(&folder.0.join("amor.toml"), &|_, _| Vec::new()).unwrap();
     assert_eq!(
         amor.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         ["detector", "monitor", "devices"]
@@ -117,7 +117,7 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
     std::fs::write(folder.0.join("a.npy"), b"to be looked at when it is mapped").unwrap();
     let read = |model: &str, files: &str| {
         let text = format!("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"{model}\"\nfiles = {files}\n");
-        parse(&text, &folder.0.join("camera.toml"), &|_| Vec::new())
+        parse(&text, &folder.0.join("camera.toml"), &|_, _| Vec::new())
     };
     let good = read("camera", "[\"a.npy\"]").unwrap();
     let SourceKind::Sim(camera) = &good.sources[0].kind else { panic!() };
@@ -140,9 +140,9 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
 fn what_show_prints_reads_back_to_the_same() {
     let folder = Folder::new("show");
     for file in examples(&folder) {
-        let first = read(&file, &|_| Vec::new()).unwrap();
+        let first = read(&file, &|_, _| Vec::new()).unwrap();
         let text = first.show();
-        let second = parse(&text, &file, &|_| Vec::new()).unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
+        let second = parse(&text, &file, &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
         // Only the origins differ: what was a default is written down now.
         let values = |instrument: &Instrument| {
             let mut json = instrument.show_json().to_string();
@@ -404,14 +404,14 @@ fn mistakes_of_sinks_are_told() {
     ];
     let path = folder.0.join("a.toml");
     for (text, line, what, hint) in table {
-        let mistakes = parse(&format!("{SOURCE}{text}"), &path, &|_| Vec::new()).expect_err(&text);
+        let mistakes = parse(&format!("{SOURCE}{text}"), &path, &|_, _| Vec::new()).expect_err(&text);
         assert_eq!(mistakes.len(), 1, "{text}{mistakes:#?}");
         let found = format!("{mistakes:?}");
         assert!(mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint), "{text}{found}");
     }
     // A template that is no JSON is told with its own name and line.
     let text = format!("{SOURCE}{}", sink("f", "template = \"bad.json\""));
-    let mistakes = parse(&text, &path, &|_| Vec::new()).unwrap_err();
+    let mistakes = parse(&text, &path, &|_, _| Vec::new()).unwrap_err();
     assert!(mistakes[0].file.ends_with("bad.json") && mistakes[0].line == 3, "{mistakes:#?}");
 }
 
@@ -444,7 +444,7 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
     let second = "[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
     let told = |more: &str, inputs: &str| {
         let text = format!("{SOURCE}{more}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n{inputs}");
-        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_| Vec::new()).unwrap_err();
+        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).unwrap_err();
         mistakes.into_iter().map(|m| (m.file.ends_with("t.json"), m.line, m.what, m.hint)).collect::<Vec<_>>()
     };
     let nobody = "no source fills stream `devcies`";
@@ -466,9 +466,9 @@ fn a_replay_into_itself_is_refused() {
     let folder = Folder::new("itself");
     std::fs::create_dir_all(folder.0.join("streams")).unwrap();
     let text = "instrument = \"a\"\ndata = \"streams\"\n[source.x]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"./streams\"\n";
-    let mistakes = parse(text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap_err();
+    let mistakes = parse(text, &folder.0.join("a.toml"), &|_, _| Vec::new()).unwrap_err();
     assert_eq!((mistakes.len(), mistakes[0].line), (1, 6), "{mistakes:#?}");
-    assert!(parse(&format!("{text}stream = \"y\"\n"), &folder.0.join("a.toml"), &|_| Vec::new()).is_ok());
+    assert!(parse(&format!("{text}stream = \"y\"\n"), &folder.0.join("a.toml"), &|_, _| Vec::new()).is_ok());
 }
 
 #[test]
@@ -483,7 +483,7 @@ fn a_mistake_of_syntax_does_not_hide_the_others_and_invents_none() {
 #[test]
 fn what_is_no_file_is_told_and_not_waited_for() {
     let folder = Folder::new("nofile");
-    let refused = |path: &Path| read(path, &|_| Vec::new()).unwrap_err()[0].to_string();
+    let refused = |path: &Path| read(path, &|_, _| Vec::new()).unwrap_err()[0].to_string();
     assert!(refused(&folder.0).contains("not a plain file"));
     assert!(refused(&folder.0.join("none.toml")).contains("No such file"));
     assert!(refused(Path::new("/dev/zero")).contains("not a plain file"));
@@ -523,7 +523,7 @@ fn every_default_can_be_read_by_its_own_key() {
     let text = format!(
         "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n"
     );
-    let file = parse(&text, &folder.0.join("a.toml"), &|_| Vec::new()).unwrap();
+    let file = parse(&text, &folder.0.join("a.toml"), &|_, _| Vec::new()).unwrap();
     let text = file.show();
     let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
     for key in keys::ALL.iter().filter(|key| !key.default.is_empty()) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached]
+//!                      [--flush-ms N] [--detached] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! ```
 //! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
@@ -15,7 +15,7 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Instrument, SinkKind, SinkSection};
+use crate::file::{Instrument, SinkKind, SinkSection, Writer};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -38,6 +38,34 @@ const UNFIT: &str = "`beamport-nexus` does not fit this `beamport`";
 pub fn program() -> Result<PathBuf, Fault> {
     let program = beside()?;
     version().map(|_| program)
+}
+
+/// A writer's program, which is of our version, told of the modules in Python; what it is to do comes behind `verb`.
+pub fn writer(writer: &Writer, verb: &str) -> Result<Command, Fault> {
+    let program = path_of(writer)?;
+    let fault = |e| Fault::new(UNFIT, format!("{} does not run: {e}", program.display()));
+    version_of(&program).map_err(fault)??;
+    Ok(told_of(&program, writer, verb))
+}
+
+/// A program with its verb and the modules in Python.
+fn told_of(program: &Path, writer: &Writer, verb: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg(verb);
+    if !writer.modules.is_empty() {
+        let python = writer.python.clone().unwrap_or_else(super::workers::python);
+        command.arg("--folder").arg(&writer.folder).arg("--python").arg(python);
+        command.args(["--time-max-ms", &writer.time_max.as_millis().to_string()]);
+        for module in &writer.modules {
+            command.args(["--module", module]);
+        }
+    }
+    command
+}
+
+/// The program of a writer: what its sink names, or the one beside our own.
+fn path_of(writer: &Writer) -> Result<PathBuf, Fault> {
+    writer.program.clone().map_or_else(beside, Ok)
 }
 
 /// What the program beside our own says it is, `beamport-nexus VERSION (HDF5 VERSION)`: of our version.
@@ -91,6 +119,8 @@ pub struct Job {
     pub flush_ms: u128,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+    /// What writes it.
+    pub writer: Writer,
 }
 
 /// What is made of a run.
@@ -117,6 +147,7 @@ impl Job {
             output: sink.path_of(instrument, run),
             flush_ms: sink.flush.as_millis(),
             detached: false,
+            writer: sink.writer(),
         }
     }
 
@@ -126,8 +157,8 @@ impl Job {
             std::fs::create_dir_all(folder)
                 .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
         }
-        let mut command = Command::new(beside()?);
-        command.arg("write").arg("--data").arg(&self.data).args(["--sink", &self.sink, "--run", &self.run]);
+        let mut command = told_of(&path_of(&self.writer)?, &self.writer, "write");
+        command.arg("--data").arg(&self.data).args(["--sink", &self.sink, "--run", &self.run]);
         for input in &self.inputs {
             command.args(["--input", input]);
         }
@@ -234,10 +265,11 @@ impl Working {
             return Ok(None);
         }
         // One that cannot even be asked now is started in vain and tried again.
-        if let Some(Err(fault)) = beside().ok().and_then(|program| version_of(&program).ok()) {
+        let job = job();
+        if let Some(Err(fault)) = path_of(&job.writer).ok().and_then(|program| version_of(&program).ok()) {
             return Ok(Some(Ended::Never(fault)));
         }
-        match self.start(&job()) {
+        match self.start(&job) {
             Ok(child) => self.child = Some(child),
             // No room, too many processes: what a machine is short of now it may have later.
             Err(fault) => {

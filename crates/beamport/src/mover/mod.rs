@@ -16,7 +16,7 @@ mod stage;
 mod through;
 mod workers;
 
-pub use child::{Failed, Job, Work, Written, program, version};
+pub use child::{Failed, Job, Work, Written, program, version, writer};
 pub use control::ask;
 pub use sources::build;
 pub use through::{Passing, pass};
@@ -88,10 +88,8 @@ impl Mover {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
         std::fs::create_dir_all(&folder).map_err(fault)?;
-        if !instrument.sinks.is_empty() {
-            // A writer that is not there, or another, will not come: that is said at once.
-            program()?;
-        }
+        // A writer that is not there, or another, will not come: that is said at once.
+        instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer(), "write").map(drop))?;
         let data = Data::on_disk(&folder);
         let keeper = RunKeeper::open(&data)?;
         let untold = untold(&data, &instrument, keeper.runs())?;

@@ -340,11 +340,13 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// The interpreter in which the package is: the one beside our own program, where it was installed with it.
+/// The interpreter of a section.
 fn interpreter(section: &WorkerSection) -> PathBuf {
-    if let Some(python) = &section.python {
-        return python.value.clone();
-    }
+    section.python.as_ref().map_or_else(python, |python| python.value.clone())
+}
+
+/// The interpreter in which the package is: the one beside our own program, where it was installed with it.
+pub(super) fn python() -> PathBuf {
     let beside = std::env::current_exe().map(|me| me.with_file_name("python3"));
     beside.ok().filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
 }

@@ -7,8 +7,8 @@ use super::figures::bytes;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::check_files_pattern;
-use crate::mover::{Job, Work, program};
+use crate::file::{self, Writer, check_files_pattern};
+use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
@@ -33,7 +33,8 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     super::warn_of_damage(&data, err)?;
     let run = members::sealed(&data, &asked.run, "written")?;
     check_output(&data, &asked.output)?;
-    let known = match (&asked.template, &asked.sink) {
+    let (writer, named) = of_file(asked)?;
+    let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
         (Some(template), _) if template.is_file() => Known::One(template.clone()),
         (Some(template), _) => return Err(not_there(template).into()),
         (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
@@ -58,6 +59,7 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         output,
         flush_ms: FLUSH_MS,
         detached: true,
+        writer,
     };
     let product = made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
     let account = &product["account"];
@@ -84,6 +86,20 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     }
     // An account that is not there proves nothing.
     Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
+}
+
+/// What writes the file, and its template, as a sink of `--file` says: what a run says of itself is data, and names no code.
+fn of_file(asked: &Verb) -> Result<(Writer, Option<PathBuf>), Fault> {
+    let Some(path) = &asked.file else { return Ok((Writer::default(), None)) };
+    let what = || format!("`{}` does not say how the file is written", path.display());
+    let instrument = file::read(path, &|_, _| Vec::new()).map_err(|mistakes| {
+        let first = mistakes.first().map(|mistake| mistake.to_string()).unwrap_or_default();
+        Fault::new(what(), first).hint(format!("`beamport check {}` tells all", path.display()))
+    })?;
+    let mut sinks = instrument.sinks.iter().filter(|sink| sink.template().is_some());
+    let sink = sinks.find(|sink| asked.sink.as_ref().is_none_or(|name| *name == sink.name));
+    let sink = sink.ok_or_else(|| Fault::new(what(), "it has no such sink of kind `nexus`"))?;
+    Ok((sink.writer(), sink.template().map(Path::to_path_buf)))
 }
 
 /// What is not in the file: how many of which stream, and why.
@@ -236,7 +252,7 @@ fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
 
 fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
-    program()?;
+    writer(&job.writer, "write").map(drop)?;
     let mut child = job.start_into(&mut answer)?;
     let mut progress = Progress::new();
     let status = loop {
@@ -362,6 +378,7 @@ mod tests {
             output: output.clone(),
             flush_ms: FLUSH_MS,
             detached: true,
+            writer: Writer::default(),
         };
         let frames = Job { work: Work::Frames(1), output: folder.join("some/{stream}_{number}.h5"), ..job.clone() };
         for job in [job, frames] {

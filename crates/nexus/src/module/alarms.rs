@@ -63,14 +63,20 @@ fn add(columns: &mut [Column], alarm: &Al00<'_>) {
     columns[2].extend(&cell(alarm.message));
 }
 
-/// A text as the file holds it: up to its first NUL, where HDF5 ends it, and cut at a letter.
-pub(super) fn cell(text: &str) -> [u8; TEXT_BYTES] {
-    let mut out = [0_u8; TEXT_BYTES];
+/// A text as a cell of so many bytes holds it: up to its first NUL, where HDF5 ends it, and cut at a letter.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     let whole = text.split('\0').next().unwrap_or_default();
-    let mut length = whole.len().min(TEXT_BYTES);
+    let mut length = whole.len().min(bytes);
     while !whole.is_char_boundary(length) {
         length -= 1;
     }
-    out[..length].copy_from_slice(&whole.as_bytes()[..length]);
+    &whole[..length]
+}
+
+/// A text as the file holds it.
+pub(super) fn cell(text: &str) -> [u8; TEXT_BYTES] {
+    let mut out = [0_u8; TEXT_BYTES];
+    let cut = cut(text, TEXT_BYTES);
+    out[..cut.len()].copy_from_slice(cut.as_bytes());
     out
 }

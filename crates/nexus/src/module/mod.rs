@@ -6,6 +6,7 @@
 //! A message is taken whole or not at all: everything that can be wrong is looked at before the first row is added.
 
 mod alarms;
+pub(crate) use alarms::cut;
 mod arrays;
 pub(crate) use arrays::fixed_constants;
 mod bytes;
@@ -23,6 +24,7 @@ mod times;
 use crate::column::{Column, Design};
 use crate::h5::{Cell, File};
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS};
+use crate::outside::{Given, Outside};
 use crate::room::Room;
 use crate::template::{Attribute, Data, DataType, Kind, Module};
 use flow::Fault;
@@ -69,13 +71,24 @@ pub(crate) struct Filling {
     pub(crate) late: Vec<Late>,
     /// Where messages come again.
     repeats: Option<Repeats>,
+    is_outside: bool,
     rows: Box<dyn Rows>,
 }
 
 /// What a kind of module makes of messages, and what it remembers from one to the next.
-trait Rows {
+pub(crate) trait Rows {
     /// Adds the rows of a message, or says in a word why not; then nothing was added.
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
+
+    /// See [`Filling::take_all`].
+    fn take_all(&mut self, _columns: &mut [Column], messages: &[Given<'_>]) -> Result<usize, Fault> {
+        Ok(messages.len())
+    }
+
+    /// What became of the next message of those that [`Rows::take_all`] was given; `None` where [`Rows::take`] takes them.
+    fn answered(&mut self) -> Option<Result<(), &'static str>> {
+        None
+    }
 
     /// See [`Filling::is_beside`].
     fn is_beside(&self, _message: &Message<'_>) -> bool {
@@ -106,7 +119,7 @@ trait Rows {
 }
 
 /// Where rows go.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     /// Path of the group.
     path: &'a str,
     columns: &'a mut Vec<Column>,
@@ -138,6 +151,7 @@ impl Filling {
             fitted: false,
             late: Vec::new(),
             repeats: repeats(&module.kind),
+            is_outside: matches!(module.kind, Kind::Outside(_)),
             rows,
         })
     }
@@ -171,7 +185,9 @@ impl Filling {
         if !fitted {
             columns.iter_mut().for_each(Column::make_anew);
         }
-        Ok(Self { path: path.to_owned(), columns, messages, touched: false, fitted, late: Vec::new(), repeats, rows })
+        let is_outside = matches!(module.kind, Kind::Outside(_));
+        let (path, late) = (path.to_owned(), Vec::new());
+        Ok(Self { path, columns, messages, touched: false, fitted, late, repeats, is_outside, rows })
     }
 
     /// What [`Filling::take_up`] needs.
@@ -226,8 +242,25 @@ impl Filling {
         self.rows.set_frames_max(max);
     }
 
-    /// Adds the rows of a message of an origin, or says in a word why not.
-    pub(crate) fn take(&mut self, origin: &str, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+    /// Gives messages to a module from outside, which takes them many at once: how many it took. What became of each is
+    /// asked in [`Filling::take`], in this order.
+    pub(crate) fn take_all(&mut self, messages: &[Given<'_>]) -> Result<usize, Fault> {
+        self.touched = true;
+        self.rows.take_all(&mut self.columns, messages)
+    }
+
+    /// Adds the rows of a message of an origin, or says in a word why not. `None`: one of a schema that `wire` does not know.
+    pub(crate) fn take(
+        &mut self,
+        origin: &str,
+        message: Option<&Message<'_>>,
+        entry: &Entry,
+    ) -> Result<(), &'static str> {
+        if let Some(answer) = self.rows.answered() {
+            self.messages += u64::from(answer.is_ok());
+            return answer;
+        }
+        let message = message.ok_or(SCHEMA)?;
         let time = self.repeats.as_ref().and_then(|_| message.time());
         if let (Some(repeats), Some(time)) = (&self.repeats, time)
             && repeats.has(origin, time)
@@ -242,6 +275,11 @@ impl Filling {
         self.messages += 1;
         self.touched = true;
         Ok(())
+    }
+
+    /// Whether it is one from outside: [`Filling::take_all`] is for these.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.is_outside
     }
 
     /// Whether it takes only what such a message says beside its value.
@@ -278,6 +316,10 @@ fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
         Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
         Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
         Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
+        Kind::Outside(from) => {
+            let (designs, rows) = Outside::begin(path, from);
+            (designs, Box::new(rows))
+        }
     }
 }
 
@@ -287,9 +329,9 @@ pub(crate) fn columns(kind: &Kind) -> Vec<Design> {
     begin("", kind).0
 }
 
-/// Where messages come again: in logs.
+/// Where messages come again: in our logs.
 fn repeats(kind: &Kind) -> Option<Repeats> {
-    (kind.class() == "NXlog").then(Repeats::default)
+    (kind.class() == "NXlog" && !matches!(kind, Kind::Outside(_))).then(Repeats::default)
 }
 
 /// With the filters that the template names.
@@ -355,7 +397,7 @@ fn design(path: &str, name: &str, dtype: DType, attributes: Vec<(&'static str, D
 }
 
 /// `ns` and from when: `offset` or `start`, never both (scippnexus then gives up on times).
-fn ns_since(word: &'static str) -> Vec<(&'static str, Data)> {
+pub(crate) fn ns_since(word: &'static str) -> Vec<(&'static str, Data)> {
     vec![("units", Data::text("ns")), (word, Data::text(EPOCH))]
 }
 

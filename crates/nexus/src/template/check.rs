@@ -4,17 +4,18 @@ use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
 use super::nearest::nearest;
 use super::values::infer;
-use super::{Attribute, Group, Kind, Mistake, Module, Node, Variable, tree, units, words};
+use super::{Attribute, FromOutside, Group, Kind, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
+use crate::outside;
 use std::collections::HashSet;
 use wire::DType;
 
 /// Checks a whole template.
-pub(super) fn template(value: &Value) -> Result<Group, Vec<Mistake>> {
-    let mut check = Check::default();
+pub(super) fn template(value: &Value, modules: &[&'static dyn outside::Module]) -> Result<Group, Vec<Mistake>> {
+    let mut check = Check { outside: modules.to_vec(), ..Check::default() };
     let mut root = Group::default();
     if let Some(map) = check.object("", value, "a template", words::TOP, &[]) {
         root.attributes = check.attributes("", map);
@@ -41,6 +42,14 @@ pub(super) struct Check {
     /// Modules that the one just read asks for beside itself.
     beside: Vec<Module>,
     pub(super) fixed_bytes: u64,
+    /// Modules from outside.
+    outside: Vec<&'static dyn outside::Module>,
+}
+
+/// The value of an attribute, if it can be one.
+pub(crate) fn attribute(value: &serde_json::Value) -> Option<Data> {
+    let (value, _) = super::json::read(value.to_string().as_bytes()).ok()?;
+    Check::default().attribute_value("", &value, None)
 }
 
 impl Check {
@@ -329,11 +338,14 @@ impl Check {
     fn module_node(&mut self, at: &str, map: &Object, value: &Value) -> Option<Node> {
         self.object(at, value, "a module", words::NODE, &[]);
         let module = self.text(at, map, ["module", "module"])?;
-        if !words::modules().any(|word| word == module) {
-            let hint = match (words::foreign(module), nearest(module, words::modules())) {
+        let known: Vec<&str> = words::modules().chain(self.outside.iter().map(|module| module.word())).collect();
+        if !known.contains(&module) {
+            let hint = match (words::foreign(module), nearest(module, known.iter().copied())) {
                 (Some(instead), _) => instead.to_owned(),
                 (None, Some(meant)) => format!("perhaps `{meant}` is meant"),
-                (None, None) => format!("modules are: {}", words::modules().collect::<Vec<_>>().join(", ")),
+                (None, None) => {
+                    format!("modules are: {}; `modules` and `program` of the sink add others", known.join(", "))
+                }
             };
             self.wrong(&join(at, "module"), format!("unknown module `{}`", short(module)), hint);
             return None;
@@ -454,10 +466,18 @@ impl Check {
         if self.modules == MODULES_MAX + 1 {
             self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), "");
         }
-        let known: Vec<&str> = words::STREAM.iter().chain(words::settings(kind)).copied().collect();
+        let outside = self.outside.iter().copied().find(|module| module.word() == kind);
+        let own = outside.map_or(words::settings(kind), |module| module.keys());
+        let known: Vec<&str> = words::STREAM.iter().chain(own).copied().collect();
         let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
         let streams = self.streams(at, config);
         let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
+        if let Some(outside) = outside {
+            let compression = self.compression(at, config);
+            let kind = Kind::Outside(self.outside_module(at, config, outside)?);
+            let module = Module { kind, streams: streams?, source, attributes, compression, pointer: at.to_owned() };
+            return Some(Node::Module(module));
+        }
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         if typed && dtype == Some(DataType::Text) {
@@ -528,6 +548,30 @@ impl Check {
                 }
             }
         }
+    }
+
+    /// The settings of a module from outside, as it sees them itself.
+    fn outside_module(
+        &mut self,
+        at: &str,
+        config: &Object,
+        module: &'static dyn outside::Module,
+    ) -> Option<FromOutside> {
+        let nameless = |schema: &&[u8; 4]| !outside::has_origin(schema);
+        if let Some(schema) = module.schemas().iter().find(nameless).filter(|_| config.has("source")) {
+            let cause = format!("messages of `{}` have no origin", schema.escape_ascii());
+            self.wrong(&join(at, "source"), cause, "remove `source`; all of the streams are taken");
+        }
+        let own = config.members().filter(|(key, _)| module.keys().contains(key));
+        let settings = own.map(|(key, value)| (key.to_owned(), value.plain())).collect();
+        match module.filler(&settings) {
+            Err(wrongs) => outside::mistakes(at, wrongs).for_each(|m| self.wrong(&m.pointer, m.cause, m.hint)),
+            Ok(filler) => match outside::names(filler.as_ref()) {
+                Err(cause) => self.wrong(at, cause, format!("that is for the code of `{}` to mend", module.word())),
+                Ok(datasets) => return Some(FromOutside { module, settings, datasets }),
+            },
+        }
+        None
     }
 
     /// The streams of a module: one name, or a list of them.
@@ -681,7 +725,7 @@ fn text_of<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a str> {
 }
 
 /// Why a name cannot be one.
-fn bad_name(name: &str) -> Option<String> {
+pub(crate) fn bad_name(name: &str) -> Option<String> {
     Some(match name {
         "" => "an empty name".into(),
         "." | ".." => format!("`{name}` is not a name"),
@@ -692,7 +736,7 @@ fn bad_name(name: &str) -> Option<String> {
     })
 }
 
-pub(super) fn join(at: &str, step: impl std::fmt::Display) -> String {
+pub(crate) fn join(at: &str, step: impl std::fmt::Display) -> String {
     let step = step.to_string().replace('~', "~0").replace('/', "~1");
     format!("{at}/{}", short(&step))
 }

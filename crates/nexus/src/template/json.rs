@@ -74,6 +74,27 @@ impl Value {
         self.as_number()?.as_u64()
     }
 
+    /// The same as others know it.
+    pub(super) fn plain(&self) -> serde_json::Value {
+        match self {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(number) => serde_json::Value::Number(number.clone()),
+            Value::Text(text) => (**text).into(),
+            Value::List(list) => list.iter().map(Value::plain).collect(),
+            Value::Numbers(numbers) => {
+                let Numbers { shape, real, bytes } = &*numbers.borrow();
+                let numbers = Numbers { shape: shape.clone(), real: *real, bytes: bytes.clone() };
+                numbers.unpacked().iter().map(Value::plain).collect()
+            }
+            Value::Object(object) => object
+                .members()
+                .map(|(name, value)| (name.to_owned(), value.plain()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+
     pub(super) fn as_f64(&self) -> Option<f64> {
         self.as_number()?.as_f64()
     }

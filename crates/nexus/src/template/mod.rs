@@ -17,10 +17,13 @@ mod units;
 mod values;
 mod words;
 
+pub(crate) use check::{attribute, bad_name, join};
 pub use data::{Data, DataType, Values};
+pub(crate) use words::is_word;
 
 use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
+use crate::outside::Module as OutsideModule;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -217,6 +220,31 @@ pub enum Kind {
     Json,
     /// Groups.
     Bpgr,
+    /// What a module from outside takes.
+    Outside(FromOutside),
+}
+
+/// A module from outside with its settings.
+#[derive(Clone)]
+pub struct FromOutside {
+    /// The module.
+    pub module: &'static dyn OutsideModule,
+    /// Its own settings.
+    pub settings: serde_json::Map<String, serde_json::Value>,
+    /// Names of the datasets that it makes.
+    pub datasets: Vec<String>,
+}
+
+impl PartialEq for FromOutside {
+    fn eq(&self, other: &Self) -> bool {
+        self.module.word() == other.module.word() && self.settings == other.settings
+    }
+}
+
+impl std::fmt::Debug for FromOutside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.module.word(), self.settings)
+    }
 }
 
 /// A variable or constant of `da00`.
@@ -254,11 +282,15 @@ impl Kind {
             Kind::Ar51 => "ar51",
             Kind::Json => "json",
             Kind::Bpgr => "bpgr",
+            Kind::Outside(from) => from.module.word(),
         }
     }
 
     /// The schemas that it takes.
     pub(crate) fn schemas(&self) -> &'static [[u8; 4]] {
+        if let Kind::Outside(from) = self {
+            return from.module.schemas();
+        }
         MODULES.iter().find(|(word, _)| *word == self.name()).map(|(_, schemas)| *schemas).unwrap_or_default()
     }
 
@@ -274,6 +306,7 @@ impl Kind {
             Kind::F144 { .. } | Kind::Al00 | Kind::Ep01 | Kind::Tdct | Kind::Se00 { .. } => "NXlog",
             Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 => "NXdata",
             Kind::Ar51 | Kind::Json | Kind::Bpgr => "NXcollection",
+            Kind::Outside(from) => from.module.class(),
         }
     }
 
@@ -316,6 +349,7 @@ impl Kind {
             Kind::Bpgr => {
                 vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
             }
+            Kind::Outside(from) => from.datasets.iter().map(String::as_str).collect(),
             Kind::Ad00 => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
             Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
@@ -329,18 +363,27 @@ impl Kind {
 impl Template {
     /// Reads a template, or says all that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<Mistake>> {
-        Self::read(text, "the text")
+        Self::parse_with(text, &[])
+    }
+
+    /// The same of a template that may name modules from outside.
+    pub fn parse_with(text: &[u8], modules: &[&'static dyn OutsideModule]) -> Result<Self, Vec<Mistake>> {
+        Self::read(text, "the text", modules)
     }
 
     /// Reads a template from a file.
-    pub fn open(path: &Path) -> Result<Self, Vec<Mistake>> {
+    pub fn open(path: &Path, modules: &[&'static dyn OutsideModule]) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
         let file = std::fs::File::open(path).map_err(|e| vec![unreadable(&name, &e)])?;
-        Self::read(file, &name)
+        Self::read(file, &name, modules)
     }
 
     /// A pipe or a device never ends: what is read does.
-    fn read(from: impl std::io::Read, name: &str) -> Result<Self, Vec<Mistake>> {
+    fn read(
+        from: impl std::io::Read,
+        name: &str,
+        modules: &[&'static dyn OutsideModule],
+    ) -> Result<Self, Vec<Mistake>> {
         let (value, digest) = json::read(from).map_err(|unread| {
             vec![match unread {
                 json::Unread::TooLong => too_large(),
@@ -348,7 +391,7 @@ impl Template {
                 json::Unread::Json(error) => not_json(&error),
             }]
         })?;
-        Ok(Self { root: check::template(&value)?, digest })
+        Ok(Self { root: check::template(&value, modules)?, digest })
     }
 
     /// Every module with the path of its group, in order.

@@ -14,6 +14,10 @@ pub(super) const ATTRIBUTE: &[&str] = &["name", "values", "value", "dtype", "typ
 pub(super) fn modules() -> impl Iterator<Item = &'static str> {
     ["dataset", "link", "mdat"].into_iter().chain(MODULES.iter().map(|(word, _)| *word))
 }
+/// Whether a module of ours has this word, or had it.
+pub(crate) fn is_word(word: &str) -> bool {
+    modules().any(|known| known == word) || foreign(word).is_some()
+}
 /// Settings of `dataset`.
 pub(super) const DATASET: &[&str] = &["name", "values", "value", "dtype", "type", "range", "linspace", "compression"];
 /// Settings of `link`.

@@ -1,0 +1,296 @@
+//! What `beamport-nexus` does, as a function: a program with modules of its own ([`Module`]) is this and a list.
+//!
+//! It is the process that holds libhdf5. Nothing else of beamport links it.
+//!
+//! ```text
+//! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
+//!                      [--flush-ms N] [--detached] [MODULES]
+//! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
+//! beamport-nexus check TEMPLATE [--json] [MODULES]
+//! beamport-nexus histogram FILE [--path DATASET]
+//! beamport-nexus cat FILE [--from NS] [--to NS] [--path GROUP]... [--count N] [--events] [--json]
+//! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
+//! MODULES: [--module FILE.py:CLASS]... [--folder DIR] [--python PROGRAM] [--time-max-ms N]
+//! ```
+//!
+//! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
+//! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
+//! know. It dies with its parent and leaves Ctrl-C to it.
+
+use crate::outside::python::Python;
+use crate::outside::{Module, wrong_modules};
+use crate::serve::{self, Ended, Order, Work};
+use crate::{cat, pace, search, template, version};
+use clap::{Args, Parser, Subcommand};
+use flow::Fault;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Parser)]
+#[command(name = "beamport-nexus", about = "Writes NeXus files; started by beamport.", disable_version_flag = true)]
+struct Arguments {
+    /// Print the versions of beamport and HDF5
+    #[arg(long, short = 'V')]
+    version: bool,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Write the file of a run
+    Write {
+        /// Data folder
+        #[arg(long)]
+        data: PathBuf,
+        /// Name of the sink
+        #[arg(long)]
+        sink: String,
+        /// Name of the run
+        #[arg(long)]
+        run: String,
+        /// A stream; once for each
+        #[arg(long = "input", required = true)]
+        inputs: Vec<String>,
+        /// Structure of the file
+        #[arg(long, required_unless_present = "frames")]
+        template: Option<PathBuf>,
+        /// Files of frames instead, of so many at most
+        #[arg(long, conflicts_with = "template", requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
+        frames: Option<u64>,
+        /// Names of these files, with `{stream}` and `{number}`
+        #[arg(long)]
+        name: Option<String>,
+        /// The file; of files of frames the folder
+        #[arg(long)]
+        output: PathBuf,
+        /// Milliseconds between flushes
+        #[arg(long, default_value_t = 1000)]
+        flush_ms: u64,
+        /// Keep no positions and no commits, and replace what stands at the file's name
+        #[arg(long)]
+        detached: bool,
+        #[command(flatten)]
+        modules: Modules,
+    },
+    /// Tell every mistake of a template
+    Check {
+        /// The template
+        template: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        modules: Modules,
+    },
+    /// Print a measured histogram as the simulation reads it
+    Histogram {
+        /// NeXus or HDF5 file
+        file: PathBuf,
+        /// Path of the counts [default: searched]
+        #[arg(long)]
+        path: Option<String>,
+    },
+    /// Print rows of a NeXus file by their times
+    Cat(cat::Asked),
+    /// Measure how fast a stream becomes a file; one line of JSON a round
+    Bench {
+        /// Empty folder for the stream, in /dev/shm
+        #[arg(long)]
+        data: PathBuf,
+        /// The file; it is removed
+        #[arg(long)]
+        output: PathBuf,
+        /// Messages of the stream
+        #[arg(long, default_value_t = 4000)]
+        messages: u64,
+        /// Events of a message; 0 for logs with a value a message
+        #[arg(long, default_value_t = 12_400)]
+        events: u32,
+        /// Rounds
+        #[arg(long, default_value_t = 1)]
+        rounds: u32,
+        /// `bitshuffle-lz4` or `deflate`
+        #[arg(long)]
+        compression: Option<String>,
+        /// Bytes of a chunk [default: computed]
+        #[arg(long)]
+        chunk: Option<usize>,
+        /// Say `ready` when the stream is filled, and begin when a line comes
+        #[arg(long)]
+        together: bool,
+    },
+}
+
+/// Modules in Python.
+#[derive(Args)]
+struct Modules {
+    /// A class of modules, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`; once for each
+    #[arg(long = "module")]
+    classes: Vec<String>,
+    /// Where their files are
+    #[arg(long, default_value = ".")]
+    folder: PathBuf,
+    /// The interpreter
+    #[arg(long, default_value = "python3")]
+    python: PathBuf,
+    /// Milliseconds that their code may take for a message
+    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
+    time_max_ms: u64,
+}
+
+impl Modules {
+    /// These and the program's own.
+    fn all(&self, own: &[&'static dyn Module]) -> Result<Vec<&'static dyn Module>, Fault> {
+        let mut all = own.to_vec();
+        if !self.classes.is_empty() {
+            let time_max = Duration::from_millis(self.time_max_ms);
+            all.extend(Python::start(&self.python, &self.folder, &self.classes, time_max)?);
+        }
+        match wrong_modules(&all) {
+            Some(fault) => Err(fault),
+            None => Ok(all),
+        }
+    }
+}
+
+/// Does what the arguments of the process say, with modules beside ours: the `main` of a program.
+pub fn program(own: &[&'static dyn Module]) -> ExitCode {
+    let parent = parent();
+    let arguments = Arguments::try_parse().unwrap_or_else(|e| misread(&e));
+    if arguments.version {
+        println!("beamport-nexus {} (HDF5 {})", env!("CARGO_PKG_VERSION"), version());
+        return ExitCode::SUCCESS;
+    }
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time().with_ansi(false).init();
+    let answer = match arguments.verb {
+        None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
+        Some(Verb::Check { template, json, modules }) => check(&template, json, modules.all(own)),
+        Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
+        Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
+        Some(Verb::Bench { data, output, messages, events, rounds, compression, chunk, together }) => {
+            let way = pace::Way { compression, chunk, together };
+            let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Values };
+            pace::run(&data, &output, load, messages, rounds, &way).map(|all| {
+                all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
+                ExitCode::SUCCESS
+            })
+        }
+        Some(Verb::Write { data, sink, run, inputs, template, frames, name, output, flush_ms, detached, modules }) => {
+            let flush = Duration::from_millis(flush_ms);
+            let work = match frames {
+                Some(max) => Work::Frames { max, name: name.unwrap_or_default() },
+                None => Work::Template(template.unwrap_or_default()),
+            };
+            die_with_parent();
+            match modules.all(own) {
+                Err(fault) => Ok(ExitCode::from(never(&fault))),
+                Ok(modules) => {
+                    write(&Order { data, sink, run, inputs, work, output, flush, detached, modules }, parent)
+                }
+            }
+        }
+    };
+    answer.unwrap_or_else(|fault| {
+        eprintln!("{fault}");
+        ExitCode::from(2)
+    })
+}
+
+/// Who asks `write` for what it does not know is another `beamport`, and would ask again.
+fn misread(error: &clap::Error) -> ! {
+    if !error.use_stderr() || std::env::args_os().nth(1).is_none_or(|verb| verb != "write") {
+        error.exit();
+    }
+    let text = error.to_string();
+    let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let what = "`beamport-nexus` does not fit the `beamport` that started it";
+    let fault = Fault::new(what, cause).hint("install both from the same source: `pip install .`");
+    std::process::exit(i32::from(never(&fault)))
+}
+
+/// Says a fault that will come again; the exit status.
+fn never(fault: &Fault) -> u8 {
+    let Fault { what, cause, hint } = fault;
+    println!("{}", serde_json::json!({"fault": {"what": what, "cause": cause, "hint": hint}}));
+    eprintln!("{fault}");
+    3
+}
+
+fn die_with_parent() {
+    // SAFETY: sets the disposition of signals of this process, before any thread or process is started.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // Ctrl-C reaches the whole group; what it means is for beamport to say.
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        // A file that may not grow is an error value.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
+    // A parent that died before the call above left us to another.
+    let alive = move || self::parent() == parent;
+    match serve::write(order, &alive) {
+        Ok(answer) => {
+            println!("{answer}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Ended::Fault(fault)) => Err(fault),
+        Err(Ended::Permanent(fault)) => Ok(ExitCode::from(never(&fault))),
+        Err(Ended::Broken(fault)) => {
+            eprintln!("{fault}");
+            // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.
+            unsafe { libc::_exit(2) }
+        }
+    }
+}
+
+fn parent() -> libc::pid_t {
+    // SAFETY: always succeeds.
+    unsafe { libc::getppid() }
+}
+
+fn check(path: &Path, json: bool, modules: Result<Vec<&'static dyn Module>, Fault>) -> Result<ExitCode, Fault> {
+    let checked = match modules {
+        Ok(modules) => template::Template::open(path, &modules).map(|template| template.streams()),
+        Err(fault) => {
+            let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
+            Err(vec![template::Mistake { pointer: String::new(), cause, hint: fault.hint }])
+        }
+    };
+    let (mistakes, streams) = match checked {
+        Ok(streams) => (Vec::new(), streams),
+        Err(mistakes) => (mistakes, Vec::new()),
+    };
+    if json {
+        let told: Vec<_> = mistakes
+            .iter()
+            .map(|m| serde_json::json!({"what": "the template is not right", "pointer": m.pointer, "cause": m.cause, "hint": m.hint}))
+            .collect();
+        println!("{}", serde_json::json!({"mistakes": told, "streams": streams}));
+    } else {
+        for mistake in &mistakes {
+            eprintln!(
+                "error: {}{}\ncause: {}\nhint:  {}\n",
+                path.display(),
+                mistake.pointer,
+                mistake.cause,
+                mistake.hint
+            );
+        }
+    }
+    Ok(ExitCode::from(u8::from(!mistakes.is_empty())))
+}
+
+fn histogram(path: &Path, dataset: Option<&str>) -> Result<ExitCode, Fault> {
+    let measured = search::histogram(path, dataset)?;
+    for remark in &measured.remarks {
+        tracing::info!("{remark}");
+    }
+    let written = std::io::stdout().lock().write_all(&measured.to_bytes());
+    written.map_err(|e| Fault::new("the histogram cannot be printed", e))?;
+    Ok(ExitCode::SUCCESS)
+}
