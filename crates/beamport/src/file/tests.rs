@@ -419,7 +419,7 @@ fn mistakes_of_sinks_are_told() {
 fn mistakes_in_a_template_come_behind_those_of_the_file() {
     let folder = Folder::new("hook");
     folder.put("t.json", "{}");
-    let check = |path: &Path| {
+    let check = |path: &Path, _: &Writer| {
         assert!(path.ends_with("t.json"));
         vec![Mistake {
             file: "a.json".into(),
