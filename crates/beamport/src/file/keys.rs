@@ -405,7 +405,7 @@ pub static SINK_MODULES: Key = key(
     Nexus,
     "modules",
     "list of classes",
-    "[]",
+    "",
     "Modules in Python that the template may name: `FILE.py:CLASS` beside the instrument file, or `PACKAGE.MODULE:CLASS`.",
 );
 /// `python` of a sink

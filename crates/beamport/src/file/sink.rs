@@ -191,7 +191,7 @@ fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
         let cause = format!("there is no file `{}`", shortened(&program.display().to_string()));
         section.refuse(&keys::SINK_PROGRAM, Refused::new(cause, "the path is relative to the instrument file"));
     }
-    let modules: Setting<Vec<String>> = section.need(&keys::SINK_MODULES);
+    let modules: Setting<Vec<String>> = section.get(&keys::SINK_MODULES).unwrap_or_default();
     let fits =
         |name: &&String| name.rsplit_once(':').is_some_and(|(file, class)| !file.is_empty() && !class.is_empty());
     if let Some(wrong) = modules.iter().find(|name| !fits(name)) {
