@@ -53,6 +53,25 @@ impl Model {
     pub fn keys(&self) -> impl Iterator<Item = &'static Key> + use<> {
         self.groups.iter().flat_map(|g| g.iter())
     }
+
+    /// Schemas of its messages, whatever its keys say: it makes no others.
+    pub fn schemas(&self) -> &'static [&'static str] {
+        match self.name {
+            "amor-monitor" => &["da00"],
+            "amor-devices" => &["f144", "al00"],
+            "field" => &["se00"],
+            "camera" => &["ad00"],
+            "camera-metadata" => &["f144"],
+            "amor" | "histogram" | "detector" => &["ev44"],
+            _ => &["ev44", "f144"],
+        }
+    }
+
+    /// Its origins with their units, where its keys do not change them.
+    pub fn devices(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let all = if self.name == "amor-devices" { amor::DEVICES } else { &[] };
+        all.iter().map(|(name, _, unit)| (*name, *unit))
+    }
 }
 
 const ABOUT_RATE: &str = "events a second on average, before `scale`";

@@ -1,5 +1,7 @@
 //! Keys, defaults and the reference page say the same.
 
+mod tape;
+
 use beamport_sim as sim;
 use serde_json::{Value, json};
 use sim::Config;
@@ -116,5 +118,31 @@ fn the_reference_page_names_every_model_key_default_and_origin() {
         sim::amor::DEVICES.iter().map(|d| d.0).chain([sim::amor::DETECTOR, sim::amor::MONITOR, sim::FIELD_ORIGIN]);
     for origin in origins {
         assert!(page.contains(&format!("`{origin}`")), "{origin}");
+    }
+}
+
+/// What is said of a model before it runs is what it then does.
+#[test]
+fn models_make_the_schemas_that_they_say() {
+    for model in sim::models().iter().filter(|model| model.name != "histogram") {
+        let scaled = model.keys().any(|key| key.name == "scale");
+        let keys = [("scale", json!(1e-3))];
+        let config = tape::config(model.name, if scaled { &keys } else { &[] });
+        let tape = tape::record(&config, 2);
+        assert!(!tape.messages.is_empty(), "{}", model.name);
+        for (meta, _) in &tape.messages {
+            assert!(
+                model.schemas().contains(&meta.schema.as_text().as_str()),
+                "{}: {}",
+                model.name,
+                meta.schema.as_text()
+            );
+        }
+        let devices: Vec<&str> = model.devices().map(|(name, _)| name).collect();
+        assert!(
+            devices.is_empty() || tape.names.iter().all(|name| devices.contains(&name.as_str())),
+            "{:?}",
+            tape.names
+        );
     }
 }

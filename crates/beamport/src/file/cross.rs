@@ -40,6 +40,14 @@ pub(super) fn check(
         }
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
+    let simulated: HashMap<&str, &str> = instrument
+        .sources
+        .iter()
+        .filter_map(|source| match &source.kind {
+            SourceKind::Sim(sim) => Some((source.name.as_str(), sim.model.as_str())),
+            SourceKind::Replay(_) => None,
+        })
+        .collect();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
             let other = match (merges.contains(&sink.name), workers.contains(&sink.name)) {
@@ -60,6 +68,9 @@ pub(super) fn check(
         // What is wrong with the inputs is not said a second time for the template.
         if mistakes.list.len() == before {
             check_template(page, mistakes, has_holes, sink, &known);
+        }
+        if mistakes.list.len() == before {
+            check_modules(mistakes, sink, &simulated);
         }
         let line = sink.file.line_or(sink.line);
         // Files of frames have a list beside them that is theirs alone.
@@ -290,6 +301,23 @@ fn check_template(
         };
         let file = sink.template().unwrap_or(Path::new("")).display().to_string();
         mistakes.push(Mistake { file, line: *line, what, cause, hint });
+    }
+}
+
+/// That what each module of the template wants is what the sources of its streams make, as far as that is known.
+fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: &HashMap<&str, &str>) {
+    let file = sink.template().unwrap_or(Path::new("")).display().to_string();
+    for reads in &sink.template_modules {
+        let models: Vec<&str> =
+            reads.streams.iter().filter_map(|stream| simulated.get(stream.as_str()).copied()).collect();
+        if let Some((what, cause, hint)) = super::models::never_comes(reads, &models) {
+            let what = format!("{what} (at {})", reads.pointer);
+            mistakes.push(Mistake { file: file.clone(), line: 0, what, cause, hint });
+        }
+        if mistakes.is_full() {
+            mistakes.has_more = true;
+            return;
+        }
     }
 }
 

@@ -76,6 +76,45 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
     Some(config)
 }
 
+/// What the source of a stream cannot give to a module of a template, where the source is simulated, so that it is known:
+/// what, cause, hint. `models` are the models of all streams of the module.
+pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Option<(String, String, String)> {
+    // Schemas that mean the same as the one that a model makes.
+    const ALIKE: [(&str, &str); 4] = [("ev42", "ev44"), ("f142", "f144"), ("senv", "se00"), ("hs00", "hs01")];
+    let all: Vec<&sim::Model> = models.iter().filter_map(|name| sim::model(name).ok()).collect();
+    let schema: Option<[u8; 4]> = reads.module.as_bytes().try_into().ok();
+    // A module of somebody else takes what it says itself.
+    if all.len() != reads.streams.len() || !schema.is_some_and(|schema| wire::KNOWN.contains(&schema)) {
+        return None;
+    }
+    let word = ALIKE.iter().find(|(old, _)| *old == reads.module).map_or(reads.module.as_str(), |(_, new)| new);
+    let makes: Vec<&str> = all.iter().flat_map(|model| model.schemas()).copied().collect();
+    let streams = shortened(&reads.streams.join(", "));
+    let said = || format!("the model `{}` makes {}", models.join("`, `"), makes.join(", "));
+    if !makes.contains(&word) {
+        let what = format!("stream `{streams}` has nothing for the module `{}`", reads.module);
+        return Some((what, said(), "name another stream or another module, or remove it".into()));
+    }
+    let devices: Vec<(&str, &str)> = all.iter().flat_map(|model| model.devices()).collect();
+    let source = reads.source.as_deref()?;
+    if all.iter().any(|model| model.devices().next().is_none()) {
+        return None;
+    }
+    let Some((_, unit)) = devices.iter().find(|(name, _)| *name == source) else {
+        let what = format!("stream `{streams}` has no origin `{}`", shortened(source));
+        // Small letters: how words are compared.
+        let small: Vec<String> = devices.iter().map(|(name, _)| name.to_lowercase()).collect();
+        let near = nearest(source, small.iter().map(String::as_str));
+        let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| devices[at].0);
+        let hint = meant
+            .map_or_else(|| "`beamport cat STREAM` shows the origins".to_owned(), |name| format!("write `{name}`"));
+        return Some((what, said(), hint));
+    };
+    let other = reads.units.as_deref().filter(|units| units != unit)?;
+    let what = format!("the values of `{source}` are not in `{}`", shortened(other));
+    Some((what, format!("its source says `{unit}`"), format!("write \"value_units\": \"{unit}\"")))
+}
+
 /// The model that was probably meant.
 pub(super) fn wrong_model(model: &str) -> Refused {
     let models = models();

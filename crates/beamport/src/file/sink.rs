@@ -28,6 +28,8 @@ pub struct SinkSection {
     pub flush: Setting<Duration>,
     /// The streams that the template names, with their lines in it.
     pub(super) template_streams: BTreeMap<String, u32>,
+    /// The modules that read them.
+    pub(super) template_modules: Vec<template::Reads>,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -136,13 +138,13 @@ pub(super) fn read(
     template_check: &super::TemplateCheck<'_>,
 ) -> Option<SinkSection> {
     let kind: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
-    let mut template_streams = BTreeMap::new();
+    let mut found = template::Found::default();
     // Which keys belong here is not known without a kind: the kind comes first.
     let (inputs, file, target, flush, kind) = match kind?.value {
         KindWord::Nexus => {
             section.refuse_unknown(&[Place::Nexus], &[]);
             let writer = writer(section, folder);
-            let template = template(section, folder, &|path| template_check(path, &writer), &mut template_streams);
+            let template = template(section, folder, &|path| template_check(path, &writer), &mut found);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
             let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
             let layout = section.need(&keys::LAYOUT);
@@ -178,7 +180,8 @@ pub(super) fn read(
         file,
         folder: target,
         flush,
-        template_streams,
+        template_streams: found.0,
+        template_modules: found.1,
         shown: std::mem::take(&mut section.shown),
     })
 }
@@ -221,15 +224,15 @@ fn template(
     section: &mut Section<'_>,
     folder: &Path,
     template_check: &dyn Fn(&Path) -> Vec<super::Mistake>,
-    template_streams: &mut BTreeMap<String, u32>,
+    found: &mut template::Found,
 ) -> Setting<PathBuf> {
     let template = section
         .need::<String>(&keys::TEMPLATE)
         .map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
     if !template.as_os_str().is_empty() {
         match template::streams(&template) {
-            Ok(streams) => {
-                *template_streams = streams;
+            Ok(reads) => {
+                *found = reads;
                 template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake));
             }
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),

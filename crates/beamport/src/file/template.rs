@@ -39,6 +39,24 @@ struct Config {
     /// The word of ESS templates, read where there is no `stream`.
     #[serde(default)]
     topic: Option<Streams>,
+    #[serde(default)]
+    source: Option<String>,
+    #[serde(default)]
+    value_units: Option<String>,
+}
+
+/// A module that reads streams, as far as a source can be asked whether it sends that.
+#[derive(Clone, Debug)]
+pub(super) struct Reads {
+    /// Where it stands, a JSON pointer.
+    pub(super) pointer: String,
+    /// Its word.
+    pub(super) module: String,
+    pub(super) streams: Vec<String>,
+    /// The origin that it wants.
+    pub(super) source: Option<String>,
+    /// The unit that it gives the values.
+    pub(super) units: Option<String>,
 }
 
 /// One name or several.
@@ -49,8 +67,11 @@ enum Streams {
     Several(Vec<String>),
 }
 
-/// The streams that a template names, each with the line of its first appearance (0 where it is not found).
-pub(super) fn streams(path: &Path) -> Result<BTreeMap<String, u32>, Wrong> {
+/// What a template reads: streams, each with the line of its first appearance (0 where it is not found), and modules.
+pub(super) type Found = (BTreeMap<String, u32>, Vec<Reads>);
+
+/// What the modules of a template read.
+pub(super) fn streams(path: &Path) -> Result<Found, Wrong> {
     let refused = |cause: String| {
         let hint = "paths are relative to the instrument file; an example is examples/amor.nexus.json";
         Wrong::Path(Refused::new(cause, hint))
@@ -74,25 +95,31 @@ pub(super) fn streams(path: &Path) -> Result<BTreeMap<String, u32>, Wrong> {
             hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
         }));
     }
-    let mut streams = BTreeMap::new();
+    let (mut streams, mut modules) = (BTreeMap::new(), Vec::new());
     if let Ok(root) = serde_json::from_slice::<Node>(&bytes) {
-        collect(root, &mut streams);
+        collect(root, "", &mut modules);
+        streams.extend(modules.iter().flat_map(|module| &module.streams).map(|stream| (stream.clone(), 0)));
         find_lines(&String::from_utf8_lossy(&bytes), &mut streams);
     }
-    Ok(streams)
+    Ok((streams, modules))
 }
 
 /// JSON nests at most 128 deep here, so this does too.
-fn collect(node: Node, into: &mut BTreeMap<String, u32>) {
-    if node.module.is_some_and(|module| !WITHOUT_STREAM.contains(&module.as_str()))
-        && let Some(streams) = node.config.and_then(|config| config.stream.or(config.topic))
+fn collect(node: Node, at: &str, into: &mut Vec<Reads>) {
+    if let (Some(module), Some(config)) = (node.module, node.config)
+        && !WITHOUT_STREAM.contains(&module.as_str())
+        && let Some(streams) = config.stream.or(config.topic)
     {
-        match streams {
-            Streams::One(stream) => drop(into.insert(stream, 0)),
-            Streams::Several(streams) => into.extend(streams.into_iter().map(|stream| (stream, 0))),
-        }
+        let streams = match streams {
+            Streams::One(stream) => vec![stream],
+            Streams::Several(streams) => streams,
+        };
+        let (source, units) = (config.source, config.value_units);
+        into.push(Reads { pointer: format!("{at}/config"), module, streams, source, units });
     }
-    node.children.into_iter().flatten().for_each(|child| collect(child, into));
+    for (i, child) in node.children.into_iter().flatten().enumerate() {
+        collect(child, &format!("{at}/children/{i}"), into);
+    }
 }
 
 /// Texts of hundreds of MB come here: each is looked through once for a key, and its lines are counted on the way.
@@ -135,13 +162,13 @@ mod tests {
        "monitor"]}}]}]}"#;
         let path = std::env::temp_dir().join(format!("beamport-template-{}", std::process::id()));
         std::fs::write(&path, text).unwrap();
-        let found = streams(&path).unwrap_or_default();
+        let found = streams(&path).unwrap_or_default().0;
         // Another form is for the checker of templates to tell.
         std::fs::write(&path, text.replace("\"detector\"", "7")).unwrap();
         let other = streams(&path).unwrap_or_else(|_| panic!("refused"));
         std::fs::remove_file(&path).unwrap();
         let found: Vec<(String, u32)> = found.into_iter().collect();
         assert_eq!(found, [("detector".to_owned(), 7), ("devices".to_owned(), 8), ("monitor".to_owned(), 9)]);
-        assert!(other.is_empty());
+        assert!(other.0.is_empty());
     }
 }

@@ -462,6 +462,37 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
 }
 
 #[test]
+fn a_module_for_which_nothing_comes_is_refused() {
+    let folder = Folder::new("nothing-comes");
+    let devices = "instrument = \"a\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
+    let text = format!("{devices}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n");
+    let told = |module: &str, config: &str| {
+        let node = format!("{{\"module\": \"{module}\", \"config\": {{\"stream\": \"devices\"{config}}}}}");
+        folder.put("t.json", &format!("{{\"children\": [{{\"children\": [{node}]}}]}}"));
+        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+        mistakes.into_iter().map(|m| (m.what, m.hint)).collect::<Vec<_>>()
+    };
+    let at = "(at /children/0/children/0/config)";
+    for (module, config) in [
+        ("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"K\""),
+        ("f142", ""),
+        ("al00", ", \"source\": \"AMOR:SE:TEMP01\""),
+        ("mine", ""),
+    ] {
+        assert!(told(module, config).is_empty(), "{module}: {:?}", told(module, config));
+    }
+    assert_eq!(told("ev44", "")[0].0, format!("stream `devices` has nothing for the module `ev44` {at}"));
+    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TENP01\"").remove(0);
+    assert_eq!(
+        (what, hint),
+        (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}"), "write `AMOR:SE:TEMP01`".into())
+    );
+    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"degC\"").remove(0);
+    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `degC` {at}"));
+    assert_eq!(hint, "write \"value_units\": \"K\"");
+}
+
+#[test]
 fn a_replay_into_itself_is_refused() {
     let folder = Folder::new("itself");
     std::fs::create_dir_all(folder.0.join("streams")).unwrap();
