@@ -62,11 +62,12 @@ def programs(tmp_path_factory) -> Path:
     return folder
 
 
-def measure(programs: Path, folder: Path, template: str):
-    """A measurement of three seconds: the report of `beamport up --json`, and the file, in `folder`."""
+def measure(programs: Path, folder: Path, template: str, layout: str = "nexus", again: Path | None = None):
+    """A measurement of three seconds: the report of `beamport up --json`, and the file, in `folder`; made again to `again`."""
     data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
     (folder / "amor.nexus.json").write_text(template)
-    (folder / "amor.toml").write_text(INSTRUMENT.format(data=data))
+    instrument = INSTRUMENT.format(data=data).replace("template =", f'layout = "{layout}"\ntemplate =')
+    (folder / "amor.toml").write_text(instrument)
     answer = subprocess.run(
         [programs / "beamport", "up", "amor.toml", "--json"],
         cwd=folder,
@@ -79,6 +80,9 @@ def measure(programs: Path, folder: Path, template: str):
     report = json.loads(answer.stdout.splitlines()[-1])
     kept = folder / "first.nxs"
     shutil.copy2(report["file"], kept)
+    if again is not None:
+        write = [programs / "beamport", "write", report["run"], "--output", again, "--data", data]
+        subprocess.run(write, check=True, timeout=HANG_S, capture_output=True)
     shutil.rmtree(data)
     return report, kept
 
@@ -171,6 +175,29 @@ def test_packed_datasets_are_read_as_plain_ones_and_are_smaller(programs, tmp_pa
         assert len(ids) > 100_000 and len(counts) > 1
         assert ids.id.get_storage_size() < 0.7 * ids.nbytes
         assert ids.id.get_create_plist().get_nfilters() == (2 if compression == "deflate" else 1)
+
+
+def test_in_the_layout_of_ess_names_and_types_are_those_of_its_writer(programs, tmp_path):
+    template = (ROOT / "examples" / "amor.nexus.json").read_text()
+    report, path = measure(programs, tmp_path, template, "ess", tmp_path / "again.nxs")
+    sent = next(s for s in report["streams"] if s["name"] == "detector")
+    for file in (path, tmp_path / "again.nxs"):
+        with h5py.File(file) as nexus:
+            events = nexus["entry/instrument/detector/data"]
+            types = {name: dataset.dtype.str[1:] for name, dataset in events.items()}
+            assert types == {
+                "event_id": "i4",
+                "event_time_offset": "i4",
+                "event_time_zero": "u8",
+                "event_index": "i8",
+                "cue_index": "i8",
+                "cue_timestamp_zero": "i8",
+            }
+            assert len(events["event_id"]) == sent["events"] > 0
+            assert events["event_time_zero"].attrs["start"] == "1970-01-01T00:00:00Z"
+            assert events.attrs["topic"] == "detector" and "stream" not in events.attrs
+            angle = nexus["entry/sample/mu"]
+            assert angle["time"].dtype == "u8" and {"alarm_time", "connection_status"} <= set(angle)
 
 
 def test_chexus_has_nothing_to_say(measured):

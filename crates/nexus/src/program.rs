@@ -57,6 +57,9 @@ enum Verb {
         /// Structure of the file
         #[arg(long, required_unless_present = "frames")]
         template: Option<PathBuf>,
+        /// Names and types of its datasets
+        #[arg(long, value_enum, default_value_t)]
+        layout: template::Layout,
         /// Files of frames instead, of so many at most
         #[arg(long, conflicts_with = "template", requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
         frames: Option<u64>,
@@ -79,6 +82,9 @@ enum Verb {
     Check {
         /// The template
         template: PathBuf,
+        /// Names and types of its datasets
+        #[arg(long, value_enum, default_value_t)]
+        layout: template::Layout,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -167,7 +173,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time().with_ansi(false).init();
     let answer = match arguments.verb {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
-        Some(Verb::Check { template, json, modules }) => check(&template, json, modules.all(own)),
+        Some(Verb::Check { template, layout, json, modules }) => check(&template, layout, json, modules.all(own)),
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
         Some(Verb::Bench { data, output, messages, events, rounds, compression, chunk, together }) => {
@@ -178,11 +184,24 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
                 ExitCode::SUCCESS
             })
         }
-        Some(Verb::Write { data, sink, run, inputs, template, frames, name, output, flush_ms, detached, modules }) => {
+        Some(Verb::Write {
+            data,
+            sink,
+            run,
+            inputs,
+            template,
+            layout,
+            frames,
+            name,
+            output,
+            flush_ms,
+            detached,
+            modules,
+        }) => {
             let flush = Duration::from_millis(flush_ms);
             let work = match frames {
                 Some(max) => Work::Frames { max, name: name.unwrap_or_default() },
-                None => Work::Template(template.unwrap_or_default()),
+                None => Work::Template(template.unwrap_or_default(), layout),
             };
             die_with_parent();
             match modules.all(own) {
@@ -253,9 +272,14 @@ fn parent() -> libc::pid_t {
     unsafe { libc::getppid() }
 }
 
-fn check(path: &Path, json: bool, modules: Result<Vec<&'static dyn Module>, Fault>) -> Result<ExitCode, Fault> {
+fn check(
+    path: &Path,
+    layout: template::Layout,
+    json: bool,
+    modules: Result<Vec<&'static dyn Module>, Fault>,
+) -> Result<ExitCode, Fault> {
     let checked = match modules {
-        Ok(modules) => template::Template::open(path, &modules).map(|template| template.streams()),
+        Ok(modules) => template::Template::open(path, &modules, layout).map(|template| template.streams()),
         Err(fault) => {
             let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
             Err(vec![template::Mistake { pointer: String::new(), cause, hint: fault.hint }])

@@ -6,7 +6,7 @@
 //! cannot be opened.
 
 use crate::outside::Module;
-use crate::template::Template;
+use crate::template::{Layout, Template};
 use crate::{Files, Job, Nexus, clock, files};
 use flow::records::Run;
 use flow::{Data, Fault, Feed, Sink, ledger};
@@ -48,7 +48,7 @@ pub struct Order {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// One file, as this template says.
-    Template(PathBuf),
+    Template(PathBuf, Layout),
     /// Files of frames ([`Files`]).
     Frames {
         /// Frames of a file, at most.
@@ -112,9 +112,9 @@ impl Plan {
         let (inputs, start, metadata) = (order.inputs.clone(), run.start, run.metadata.clone());
         let (run, output) = (run.name.clone(), order.output.clone());
         Ok(match &order.work {
-            Work::Template(path) => Plan::One(Job {
+            Work::Template(path, layout) => Plan::One(Job {
                 file: output,
-                template: opened(path, &order.modules)?,
+                template: opened(path, &order.modules, *layout)?,
                 inputs,
                 run,
                 run_id,
@@ -173,8 +173,8 @@ impl From<Fault> for Ended {
 }
 
 /// The template, or the first of its mistakes.
-fn opened(path: &Path, modules: &[&'static dyn Module]) -> Result<Template, Ended> {
-    Template::open(path, modules).map_err(|mistakes| {
+fn opened(path: &Path, modules: &[&'static dyn Module], layout: Layout) -> Result<Template, Ended> {
+    Template::open(path, modules, layout).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
@@ -186,8 +186,8 @@ fn opened(path: &Path, modules: &[&'static dyn Module]) -> Result<Template, Ende
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
-    if let Work::Template(path) = &order.work {
-        opened(path, &order.modules)?;
+    if let Work::Template(path, layout) = &order.work {
+        opened(path, &order.modules, *layout)?;
     }
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;

@@ -620,3 +620,85 @@ fn damaged_messages_give_answers() {
 fn soak_damaged_messages_give_answers() {
     damaged("soak-damaged", 5_000);
 }
+
+#[test]
+fn in_the_layout_of_ess_names_and_types_are_those_of_its_writer() {
+    use beamport_nexus::template::Layout;
+    let group = |name: &str, module: &str, more: &str| {
+        format!(
+            r#"{{"type": "group", "name": "{name}", "children": [{{"module": "{module}", "config": {{"stream": "s"{more}}}}}]}}"#
+        )
+    };
+    let groups = [
+        group("events", "ev44", ""),
+        group("log", "f144", r#", "source": "a""#),
+        group("quiet", "f144", r#", "source": "b", "enable_alarm_info": false, "enable_epics_con_info": false"#),
+        group("frames", "ad00", ""),
+        group("array", "da00", r#", "variables": [{"name": "event_id"}]"#),
+    ];
+    let text =
+        format!(r#"{{"children": [{{"type": "group", "name": "entry", "children": [{}]}}]}}"#, groups.join(", "));
+    let template = Template::parse_with(text.as_bytes(), &[], Layout::Ess).unwrap();
+    assert_ne!(template.digest, Template::parse(text.as_bytes()).unwrap().digest);
+    let job = Job { template, ..job_of("ess", &[]) };
+    let alarm = |time, message| {
+        let severity = wire::al00::Severity::Minor;
+        any(&Message::Al00(wire::al00::Al00 { source_name: "a", timestamp: time, severity, message }), time)
+    };
+    let frame = |time| {
+        let (dimensions, pixels) = ([2_i64, 3], [1_u16, 2, 3, 4, 5, 6]);
+        let frame = wire::ad00::Ad00 {
+            source_name: "camera",
+            id: 1,
+            timestamp: time,
+            dimensions: (&dimensions).into(),
+            data: (&pixels).into(),
+            attributes: wire::List::default(),
+        };
+        any(&Message::Ad00(frame), time)
+    };
+    let all = [
+        events(0, 2),
+        f144(START + 5, 1.5),
+        alarm(START + 6, ""),
+        alarm(START + 7, &"x".repeat(300)),
+        frame(START + 8),
+        events(1, 1),
+    ];
+    assert_eq!(write_in_two(&job, &all), []);
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let kind = |dataset: &str| {
+        let dataset = file.dataset(&format!("entry/{dataset}")).unwrap();
+        let since = dataset.attr("start").is_ok();
+        (dataset.dtype().unwrap().to_descriptor().unwrap().to_string(), since, dataset.shape()[0])
+    };
+    let wanted = [
+        ("events/event_id", "int32", false, 3),
+        ("events/event_time_offset", "int32", false, 3),
+        ("events/event_time_zero", "uint64", true, 2),
+        ("events/event_index", "int64", false, 2),
+        ("events/cue_index", "int64", false, 1),
+        ("events/cue_timestamp_zero", "int64", true, 1),
+        ("log/value", "float64", false, 1),
+        ("log/time", "uint64", true, 1),
+        ("log/alarm_time", "uint64", true, 2),
+        ("log/alarm_severity", "int16", false, 2),
+        ("log/alarm_message", "unicode (len 200)", false, 2),
+        ("log/connection_status_time", "uint64", true, 0),
+        ("frames/time", "uint64", true, 1),
+        ("frames/value", "uint16", false, 1),
+        ("array/event_id", "float64", false, 0),
+    ];
+    for (dataset, dtype, since, rows) in wanted {
+        assert_eq!(kind(dataset), (dtype.to_owned(), since, rows), "{dataset}");
+    }
+    assert!(file.dataset("entry/quiet/alarm_time").is_err() && file.dataset("entry/frames/data").is_err());
+    let frames = file.group("entry/frames").unwrap();
+    assert!(frames.attr("axes").is_err() && frames.attr("topic").is_ok() && frames.attr("stream").is_err());
+    assert_eq!(numbers(&job, "events/event_id"), [1, 2, 32]);
+    assert_eq!(numbers(&job, "events/event_index"), [0, 2]);
+    let message = file.dataset("entry/log/alarm_message").unwrap();
+    let texts: Vec<hdf5_metno::types::FixedUnicode<200>> = message.read_raw().unwrap();
+    assert_eq!(texts[0].as_str(), "NO ALARM MESSAGE");
+    assert_eq!(texts[1].len(), 200);
+}

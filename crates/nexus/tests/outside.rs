@@ -90,7 +90,7 @@ fn parse(config: &Value) -> Result<Template, Vec<Mistake>> {
     let group = |name: &str, children: Value| json!({"type": "group", "name": name, "children": children});
     let module = json!({"module": "any", "config": config});
     let text = json!({"children": [group("entry", json!([group("data", json!([module]))]))]});
-    Template::parse_with(text.to_string().as_bytes(), &[&Any])
+    Template::parse_with(text.to_string().as_bytes(), &[&Any], beamport_nexus::template::Layout::Nexus)
 }
 
 fn job_of(name: &str) -> Job {

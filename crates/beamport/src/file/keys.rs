@@ -443,8 +443,13 @@ pub static FILE: Key = key(
 /// `folder`
 pub static FOLDER: Key = key(Nexus, "folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
 /// `layout`
-pub static LAYOUT: Key =
-    key(Nexus, "layout", "`nexus`", "nexus", "How streams become datasets: as scippnexus and Mantid read them.");
+pub static LAYOUT: Key = key(
+    Nexus,
+    "layout",
+    "`nexus` or `ess`",
+    "nexus",
+    "How streams become datasets: as scippnexus and Mantid read them, or as the ESS file writer names and types them.",
+);
 /// `flush`
 pub static FLUSH: Key =
     key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");

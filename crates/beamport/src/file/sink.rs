@@ -40,8 +40,6 @@ pub enum SinkKind {
     Nexus {
         /// Structure of the file.
         template: Setting<PathBuf>,
-        /// How streams become datasets.
-        layout: Setting<Layout>,
         /// What writes the files.
         writer: Writer,
     },
@@ -55,6 +53,8 @@ pub enum SinkKind {
 /// The program that writes files from templates, and the code of the user that it is told of.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
+    /// How streams become datasets.
+    pub layout: Layout,
     /// The program; `None`: `beamport-nexus` beside our own.
     pub program: Option<PathBuf>,
     /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
@@ -99,11 +99,26 @@ pub enum Layout {
     /// As scippnexus and Mantid read them.
     #[default]
     Nexus,
+    /// As the ESS file writer names and types them.
+    Ess,
 }
 
 impl Word for Layout {
-    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus)];
-    const LATER: &'static [&'static str] = &["ess"];
+    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("ess", Self::Ess)];
+}
+
+impl Layout {
+    /// The layout that a word means.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, layout)| *layout)
+    }
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, layout)| *layout == self).map_or("", |(word, _)| word)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -147,8 +162,7 @@ pub(super) fn read(
             let template = template(section, folder, &|path| template_check(path, &writer), &mut found);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
             let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
-            let layout = section.need(&keys::LAYOUT);
-            (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, layout, writer })
+            (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, writer })
         }
         KindWord::Files => {
             section.refuse_unknown(&[Place::Files], &[]);
@@ -208,7 +222,9 @@ fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
         let cause = format!("{} is too short", duration_text(time_max.value));
         section.refuse(&keys::SINK_TIME_MAX, Refused::new(cause, hint));
     }
+    let layout: Setting<Layout> = section.need(&keys::LAYOUT);
     Writer {
+        layout: layout.value,
         program,
         modules: modules.value,
         folder: folder.to_path_buf(),

@@ -389,7 +389,7 @@ fn mistakes_of_sinks_are_told() {
         (sink("f", "template = \"good.json\"\nfile = \"a.nxs\""), 8, "the same for every run", "{run}"),
         (sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""), 8, "unknown placeholder", "{run}"),
         (sink("f", "template = \"good.json\"\nflush = \"1 ms\""), 8, "too short", "10 ms"),
-        (sink("f", "template = \"good.json\"\nlayout = \"ess\""), 8, "comes later", "nexus"),
+        (sink("f", "template = \"good.json\"\nlayout = \"esss\""), 8, "esss", "ess"),
         (sink("f", "template = \"no.json\""), 7, "No such file", "relative to the instrument file"),
         (sink("f", "template = \".\""), 7, "not a plain file", "relative to the instrument file"),
         (sink("f", ""), 5, "`template` is missing", "add `template"),

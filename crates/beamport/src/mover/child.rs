@@ -15,7 +15,7 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Instrument, SinkKind, SinkSection, Writer};
+use crate::file::{Instrument, Layout, SinkKind, SinkSection, Writer};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -52,6 +52,9 @@ pub fn writer(writer: &Writer, verb: &str) -> Result<Command, Fault> {
 fn told_of(program: &Path, writer: &Writer, verb: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(verb);
+    if writer.layout != Layout::default() {
+        command.args(["--layout", writer.layout.word()]);
+    }
     if !writer.modules.is_empty() {
         let python = writer.python.clone().unwrap_or_else(super::workers::python);
         command.arg("--folder").arg(&writer.folder).arg("--python").arg(python);

@@ -246,7 +246,9 @@ impl Mover {
             .iter()
             .map(|s| {
                 let made = match &s.kind {
-                    SinkKind::Nexus { template, .. } => json!({"template": template.value, "inputs": s.inputs.value}),
+                    SinkKind::Nexus { template, writer } => {
+                        json!({"template": template.value, "layout": writer.layout.word(), "inputs": s.inputs.value})
+                    }
                     SinkKind::Files { frames } => {
                         let path = s.path_of(&self.instrument.name, run);
                         let name = path.file_name().map(|name| name.to_string_lossy());

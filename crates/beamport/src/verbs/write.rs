@@ -7,7 +7,7 @@ use super::figures::bytes;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::{self, Writer, check_files_pattern};
+use crate::file::{self, Layout, Writer, check_files_pattern};
 use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
 use flow::{Data, Fault};
@@ -33,17 +33,20 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     super::warn_of_damage(&data, err)?;
     let run = members::sealed(&data, &asked.run, "written")?;
     check_output(&data, &asked.output)?;
-    let (writer, named) = of_file(asked)?;
+    let (mut writer, named) = of_file(asked)?;
     let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
-        (Some(template), _) if template.is_file() => Known::One(template.clone()),
+        (Some(template), _) if template.is_file() => Known::One(template.clone(), writer.layout),
         (Some(template), _) => return Err(not_there(template).into()),
         (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
             Some(known) => known,
-            None => Known::One(only_template(&data.folder)?),
+            None => Known::One(only_template(&data.folder)?, writer.layout),
         },
     };
     let (work, inputs, output) = match known {
-        Known::One(template) => (Work::Template(template), members::streams(&run), asked.output.clone()),
+        Known::One(template, layout) => {
+            writer.layout = layout;
+            (Work::Template(template), members::streams(&run), asked.output.clone())
+        }
         Known::Many { frames, name, inputs } => (Work::Frames(frames), inputs, asked.output.join(name)),
     };
     let mut members = members::all(&data, &run)?;
@@ -174,8 +177,8 @@ fn reserve(job: &Job) -> Result<(), Fault> {
 /// What a run says that one of its sinks made of it.
 #[derive(Debug, PartialEq)]
 enum Known {
-    /// A file, of this template.
-    One(PathBuf),
+    /// A file, of this template, in this layout.
+    One(PathBuf, Layout),
     /// Files of so many frames of these streams.
     Many { frames: u64, name: String, inputs: Vec<String> },
 }
@@ -190,9 +193,13 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
     let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
     let none = serde_json::Map::new();
     let sinks = metadata["sinks"].as_object().unwrap_or(&none);
-    let template = |made: &Value| made["template"].as_str().map(PathBuf::from);
+    let template = |made: &Value| {
+        let layout = made["layout"].as_str().and_then(Layout::of).unwrap_or_default();
+        made["template"].as_str().map(|path| (PathBuf::from(path), layout))
+    };
+    let one = |(template, layout)| Known::One(template, layout);
     let Some(name) = sink else {
-        let found = sinks.values().filter_map(template).find(|template| template.is_file()).map(Known::One);
+        let found = sinks.values().filter_map(template).find(|(template, _)| template.is_file()).map(one);
         let first = || sinks.iter().find_map(|(_, made)| many(made));
         return Ok(found.or_else(first));
     };
@@ -206,8 +213,8 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
         return Err(Fault::new(what(), "the run has no such sink").hint(hint));
     };
     match (template(made), many(made)) {
-        (Some(template), _) if template.is_file() => Ok(Some(Known::One(template))),
-        (Some(template), _) => Err(not_there(&template).hint("`--template FILE` names another")),
+        (Some(known), _) if known.0.is_file() => Ok(Some(one(known))),
+        (Some((template, _)), _) => Err(not_there(&template).hint("`--template FILE` names another")),
         (None, Some(known)) => Ok(Some(known)),
         (None, None) => Err(Fault::new(what(), "the run does not say how its files are to be made")),
     }

@@ -22,15 +22,20 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     ]
 }
 
-pub(super) struct Alarms;
+pub(super) struct Alarms {
+    /// Bytes of a text.
+    pub(super) bytes: usize,
+    /// What stands where there is none.
+    pub(super) empty: &'static str,
+}
 
 impl Rows for Alarms {
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
-            Message::Al00(alarm) => add(place.columns, alarm),
+            Message::Al00(alarm) => self.add(place.columns, alarm),
             Message::F142(message) => {
                 if let Some(alarm) = alarm_of(message)? {
-                    add(place.columns, &alarm);
+                    self.add(place.columns, &alarm);
                 }
             }
             _ => return Err(SCHEMA),
@@ -57,10 +62,13 @@ fn alarm_of<'a>(message: &F142<'a>) -> Result<Option<Al00<'a>>, &'static str> {
     Ok(Some(Al00 { source_name: message.source_name, timestamp, severity, message: text }))
 }
 
-fn add(columns: &mut [Column], alarm: &Al00<'_>) {
-    columns[0].extend(&alarm.timestamp.to_le_bytes());
-    columns[1].extend(&(alarm.severity as i16).to_le_bytes());
-    columns[2].extend(&cell(alarm.message));
+impl Alarms {
+    fn add(&self, columns: &mut [Column], alarm: &Al00<'_>) {
+        columns[0].extend(&alarm.timestamp.to_le_bytes());
+        columns[1].extend(&(alarm.severity as i16).to_le_bytes());
+        let text = if alarm.message.is_empty() { self.empty } else { alarm.message };
+        columns[2].extend(&cell(cut(text, self.bytes))[..self.bytes]);
+    }
 }
 
 /// A text as a cell of so many bytes holds it: up to its first NUL, where HDF5 ends it, and cut at a letter.

@@ -127,6 +127,8 @@ impl Field {
 
 #[derive(Default)]
 pub(super) struct Frames {
+    /// In an NXlog, which has no signal and no axes.
+    is_log: bool,
     fields: Vec<Field>,
     /// For each field, which attribute of the frame at hand it takes.
     found: Vec<Option<usize>>,
@@ -137,6 +139,10 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    pub(super) fn new(is_log: bool) -> Self {
+        Self { is_log, ..Self::default() }
+    }
+
     /// The word for a frame that these rows cannot take.
     fn other(&self) -> &'static str {
         if self.max.is_some() { ANOTHER } else { UNFIT }
@@ -234,7 +240,7 @@ impl Frames {
             _ => "image",
         };
         columns[DATA].describe(vec![("interpretation", Data::text(interpretation))]);
-        let named = group_attributes(shape.len());
+        let named = if self.is_log { Vec::new() } else { group_attributes(shape.len()) };
         late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));
     }
 

@@ -12,6 +12,7 @@ pub(crate) use arrays::fixed_constants;
 mod bytes;
 mod connections;
 mod convert;
+mod ess;
 mod events;
 mod frames;
 mod groups;
@@ -23,10 +24,10 @@ mod times;
 
 use crate::column::{Column, Design};
 use crate::h5::{Cell, File};
-use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS};
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS, TEXT_BYTES};
 use crate::outside::{Given, Outside};
 use crate::room::Room;
-use crate::template::{Attribute, Data, DataType, Kind, Module};
+use crate::template::{Attribute, Data, DataType, Kind, Layout, Module};
 use flow::Fault;
 use repeats::Repeats;
 use serde_json::{Value, json};
@@ -137,8 +138,8 @@ impl Filling {
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
-        let (designs, rows) = begin(path, &module.kind);
-        let designs = packed(designs, module);
+        let (designs, rows) = begin(path, module);
+        let designs = finished(designs, module);
         file.headers_together(designs.len());
         let columns = designs.into_iter().map(|design| Column::make(file, design));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -150,7 +151,7 @@ impl Filling {
             touched: false,
             fitted: false,
             late: Vec::new(),
-            repeats: repeats(&module.kind),
+            repeats: repeats(module),
             is_outside: matches!(module.kind, Kind::Outside(_)),
             rows,
         })
@@ -160,11 +161,11 @@ impl Filling {
     pub(crate) fn take_up(file: &File, room: &Room, path: &str, module: &Module, state: &Value) -> Result<Self, Fault> {
         let other = || Fault::new(format!("`{path}` cannot be gone on with"), "the state is not of this template");
         let known = state["rows"].as_array().ok_or_else(other)?;
-        let (designs, mut rows) = begin(path, &module.kind);
-        let mut designs = packed(designs, module);
+        let (designs, mut rows) = begin(path, module);
+        let mut designs = finished(designs, module);
         rows.take_up(&state["memory"]).ok_or_else(other)?;
         designs.extend(rows.late_designs(path));
-        let mut repeats = repeats(&module.kind);
+        let mut repeats = repeats(module);
         if let Some(repeats) = &mut repeats {
             repeats.take_up(&state["repeats"]).ok_or_else(other)?;
         }
@@ -294,14 +295,18 @@ impl Filling {
 }
 
 /// What a module has at its beginning: its columns, empty, and what makes their rows.
-fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
-    match kind {
+fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+    let is_ess = module.layout == Layout::Ess;
+    match &module.kind {
         Kind::Ev44 => (events::designs(path), Box::new(events::Events::default())),
         Kind::F144 { dtype, units } => {
             let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
             (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units)))
         }
-        Kind::Al00 => (alarms::designs(path), Box::new(alarms::Alarms)),
+        Kind::Al00 => {
+            let (bytes, empty) = if is_ess { (ess::ALARM_BYTES, ess::NO_ALARM) } else { (TEXT_BYTES, "") };
+            (alarms::designs(path), Box::new(alarms::Alarms { bytes, empty }))
+        }
         Kind::Ep01 => (connections::designs(path), Box::new(connections::Connections)),
         Kind::Tdct => (times::designs(path), Box::new(times::Times::default())),
         Kind::Se00 { dtype, units } => {
@@ -312,7 +317,7 @@ fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
             (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants)))
         }
         Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
-        Kind::Ad00 => (frames::designs(path), Box::new(frames::Frames::default())),
+        Kind::Ad00 => (frames::designs(path), Box::new(frames::Frames::new(is_ess))),
         Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
         Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
         Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
@@ -325,17 +330,21 @@ fn begin(path: &str, kind: &Kind) -> (Vec<Design>, Box<dyn Rows>) {
 
 /// The columns that a module has from the beginning, for the page that lists them.
 #[cfg(test)]
-pub(crate) fn columns(kind: &Kind) -> Vec<Design> {
-    begin("", kind).0
+pub(crate) fn columns(module: &Module) -> Vec<Design> {
+    finished(begin("", module).0, module)
 }
 
 /// Where messages come again: in our logs.
-fn repeats(kind: &Kind) -> Option<Repeats> {
-    (kind.class() == "NXlog" && !matches!(kind, Kind::Outside(_))).then(Repeats::default)
+fn repeats(module: &Module) -> Option<Repeats> {
+    let is_log = module.class() == "NXlog" && !matches!(module.kind, Kind::Ad00 | Kind::Outside(_));
+    is_log.then(Repeats::default)
 }
 
-/// With the filters that the template names.
-fn packed(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
+/// With the names of the layout, and the filters that the template names.
+fn finished(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
+    if module.layout == Layout::Ess {
+        ess::dress(&mut designs, module);
+    }
     for design in &mut designs {
         design.filter = design.path.rsplit('/').next().and_then(|name| module.filter(name));
     }
@@ -352,14 +361,14 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
 /// Attributes of the group: the template's own win.
 fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
-        ("NX_class".to_owned(), Data::text(module.kind.class())),
+        ("NX_class".to_owned(), Data::text(module.class())),
         ("stream".to_owned(), streams(module)),
         ("writer_module".to_owned(), Data::text(module.kind.name())),
     ];
     if let Some(source) = &module.source {
         out.push(("source".to_owned(), Data::text(source)));
     }
-    if module.kind == Kind::Ad00 {
+    if module.kind == Kind::Ad00 && module.layout == Layout::Nexus {
         out.extend(frames::group_attributes(0));
     }
     if let Kind::Da00 { variables, constants } = &module.kind {
@@ -367,6 +376,9 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     }
     if module.kind == Kind::Hs01 {
         out.extend(histograms::group_attributes());
+    }
+    if module.layout == Layout::Ess {
+        ess::dress_group(&mut out);
     }
     for Attribute { name, value } in &module.attributes {
         out.retain(|(known, _)| known != name);

@@ -4,7 +4,7 @@ use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
 use super::nearest::nearest;
 use super::values::infer;
-use super::{Attribute, FromOutside, Group, Kind, Mistake, Module, Node, Variable, tree, units, words};
+use super::{Attribute, FromOutside, Group, Kind, Layout, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
@@ -14,8 +14,12 @@ use std::collections::HashSet;
 use wire::DType;
 
 /// Checks a whole template.
-pub(super) fn template(value: &Value, modules: &[&'static dyn outside::Module]) -> Result<Group, Vec<Mistake>> {
-    let mut check = Check { outside: modules.to_vec(), ..Check::default() };
+pub(super) fn template(
+    value: &Value,
+    modules: &[&'static dyn outside::Module],
+    layout: Layout,
+) -> Result<Group, Vec<Mistake>> {
+    let mut check = Check { outside: modules.to_vec(), layout, ..Check::default() };
     let mut root = Group::default();
     if let Some(map) = check.object("", value, "a template", words::TOP, &[]) {
         root.attributes = check.attributes("", map);
@@ -32,6 +36,7 @@ pub(super) fn template(value: &Value, modules: &[&'static dyn outside::Module]) 
 
 #[derive(Default)]
 pub(super) struct Check {
+    layout: Layout,
     mistakes: Vec<Mistake>,
     /// Path of the group that is read.
     here: String,
@@ -475,7 +480,15 @@ impl Check {
         if let Some(outside) = outside {
             let compression = self.compression(at, config);
             let kind = Kind::Outside(self.outside_module(at, config, outside)?);
-            let module = Module { kind, streams: streams?, source, attributes, compression, pointer: at.to_owned() };
+            let module = Module {
+                kind,
+                streams: streams?,
+                source,
+                attributes,
+                compression,
+                layout: self.layout,
+                pointer: at.to_owned(),
+            };
             return Some(Node::Module(module));
         }
         let typed = first_of(config, ["dtype", "type"]).is_some();
@@ -526,20 +539,29 @@ impl Check {
                 Kind::Da00 { variables, constants }
             }
         };
-        let module = Module { kind, streams: streams?, source, attributes, compression, pointer: at.to_owned() };
+        let module = Module {
+            kind,
+            streams: streams?,
+            source,
+            attributes,
+            compression,
+            layout: self.layout,
+            pointer: at.to_owned(),
+        };
         self.beside(at, config, &module);
         Some(Node::Module(module))
     }
 
-    /// What the ESS writer puts beside a log where the template says so.
+    /// What the ESS writer puts beside a log where the template says so; in its own layout, where the template does not say no.
     fn beside(&mut self, at: &str, config: &Object, log: &Module) {
         if !log.kind.asks_beside() {
             return;
         }
         for (key, kind) in [(words::ALARMS, Kind::Al00), (words::CONNECTION, Kind::Ep01)] {
             match config.get(key) {
-                None | Some(Value::Bool(false)) => (),
-                Some(Value::Bool(true)) => {
+                None if self.layout == Layout::Nexus => (),
+                Some(Value::Bool(false)) => (),
+                None | Some(Value::Bool(true)) => {
                     let pointer = join(at, key);
                     self.beside.push(Module { kind, attributes: Vec::new(), pointer, ..log.clone() });
                 }

@@ -60,7 +60,7 @@ pub struct Wanted {
 pub struct Template {
     /// The root of the file; its name is empty.
     pub root: Group,
-    /// SHA-256 of the text, hexadecimal: a file is resumed only with the template it began with.
+    /// SHA-256 of the text, hexadecimal, and the layout, where it is not `nexus`: a file is resumed only with the template it began with.
     pub digest: String,
 }
 
@@ -142,11 +142,40 @@ pub struct Module {
     pub attributes: Vec<Attribute>,
     /// How chunks are packed: of the dataset with this name, and of all where there is none.
     pub compression: Vec<(Option<String>, Filter)>,
+    /// Names and types of its datasets.
+    pub layout: Layout,
     /// Where it stands in the template, JSON pointer.
     pub pointer: String,
 }
 
+/// How streams become datasets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Layout {
+    /// As scippnexus and Mantid read them.
+    #[default]
+    Nexus,
+    /// As the ESS file writer names and types them.
+    Ess,
+}
+
 impl Module {
+    /// The NX_class of the group that it fills.
+    pub fn class(&self) -> &'static str {
+        match (self.layout, &self.kind) {
+            (Layout::Ess, Kind::Ad00) => "NXlog",
+            (_, kind) => kind.class(),
+        }
+    }
+
+    /// Names of the datasets that it makes in its group.
+    pub fn datasets(&self) -> Vec<&str> {
+        let mut names = self.kind.datasets();
+        if self.layout == Layout::Ess && self.kind == Kind::Ad00 {
+            names[0] = "value";
+        }
+        names
+    }
+
     /// How the chunks of a dataset are packed.
     pub(crate) fn filter(&self, dataset: &str) -> Option<Filter> {
         let of = |wanted: Option<&str>| self.compression.iter().find(|(name, _)| name.as_deref() == wanted);
@@ -299,8 +328,8 @@ impl Kind {
         matches!(self, Kind::F144 { .. } | Kind::Tdct | Kind::Se00 { .. })
     }
 
-    /// The NX_class of the group that it fills.
-    pub fn class(&self) -> &'static str {
+    /// The NX_class of its group where scippnexus reads it.
+    fn class(&self) -> &'static str {
         match self {
             Kind::Ev44 => "NXevent_data",
             Kind::F144 { .. } | Kind::Al00 | Kind::Ep01 | Kind::Tdct | Kind::Se00 { .. } => "NXlog",
@@ -315,8 +344,8 @@ impl Kind {
         matches!(self, Kind::F144 { .. } | Kind::Se00 { .. } | Kind::Al00 | Kind::Ep01)
     }
 
-    /// Names of the datasets that it makes in its group.
-    pub fn datasets(&self) -> Vec<&str> {
+    /// Names of its datasets where scippnexus reads them.
+    fn datasets(&self) -> Vec<&str> {
         match self {
             Kind::Ev44 => vec![
                 "event_id",
@@ -363,19 +392,23 @@ impl Kind {
 impl Template {
     /// Reads a template, or says all that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, Vec<Mistake>> {
-        Self::parse_with(text, &[])
+        Self::parse_with(text, &[], Layout::Nexus)
     }
 
-    /// The same of a template that may name modules from outside.
-    pub fn parse_with(text: &[u8], modules: &[&'static dyn OutsideModule]) -> Result<Self, Vec<Mistake>> {
-        Self::read(text, "the text", modules)
+    /// The same of a template that may name modules from outside, for a file of this layout.
+    pub fn parse_with(
+        text: &[u8],
+        modules: &[&'static dyn OutsideModule],
+        layout: Layout,
+    ) -> Result<Self, Vec<Mistake>> {
+        Self::read(text, "the text", modules, layout)
     }
 
     /// Reads a template from a file.
-    pub fn open(path: &Path, modules: &[&'static dyn OutsideModule]) -> Result<Self, Vec<Mistake>> {
+    pub fn open(path: &Path, modules: &[&'static dyn OutsideModule], layout: Layout) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
         let file = std::fs::File::open(path).map_err(|e| vec![unreadable(&name, &e)])?;
-        Self::read(file, &name, modules)
+        Self::read(file, &name, modules, layout)
     }
 
     /// A pipe or a device never ends: what is read does.
@@ -383,15 +416,19 @@ impl Template {
         from: impl std::io::Read,
         name: &str,
         modules: &[&'static dyn OutsideModule],
+        layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
-        let (value, digest) = json::read(from).map_err(|unread| {
+        let (value, mut digest) = json::read(from).map_err(|unread| {
             vec![match unread {
                 json::Unread::TooLong => too_large(),
                 json::Unread::Io(error) => unreadable(name, &error),
                 json::Unread::Json(error) => not_json(&error),
             }]
         })?;
-        Ok(Self { root: check::template(&value, modules)?, digest })
+        if layout == Layout::Ess {
+            digest += " ess";
+        }
+        Ok(Self { root: check::template(&value, modules, layout)?, digest })
     }
 
     /// Every module with the path of its group, in order.

@@ -1,7 +1,7 @@
 //! The page `docs/reference/nexus.md`: every module with its schemas, keys and datasets, made from what the writer does.
 //! Part of the tests: `BLESS=1 cargo test -p beamport-nexus reference` renews the page below its introduction.
 
-use super::{Kind, MODULES, Node, Template, words};
+use super::{Kind, Layout, MODULES, Module, Node, Template, words};
 use crate::column::Design;
 use crate::filter::Filter;
 use crate::h5::Cell;
@@ -48,33 +48,43 @@ fn reference() -> String {
     out += &format!("Compressions are {}.\n", packed.join(" and "));
     let mut done: Vec<&str> = Vec::new();
     for (word, _) in MODULES {
-        let kind = kind_of(word);
+        let module = module_of(word, Layout::Nexus);
+        let kind = &module.kind;
         if done.contains(&kind.name()) {
             continue;
         }
         done.push(kind.name());
-        let same: Vec<&str> =
-            MODULES.iter().map(|(word, _)| *word).filter(|w| kind_of(w).name() == kind.name()).collect();
-        one(&mut out, &same, &kind);
+        let same: Vec<&str> = MODULES
+            .iter()
+            .map(|(w, _)| *w)
+            .filter(|w| module_of(w, Layout::Nexus).kind.name() == kind.name())
+            .collect();
+        one(&mut out, &same, &module);
+        as_ess(&mut out, &module, &module_of(word, Layout::Ess));
     }
     out
 }
 
 /// The module that a word means, without any settings.
-fn kind_of(word: &str) -> Kind {
+fn module_of(word: &str, layout: Layout) -> Module {
     let text = |more: &str| format!(r#"{{"children": [{{"module": "{word}", "config": {{"stream": "s"{more}}}}}]}}"#);
-    let parsed =
-        Template::parse(text("").as_bytes()).or_else(|_| Template::parse(text(r#", "variables": []"#).as_bytes()));
-    match parsed.map(|template| template.root.children.into_iter().next()) {
-        Ok(Some(Node::Module(module))) => module.kind,
-        other => panic!("a word of the table is a module: {word}: {other:?}"),
-    }
+    let parsed = Template::parse_with(text("").as_bytes(), &[], layout)
+        .or_else(|_| Template::parse_with(text(r#", "variables": []"#).as_bytes(), &[], layout));
+    let schemas = MODULES.iter().find(|(known, _)| *known == word).map(|(_, schemas)| *schemas);
+    let is_it = |module: &Module| Some(module.kind.schemas()) == schemas;
+    let children = parsed.map(|template| template.root.children).unwrap_or_default();
+    let found = children.into_iter().find_map(|node| match node {
+        Node::Module(module) if is_it(&module) => Some(module),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("a word of the table is a module: {word}"))
 }
 
-fn one(out: &mut String, words: &[&str], kind: &Kind) {
+fn one(out: &mut String, words: &[&str], module: &Module) {
+    let kind = &module.kind;
     let title: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     let schemas: Vec<String> = kind.schemas().iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
-    *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), kind.class());
+    *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), module.class());
     if kind.holds_on() {
         *out += " It begins with the last message from before the run.";
     }
@@ -88,24 +98,41 @@ fn one(out: &mut String, words: &[&str], kind: &Kind) {
         *out += "\n";
     }
     *out += "| dataset | type | attributes |\n|---|---|---|\n";
-    let designs = module::columns(kind);
-    let names = kind.datasets();
+    let designs = module::columns(module);
+    let names = module.datasets();
     for design in &designs {
-        let name = name_of(design);
-        let attributes: Vec<String> = design
-            .attributes
-            .iter()
-            .map(|(name, value)| {
-                format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
-            })
-            .collect();
-        let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(", ") };
-        *out += &format!("| `{name}` | {} | {attributes} |\n", type_of(kind, design));
+        *out += &format!("{}\n", row(kind, design));
     }
     for name in names.iter().filter(|name| designs.iter().all(|design| name_of(design) != **name)) {
         let when = if name.ends_with("_value") { "`float64`, once, at the end" } else { "with the first message" };
         *out += &format!("| `{name}` | {when} | - |\n");
     }
+}
+
+/// What is other in the layout of ESS.
+fn as_ess(out: &mut String, module: &Module, ess: &Module) {
+    let of = |module: &Module| -> Vec<String> {
+        module::columns(module).iter().map(|design| row(&module.kind, design)).collect()
+    };
+    let known = of(module);
+    let other: Vec<String> = of(ess).into_iter().filter(|row| !known.contains(row)).collect();
+    if other.is_empty() {
+        return;
+    }
+    let class = if ess.class() == module.class() { String::new() } else { format!("; the group is `{}`", ess.class()) };
+    *out += &format!(
+        "\nWith `layout = \"ess\"`{class}:\n\n| dataset | type | attributes |\n|---|---|---|\n{}\n",
+        other.join("\n")
+    );
+}
+
+fn row(kind: &Kind, design: &Design) -> String {
+    let said = |(name, value): &(&str, super::Data)| {
+        format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
+    };
+    let attributes: Vec<String> = design.attributes.iter().map(said).collect();
+    let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(", ") };
+    format!("| `{}` | {} | {attributes} |", name_of(design), type_of(kind, design))
 }
 
 fn name_of(design: &Design) -> &str {
@@ -116,7 +143,7 @@ fn type_of(kind: &Kind, design: &Design) -> String {
     let of_messages = match kind {
         Kind::Se00 { .. } => &["value"][..],
         Kind::Hs01 => &["data", "errors"],
-        Kind::Ad00 => &["data"],
+        Kind::Ad00 => &["data", "value"],
         _ => &[],
     };
     match design.cell {

@@ -130,13 +130,13 @@ impl Tree {
                     }
                 }
                 Node::Module(module) => {
-                    for name in module.kind.datasets() {
+                    for name in module.datasets() {
                         self.things.insert(format!("{at}/{name}"), Thing::Dataset);
                     }
-                    let class = module.kind.class();
+                    let class = module.class();
                     let other = first.get_or_insert(module);
-                    if other.kind.class() != class {
-                        let cause = format!("the group is {} for `{}` already", other.kind.class(), other.kind.name());
+                    if other.class() != class {
+                        let cause = format!("the group is {} for `{}` already", other.class(), other.kind.name());
                         let hint = format!("give `{}` ({class}) a group of its own", module.kind.name());
                         self.wrong(module.pointer.clone(), cause, hint);
                     }

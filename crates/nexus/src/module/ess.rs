@@ -1,0 +1,59 @@
+//! `layout = "ess"`: names, types and attributes as the ESS file writer has them, for programs that were written for its
+//! files. What is in the rows is the same; only how the file names and types it differs.
+//!
+//! * Signs: `event_id` i4, `event_index` and `cue_index` i8, `cue_timestamp_zero` i8; other times u8. The bytes of a row
+//!   are the same either way, so that modules need not know.
+//! * Times have `start`, also those of pulses.
+//! * `alarm_message` has 200 bytes, and says so where there is no text.
+//! * Frames are `value` of an NXlog.
+
+use super::ns_since;
+use crate::column::Design;
+use crate::h5::Cell;
+use crate::template::{Data, Kind, Module};
+use wire::DType;
+
+/// Bytes of an alarm's text.
+pub(super) const ALARM_BYTES: usize = 200;
+/// What stands for an alarm without a text.
+pub(super) const NO_ALARM: &str = "NO ALARM MESSAGE";
+
+/// The columns of a module, dressed.
+pub(super) fn dress(designs: &mut [Design], module: &Module) {
+    // What a user named may have any name.
+    let is_named = matches!(module.kind, Kind::Da00 { .. } | Kind::Hs01);
+    for design in designs {
+        let name = design.path.rsplit('/').next().unwrap_or_default();
+        if is_named && !matches!(name, "time" | "cue_index" | "cue_timestamp_zero") {
+            continue;
+        }
+        let (dtype, is_time) = match name {
+            "event_id" => (DType::Int32, false),
+            "event_index" | "cue_index" => (DType::Int64, false),
+            "cue_timestamp_zero" => (DType::Int64, true),
+            "event_time_zero" | "time" | "arrival_time" | "alarm_time" | "connection_status_time" => {
+                (DType::UInt64, true)
+            }
+            "alarm_message" => {
+                design.cell = Cell::Chars(ALARM_BYTES);
+                continue;
+            }
+            "data" if module.kind == Kind::Ad00 => {
+                design.path = format!("{}value", design.path.trim_end_matches("data"));
+                continue;
+            }
+            _ => continue,
+        };
+        design.cell = Cell::Number(dtype);
+        if is_time {
+            design.attributes = ns_since("start");
+        }
+    }
+}
+
+/// Attributes of the group, dressed.
+pub(super) fn dress_group(attributes: &mut [(String, Data)]) {
+    for (name, _) in attributes.iter_mut().filter(|(name, _)| name == "stream") {
+        "topic".clone_into(name);
+    }
+}
