@@ -154,6 +154,51 @@ def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, l
     )
 
 
+ODD = """
+import os, sys, time
+import beamport
+
+@beamport.worker
+def odd(frame):
+    what = frame.id % 20
+    if what == 3 and os.fork() == 0:
+        return 77.0
+    if what == 5:
+        sys.exit(0)
+    if what == 7:
+        raise KeyboardInterrupt
+    if what == 9:
+        for descriptor in range(3):
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+    if what == 11:
+        endless = []
+        endless.append(endless)
+        return endless
+    return float(frame.id)
+"""
+
+
+def test_children_of_user_code_wrote_the_stream_and_an_orderly_exit_stopped_it(lab):
+    (lab.folder / "mine.py").write_text(ODD)
+    lab.write(camera(200, "disk") + worker("odd", "mine.py:odd", "time_max = '5 s'\n"))
+    process, _ = lab.up_ready()
+    until(lambda: len(numbers(lab, "odd")) > 300, "no output")
+    lab.interrupt(process)
+    lab.end(process)
+    data = beamport.open(lab.data)
+    made = list(data["odd"].read())
+    last = made[-1].origin_seq
+    aside = {m["sequence"]: m["reason"] for m in data["odd.aside"].read() if m["sequence"] <= last}
+    assert set(aside.values()) == {"error"}
+    assert sorted(aside) == [n for n in range(last + 1) if n % 20 in (5, 7, 11)]
+    assert [m.origin_seq for m in made] == [n for n in range(last + 1) if n not in aside]
+    assert [m["value"] for m in made] == [float(m.origin_seq) for m in made]
+    lab.run("verify", "--data", lab.data)
+
+
 def test_slots_and_mover_killed_at_random_moments_show_each_frame_once(lab, times, dice):
     (lab.folder / "mine.py").write_text(CODE)
     lab.write(camera(1000, "disk") + worker("copy", "mine.py:Keeps", "slots = 3\n"))

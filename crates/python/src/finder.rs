@@ -99,7 +99,9 @@ impl Calling {
         let times = array(bytemuck::cast_slice(pending.times), "int64")?;
         let members = array(bytemuck::cast_slice(pending.members), "uint32")?;
         let numbers = array(bytemuck::cast_slice(pending.numbers), "uint64")?;
-        let answer = self.call.bind(py).call1((times, members, numbers))?;
+        let answer = self.call.bind(py).call1((times, members, numbers));
+        store::end_if_forked();
+        let answer = answer?;
         let (groups, done): (Vec<(usize, usize)>, usize) = answer.extract().map_err(|_| {
             let text = answer.repr().map(|text| text.to_string()).unwrap_or_default();
             let text: String = text.chars().take(200).collect();

@@ -12,7 +12,7 @@ use crate::finder::Finding;
 use crate::memory::{Ours, bytes_of_buffer, pinned};
 use crate::message::Message;
 use flow::{Data, Fault, Made, Outputs, Slot, SlotOptions, Stepped, Stop};
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyType};
@@ -25,6 +25,8 @@ use wire::{DType, Numbers};
 
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);
+/// Lists in lists that a worker may return.
+const LISTS_MAX: u32 = 32;
 
 /// A slot of a worker, for `beamport._slot` alone: it may change with any version.
 #[pyclass(module = "beamport._core", name = "_Slot")]
@@ -234,11 +236,13 @@ impl Calling<'_> {
             1 => block.message(last).map(|message| self.call.call1(py, (message,))),
             _ => Some(self.call.call1(py, (Batch::new(Arc::new(block.part(rows))),))),
         };
+        // One slot is enough for a message: a child that it forked comes no further.
+        store::end_if_forked();
         let given = match called {
             Some(Ok(value)) if rows.len() == 1 && is_same(&messages[last], value.bind(py)) => {
                 return out.same(&messages[last]);
             }
-            Some(Ok(value)) => self.give(&messages[last], value.bind(py), out),
+            Some(Ok(value)) => self.give(&messages[last], value.bind(py), 0, out),
             Some(Err(raised)) => Err(raised.into()),
             None => Ok(()),
         };
@@ -248,11 +252,6 @@ impl Calling<'_> {
                 Ok(())
             }
             Err(Undone::Stop(stop)) => Err(stop),
-            Err(Undone::Raised(raised)) if !raised.is_instance_of::<PyException>(py) => {
-                let fault = Fault::new(format!("a slot of worker `{}` ends", self.stage), &raised);
-                self.raised = Some(raised);
-                Err(fault.into())
-            }
             Err(Undone::Raised(_)) if rows.len() > 1 => {
                 out.undo()?;
                 let (low, high) = rows.split_at(rows.len() / 2);
@@ -264,7 +263,13 @@ impl Calling<'_> {
     }
 
     /// Appends what user code made of a message.
-    fn give(&mut self, of: &store::Message<'_>, value: &Bound<'_, PyAny>, out: &mut Outputs<'_>) -> Result<(), Undone> {
+    fn give(
+        &mut self,
+        of: &store::Message<'_>,
+        value: &Bound<'_, PyAny>,
+        depth: u32,
+        out: &mut Outputs<'_>,
+    ) -> Result<(), Undone> {
         let py = value.py();
         if value.is_none() {
             return Ok(());
@@ -289,8 +294,13 @@ impl Calling<'_> {
             return Err(not_made(value).into());
         }
         let Ok(several) = value.try_iter() else { return Err(not_made(value).into()) };
+        if depth == LISTS_MAX {
+            return Err(PyTypeError::new_err(format!("a worker made lists that are nested {LISTS_MAX} deep")).into());
+        }
         for one in several {
-            self.give(of, &one?, out)?;
+            // A generator is code of the user, too.
+            store::end_if_forked();
+            self.give(of, &one?, depth + 1, out)?;
         }
         Ok(())
     }
@@ -414,8 +424,9 @@ fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 fn not_made(value: &Bound<'_, PyAny>) -> PyErr {
     let kind = value.get_type().name().map(|n| n.to_string()).unwrap_or_default();
+    let dtype = value.getattr("dtype").map(|dtype| format!(" of dtype `{dtype}`")).unwrap_or_default();
     PyTypeError::new_err(format!(
-        "a worker made a `{kind}`; it returns or yields nothing, numbers, arrays of numbers, dicts of these, or messages"
+        "a worker made a `{kind}`{dtype}; it returns or yields nothing, numbers, arrays of numbers, dicts of these, or messages"
     ))
 }
 

@@ -8,12 +8,13 @@ use std::any::Any;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 /// The operating system.
@@ -159,7 +160,7 @@ impl Media for Os {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(how != Open::Read).create(how == Open::Create).mode(0o640);
-        let file = options.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?;
+        let file = not_low(options.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?)?;
         Ok(Arc::new(OsFile { file, path: path.to_path_buf(), direct: OnceLock::new() }))
     }
 
@@ -211,8 +212,9 @@ impl Media for Os {
             .mode(0o640)
             .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
             .open(path)?;
+        let file = not_low(file)?;
         set_lock(&file, libc::F_WRLCK)?;
-        Ok(Box::new(Locked(file)))
+        Ok(Box::new(Locked::new(file)))
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -307,12 +309,83 @@ impl Media for Os {
 
 /// A file that is locked for as long as this lives. Closing it would not do: a child that a thread of ours has just forked has
 /// the same open file until it executes its program, and the lock with it.
-struct Locked(fs::File);
+///
+/// A child that goes on without a program (code of the user that calls `fork`) closes it at once, before that code runs: it
+/// would keep the lock of a process that died, and must not end that of one that lives.
+struct Locked {
+    file: ManuallyDrop<fs::File>,
+    /// Where its number stands for [`let_go_in_child`].
+    row: Option<&'static AtomicI32>,
+}
+
+/// Descriptors of locked files, each + 1; 0 is a free row. What finds no row is not let go of in a child.
+static LOCKED: [AtomicI32; 1024] = [const { AtomicI32::new(0) }; 1024];
+/// This process is a child of one that had locks, and has executed no program.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Ends a child of a process that wrote streams and goes on without a program of its own: it shares their memory, and must
+/// write nothing. For who calls code of the user, behind each call.
+#[inline]
+pub fn end_if_forked() {
+    if FORKED.load(Ordering::Relaxed) {
+        // SAFETY: ends the process without destructors: what they would clean up is the parent's.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// Runs in a child between its fork and anything else: only calls that a signal handler may make.
+extern "C" fn let_go_in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    for row in &LOCKED {
+        let descriptor = row.swap(0, Ordering::Relaxed) - 1;
+        if descriptor >= 0 {
+            // SAFETY: our descriptor, which its owner does not close in a child.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+impl Locked {
+    fn new(file: fs::File) -> Self {
+        static ONCE: Once = Once::new();
+        // SAFETY: the handler is a function of this program. Without memory for it children keep locks, as they did.
+        ONCE.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(let_go_in_child));
+        });
+        let mark = file.as_raw_fd() + 1;
+        let take = |row: &&AtomicI32| row.compare_exchange(0, mark, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let row = LOCKED.iter().find(take);
+        Self { file: ManuallyDrop::new(file), row }
+    }
+}
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        let _ = set_lock(&self.0, libc::F_UNLCK);
+        // In a child the number may be another file's by now.
+        if FORKED.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(row) = self.row {
+            row.store(0, Ordering::Relaxed);
+        }
+        let _ = set_lock(&self.file, libc::F_UNLCK);
+        // SAFETY: it is dropped here and nowhere else.
+        unsafe { ManuallyDrop::drop(&mut self.file) };
     }
+}
+
+/// A file whose number is none of 0, 1 and 2: code of the user closes those, and a C library prints into them.
+fn not_low(file: fs::File) -> io::Result<fs::File> {
+    if file.as_raw_fd() > 2 {
+        return Ok(file);
+    }
+    // SAFETY: an open descriptor; the new one is ours.
+    let descriptor = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: an open descriptor that nobody else owns.
+    Ok(unsafe { fs::File::from_raw_fd(descriptor) })
 }
 
 fn set_lock(file: &fs::File, kind: libc::c_int) -> io::Result<()> {
