@@ -158,8 +158,17 @@ ODD = """
 import os, sys, time
 import beamport
 
+pool = None
+
 @beamport.worker
 def odd(frame):
+    global pool
+    if pool is None:
+        pool = os.fork()
+        if pool == 0:
+            # It outlives its slot.
+            time.sleep(60)
+            os._exit(0)
     what = frame.id % 20
     if what == 3 and os.fork() == 0:
         return 77.0
@@ -167,7 +176,7 @@ def odd(frame):
         sys.exit(0)
     if what == 7:
         raise KeyboardInterrupt
-    if what == 9:
+    if what in (8, 9):
         for descriptor in range(3):
             try:
                 os.close(descriptor)
@@ -185,7 +194,10 @@ def test_children_of_user_code_wrote_the_stream_and_an_orderly_exit_stopped_it(l
     (lab.folder / "mine.py").write_text(ODD)
     lab.write(camera(200, "disk") + worker("odd", "mine.py:odd", "time_max = '5 s'\n"))
     process, _ = lab.up_ready()
-    until(lambda: len(numbers(lab, "odd")) > 300, "no output")
+    until(lambda: len(numbers(lab, "odd")) > 100, "no output")
+    before = len(numbers(lab, "odd"))
+    kill(lab.slots(process)[0])
+    until(lambda: len(numbers(lab, "odd")) > before + 200, "a child keeps the lock of a slot that died")
     lab.interrupt(process)
     lab.end(process)
     data = beamport.open(lab.data)

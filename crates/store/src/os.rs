@@ -51,7 +51,8 @@ impl OsFile {
     fn direct(&self) -> Option<&fs::File> {
         let open = || {
             let mut options = fs::OpenOptions::new();
-            options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC).open(&self.path).ok()
+            options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_CLOEXEC);
+            options.open(&self.path).and_then(not_low).ok()
         };
         self.direct.get_or_init(open).as_ref()
     }
