@@ -175,6 +175,8 @@ pub struct Slot {
     account: Account,
     bytes: Vec<u8>,
     parameters: Option<String>,
+    /// There was no task at the last step.
+    is_idle: bool,
     /// When it was asked for its statistics.
     asked: Option<i64>,
     /// Input and message for which there was no room.
@@ -497,6 +499,7 @@ impl Slot {
             account: Account::default(),
             bytes: Vec::new(),
             parameters: None,
+            is_idle: false,
             asked: None,
             stopped: None,
         })
@@ -521,9 +524,13 @@ impl Slot {
     /// whether to try again; if not, the message is begun anew in a later step.
     pub fn step(&mut self, worker: &mut dyn Worker, wait: &mut dyn FnMut(&Writer) -> bool) -> Result<Stepped, Fault> {
         if self.task.is_none() && !self.take()? {
-            worker.rest();
+            // Not between two tasks: it waited in vain.
+            if std::mem::replace(&mut self.is_idle, true) {
+                worker.rest();
+            }
             return Ok(Stepped::Idle);
         }
+        self.is_idle = false;
         let Some(task) = self.task.clone() else { return Ok(Stepped::Idle) };
         match task.command.as_str() {
             "stop" => return Ok(Stepped::Ended),
