@@ -477,24 +477,38 @@ impl Check {
         let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
         let streams = self.streams(at, config);
         let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
-        if let Some(outside) = outside {
-            let compression = self.compression(at, config);
-            let kind = Kind::Outside(self.outside_module(at, config, outside)?);
-            let module = Module {
-                kind,
-                streams: streams?,
-                source,
-                attributes,
-                compression,
-                layout: self.layout,
-                pointer: at.to_owned(),
-            };
-            return Some(Node::Module(module));
-        }
+        let (kind, compression) = match outside {
+            Some(outside) => {
+                let compression = self.compression(at, config);
+                (Kind::Outside(self.outside_module(at, config, outside)?), compression)
+            }
+            None => self.ours(at, config, kind, &mut attributes),
+        };
+        let module = Module {
+            kind,
+            streams: streams?,
+            source,
+            attributes,
+            compression,
+            layout: self.layout,
+            pointer: at.to_owned(),
+        };
+        self.beside(at, config, &module);
+        Some(Node::Module(module))
+    }
+
+    /// What a module of ours reads and how it is packed.
+    fn ours(
+        &mut self,
+        at: &str,
+        config: &Object,
+        word: &str,
+        attributes: &mut Vec<Attribute>,
+    ) -> (Kind, Vec<(Option<String>, Filter)>) {
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         if typed && dtype == Some(DataType::Text) {
-            self.wrong(&join(at, "dtype"), format!("`{kind}` holds numbers"), "");
+            self.wrong(&join(at, "dtype"), format!("`{word}` holds numbers"), "");
         }
         let number = match dtype {
             Some(DataType::Number(_)) => dtype,
@@ -509,11 +523,11 @@ impl Check {
             self.wrong(&join(at, "unit"), cause, "remove one of the two");
         }
         let compression = self.compression(at, config);
-        if matches!(kind, "json" | "bpgr") && config.has("source") {
-            let cause = format!("messages of `{kind}` have no origin");
+        if matches!(word, "json" | "bpgr") && config.has("source") {
+            let cause = format!("messages of `{word}` have no origin");
             self.wrong(&join(at, "source"), cause, "remove `source`; all of the stream are taken");
         }
-        let kind = match kind {
+        let kind = match word {
             "ev44" | "ev42" => Kind::Ev44,
             "al00" => Kind::Al00,
             "ep01" => Kind::Ep01,
@@ -539,17 +553,7 @@ impl Check {
                 Kind::Da00 { variables, constants }
             }
         };
-        let module = Module {
-            kind,
-            streams: streams?,
-            source,
-            attributes,
-            compression,
-            layout: self.layout,
-            pointer: at.to_owned(),
-        };
-        self.beside(at, config, &module);
-        Some(Node::Module(module))
+        (kind, compression)
     }
 
     /// What the ESS writer puts beside a log where the template says so; in its own layout, where the template does not say no.
