@@ -27,12 +27,12 @@ pub(crate) struct Ours<T> {
 
 impl<T> Ours<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { value: ManuallyDrop::new(value), pid: std::process::id() }
+        Self { value: ManuallyDrop::new(value), pid: store::process_id() }
     }
 
     /// False in a process that was forked from the maker.
     pub(crate) fn is_ours(&self) -> bool {
-        self.pid == std::process::id()
+        self.pid == store::process_id()
     }
 
     /// Refuses use in a forked process.

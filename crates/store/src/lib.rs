@@ -42,7 +42,7 @@ pub use foreign::Foreign;
 pub use layout::{Clock, FORMAT, Header, Level, hex};
 pub use live::LivePlace;
 pub use media::Media;
-pub use os::{Os, end_if_forked};
+pub use os::{Os, end_if_forked, process_id};
 pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start, Walked};
 pub use recover::{Recovery, remove};

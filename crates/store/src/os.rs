@@ -252,7 +252,7 @@ impl Media for Os {
 
     fn process(&self) -> Process {
         static SELF: OnceLock<(u32, u64)> = OnceLock::new();
-        let pid = std::process::id();
+        let pid = process_id();
         let &(known, start) = SELF.get_or_init(|| (pid, start_time(pid).unwrap_or(0)));
         if known == pid { Process { pid, start } } else { Process { pid, start: start_time(pid).unwrap_or(0) } }
     }
@@ -321,6 +321,34 @@ struct Locked {
 
 /// Descriptors of locked files, each + 1; 0 is a free row. What finds no row is not let go of in a child.
 static LOCKED: [AtomicI32; 1024] = [const { AtomicI32::new(0) }; 1024];
+/// Number of this process, once it was asked for.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Number of this process, without a call of the kernel each time: each message asks whether its memory is this process's.
+#[inline]
+pub fn process_id() -> u32 {
+    match PROCESS.load(Ordering::Relaxed) {
+        0 => ask_process_id(),
+        known => known,
+    }
+}
+
+#[cold]
+fn ask_process_id() -> u32 {
+    extern "C" fn forget_in_child() {
+        PROCESS.store(0, Ordering::Relaxed);
+    }
+    static CHILDREN_FORGET: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the handler is a function of this program. Without memory for it, nothing is remembered.
+    let forget =
+        *CHILDREN_FORGET.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) == 0 });
+    let id = std::process::id();
+    if forget {
+        PROCESS.store(id, Ordering::Relaxed);
+    }
+    id
+}
+
 /// This process is a child of one that had locks, and has executed no program.
 static FORKED: AtomicBool = AtomicBool::new(false);
 

@@ -23,6 +23,7 @@
 use crate::error::{Error, Result};
 use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX};
 use crate::media::{File, Map, Media, Open, Process};
+use crate::os::process_id;
 use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -409,7 +410,7 @@ struct Pinned {
 
 impl Held {
     fn new(pins: Pins, row: usize, named: bool, new: bool) -> Self {
-        let (pid, mapped) = (std::process::id(), Mutex::new(Vec::new()));
+        let (pid, mapped) = (process_id(), Mutex::new(Vec::new()));
         Self { pins, row, named, owner: true, left: AtomicBool::new(false), new, pid, elsewhere: None, mapped }
     }
 
@@ -420,7 +421,7 @@ impl Held {
 
     /// False in a fork of the process that took the place.
     pub(crate) fn mine(&self) -> bool {
-        self.pid == std::process::id()
+        self.pid == process_id()
     }
 
     fn mapped(&self) -> MutexGuard<'_, Vec<Pinned>> {
@@ -515,13 +516,16 @@ impl Held {
         }
     }
 
-    /// Moves the committed position.
+    /// Moves the committed position. A writer that waits for room hears of counted readers only: a slot says with each
+    /// message where it is, and no room comes of that.
     pub(crate) fn commit(&self, media: &dyn Media, next: u64, epoch: u32) {
         let place = self.pins.place(self.row);
         place.cut.store(0, Ordering::Relaxed);
         place.epoch.store(epoch, Ordering::Relaxed);
         place.committed.store(next, Ordering::Release);
-        self.pins.moved(media);
+        if place.kind.load(Ordering::Relaxed) == COUNTED {
+            self.pins.moved(media);
+        }
     }
 }
 
@@ -547,5 +551,35 @@ impl Drop for Held {
         if !self.named {
             place.kind.store(FREE, Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kind, Meta, Options, Os, ReadOptions, Reader, Writer};
+    use std::sync::atomic::Ordering;
+
+    /// A slot says with each message where it is: the camera before it was woken for each, and slept not at all.
+    #[test]
+    fn a_live_reader_woke_a_writer_that_waits_for_room_with_each_message() {
+        let folder = std::env::temp_dir().join(format!("beamport-store-credit-{}", std::process::id()));
+        let media = Os::shared();
+        let mut writer = Writer::open(&media, &folder, "s", &Options::memory(1 << 20)).unwrap();
+        let reader = |name: &str, kind| {
+            let options = ReadOptions { name: name.to_owned(), kind, early: true, ..ReadOptions::default() };
+            Reader::open(&media, &folder, options).unwrap()
+        };
+        let (counted, live) = (reader("counted", Kind::Counted), reader("live", Kind::Live));
+        let (schema, flags) = (crate::SchemaId(*b"f144"), 0);
+        let meta = Meta { source_time: 0, origin: 0, origin_seq: 0, schema, flags };
+        while writer.append(&meta, &[0; 1000]).is_ok() {}
+        let heard = |writer: &Writer| writer.pins().credit().word.load(Ordering::Acquire);
+        let before = heard(&writer);
+        (1..100).for_each(|n| live.commit(n));
+        assert_eq!(heard(&writer), before);
+        counted.commit(1);
+        assert_ne!(heard(&writer), before);
+        drop(writer);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

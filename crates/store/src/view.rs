@@ -314,12 +314,17 @@ impl Writer {
         self.move_positions().map(drop)
     }
 
+    /// True if a parent waits for room that the view holds: [`Writer::relieve`] is to be called soon.
+    pub fn is_pressed(&self) -> bool {
+        let pressed = |source: &Source| source.reader.pins().wanted().load(Ordering::Acquire) > source.floor;
+        self.view.sources.iter().any(pressed)
+    }
+
     /// Lets go of the view's oldest entries where a parent that waits for room needs it and the view's own counted
     /// readers have moved on, and moves the positions in the parents; views of this view are asked to do the same. For a
     /// runner to call at each step.
     pub fn relieve(&mut self) -> Result<()> {
-        let pressed = |source: &Source| source.reader.pins().wanted().load(Ordering::Acquire) > source.floor;
-        if !self.move_positions()? || !self.view.sources.iter().any(pressed) {
+        if !self.move_positions()? || !self.is_pressed() {
             return Ok(());
         }
         let mut end = self.publish();

@@ -15,6 +15,7 @@
 use crate::error::{Error, Result};
 use crate::limits::WATCH_LOOK;
 use crate::media::{Map, Media};
+use crate::os::process_id;
 use crate::reader::Reader;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -68,7 +69,7 @@ impl Reader {
         // Little is called there.
         let thread = std::thread::Builder::new().name("beamport-watch".into()).stack_size(256 << 10);
         let thread = thread.spawn(move || look.run(lookout)).map_err(failed)?;
-        Ok(Watch { shared, thread: Some(thread), process: std::process::id(), moves: 0 })
+        Ok(Watch { shared, thread: Some(thread), process: process_id(), moves: 0 })
     }
 }
 
@@ -110,7 +111,7 @@ impl AsFd for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        if self.process != std::process::id() {
+        if self.process != process_id() {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);

@@ -376,7 +376,8 @@ impl Work {
         const BOTH: Duration = Duration::from_micros(500);
         let has_room = self.has_room() && !self.holds;
         let busy = self.places.iter().position(|p| !p.tasks.is_empty());
-        let both = busy.is_some() && has_room || !self.pending.is_empty() || self.sources.len() > 1;
+        let waits = busy.is_some() && self.output.is_pressed();
+        let both = busy.is_some() && has_room || waits || !self.pending.is_empty() || self.sources.len() > 1;
         let timeout = if both { timeout.min(BOTH) } else { timeout };
         match busy {
             Some(slot) => {
