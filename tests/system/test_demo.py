@@ -1,6 +1,5 @@
 """`beamport demo`: the report, the file it names, its seed, and events drawn from a measured histogram."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -24,14 +23,31 @@ def events(path: Path) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     return {int(time): (ids[low:high], offsets[low:high]) for time, low, high in pulses}
 
 
+def known(lab, file: Path) -> tuple[int, str]:
+    """What `verify` says of a file: its exit status, and the hash that it has."""
+    done = lab.run("verify", file, "--data", lab.data, "--json", status=None)
+    return done.returncode, json.loads(done.stdout)["files"][0]["blake3"]
+
+
 def test_report_of_the_demonstration_is_true(lab, nexus):
     done = lab.run("demo", "--duration", "2 s", "--json", "--data", lab.data)
     report = json.loads(done.stdout)
-    assert {"file", "sha256", "closed", "streams", "ledger"} <= report.keys()
+    assert {"file", "blake3", "closed", "streams", "ledger"} <= report.keys()
     assert report["closed"] is True
     file = Path(report["file"])
-    assert file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == report["sha256"]
+    assert file.is_file() and known(lab, file) == (0, report["blake3"])
     assert file.stat().st_size == report["size"]
+    changed = lab.folder / "changed.nxs"
+    changed.write_bytes(file.read_bytes())
+    assert known(lab, changed) == (0, report["blake3"]), "a copy is known by its hash"
+    with file.open("r+b") as one:
+        one.seek(report["size"] // 2)
+        was = one.read(1)
+        one.seek(-1, 1)
+        one.write(bytes([was[0] ^ 1]))
+    status, other = known(lab, file)
+    assert status == 1 and other != report["blake3"]
+    file.write_bytes(changed.read_bytes())
     lines = {line["name"]: line for line in report["streams"]}
     assert lines.keys() == {"detector", "monitor", "devices"}
     for line in lines.values():
@@ -47,7 +63,7 @@ def test_report_of_the_demonstration_is_true(lab, nexus):
     assert all(row["closed"] for row in report["ledger"])
     # A second one replaces the first; a folder that is something else is left alone.
     again = json.loads(lab.run("demo", "--duration", "200 ms", "--json", "--data", lab.data).stdout)
-    assert again["closed"] and again["sha256"] != report["sha256"]
+    assert again["closed"] and again["blake3"] != report["blake3"]
     mine = lab.folder / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")

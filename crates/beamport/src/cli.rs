@@ -86,9 +86,9 @@ pub enum Verb {
         after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max\n  beamport replay nickel-2 --through mine.py:mean --speed max scale=2\n  beamport replay nickel-2 --through mean --file amor.toml --into /tmp/means"
     )]
     Replay(Replay),
-    /// Read every byte of streams and name what is wrong
+    /// Read every byte of streams, or of a file, and name what is wrong
     #[command(
-        after_help = "Examples:\n  beamport verify\n  beamport verify detector --json\n  beamport verify detector --repair"
+        after_help = "Examples:\n  beamport verify\n  beamport verify detector --json\n  beamport verify detector --repair\n  beamport verify ./amor_1.nxs"
     )]
     Verify(Verify),
     /// Let go of a reader that will not come back: nothing waits for it any more
@@ -440,7 +440,8 @@ pub struct Replay {
 /// `beamport verify`
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Name of the stream [default: all]
+    /// Name of the stream, or a file that a sink made, or its list B3SUMS [default: all streams]
+    #[arg(value_name = "STREAM|FILE")]
     pub stream: Option<String>,
     /// Make good what can be proven; damaged files are copied beside first
     #[arg(long)]

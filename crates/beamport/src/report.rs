@@ -92,9 +92,9 @@ impl Report {
             "run": self.run,
             "file": of("file"),
             "size": of("size"),
-            "sha256": of("sha256"),
+            "blake3": of("blake3"),
             "written": self.written.iter().map(|w| json!({"sink": w.sink, "file": w.product["file"], "size": w.product["size"],
-                                                          "sha256": w.product["sha256"], "files": w.product["files"],
+                                                          "blake3": w.product["blake3"], "files": w.product["files"],
                                                           "bytes": w.product["bytes"]})).collect::<Vec<_>>(),
             "closed": self.account.closed,
             "streams": self.streams,
@@ -144,13 +144,12 @@ impl Report {
             let text = |key: &str| w.product[key].as_str().unwrap_or("-").to_string();
             let size = w.product["size"].as_u64().unwrap_or(0);
             let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), grouped(size));
-            let _ = writeln!(out, "sha256  {}", text("sha256"));
+            let _ = writeln!(out, "blake3  {}", text("blake3"));
             let file = text("file");
-            if let Some((folder, "SHA256SUMS")) = file.rsplit_once('/') {
+            if let Some((folder, "B3SUMS")) = file.rsplit_once('/') {
                 let of = |key: &str| grouped(w.product[key].as_u64().unwrap_or(0));
                 let _ = writeln!(out, "lists   {} files beside it, {} bytes", of("files"), of("bytes"));
-                let _ =
-                    writeln!(out, "look    (cd '{}' && sha256sum --check SHA256SUMS)", folder.replace('\'', "'\\''"));
+                let _ = writeln!(out, "look    (cd '{}' && b3sum --check B3SUMS)", folder.replace('\'', "'\\''"));
                 continue;
             }
             let _ = writeln!(

@@ -438,7 +438,7 @@ impl flow::Sink for Taker {
         Ok("{}".into())
     }
     fn finish(&mut self, _: &str) -> Result<flow::Product, flow::Fault> {
-        Ok(flow::Product { file: String::new(), size: 0, sha256: String::new(), files: 1, bytes: 0 })
+        Ok(flow::Product { file: String::new(), size: 0, blake3: String::new(), files: 1, bytes: 0 })
     }
 }
 
@@ -718,7 +718,7 @@ fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(ended(&mut child), 2);
     assert!(!file.exists());
-    let output = write("echo '{\"file\":\"x\",\"size\":5,\"sha256\":\"0\",\"account\":{\"closed\":true,\"lost\":3}}'")
+    let output = write("echo '{\"file\":\"x\",\"size\":5,\"blake3\":\"0\",\"account\":{\"closed\":true,\"lost\":3}}'")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "what was lost decides the exit status");

@@ -19,8 +19,8 @@ pub struct Product {
     pub file: String,
     /// Its bytes.
     pub size: u64,
-    /// SHA-256 of the file, hexadecimal.
-    pub sha256: String,
+    /// BLAKE3 of the file, hexadecimal.
+    pub blake3: String,
     /// How many files there are: 1, or as many as the list names.
     pub files: u64,
     /// Bytes of all of them, without the list.
@@ -30,8 +30,8 @@ pub struct Product {
 impl Product {
     /// As commits and reports have it.
     pub fn json(&self) -> serde_json::Value {
-        let Self { file, size, sha256, files, bytes } = self;
-        serde_json::json!({"file": file, "size": size, "sha256": sha256, "files": files, "bytes": bytes})
+        let Self { file, size, blake3, files, bytes } = self;
+        serde_json::json!({"file": file, "size": size, "blake3": blake3, "files": files, "bytes": bytes})
     }
 }
 

@@ -3,16 +3,16 @@
 //! ```text
 //! FOLDER/run_camera_000001.h5    whole; never touched again once a commit says so
 //! FOLDER/run_camera_000002.h5    grows
-//! FOLDER/SHA256SUMS              a line for each file that is whole, as `sha256sum --check` reads it
+//! FOLDER/B3SUMS                  a line for each file that is whole, as `b3sum --check` reads it
 //! ```
 //!
 //! * Each file is a NeXus file of its own ([`Nexus`], with a template made here). A frame that a file cannot hold, because
 //!   it is full or has frames of another shape, type or too many other attributes, begins the next one.
-//! * The state of a commit is the number of the file that grows, its own state, and how long `SHA256SUMS` is: it does not
+//! * The state of a commit is the number of the file that grows, its own state, and how long `B3SUMS` is: it does not
 //!   grow with the run. A writer that starts again goes on in that file, though an earlier one had got further: the frames
-//!   come again, files with higher numbers go, and `SHA256SUMS` is cut.
-//! * A file is hashed by a thread while the next one grows; one at a time for each stream, so that who writes faster than
-//!   that waits.
+//!   come again, files with higher numbers go, and `B3SUMS` is cut.
+//! * What was not hashed while a file was written (`tree`) a thread reads while the next one grows; one at a time for
+//!   each stream, so that who writes faster than that waits.
 //! * The account of the run stands in the last file of each stream.
 //!
 //! Failure: no room, here too, loses nothing: the same call works when there is room. What was already taken of the
@@ -23,6 +23,7 @@ use crate::module::ANOTHER;
 use crate::product::product;
 use crate::sink::{beside, cleared, is_of_run, sync_folder};
 use crate::template::Template;
+use crate::tree::Tree;
 use crate::{Job, Nexus};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
@@ -34,10 +35,10 @@ use std::thread::JoinHandle;
 use store::Message;
 
 /// Version of the state that `flush` returns.
-const STATE_VERSION: u64 = 1;
+const STATE_VERSION: u64 = 2;
 
 /// Name of the list of files with their hashes.
-pub const SUMS: &str = "SHA256SUMS";
+pub const SUMS: &str = "B3SUMS";
 
 /// What is to be written.
 #[derive(Clone, Debug)]
@@ -209,7 +210,7 @@ impl Files {
                 one.sink = Some(sink);
             }
             for number in known["hashing"].as_array().into_iter().flatten().filter_map(Value::as_u64) {
-                one.hash(&plan, number)?;
+                one.hash(&plan, number, Tree::default())?;
             }
             series.push(one);
         }
@@ -270,9 +271,10 @@ impl Files {
                     sink.set_stop(stop);
                 }
                 sink.close(Some(account)).map_err(|fault| of_sink(sink)(fault))?;
+                let tree = sink.take_tree();
                 one.ended = true;
                 one.sink = None;
-                one.hash(&self.plan, one.number)?;
+                one.hash(&self.plan, one.number, tree)?;
             }
         }
         for one in &mut self.series {
@@ -280,8 +282,8 @@ impl Files {
             one.remove_later(&self.plan)?;
         }
         self.sums.write()?;
-        let Product { file, size, sha256, .. } = product(&self.sums.path)?;
-        Ok(Product { file, size, sha256, files: self.sums.files, bytes: self.sums.bytes })
+        let Product { file, size, blake3, .. } = product(&self.sums.path, Tree::default())?;
+        Ok(Product { file, size, blake3, files: self.sums.files, bytes: self.sums.bytes })
     }
 }
 
@@ -352,18 +354,19 @@ impl Series {
     fn roll(&mut self, plan: &Plan, sums: &mut Sums) -> Result<(), Stop> {
         let sink = self.open(plan)?;
         sink.close(None).map_err(|fault| of_sink(sink)(fault))?;
+        let tree = sink.take_tree();
         self.sink = None;
         // One at a time.
         self.gather(sums, true)?;
-        self.hash(plan, self.number)?;
+        self.hash(plan, self.number, tree)?;
         self.number += 1;
         Ok(())
     }
 
     /// Has a file hashed that is whole.
-    fn hash(&mut self, plan: &Plan, number: u64) -> Result<(), Fault> {
+    fn hash(&mut self, plan: &Plan, number: u64, tree: Tree) -> Result<(), Fault> {
         let file = plan.job(&self.stream, number)?.file;
-        let thread = std::thread::Builder::new().name("hash".into()).spawn(move || product(&file));
+        let thread = std::thread::Builder::new().name("hash".into()).spawn(move || product(&file, tree));
         let thread = thread.map_err(|e| Fault::new("a thread cannot be started", e))?;
         self.hashing.push_back(Hashing { number, thread });
         Ok(())
@@ -469,7 +472,7 @@ impl Sums {
     /// Notes a file that is whole.
     fn add(&mut self, known: &Product) {
         let name = Path::new(&known.file).file_name().unwrap_or_default().to_string_lossy();
-        self.waiting += &format!("{}  {name}\n", known.sha256);
+        self.waiting += &format!("{}  {name}\n", known.blake3);
         self.files += 1;
         self.bytes += known.size;
     }

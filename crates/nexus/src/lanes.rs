@@ -1,6 +1,6 @@
-//! Chunks on their way to the disk: two threads write while the caller gathers the next ones.
+//! Chunks on their way to the disk: three threads write and hash while the caller gathers the next ones.
 //!
-//! A direct write waits for the device; with one under way in each thread it is never idle. Few buffers wait at a time
+//! A direct write waits for the device; with one under way in two threads it is never idle while the third hashes. Few buffers wait at a time
 //! ([`LANES_WAITING`]), and their memory is used again.
 //!
 //! Failure: what could not be written stays first in the queue and is told once, by the next [`Lanes::give`] or
@@ -8,6 +8,7 @@
 
 use crate::limits::{LANES_WAITING, SPARE_BYTES_MAX};
 use crate::pages::{PAGE, Pages};
+use crate::tree::{Tree, Values};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Error;
@@ -15,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-const LANES: usize = 2;
+const LANES: usize = 3;
 
 /// Whole chunks in memory, and where they go.
 pub(crate) struct Load {
@@ -31,16 +32,64 @@ pub(crate) struct Span {
     pub(crate) place: u64,
 }
 
-/// A file twice open: through the page cache, and past it where the file system can.
-#[derive(Debug)]
+/// A file twice open: through the page cache, and past it where the file system can. Every byte of the file is written
+/// here, and its hash is made of what is.
 pub(crate) struct Handles {
     pub(crate) cached: File,
-    pub(crate) direct: Option<File>,
+    direct: Option<File>,
+    tree: Mutex<Tree>,
 }
 
 impl Handles {
-    /// Writes; past the page cache what lies on pages.
+    pub(crate) fn new(cached: File, direct: Option<File>) -> Self {
+        Self { cached, direct, tree: Mutex::default() }
+    }
+
+    /// Writes through the page cache.
+    pub(crate) fn put(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.known(at, bytes, |_| self.cached.write_all_at(bytes, at))
+    }
+
+    /// Writes whole chunks; past the page cache what lies on pages.
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.known(at, bytes, |values| {
+            self.write_past(at, bytes)?;
+            let end = at + bytes.len() as u64;
+            let last = end / PAGE as u64 * PAGE as u64;
+            // Nothing else comes into the last page of a packed chunk: read now, it is still in the cache.
+            if last < end && at < last {
+                let mut page = [0; PAGE];
+                if self.cached.read_exact_at(&mut page, last).is_ok() {
+                    values.add(last, &page);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes, with the hashes of what is written.
+    fn known(&self, at: u64, bytes: &[u8], write: impl FnOnce(&mut Values) -> Result<(), Error>) -> Result<(), Error> {
+        let ticket = self.tree().begin(at, bytes.len());
+        let mut values = Values::default();
+        let done = write(&mut values);
+        if done.is_ok() {
+            values.add(at, bytes);
+        }
+        // Of a write that failed nobody knows what the file has.
+        self.tree().end(&ticket, if done.is_ok() { values } else { Values::default() });
+        done
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of the hash of the file; nothing from here on.
+    pub(crate) fn take_tree(&self) -> Tree {
+        std::mem::take(&mut self.tree())
+    }
+
+    fn write_past(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = (at, bytes);
         if let Some(direct) = &self.direct
             && at.is_multiple_of(PAGE as u64)

@@ -26,6 +26,7 @@ pub mod search;
 pub mod serve;
 mod sink;
 pub mod template;
+mod tree;
 
 pub use files::Files;
 pub use h5::version;
@@ -35,5 +36,7 @@ pub use sink::{Job, Nexus};
 
 #[cfg(test)]
 extern crate self as beamport_nexus;
+#[cfg(test)]
+mod sealed;
 #[cfg(test)]
 mod whole;

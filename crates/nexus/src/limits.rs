@@ -73,7 +73,7 @@ pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 /// Threads that pack the chunks of one write, the caller among them.
 pub const PACK_THREADS: usize = 2;
 
-/// Buffers that wait for the disk: two threads write, and as many buffers keep them from waiting for the next.
+/// Buffers that wait for the disk: three threads write, and as many buffers keep two of them from waiting for the next.
 pub const LANES_WAITING: usize = 2;
 
 /// A buffer larger than this is not kept: one long message must not hold memory for the rest of a run.
@@ -95,6 +95,9 @@ pub const NAMES_IN_HEADER: u32 = 256;
 
 /// Bytes read at a time for the hash of a finished file.
 pub const HASH_BYTES: usize = 4 << 20;
+
+/// Bytes from which on a piece of a finished file is read past the page cache: metadata were just written and are in it.
+pub const DIRECT_READ_BYTES_MIN: usize = 64 << 10;
 
 /// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small.
 pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 16 << 20);

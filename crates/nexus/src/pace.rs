@@ -25,6 +25,10 @@ pub struct Pace {
     pub cpu_seconds: f64,
     /// Bytes of the file.
     pub file: u64,
+    /// From then on until the file is sealed: its last words, its hash, the sync, s.
+    pub seal_seconds: f64,
+    /// Time of all cores for that, s.
+    pub seal_cpu_seconds: f64,
 }
 
 /// What the stream has.
@@ -150,15 +154,24 @@ pub fn run(folder: &Path, file: &Path, load: Load, messages: u64, rounds: u32, w
             sink.write(0, &all, &mut aside)?;
         }
         sink.flush()?;
-        let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu);
         if taken != messages || !aside.is_empty() {
             return Err(Fault::new(
                 "the measurement is void",
                 format!("{taken} of {messages} messages, {} aside", aside.len()),
             ));
         }
-        let size = sink.finish("{}")?.size;
-        out.push(Pace { messages, bytes: messages * load.bytes(), seconds, cpu_seconds, file: size });
+        let (sealing, seal_cpu) = (Instant::now(), cpu_seconds());
+        let file_bytes = sink.finish("{}")?.size;
+        out.push(Pace {
+            messages,
+            bytes: messages * load.bytes(),
+            seconds,
+            cpu_seconds: cpu,
+            file: file_bytes,
+            seal_seconds: sealing.elapsed().as_secs_f64(),
+            seal_cpu_seconds: cpu_seconds() - seal_cpu,
+        });
         std::fs::remove_file(file).map_err(|e| Fault::new(format!("{} cannot be removed", file.display()), e))?;
     }
     Ok(out)

@@ -14,11 +14,6 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// So many bytes, all zero.
-    pub(crate) fn of_bytes(bytes: usize) -> Self {
-        Self { pages: vec![Page([0; PAGE]); bytes.div_ceil(PAGE)], len: bytes }
-    }
-
     pub(crate) fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.pages)[..self.len]
     }

@@ -9,6 +9,7 @@
 //! beamport-nexus check TEMPLATE [--json] [MODULES]
 //! beamport-nexus histogram FILE [--path DATASET]
 //! beamport-nexus cat FILE [--from NS] [--to NS] [--path GROUP]... [--count N] [--events] [--json]
+//! beamport-nexus hash FILE...
 //! beamport-nexus bench --data DIR --output FILE [--messages N] [--events N] [--rounds N]
 //! MODULES: [--module FILE.py:CLASS]... [--folder DIR] [--python PROGRAM] [--time-max-ms N]
 //! ```
@@ -19,10 +20,12 @@
 
 use crate::outside::python::Python;
 use crate::outside::{Module, wrong_modules};
+use crate::product::product;
 use crate::serve::{self, Ended, Order, Work};
+use crate::tree::Tree;
 use crate::{cat, pace, search, template, version};
 use clap::{Args, Parser, Subcommand};
-use flow::Fault;
+use flow::{Fault, Product};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -101,6 +104,12 @@ enum Verb {
     },
     /// Print rows of a NeXus file by their times
     Cat(cat::Asked),
+    /// Read files and print size and BLAKE3, a line of JSON each
+    Hash {
+        /// Files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Measure how fast a stream becomes a file; one line of JSON a round
     Bench {
         /// Empty folder for the stream, in /dev/shm
@@ -175,6 +184,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
         Some(Verb::Check { template, layout, json, modules }) => check(&template, layout, json, modules.all(own)),
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
+        Some(Verb::Hash { files }) => hash(&files),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
         Some(Verb::Bench { data, output, messages, events, rounds, compression, chunk, together }) => {
             let way = pace::Way { compression, chunk, together };
@@ -307,6 +317,15 @@ fn check(
         }
     }
     Ok(ExitCode::from(u8::from(!mistakes.is_empty())))
+}
+
+fn hash(files: &[PathBuf]) -> Result<ExitCode, Fault> {
+    for file in files {
+        let Product { file, size, blake3, .. } = product(file, Tree::default())?;
+        let line = serde_json::json!({"file": file, "size": size, "blake3": blake3});
+        writeln!(std::io::stdout(), "{line}").map_err(|e| Fault::new("the hash cannot be printed", e))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn histogram(path: &Path, dataset: Option<&str>) -> Result<ExitCode, Fault> {

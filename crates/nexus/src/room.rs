@@ -9,6 +9,7 @@ use crate::lanes::{Handles, Lanes, Load};
 use crate::limits::ROOM_STEP_BYTES;
 pub(crate) use crate::pages::PAGE;
 use crate::pages::Pages;
+use crate::tree::Tree;
 use flow::Fault;
 use std::cell::Cell;
 use std::fs::OpenOptions;
@@ -37,7 +38,7 @@ impl Room {
             .open(path)
             .map_err(|e| Fault::new(format!("{} cannot be opened", path.display()), e))?;
         let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok();
-        let file = Arc::new(Handles { cached, direct });
+        let file = Arc::new(Handles::new(cached, direct));
         Ok(Self {
             path: path.to_path_buf(),
             lanes: Lanes::new(file.clone()),
@@ -127,7 +128,7 @@ impl Room {
     /// Writes now.
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.reserve(at + bytes.len() as u64)?;
-        self.file.cached.write_all_at(bytes, at).map_err(|e| self.no_room(&e))?;
+        self.file.put(at, bytes).map_err(|e| self.no_room(&e))?;
         #[cfg(test)]
         crate::whole::look_between(&self.path);
         Ok(())
@@ -167,6 +168,11 @@ impl Room {
         let read = self.file.cached.read_exact_at(&mut out, at);
         read.map_err(|e| Fault::new(format!("{} cannot be read", self.path.display()), e))?;
         Ok(out)
+    }
+
+    /// What is known of the hash of the file, when everything is written.
+    pub(crate) fn take_tree(&self) -> Tree {
+        self.file.take_tree()
     }
 
     /// Ends the file there: what was allotted beyond is given back.

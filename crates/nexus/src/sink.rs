@@ -21,6 +21,7 @@ use crate::outside::{Given, origin};
 use crate::product::product;
 use crate::room::Room;
 use crate::template::{Data, Kind, MODULES, Template};
+use crate::tree::Tree;
 use crate::{account, clock};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
@@ -508,7 +509,7 @@ impl Sink for Nexus {
 
     fn finish(&mut self, account: &str) -> Result<Product, Fault> {
         self.close(Some(account))?;
-        product(&self.job.file)
+        product(&self.job.file, self.take_tree())
     }
 }
 
@@ -537,6 +538,11 @@ impl Nexus {
             }
         }
         self.room.sync()
+    }
+
+    /// What is known of the hash of the file, which is closed.
+    pub(crate) fn take_tree(&self) -> Tree {
+        self.room.take_tree()
     }
 }
 

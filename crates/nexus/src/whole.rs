@@ -1,7 +1,7 @@
 //! A reader that comes between any two writes to the file, as after a kill there, finds it whole.
 
 #[path = "../tests/messages/mod.rs"]
-mod messages;
+pub(crate) mod messages;
 
 use crate::{Job, Nexus};
 use flow::Sink;

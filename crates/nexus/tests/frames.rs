@@ -10,7 +10,6 @@ use flow::{Aside, Fault, Product, Sink};
 use hdf5_metno::File;
 use hdf5_metno::types::FixedUnicode;
 use messages::{Made, START, give, made, value};
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use store::Message;
 use wire::ad00::{Ad00, Attribute};
@@ -125,8 +124,8 @@ fn ids(folder: &Path, product: &Product) -> Vec<Vec<i32>> {
         let (sum, name) = line.split_once("  ").unwrap();
         let content = std::fs::read(folder.join(name)).unwrap();
         bytes += content.len() as u64;
-        let whole: String = Sha256::digest(&content).iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(sum, whole, "{name}");
+        let whole = blake3::hash(&content).to_hex();
+        assert_eq!(sum, whole.as_str(), "{name}");
         listed.push(name.to_owned());
         let file = folder.join(name);
         let ids: Vec<i32> = numbers(&file, "id");
@@ -364,7 +363,7 @@ fn files_of_others_are_not_replaced() {
     let folder = self::folder("sums");
     std::fs::write(folder.join(SUMS), "mine").unwrap();
     let fault = Files::begin(plan(&folder, 4), false).map(|_| ()).unwrap_err();
-    assert!(fault.what.ends_with("SHA256SUMS exists"), "{fault}");
+    assert!(fault.what.ends_with("B3SUMS exists"), "{fault}");
 }
 
 #[test]
@@ -382,6 +381,6 @@ fn streams_have_files_of_their_own() {
     let Made { entry, payload } = &all[0];
     sink.write(1, &[Message { sequence: 40, entry, payload }], &mut Vec::new()).unwrap();
     let product = finished(sink);
-    assert_eq!(names(&folder), ["SHA256SUMS", "left_000001.h5", "left_000002.h5", "right_000001.h5"]);
+    assert_eq!(names(&folder), ["B3SUMS", "left_000001.h5", "left_000002.h5", "right_000001.h5"]);
     assert_eq!(ids(&folder, &product).concat().len(), 4);
 }

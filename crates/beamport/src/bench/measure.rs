@@ -45,6 +45,8 @@ pub(crate) enum Unit {
     Millions,
     /// 1e3 messages a second.
     Thousands,
+    /// Of one thing, how often it could be done in a second.
+    Times,
 }
 
 impl Unit {
@@ -53,6 +55,7 @@ impl Unit {
             Self::Gigabytes => " GB/s",
             Self::Millions => " M/s",
             Self::Thousands => " k/s",
+            Self::Times => " /s",
         }
     }
 }
@@ -85,6 +88,7 @@ fn rate(sample: &Sample, unit: Unit) -> f64 {
         Unit::Gigabytes => sample.bytes as f64 * 1e-9 / sample.seconds,
         Unit::Millions => sample.messages as f64 * 1e-6 / sample.seconds,
         Unit::Thousands => sample.messages as f64 * 1e-3 / sample.seconds,
+        Unit::Times => sample.seconds.recip(),
     }
 }
 
@@ -195,6 +199,7 @@ impl Figure {
             Unit::Gigabytes => "1e9 B/s",
             Unit::Millions => "1e6 messages/s",
             Unit::Thousands => "1e3 messages/s",
+            Unit::Times => "1/s",
         };
         let side = |s: &Series| {
             json!({

@@ -4,7 +4,7 @@
 //! Beside h5py ours is the whole process that writes files, from its start to its end: reading and checking the stream, the
 //! file, its checksum, the sync. The other side is only the loop, the close and the sync; its interpreter is not counted.
 //! Beside the disk ours is what a run has while it is measured: all from the first message read to the rows synced, without
-//! start and checksum of the file.
+//! start and end of the file; how long that end takes is a row of its own.
 
 use super::Sizes;
 use super::limit::{Pages, SEGMENT_BYTES};
@@ -27,6 +27,8 @@ const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
     "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXevent_data"}],
     "children": [{"module": "ev44", "config": {"stream": "detector", "source": "bench"}}]}]}]}"#;
 const START_NS: i64 = 1_700_000_000_000_000_000;
+/// The file that is sealed has so many times the events: nearly 4 GB.
+const SEALED: u64 = 8;
 /// Pulses of 14 Hz.
 const PULSE_NS: i64 = 71_428_571;
 
@@ -51,7 +53,7 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         let figure = Figure {
             name,
             conditions: format!(
-                "{messages} messages ({} MiB of events) a round, a sealed run in a memory stream to a new file on {place}; ours: whole process with CRC, SHA-256 and fsync; h5py: appending, close and fsync, chunks of 1 MiB",
+                "{messages} messages ({} MiB of events) a round, a sealed run in a memory stream to a new file on {place}; ours: whole process with CRC, BLAKE3 and fsync; h5py: appending, close and fsync, chunks of 1 MiB",
                 (messages * events * 8) >> 20
             ),
             unit: Unit::Gigabytes,
@@ -68,9 +70,11 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         tell(&figure);
         figures.push(figure);
     }
-    let figure = logged(&programs, sizes, rounds)?;
-    tell(&figure);
-    figures.push(figure);
+    for of in [logged, sealed] {
+        let figure = of(&programs, sizes, rounds)?;
+        tell(&figure);
+        figures.push(figure);
+    }
     Ok(figures)
 }
 
@@ -122,7 +126,7 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
     Ok(Figure {
         name: pace.name,
         conditions: format!(
-            "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, flush and fsync in, SHA-256 out; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB",
+            "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, BLAKE3, flush and fsync in; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB",
             bytes >> 20
         ),
         unit: Unit::Gigabytes,
@@ -155,6 +159,38 @@ fn logged(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fau
     })
 }
 
+/// How long a run's file takes from its last rows to its hash, which is made while it is written.
+fn sealed(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
+    let folder = Folder::on_disk()?;
+    let messages = sizes.nexus_events * SEALED / 12_400;
+    let (mut ours, mut size) = (Series::new("beamport-nexus"), 0);
+    for _ in 0..rounds {
+        let round = round_of(programs, folder.path(), messages, 12_400, None)?;
+        ours.samples.push(round.seal);
+        size = round.file;
+    }
+    Ok(Figure {
+        name: "seal: a file is whole so often a second",
+        conditions: format!(
+            "a new file of {} MiB on the disk, whose rows were flushed; counted are its last words, its BLAKE3, the sync; must: within a second",
+            size >> 20
+        ),
+        unit: Unit::Times,
+        ours,
+        limits: Vec::new(),
+        must: 1.0,
+        aim: 10.0,
+    })
+}
+
+/// One round of `beamport-nexus bench`.
+struct Round {
+    rows: Sample,
+    seal: Sample,
+    /// Bytes of the file.
+    file: u64,
+}
+
 /// One round of `beamport-nexus bench`, its file in `folder`; and the bytes of the file. 0 events are logs.
 fn pace_of(
     programs: &Programs,
@@ -163,6 +199,16 @@ fn pace_of(
     events: u64,
     compression: Option<&str>,
 ) -> Result<(Sample, u64), Fault> {
+    round_of(programs, folder, messages, events, compression).map(|round| (round.rows, round.file))
+}
+
+fn round_of(
+    programs: &Programs,
+    folder: &Path,
+    messages: u64,
+    events: u64,
+    compression: Option<&str>,
+) -> Result<Round, Fault> {
     let stream = Folder::in_memory()?;
     let mut command = Command::new(&programs.nexus);
     command.arg("bench").arg("--data").arg(stream.path().join("data")).arg("--output").arg(folder.join("paced.nxs"));
@@ -171,8 +217,15 @@ fn pace_of(
     let answer = output(&mut command)?;
     let said: serde_json::Value = serde_json::from_str(&answer).map_err(wrong("beamport-nexus does not answer"))?;
     let number = |name: &str| said[name].as_f64().ok_or_else(|| Fault::new("bench: an answer without a number", name));
-    let (seconds, cpu_seconds) = (number("seconds")?, number("cpu_seconds")?);
-    Ok((Sample { seconds, cpu_seconds, bytes: number("bytes")? as u64, messages }, number("file")? as u64))
+    let file = number("file")? as u64;
+    let sample = |bytes, seconds: &str, cpu_seconds: &str| -> Result<Sample, Fault> {
+        Ok(Sample { seconds: number(seconds)?, cpu_seconds: number(cpu_seconds)?, bytes, messages })
+    };
+    Ok(Round {
+        rows: sample(number("bytes")? as u64, "seconds", "cpu_seconds")?,
+        seal: sample(file, "seal_seconds", "seal_cpu_seconds")?,
+        file,
+    })
 }
 
 fn row(

@@ -78,7 +78,7 @@ pub(crate) fn run(
         let figure = Figure {
             name,
             conditions: format!(
-                "for each \"round\" another load: messages of {} events, and of each {} writers beside each other; {} MiB of events for each from streams in memory to new files on the disk, CRC, flush and fsync in, SHA-256 out; best of {rounds}",
+                "for each \"round\" another load: messages of {} events, and of each {} writers beside each other; {} MiB of events for each from streams in memory to new files on the disk, CRC, BLAKE3, flush and fsync in; best of {rounds}",
                 loads(events),
                 loads(writers),
                 bytes >> 20

@@ -468,7 +468,7 @@ pub static FILES_FILE: Key = key(
     "file",
     "folder with `{run}`, `/`, file name with `{number}`",
     "{instrument}_{run}_{sink}/{stream}_{number}.h5",
-    "Folder of each run and name of its files; `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}` are filled in. `SHA256SUMS` beside them lists them.",
+    "Folder of each run and name of its files; `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}` are filled in. `B3SUMS` beside them lists them.",
 );
 /// `folder` of files
 pub static FILES_FOLDER: Key =

@@ -134,7 +134,7 @@ impl Word for KindWord {
 
 const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];
 /// The list of hashes beside the files of kind `files`.
-const SUMS: &str = "SHA256SUMS";
+const SUMS: &str = "B3SUMS";
 /// Filled in by the writer.
 const OF_FILES: [&str; 2] = ["{stream}", "{number}"];
 

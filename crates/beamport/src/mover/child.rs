@@ -7,7 +7,7 @@
 //! ```
 //! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
 //! the run goes on, and ends when the sealed run is in the file. The last line on stdout is
-//! `{"file","size","sha256","files","bytes","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
+//! `{"file","size","blake3","files","bytes","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
 //! its parent.
 //!
 //! A writer that dies or meets a fault is started again, after a pause that doubles. One that says its fault will come
@@ -196,7 +196,7 @@ pub struct Written {
     pub sink: String,
     /// Run.
     pub run: String,
-    /// `{"file","size","sha256"}`.
+    /// `{"file","size","blake3"}`.
     pub product: Value,
 }
 

@@ -21,6 +21,7 @@ pub mod table;
 mod through;
 pub mod top;
 pub mod verify;
+mod verify_file;
 pub mod write;
 
 use crate::cli::DataFolder;

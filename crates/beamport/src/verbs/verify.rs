@@ -2,17 +2,18 @@
 //!
 //! Every range of messages that is lost is named. A stream that a sealed run has members in and that is not there, or not
 //! all there, is damage as well. Exit status 1 with damage; 2 where a file cannot be read at all, or there is nothing to
-//! verify.
+//! verify. What is named may be a file that was made: `verify_file`.
 
 use super::figures::{bytes, thousands};
 use super::table::Table;
-use super::{Answer, ended, json_line, open, status};
+use super::{Answer, ended, json_line, open, status, verify_file};
 use crate::cli::Verify;
 use crate::units::shortened;
 use flow::records::{Range, Run};
 use flow::{Data, Fault, stream_fault};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal as _, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use store::{Error, Repaired, Verified};
@@ -28,6 +29,11 @@ pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
 }
 
 fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    // Names of streams have no `/`.
+    let path = asked.stream.as_deref().map(Path::new);
+    if let Some(file) = path.filter(|path| path.components().count() > 1) {
+        return verify_file::verify(asked, file, out, err);
+    }
     let data = open(&asked.data)?;
     // A stream of runs that does not verify is in the table like any other.
     let runs: Vec<Run> = flow::runs::runs(&data).unwrap_or_default();
@@ -39,6 +45,9 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     names.dedup();
     let none_in = format!("there is none in {}", data.folder.display());
     if let Some(stream) = &asked.stream {
+        if !names.contains(stream) && Path::new(stream).exists() {
+            return verify_file::verify(asked, Path::new(stream), out, err);
+        }
         if !names.contains(stream) {
             return Err(Fault::new(format!("there is no stream `{}`", shortened(stream)), none_in)
                 .hint("`beamport ls` lists the streams")

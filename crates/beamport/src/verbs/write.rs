@@ -79,7 +79,7 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             writeln!(out, "files     {}", super::figures::thousands(files))?;
         }
         writeln!(out, "size      {}", bytes(size))?;
-        writeln!(out, "sha256    {}", product["sha256"].as_str().unwrap_or_default())?;
+        writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
         writeln!(out, "messages  {}", super::figures::thousands(messages))?;
         writeln!(out, "lost      {}", super::figures::known(lost))?;
         for line in aside(account) {

@@ -207,6 +207,6 @@ impl Sink for Writing {
 
     fn finish(&mut self, _account: &str) -> Result<Product, Fault> {
         self.flush()?;
-        Ok(Product { file: "rows".into(), size: 0, sha256: String::new(), files: 1, bytes: 0 })
+        Ok(Product { file: "rows".into(), size: 0, blake3: String::new(), files: 1, bytes: 0 })
     }
 }
