@@ -49,5 +49,6 @@ pub trait Sink {
     /// Makes everything written so far durable and returns the state from which a new sink of the same kind goes on (JSON).
     fn flush(&mut self) -> Result<String, Fault>;
     /// Writes what is known only at the end (`account`: the closed account of the run as JSON), makes it durable and closes.
+    /// It comes behind a commit of the state of the last `flush`: what was written since may stay less well ordered.
     fn finish(&mut self, account: &str) -> Result<Product, Fault>;
 }

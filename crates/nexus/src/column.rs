@@ -213,6 +213,12 @@ impl Column {
         self.rows += (bytes.len() / self.row_bytes) as u64;
     }
 
+    /// The last rows, all of them in memory.
+    pub(crate) fn newest(&self, rows: u64) -> &[u8] {
+        let bytes = self.gathered.bytes();
+        &bytes[bytes.len() - rows as usize * self.row_bytes..]
+    }
+
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
         self.gathered.len() >= GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes)

@@ -25,6 +25,7 @@ mod room;
 pub mod search;
 pub mod serve;
 mod sink;
+mod sort;
 pub mod template;
 mod tree;
 

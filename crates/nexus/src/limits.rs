@@ -119,6 +119,18 @@ pub const ORIGINS_MAX: usize = 1024;
 /// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
 pub const CUE_EVERY_NS: u64 = 10_000_000_000;
 
+/// Late rows that are sorted at a time: 64 MiB of times, places and pieces. More are sorted in several goes; tests have few.
+pub const LATE_ROWS_MAX: usize = if cfg!(test) { 50 } else { 1 << 20 };
+
+/// Times that are read at a time to find late rows.
+pub const SORT_SCAN_ROWS: usize = 64 << 10;
+
+/// Unpacked chunks that are kept while rows are moved, bytes of a column: late rows are near each other, mostly.
+pub const SORT_READ_BYTES: usize = 16 << 20;
+
+/// Bytes of sorted chunks after which the file is told of them: so much of the room of packed ones is not used again.
+pub const SORT_APPLY_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+
 /// Objects that are looked at when something is searched in a file: as many as a template may make.
 pub const SEARCH_OBJECTS_MAX: usize = NODES_MAX;
 

@@ -125,6 +125,16 @@ impl Room {
             .hint("make room; writing goes on by itself, and until then the streams keep the data")
     }
 
+    /// The file at `path` beside this one cannot be written.
+    pub(crate) fn refused(&self, path: &Path, error: &std::io::Error) -> Fault {
+        if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) {
+            self.short.set(true);
+            return Fault::new(format!("there is no room for {}", path.display()), error)
+                .hint("make room; writing goes on by itself, and until then the streams keep the data");
+        }
+        Fault::new(format!("{} cannot be written", path.display()), error)
+    }
+
     /// Writes now.
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.reserve(at + bytes.len() as u64)?;
@@ -165,9 +175,14 @@ impl Room {
     /// Reads bytes back.
     pub(crate) fn read(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Fault> {
         let mut out = vec![0; bytes];
-        let read = self.file.cached.read_exact_at(&mut out, at);
-        read.map_err(|e| Fault::new(format!("{} cannot be read", self.path.display()), e))?;
+        self.read_into(at, &mut out)?;
         Ok(out)
+    }
+
+    /// Reads bytes back: all of them.
+    pub(crate) fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let read = self.file.cached.read_exact_at(out, at);
+        read.map_err(|e| Fault::new(format!("{} cannot be read", self.path.display()), e))
     }
 
     /// What is known of the hash of the file, when everything is written.

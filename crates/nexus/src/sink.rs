@@ -20,6 +20,7 @@ use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA};
 use crate::outside::{Given, origin};
 use crate::product::product;
 use crate::room::Room;
+use crate::sort;
 use crate::template::{Data, Kind, MODULES, Template};
 use crate::tree::Tree;
 use crate::{account, clock};
@@ -99,6 +100,8 @@ pub struct Nexus {
     links: Links,
     /// Something was made that is not on disk yet.
     laid: bool,
+    /// The file is being sorted: rows may stand in it twice, or not at all.
+    sorting: bool,
     /// End of the run, ns since 1970 UTC, where it is known.
     stop: Option<i64>,
     broken: Option<Fault>,
@@ -141,6 +144,7 @@ impl Nexus {
         job.check(replace).map_err(other)?;
         let beside = beside(&job.file).map_err(other)?;
         cleared(&beside).map_err(other)?;
+        sort::forget(&job.file).map_err(other)?;
         let file = File::create(&beside).map_err(other)?;
         let mut room = Room::open(&beside).map_err(other)?;
         match laid_out(&job, &file, &mut room) {
@@ -165,6 +169,12 @@ impl Nexus {
         }
         if state["template"] != job.template.digest.as_str() {
             return Err(other("the template is not the one it began with"));
+        }
+        // What was begun goes to its end first: until then rows stand in the file twice, or not at all.
+        if sort::is_begun(&job.file) {
+            let file = File::open(&job.file, true)?;
+            sort::redo(&job.file, &file, &mut Room::open(&job.file)?)?;
+            file.close()?;
         }
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
@@ -218,6 +228,7 @@ impl Nexus {
             touched: Vec::new(),
             links,
             laid: false,
+            sorting: false,
             stop: None,
             broken: None,
             lacks_room: false,
@@ -272,6 +283,10 @@ impl Nexus {
 
     /// Writes what is due; everything, where `all`.
     fn drain(&mut self, file: &File, all: bool) -> Result<(), Fault> {
+        if self.sorting {
+            sort::redo(&self.job.file, file, &mut self.room)?;
+            self.sorting = false;
+        }
         let due: Vec<usize> = self.touched.iter().copied().filter(|at| all || self.fillings[*at].is_due()).collect();
         for &at in &due {
             self.lay(file, at)?;
@@ -322,6 +337,20 @@ impl Nexus {
         self.drain(file, true)?;
         self.room.settle()?;
         write_metadata(file, &mut self.room, Apply::Grown)
+    }
+
+    /// Puts late rows into their places, all being in the file.
+    fn sort(&mut self, file: &File) -> Result<(), Fault> {
+        let tables: Vec<_> = self.fillings.iter().filter_map(Filling::unsorted).collect();
+        if tables.is_empty() {
+            return Ok(());
+        }
+        self.settle(file)?;
+        self.sorting = true;
+        let chunks = sort::sort(&self.job.file, file, &mut self.room, &tables)?;
+        self.sorting = false;
+        tracing::info!("{}: late rows are in their places, {chunks} chunks changed", self.job.file.display());
+        Ok(())
     }
 
     fn state(&self) -> String {
@@ -504,6 +533,7 @@ impl Sink for Nexus {
 
     fn flush(&mut self) -> Result<String, Fault> {
         self.with_file(Self::settle)?;
+        self.fillings.iter_mut().for_each(Filling::commit);
         Ok(self.state())
     }
 
@@ -520,6 +550,7 @@ impl Nexus {
         self.begin_all();
         self.with_file(|me, file| {
             me.drain(file, true)?;
+            me.sort(file)?;
             me.last_words(file, account)?;
             me.settle(file)
         })?;
@@ -583,7 +614,7 @@ fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Li
 }
 
 /// Has libhdf5 write, and writes that.
-fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault> {
+pub(crate) fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault> {
     file.flush()?;
     if let Some(held) = file.held() {
         lock(&held).apply(room, what)?;

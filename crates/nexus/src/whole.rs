@@ -10,10 +10,15 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-type Look = Box<dyn FnMut(&Path)>;
+pub(crate) type Look = Box<dyn FnMut(&Path)>;
 
 thread_local! {
     static BETWEEN: RefCell<Option<Look>> = const { RefCell::new(None) };
+}
+
+/// What is called from here on, in this thread; nothing: as before.
+pub(crate) fn set_look(look: Option<Look>) {
+    BETWEEN.set(look);
 }
 
 /// Called after every write of metadata and begun chunks, with the file as a kill would leave it.
@@ -25,7 +30,7 @@ pub(crate) fn look_between(path: &Path) {
     });
 }
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("beamport-nexus-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();

@@ -338,15 +338,8 @@ fn what_is_not_the_file_of_the_state_is_not_resumed() {
 fn no_room_is_an_error_that_heals() {
     if let Some((limit, file)) = in_child() {
         let limit: u64 = limit.parse().unwrap();
-        let set = |bytes| {
-            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: changes a limit of this process.
-            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
-        };
-        // SAFETY: a disposition of this process.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let mut sink = Nexus::begin(job(&file), false).unwrap();
-        set(limit);
+        limit_files(limit);
         let (mut n, mut refused) = (0, 0);
         while n < 30 {
             // As the runner does: a refused batch is offered again.
@@ -361,7 +354,7 @@ fn no_room_is_an_error_that_heals() {
                 content_elsewhere(&file);
                 refused += 1;
                 if refused == 3 {
-                    set(libc::RLIM_INFINITY);
+                    limit_files(libc::RLIM_INFINITY);
                 }
             }
         }
@@ -398,6 +391,63 @@ fn rooms(name: &str, parts: u64) {
         assert_eq!(content(&file), content(&whole), "limit {limit}");
     }
     println!("injected {parts} full disks: 0 rows lost");
+}
+
+/// Rows that came late, on a disk that is full when they are sorted: the file stays what it was, and is sorted when there is
+/// room.
+#[test]
+fn no_room_to_sort_is_an_error_that_heals() {
+    let write = |file: &Path| {
+        let mut sink = Nexus::begin(job(file), false).unwrap();
+        for n in 0..3000 {
+            let n = if n % 100 == 99 { n - 90 } else { n };
+            give(&mut sink, 0, n, &[events(n, 50)]).unwrap();
+            if n == 50 {
+                sink.flush().unwrap();
+            }
+        }
+        sink.flush().unwrap();
+        sink
+    };
+    if let Some((limit, file)) = in_child() {
+        let mut sink = write(&file);
+        let before = content_elsewhere(&file);
+        for _ in 0..3 {
+            limit_files(limit.parse().unwrap());
+            let Err(fault) = sink.finish(ACCOUNT) else { panic!("the limit was never met") };
+            assert!(sink.lacks_room() && !sink.is_broken() && fault.what.contains("no room"), "{fault}");
+            assert!(sink.flush().is_ok() || sink.lacks_room());
+            limit_files(libc::RLIM_INFINITY);
+            let beside =
+                |ending: &str| file.with_file_name(format!(".{}.{ending}", file.file_name().unwrap().display()));
+            assert!(!beside("sorting").exists(), "it holds room and is of no use");
+            let seen = content_elsewhere(&file);
+            assert!(seen == before || beside("sorted").exists(), "rows moved, and nothing says where to");
+        }
+        finish(sink);
+        return;
+    }
+    for name in ["sort", "sort-packed"] {
+        let folder = folder(name);
+        let whole = folder.join("whole.nxs");
+        finish(write(&whole));
+        for limit in [0, 20_000, 200_000] {
+            let file = folder.join(format!("sort-{limit}.nxs"));
+            assert!(child("no_room_to_sort_is_an_error_that_heals", &limit.to_string(), &file).success(), "{limit}");
+            assert_eq!(content(&file), content(&whole), "limit {limit}");
+        }
+    }
+    println!("injected 6 full disks: 0 rows lost");
+}
+
+/// Files of this process may not be longer than so many bytes.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a disposition and a limit of this process.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+    }
 }
 
 /// Beams come and go, so chunks become whole now at a flush, now between two; then the writer goes on in a new process.

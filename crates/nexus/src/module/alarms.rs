@@ -3,7 +3,7 @@
 //! An `f142` says beside its value that an alarm changed, or that none did; only the former is a row, with the word of its
 //! status as text.
 
-use super::{Place, Rows, SCHEMA, UNFIT, design, ns_since};
+use super::{Order, Place, Rows, SCHEMA, UNFIT, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::TEXT_BYTES;
@@ -41,6 +41,10 @@ impl Rows for Alarms {
             _ => return Err(SCHEMA),
         }
         Ok(())
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(0, None))
     }
 
     fn is_beside(&self, message: &Message<'_>) -> bool {

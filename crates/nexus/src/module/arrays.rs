@@ -3,7 +3,7 @@
 //! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
 //! is worse than one that stands aside.
 
-use super::{Cues, Fixed, Late, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since, number};
+use super::{Cues, Fixed, Late, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since, number};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
@@ -13,8 +13,8 @@ use store::Entry;
 use wire::da00::{self, Da00};
 use wire::{DType, Message};
 
-const TIME: usize = 0;
-const CUE: usize = 1;
+pub(super) const TIME: usize = 0;
+pub(super) const CUE: usize = 1;
 const FIRST: usize = 3;
 
 pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
@@ -210,6 +210,10 @@ impl Rows for Arrays {
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         let Message::Da00(message) = message else { return Err(SCHEMA) };
         self.add(place, message)
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(TIME, Some(CUE)))
     }
 
     fn state(&self) -> Value {

@@ -4,7 +4,7 @@
 //! those of the next row begin. Datasets of texts of variable length would put them into libhdf5's heap, which no commit
 //! can set back.
 
-use super::{Place, Rows, SCHEMA, UNFIT, design, ns_since};
+use super::{Order, Place, Rows, SCHEMA, UNFIT, design, ns_since};
 use crate::column::Design;
 use crate::limits::ROW_BYTES_MAX;
 use store::Entry;
@@ -15,6 +15,8 @@ const INDEX: usize = 1;
 const TIME: usize = 2;
 const ARRIVAL: usize = 3;
 const ID: usize = 4;
+
+const ORDER: Order = Order { time: TIME, lists: &[(INDEX, &[BYTES])], cues: None };
 
 /// The messages name no time of their own: it is what their stream has.
 fn designs(path: &str, name: &str, index: &str) -> Vec<Design> {
@@ -57,6 +59,10 @@ impl Rows for Readouts {
         place.columns[ID].extend(&message.message_id.to_le_bytes());
         Ok(())
     }
+
+    fn order(&self) -> Option<Order> {
+        Some(ORDER)
+    }
 }
 
 pub(super) struct Texts;
@@ -65,5 +71,9 @@ impl Rows for Texts {
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Json(message) = message else { return Err(SCHEMA) };
         add(place, message.json.as_bytes(), entry)
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(ORDER)
     }
 }

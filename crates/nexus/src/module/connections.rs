@@ -1,6 +1,6 @@
 //! `ep01` as the states of the connection to the origin of an NXlog.
 
-use super::{Place, Rows, SCHEMA, design, ns_since};
+use super::{Order, Place, Rows, SCHEMA, design, ns_since};
 use crate::column::Design;
 use store::Entry;
 use wire::{DType, Message};
@@ -20,5 +20,9 @@ impl Rows for Connections {
         place.columns[0].extend(&message.timestamp.to_le_bytes());
         place.columns[1].extend(&(message.status as i16).to_le_bytes());
         Ok(())
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(0, None))
     }
 }

@@ -5,7 +5,7 @@
 //! `event_time_offset` loads nowhere. Pulses without events are kept: that nothing was counted is a result.
 //! An `ev42` is an `ev44` of one pulse; what a facility adds to it is not written.
 
-use super::{BROKEN, Cues, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
+use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
 use crate::column::{Column, Design};
 use crate::template::Data;
 use serde_json::Value;
@@ -95,6 +95,10 @@ impl Rows for Events {
             Message::Ev42(message) => self.add_pulse(place.columns, message),
             _ => Err(SCHEMA),
         }
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order { time: ZERO, lists: &[(INDEX, &[ID, OFFSET])], cues: Some(CUE) })
     }
 
     fn state(&self) -> Value {

@@ -11,7 +11,7 @@
 //! that is, with up to seven attributes. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
-use super::{ANOTHER, Late, Place, Rows, SCHEMA, UNFIT, alarms, design, ns_since};
+use super::{ANOTHER, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{
@@ -282,6 +282,10 @@ impl Rows for Frames {
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Ad00(frame) = message else { return Err(SCHEMA) };
         self.add_frame(place, frame, entry.arrival_time)
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(TIME, None))
     }
 
     fn set_frames_max(&mut self, max: u64) {

@@ -3,7 +3,7 @@
 //! `missing` and `member` hold the entries of all groups, one after the other; those of a group begin at its
 //! `missing_index` and `member_index`, and end where those of the next begin.
 
-use super::{Place, Rows, SCHEMA, design, ns_since};
+use super::{Order, Place, Rows, SCHEMA, design, ns_since};
 use crate::column::{Column, Design};
 use store::Entry;
 use wire::bpgr::Group;
@@ -32,6 +32,10 @@ impl Rows for Groups {
         let Message::Bpgr(group) = message else { return Err(SCHEMA) };
         add(place.columns, group, entry.origin_seq);
         Ok(())
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order { time: 1, lists: &[(4, &[MISSING]), (6, &[MEMBER])], cues: None })
     }
 }
 

@@ -5,7 +5,7 @@
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
 use super::arrays::{self, Arrays, Part};
-use super::{BROKEN, Place, Rows, SCHEMA, UNFIT};
+use super::{BROKEN, Order, Place, Rows, SCHEMA, UNFIT};
 use crate::column::{Column, Design};
 use crate::template::{AXES, Data, DataType, Variable};
 use serde_json::{Value, json};
@@ -173,6 +173,10 @@ impl Rows for Histograms {
             Message::Hs00(message) => self.add(place, &of_hs00(message)?),
             _ => Err(SCHEMA),
         }
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(arrays::TIME, Some(arrays::CUE)))
     }
 
     fn late_designs(&self, path: &str) -> Vec<Design> {

@@ -2,7 +2,7 @@
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, Fixed, Place, Rows, SCHEMA, UNFIT, convert, unit};
+use super::{Cues, Fixed, Order, Place, Rows, SCHEMA, UNFIT, convert, unit};
 use crate::column::Column;
 use crate::h5::Cell;
 use crate::template::Data;
@@ -108,6 +108,10 @@ impl Rows for Log {
     }
 
     /// Reals as their bits: JSON text would round them, and a resumed file must not differ.
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(TIME, Some(CUE)))
+    }
+
     fn state(&self) -> Value {
         json!([self.cues.state(), self.count, self.least.to_bits(), self.greatest.to_bits(), self.sum.to_bits()])
     }

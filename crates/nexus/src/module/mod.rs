@@ -18,6 +18,8 @@ mod frames;
 mod groups;
 mod histograms;
 mod log;
+mod order;
+pub(crate) use order::{Order, rank};
 mod repeats;
 mod samples;
 mod times;
@@ -27,8 +29,10 @@ use crate::h5::{Cell, File};
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS, TEXT_BYTES};
 use crate::outside::{Given, Outside};
 use crate::room::Room;
+use crate::sort::Table;
 use crate::template::{Attribute, Data, DataType, Kind, Layout, Module};
 use flow::Fault;
+use order::Watch;
 use repeats::Repeats;
 use serde_json::{Value, json};
 use store::Entry;
@@ -72,6 +76,8 @@ pub(crate) struct Filling {
     pub(crate) late: Vec<Late>,
     /// Where messages come again.
     repeats: Option<Repeats>,
+    /// Where rows are sorted at the end.
+    watch: Option<Watch>,
     is_outside: bool,
     rows: Box<dyn Rows>,
 }
@@ -108,6 +114,11 @@ pub(crate) trait Rows {
     /// The columns that came with messages, after those that were there from the beginning.
     fn late_designs(&self, _path: &str) -> Vec<Design> {
         Vec::new()
+    }
+
+    /// By which times its rows are sorted, when all have come; none where they stay as they came.
+    fn order(&self) -> Option<Order> {
+        None
     }
 
     /// See [`Filling::set_frames_max`].
@@ -152,6 +163,7 @@ impl Filling {
             fitted: false,
             late: Vec::new(),
             repeats: repeats(module),
+            watch: rows.order().map(Watch::of),
             is_outside: matches!(module.kind, Kind::Outside(_)),
             rows,
         })
@@ -186,9 +198,13 @@ impl Filling {
         if !fitted {
             columns.iter_mut().for_each(Column::make_anew);
         }
+        let mut watch = rows.order().map(Watch::of);
+        if let Some(watch) = &mut watch {
+            watch.take_up(&state["order"], &columns).ok_or_else(other)?;
+        }
         let is_outside = matches!(module.kind, Kind::Outside(_));
         let (path, late) = (path.to_owned(), Vec::new());
-        Ok(Self { path, columns, messages, touched: false, fitted, late, repeats, is_outside, rows })
+        Ok(Self { path, columns, messages, touched: false, fitted, late, repeats, watch, is_outside, rows })
     }
 
     /// What [`Filling::take_up`] needs.
@@ -202,7 +218,21 @@ impl Filling {
             })
             .collect();
         let repeats = self.repeats.as_ref().map(Repeats::state);
-        json!({"messages": self.messages, "rows": rows, "memory": self.rows.state(), "repeats": repeats})
+        let (memory, order) = (self.rows.state(), self.watch.as_ref().map(Watch::state));
+        json!({"messages": self.messages, "rows": rows, "memory": memory, "repeats": repeats, "order": order})
+    }
+
+    /// The state goes into a commit: the rows of now are those of the next process too.
+    pub(crate) fn commit(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.commit(&self.columns);
+        }
+    }
+
+    /// What is to be sorted: none where all rows stand in order.
+    pub(crate) fn unsorted(&self) -> Option<Table> {
+        let watch = self.watch.as_ref().filter(|watch| watch.is_due(&self.columns))?;
+        Some(Table { order: watch.order, designs: self.columns.iter().map(|column| column.design.clone()).collect() })
     }
 
     /// Whether a column has enough to be written.
@@ -241,6 +271,8 @@ impl Filling {
     /// From so many frames on every further one is [`ANOTHER`], and so is one that the file cannot hold beside the others.
     pub(crate) fn set_frames_max(&mut self, max: u64) {
         self.rows.set_frames_max(max);
+        // Files of frames are ended one after the other, before a commit knows all rows.
+        self.watch = None;
     }
 
     /// Gives messages to a module from outside, which takes them many at once: how many it took. What became of each is
@@ -268,8 +300,12 @@ impl Filling {
         {
             return Err(REPEATED);
         }
+        let before = self.watch.as_ref().map(|watch| self.columns[watch.order.time].rows());
         let mut place = Place { path: &self.path, columns: &mut self.columns, late: &mut self.late };
         self.rows.take(&mut place, message, entry)?;
+        if let (Some(watch), Some(before)) = (&mut self.watch, before) {
+            watch.see(&self.columns, before);
+        }
         if let (Some(repeats), Some(time)) = (&mut self.repeats, time) {
             repeats.note(origin, time);
         }
@@ -332,6 +368,13 @@ fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
 #[cfg(test)]
 pub(crate) fn columns(module: &Module) -> Vec<Design> {
     finished(begin("", module).0, module)
+}
+
+/// Name of the times by which its rows are sorted, for the same page.
+#[cfg(test)]
+pub(crate) fn time_of(module: &Module) -> Option<String> {
+    let (designs, rows) = begin("", module);
+    rows.order().map(|order| designs[order.time].path.trim_start_matches('/').to_owned())
 }
 
 /// Where messages come again: in our logs.

@@ -1,6 +1,6 @@
 //! `se00` and `senv` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
 
-use super::{BROKEN, Cues, Place, Rows, SCHEMA, UNFIT, convert};
+use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT, convert};
 use crate::column::Column;
 use crate::h5::Cell;
 use serde_json::Value;
@@ -89,6 +89,10 @@ impl Rows for Samples {
             Message::Senv(message) => self.add_older(place.columns, message),
             _ => Err(SCHEMA),
         }
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(TIME, Some(CUE)))
     }
 
     fn state(&self) -> Value {

@@ -1,6 +1,6 @@
 //! `tdct` as NXlog: times without values, one row each.
 
-use super::{Cues, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
+use super::{Cues, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
 use crate::column::Design;
 use serde_json::Value;
 use store::Entry;
@@ -32,6 +32,10 @@ impl Rows for Times {
         }
         place.columns[TIME].extend(times.bytes());
         Ok(())
+    }
+
+    fn order(&self) -> Option<Order> {
+        Some(Order::of_rows(TIME, Some(CUE)))
     }
 
     fn state(&self) -> Value {

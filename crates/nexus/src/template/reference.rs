@@ -107,6 +107,9 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
         let when = if name.ends_with("_value") { "`float64`, once, at the end" } else { "with the first message" };
         *out += &format!("| `{name}` | {when} | - |\n");
     }
+    if let Some(time) = module::time_of(module) {
+        *out += &format!("\nRows stand in the order of `{time}`, once the file is whole.\n");
+    }
 }
 
 /// What is other in the layout of ESS.
