@@ -6,6 +6,7 @@ import ctypes
 import faulthandler
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import signal
@@ -51,9 +52,15 @@ def _declare(asked: dict[str, Any]) -> int:
     said = os.dup(1)
     os.dup2(2, 1)
     target = load(asked["call"], asked["folder"])
-    _fits(target, asked["parameters"])
+    says = declared(target)
+    try:
+        _fits(target, asked["parameters"])
+        if asked["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
+            _fits(target.configure, asked["parameters"])
+    except TypeError as misfit:
+        says = {"misfit": str(misfit)}
     with os.fdopen(said, "w") as line:
-        print(json.dumps(declared(target)), file=line)
+        print(json.dumps(says), file=line)
     return 0
 
 

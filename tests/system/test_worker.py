@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -303,10 +304,13 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     seen(lambda w: w["mean"]["slots"] == w["mean"]["living"] == 1, "the slots do not go")
     until(lambda: len(lab.slots(process)) == 2, "the processes do not go")
     assert data.run("first").metadata["slots"] == {"mean": 1}
-    # What the code does not take ends its slots, and what comes waits.
-    configure("mean", "sclae=4")
-    seen(lambda w: w["mean"]["restarts"] > 0, "it takes what it does not know")
-    configure("mean", "sclae=null", "scale=5")
+    # What the code does not take is refused, and what runs goes on.
+    restarts = seen(lambda w: True, "no looks")["mean"]["restarts"]
+    assert "got an unexpected keyword argument 'sclae'" in configure("mean", "sclae=4", status=2)
+    assert "unexpected keyword argument 'begin'" in configure("twice", "begin=4", status=2)
+    assert configure("mean") == "worker `mean` has 1 slot: scale=3\n"
+    assert seen(lambda w: True, "no looks")["mean"]["restarts"] == restarts
+    configure("mean", "scale=5")
     count = data["camera"].count
     until(lambda: data["mean"].count > count, "it does not go on")
     frames = {m.origin_seq: float(m.array.mean()) for m in data["camera"].read()}
@@ -321,3 +325,21 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     until(lambda: configure("mean") == "worker `mean` has 1 slot: scale=5\n", "forgotten")
     lab.interrupt(process)
     lab.end(process)
+
+
+def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
+    (lab.folder / "mine.py").write_text(
+        "import time\nimport beamport\n\n\n@beamport.worker\ndef slow(frame):\n    time.sleep(0.05)\n    return {1: 2.0}\n"
+    )
+    lab.write(camera(200, "disk") + worker("slow", "mine.py:slow"))
+    process, _ = lab.up_ready()
+
+    def aside():
+        data = beamport.open(lab.data)
+        return [m["text"] for m in data["slow.aside"].read()] if "slow.aside" in data else []
+
+    assert "a dict with the key 1: keys are names" in until(aside, "nothing is done")[0]
+    lab.interrupt(process)
+    lab.end(process)
+    told = re.search(r"`slow` has ([\d,]+) of `camera` before it: the next `up` goes on", lab.said(process)[1])
+    assert told and int(told[1].replace(",", "")) > 0

@@ -114,6 +114,10 @@ impl Started {
                 }
             }
         }
+        for row in stages.iter().filter(|row| row.held > 0) {
+            let what = format!("`{}` has {} of `{}` before it", row.stage, grouped(row.held), row.stream);
+            let _ = writeln!(stderr(), "{what}: the next `up` goes on with them");
+        }
         // What merges and workers lost before this start has been told.
         let mut lost = lost_in(&stages).saturating_sub(lost_before);
         for name in &names {

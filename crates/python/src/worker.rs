@@ -358,7 +358,8 @@ impl Calling<'_> {
     ) -> Result<(), Undone> {
         let mut arrays: Vec<(String, Plain<'_>)> = Vec::new();
         for (name, value) in variables {
-            arrays.push((name.extract()?, Plain::of(&value)?));
+            let key = || format!("a worker made a dict with the key {name}: keys are names, texts like \"x\"");
+            arrays.push((name.extract().map_err(|_| PyTypeError::new_err(key()))?, Plain::of(&value)?));
         }
         let axes: Vec<Vec<String>> =
             arrays.iter().map(|(_, a)| (0..a.shape.len()).map(|axis| format!("dim_{axis}")).collect()).collect();

@@ -178,7 +178,7 @@ impl Pair {
             return Err(Fault::new(what(), why).hint("it takes one stream: merge them first, `[merge.NAME]`"));
         }
         // Here a mistake in it is told.
-        workers::declared(&next, &|| stop.load(Ordering::Relaxed)).map_err(|fault| fault.leads_to(what()))?;
+        workers::declared(&next, false, &|| stop.load(Ordering::Relaxed)).map_err(|fault| fault.leads_to(what()))?;
         // Whoever asks has decided: what cannot be compared is said, and is no reason against it.
         let goes_on = || !stop.load(Ordering::Relaxed);
         let compared = match compare::compare(data, (&old.name, &new.name), Some(COMPARED), &goes_on) {

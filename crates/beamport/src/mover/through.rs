@@ -40,7 +40,7 @@ pub struct Passing<'a> {
 impl Passing<'_> {
     /// Asks the code of a section what it declares; `ends` is looked at meanwhile.
     pub fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
-        workers::declared(section, ends)
+        workers::declared(section, false, ends)
     }
 }
 

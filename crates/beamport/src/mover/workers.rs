@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// First pause before a slot is started again that has answered nothing.
@@ -74,7 +75,7 @@ fn run(
     data: &Data,
     (section, options): (&WorkerSection, &WorkOptions),
     inputs: &[Told],
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     told: &Told,
 ) -> Result<(), Fault> {
     if !stage::wait_for(inputs, stop) {
@@ -87,20 +88,30 @@ fn run(
     let mut until = None;
     let mut promised = Vec::new();
     let mut cutting: Option<CutOver> = None;
+    let mut asking: Option<Asking> = None;
     loop {
         while cutting.is_none()
+            && asking.is_none()
             && let Some(order) = told.next_order()
         {
             match order.what {
-                What::Change { parameters, slots: count } => match slots.change(&mut work, &parameters, count) {
-                    Ok(answer) => promised.push((work.change(), order.answer, answer)),
-                    Err(fault) => drop(order.answer.send(Err(fault))),
-                },
+                What::Change { parameters, slots: count } => {
+                    let said = slots.ask(&work, &parameters, stop);
+                    asking = Some(Asking { parameters, count, answer: order.answer, said });
+                }
                 What::CutOver { code, parameters, slots: count } => {
                     work.hold(true);
                     let time_max = slots.section.time_max.value;
                     cutting = Some(CutOver::new((code, parameters, count), time_max, order.answer));
                 }
+            }
+        }
+        if let Some(said) = asking.as_ref().and_then(|asking| asking.said.try_recv().ok())
+            && let Some(asked) = asking.take()
+        {
+            match said.and_then(|()| slots.change(&mut work, &asked.parameters, asked.count)) {
+                Ok(answer) => promised.push((work.change(), asked.answer, answer)),
+                Err(fault) => drop(asked.answer.send(Err(fault))),
             }
         }
         // What is answered is true after a restart too.
@@ -140,6 +151,28 @@ fn run(
             work.wait(NAP)?;
         }
     }
+}
+
+/// A change that waits for what the code says to it.
+struct Asking {
+    parameters: serde_json::Map<String, Value>,
+    count: Option<u32>,
+    answer: Sender<Result<Value, Fault>>,
+    said: Receiver<Result<(), Fault>>,
+}
+
+/// The parameters of a worker with a change: `null` takes one away.
+fn changed_parameters(work: &Work, changed: &serde_json::Map<String, Value>) -> Value {
+    let mut parameters: Value = serde_json::from_str(work.parameters()).unwrap_or_default();
+    if let Some(known) = parameters.as_object_mut() {
+        for (name, value) in changed {
+            match value {
+                Value::Null => drop(known.remove(name)),
+                value => drop(known.insert(name.clone(), value.clone())),
+            }
+        }
+    }
+    parameters
 }
 
 /// One slot's process, or the pause before the next.
@@ -206,6 +239,30 @@ impl<'a> Slots<'a> {
         self.running.iter().any(|running| running.child.is_some())
     }
 
+    /// Asks code of the user whether it takes a change, while what runs goes on: a slot that does not take it would die, and
+    /// the next as well.
+    fn ask(
+        &self,
+        work: &Work,
+        changed: &serde_json::Map<String, Value>,
+        stop: &Arc<AtomicBool>,
+    ) -> Receiver<Result<(), Fault>> {
+        let (tell, said) = channel();
+        if changed.is_empty() || !self.section.is_python() {
+            let _ = tell.send(Ok(()));
+            return said;
+        }
+        let (mut section, stop) = (self.section.clone(), stop.clone());
+        section.parameters.value.0 = changed_parameters(work, changed);
+        std::thread::spawn(move || {
+            let said = declared(&section, true, &|| stop.load(Ordering::Relaxed)).map(drop);
+            let what = || format!("worker `{}` cannot be configured", section.name);
+            // Nobody hears it when the instrument ends.
+            let _ = tell.send(said.map_err(|fault| fault.leads_to(what())));
+        });
+        said
+    }
+
     /// Changes parameters and the number of slots; the answer is how they are now.
     fn change(
         &mut self,
@@ -213,15 +270,7 @@ impl<'a> Slots<'a> {
         changed: &serde_json::Map<String, Value>,
         count: Option<u32>,
     ) -> Result<Value, Fault> {
-        let mut parameters: Value = serde_json::from_str(work.parameters()).unwrap_or_default();
-        if let Some(known) = parameters.as_object_mut() {
-            for (name, value) in changed {
-                match value {
-                    Value::Null => drop(known.remove(name)),
-                    value => drop(known.insert(name.clone(), value.clone())),
-                }
-            }
-        }
+        let parameters = changed_parameters(work, changed);
         let slots = count.unwrap_or(work.slots());
         self.section.check_change(&parameters, slots)?;
         if let Some(slots) = count.filter(|slots| *slots != work.slots()) {
@@ -275,7 +324,13 @@ impl<'a> Slots<'a> {
                     (running.pause, self.trouble) = (PAUSE, None);
                 } else {
                     let what = format!("slot {number} of worker `{}` does not work", self.section.name);
-                    self.trouble = Some(Fault::new(what, text).hint("what it printed stands above; mend the code"));
+                    let hint = match status.code() {
+                        Some(_) => "what it printed stands above; mend the code",
+                        None => {
+                            "where its own code did not end it, look for who did: `dmesg` names what ran out of memory"
+                        }
+                    };
+                    self.trouble = Some(Fault::new(what, text).hint(hint));
                     running.again = Instant::now() + running.pause;
                     running.pause = (running.pause * 2).min(PAUSE_MAX);
                 }
@@ -392,9 +447,9 @@ pub struct Declared {
     pub is_pure: bool,
 }
 
-/// Asks a section's code what it declares, which says also whether it can be loaded and takes the parameters. `ends` is
-/// looked at meanwhile.
-pub(super) fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
+/// Asks a section's code what it declares, which says also whether it can be loaded and takes the parameters: when it is
+/// made, and for `changes` also while it runs. `ends` is looked at meanwhile.
+pub(super) fn declared(section: &WorkerSection, changes: bool, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
     if section.is_native() {
         // One that keeps something between messages says so by being alone.
         let needs = flow::check_native(&section.call, &section.parameters.0);
@@ -408,6 +463,7 @@ pub(super) fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Resu
         "folder": section.folder,
         "parameters": section.parameters.0,
         "declares": true,
+        "changes": changes,
     });
     let fault = |e: std::io::Error| Fault::new(&what, e).hint(interpreted(section));
     let mut child = program(section, &asked).stdout(Stdio::piped()).spawn().map_err(fault)?;
@@ -434,6 +490,10 @@ pub(super) fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Resu
         BufReader::new(said.take(LINE)).read_line(&mut line).map_err(fault)?;
     }
     let said: Value = serde_json::from_str(&line).unwrap_or_default();
+    if let Some(misfit) = said["misfit"].as_str() {
+        let what = format!("`{}` does not take its parameters", section.call.value);
+        return Err(Fault::new(what, misfit).hint(format!("they are {}", section.parameters.0)));
+    }
     match (said["batch"].as_u64(), said["pure"].as_bool()) {
         (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),
         _ => Err(Fault::new(what, "its interpreter has another version of beamport")
