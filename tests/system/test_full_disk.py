@@ -4,6 +4,7 @@ With root, an ext4 image that is really filled; without, a limit on the size of 
 reports in the same way.
 """
 
+import json
 import os
 import resource
 import shutil
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, gapless, lost_of, until
+from conftest import ROOT, camera, gapless, lost_of, until, worker
 from nexus_files import different
 from test_kill_writer import readable, writers_of
 
@@ -194,6 +195,26 @@ def test_streams_that_may_not_grow_wait_and_heal(lab, times):
         gapless(one)
     lab.run("verify", "--data", lab.data)
     print(f"files that may not grow, streams: {full} injected, 0 lost of {stream.marks()[2]} messages")
+
+
+def test_a_worker_that_could_not_write_said_so_nowhere(lab):
+    (lab.folder / "mine.py").write_text("import beamport\n\n\n@beamport.worker\ndef one(frame):\n    return 1\n")
+    lab.write(camera(100, "memory") + worker("one", "mine.py:one", "level = 'disk'\n"))
+    process, _ = lab.up_ready()
+    until(lambda: b'"one"' in lab.run("ls", "--json", "--data", lab.data).stdout, "it does not begin")
+    stream = lab.stream("one")
+    until(lambda: stream.marks()[1] > 5, "nothing is marked")
+    limit(process, 4096)
+    said = until(
+        lambda: [t for t in json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"] if "`one" in t], "no word"
+    )
+    assert "is not being written to disk" in said[0] and "the inputs keep what is not done" in said[0]
+    limit(process, resource.RLIM_INFINITY)
+    marked = stream.marks()[1]
+    until(lambda: stream.marks()[1] > marked, "it does not heal")
+    until(lambda: not json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"], "it says so for ever")
+    lab.interrupt(process)
+    lab.end(process)
 
 
 def test_interrupt_on_a_full_disk_seals_when_there_is_room(lab):

@@ -276,6 +276,13 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
     Fault::new(what, error).hint(hint)
 }
 
+/// Why what is in a stream does not come to the medium, where it does not. `meanwhile`: what is with the messages.
+pub(crate) fn unwritten(writer: &Writer, meanwhile: &str) -> Option<Fault> {
+    let why = writer.trouble()?;
+    let what = format!("stream `{}` is not being written to disk", writer.header().name);
+    Some(Fault::new(what, why).hint(format!("free space on the device; {meanwhile}")))
+}
+
 /// Waits until all of a book is as safe as its level promises: only then is it believed.
 pub(crate) fn settle(book: &mut Writer, name: &str) -> Result<(), Fault> {
     if book.header().level == Level::Memory {

@@ -11,7 +11,7 @@
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
 use crate::commits::commits_of;
-use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::ledger::origin_tails;
 use crate::records::{ABSENT, Commit, Gap};
 use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
@@ -241,11 +241,7 @@ impl Intake {
     /// Why the source waits or its messages are not marked, where that is no ordinary course: a device without room, a
     /// reader that has not moved on for long.
     pub fn trouble(&self) -> Option<Fault> {
-        self.no_room.clone().or_else(|| {
-            let why = self.writer.trouble()?;
-            let fault = Fault::new(format!("stream `{}` is not being written to disk", self.name), why);
-            Some(fault.hint("free space on the device; messages wait in memory"))
-        })
+        self.no_room.clone().or_else(|| unwritten(&self.writer, "messages wait in memory"))
     }
 
     /// Waits for room or the time, whichever comes first.

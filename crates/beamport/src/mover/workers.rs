@@ -140,7 +140,7 @@ fn run(
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.look_after(&mut work, starts)?;
-        told.suffers(slots.trouble.clone());
+        told.suffers(slots.trouble.clone().or_else(|| work.trouble()));
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
             while work.step(data.media.now(), &views)? {}

@@ -19,7 +19,7 @@ mod plan;
 mod resume;
 
 use crate::commits::{commits_of, newest_commit};
-use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault};
+use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault, unwritten};
 use crate::intake::book_meta;
 use crate::records::{Commit, WAITS};
 use crate::{Fault, Step, StreamView};
@@ -608,16 +608,8 @@ impl Merge {
 
     /// Why it does not go on, where that is no ordinary course.
     pub fn trouble(&self) -> Option<Fault> {
-        self.no_room.clone().or_else(|| {
-            let of = |name: String, writer: &Writer| {
-                let why = writer.trouble()?;
-                let fault = Fault::new(format!("stream `{name}` is not being written to disk"), why);
-                Some(fault.hint("free space on the device; the inputs keep what is not merged"))
-            };
-            of(self.name.clone(), &self.out)
-                .or_else(|| of(commits_of(&self.name), &self.book))
-                .or_else(|| of(aside_of(&self.name), &self.aside))
-        })
+        let unwritten = |writer| unwritten(writer, "the inputs keep what is not merged");
+        self.no_room.clone().or_else(|| [&self.out, &self.book, &self.aside].into_iter().find_map(unwritten))
     }
 
     /// One group commit of each of its streams, in a machine of one thread (`Drain::Caller`).

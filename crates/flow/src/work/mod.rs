@@ -25,7 +25,7 @@ use self::source::Source;
 use self::statistics::Statistics;
 use crate::Fault;
 use crate::commits::commits_of;
-use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault};
+use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::merge::Heard;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
@@ -351,6 +351,12 @@ impl Work {
     /// The output's writer, for marks and its header.
     pub fn writer(&mut self) -> &mut Writer {
         &mut self.output
+    }
+
+    /// Why what it makes is not marked, where that is no ordinary course: a device without room.
+    pub fn trouble(&self) -> Option<Fault> {
+        let all = [Some(&self.output), Some(&self.commits), self.aside.as_ref()];
+        all.into_iter().flatten().find_map(|writer| unwritten(writer, "the inputs keep what is not done"))
     }
 
     /// The stream as the keeper of runs, and stages behind, see it: what was not committed has not come.
