@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import time
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -10,10 +14,11 @@ import pytest
 import streaming_data_types as sdt
 from payloads import SECOND, T0
 from streaming_data_types.alarm_al00 import Severity
-from test_nexus_file import programs  # noqa: F401
+from test_nexus_file import HANG_S, programs  # noqa: F401
 from test_nexus_modules import module, written
 
 COUNT = 1000
+KILLS = 100 if os.environ.get("BEAMPORT_SOAK") == "1" else 10
 STEP = SECOND // 14
 
 
@@ -30,29 +35,30 @@ def message(n: int) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("compression", [None, "deflate", "bitshuffle-lz4"])
-def test_times_of_a_whole_file_never_go_backwards(programs, memory, tmp_path, compression):  # noqa: F811
-    if compression == "bitshuffle-lz4":
-        pytest.importorskip("hdf5plugin")
+def modules(compression: str | None) -> dict:
     settings = {} if compression is None else {"compression": compression}
-    modules = {
+    return {
         "events": module("ev44", "bank0", **settings),
         "log": module("f144", "a", enable_alarm_info=True, **settings),
         "chopper": module("tdct", "chopper", **settings),
     }
-    # One in five comes up to 30 s late, and one at the end that belongs to the first minute.
+
+
+def arrivals() -> list[int]:
+    """One in five comes up to 30 s late, and one at the end that belongs to the beginning."""
     dice = random.Random(5)
     late = {n: n + (dice.randrange(400) if dice.random() < 0.2 else 0) for n in range(COUNT)}
     late[100] = COUNT
-    arrivals = sorted(range(COUNT), key=late.__getitem__)
-    sent = [(T0 + n * STEP, payload) for n in arrivals for payload in message(n)]
-    out = tmp_path / "late.nxs"
-    account = written(programs, memory, out, modules, sent)
-    assert account["closed"] and account["rows"][0]["done"] == len(sent)
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert arrivals != sorted(arrivals)
+    order = sorted(range(COUNT), key=late.__getitem__)
+    assert order != sorted(order)
+    return order
+
+
+def check(path: Path, compression: str | None):
+    """The file is that of messages that came in order."""
+    assert [one.name for one in path.parent.iterdir() if one.name.startswith(".")] == []
     times = T0 + np.arange(COUNT) * STEP
-    with h5py.File(out) as file:
+    with h5py.File(path) as file:
         events, log = file["entry/events"], file["entry/log"]
         assert (events["event_time_zero"][()].astype("i8") == times).all()
         counts = np.arange(COUNT) % 40
@@ -61,16 +67,65 @@ def test_times_of_a_whole_file_never_go_backwards(programs, memory, tmp_path, co
         assert (events["event_id"][()] == np.repeat(np.arange(COUNT), counts)).all()
         offsets = np.arange(counts.sum()) - np.repeat(index, counts).astype("i8")
         assert (events["event_time_offset"][()] == offsets + np.repeat(np.arange(COUNT), counts)).all()
-        assert (log["time"][()] == times).all() and (log["value"][()] == 0.5 * np.arange(COUNT)).all()
+        assert (log["time"][()] == times).all()
+        assert (log["value"][()] == 0.5 * np.arange(COUNT)).all()
         assert (log["alarm_time"][()] == times).all()
         assert [text.decode() for text in log["alarm_message"][[0, 100, 999]]] == ["warm 0", "warm 100", "warm 999"]
         ticks = file["entry/chopper/time"][()]
         assert (ticks == np.sort(np.append(times, times + STEP // 2))).all()
-        for group, first in ((events, index), (log, np.arange(COUNT))):
-            zero = group["event_time_zero" if group is events else "time"][()].astype("i8")
-            cues = group["cue_timestamp_zero"][()].astype("i8")
+        for group, name, first in ((events, "event_time_zero", index), (log, "time", np.arange(COUNT))):
+            zero, cues = group[name][()].astype("i8"), group["cue_timestamp_zero"][()].astype("i8")
             rows = np.searchsorted(zero, cues)
-            assert (zero[rows] == cues).all() and (group["cue_index"][()] == first[rows]).all()
-            assert (np.diff(cues) >= 0).all() and len(cues) > 6
-        filters = events["event_id"]
-        assert (filters.id.get_create_plist().get_nfilters() > 0) == (compression is not None)
+            assert (zero[rows] == cues).all()
+            assert (group["cue_index"][()] == first[rows]).all()
+            assert (np.diff(cues) >= 0).all()
+            assert len(cues) > 6
+        packed = events["event_id"].id.get_create_plist().get_nfilters() > 0
+        assert packed == (compression is not None)
+
+
+@pytest.mark.parametrize("compression", [None, "deflate", "bitshuffle-lz4"])
+def test_times_of_a_whole_file_never_go_backwards(programs, memory, tmp_path, compression):  # noqa: F811
+    if compression == "bitshuffle-lz4":
+        pytest.importorskip("hdf5plugin")
+    sent = [(T0 + n * STEP, payload) for n in arrivals() for payload in message(n)]
+    out = tmp_path / "late.nxs"
+    account = written(programs, memory, out, modules(compression), sent)
+    assert account["closed"]
+    assert account["rows"][0]["done"] == len(sent)
+    check(out, compression)
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_a_writer_killed_while_it_sorts_loses_no_row(programs, memory, tmp_path, compression):  # noqa: F811
+    sent = [(T0 + n * STEP, payload) for n in arrivals() for payload in message(n)]
+    written(programs, memory, tmp_path / "undisturbed.nxs", modules(compression), sent)
+    out = tmp_path / "killed" / "late.nxs"
+    out.parent.mkdir()
+    command = [programs / "beamport-nexus", "write", "--data", memory, "--sink", "file", "--run", "r", "--input", "all"]
+    command += ["--template", tmp_path / "undisturbed.json", "--output", out]
+    dice = random.Random(6)
+    kills, seen = 0, {"sorting": 0, "sorted": 0}
+    for attempt in range(20 * KILLS):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+            began, wait = time.monotonic(), dice.uniform(0, 0.004)
+            # Every other one is killed as soon as it sorts, or a little later; those between, at their very start or never.
+            endings = [] if kills >= KILLS else ["sorting", "sorted"] if attempt % 2 == 0 else ["sorted"]
+            while writer.poll() is None and time.monotonic() - began < HANG_S:
+                if any((out.parent / f".late.nxs.{ending}").exists() for ending in endings):
+                    time.sleep(wait)
+                    writer.kill()
+                    break
+            writer.wait(HANG_S)
+        for ending in seen:
+            seen[ending] += writer.returncode != 0 and (out.parent / f".late.nxs.{ending}").exists()
+        if writer.returncode == 0:
+            break
+        assert writer.returncode == -9, writer.stderr
+        kills += 1
+        with h5py.File(out) as file:
+            assert len(file["entry/events/event_id"][()]) == (np.arange(COUNT) % 40).sum()
+    assert writer.returncode == 0
+    print(f"injected {kills} kills of a writer that sorts ({seen} stood there): 0 rows lost")
+    assert kills > 0
+    check(out, compression)

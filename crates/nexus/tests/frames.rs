@@ -384,3 +384,45 @@ fn streams_have_files_of_their_own() {
     assert_eq!(names(&folder), ["B3SUMS", "left_000001.h5", "left_000002.h5", "right_000001.h5"]);
     assert_eq!(ids(&folder, &product).concat().len(), 4);
 }
+
+/// Frames of a file of frames stay as they came: a late one may be of the file before.
+#[test]
+fn frames_that_come_late_stand_in_the_order_of_their_times_with_what_is_beside_them() {
+    let folder = folder("late");
+    let order = [0, 1, 4, 2, 5, 3, 9, 6, 7, 8, 10, 11];
+    for compression in ["", r#""compression": "deflate", "#] {
+        let mut job = job(&folder.join(format!("late-{}.nxs", compression.len())));
+        let text = r#"{"children": [{"type": "group", "name": "entry", "children": [{"type": "group", "name": "data",
+            "children": [{"module": "ad00", "config": {COMPRESSION"stream": "camera"}}]}]}]}"#;
+        job.template = Template::parse(text.replace("COMPRESSION", compression).as_bytes()).unwrap();
+        let file = job.file.clone();
+        let mut sink = Nexus::begin(job, false).unwrap();
+        let of = |n: u64| {
+            let gain = [n as i32];
+            let attributes = [attribute("gain", (&gain).into())];
+            // The fifth frame has no attribute, so that a column comes late.
+            frame_of(n, &[40, 90], (&pixels(n, 3600)).into(), if n == 5 { &[] } else { &attributes })
+        };
+        for (at, n) in order.into_iter().enumerate() {
+            assert!(give(&mut sink, 0, at as u64, &[of(n)]).unwrap().is_empty());
+            if at % 5 == 2 {
+                sink.flush().unwrap();
+            }
+        }
+        sink.flush().unwrap();
+        sink.finish("{}").unwrap();
+        assert_eq!(numbers::<i32>(&file, "id"), (0..12).collect::<Vec<_>>());
+        assert!(numbers::<i64>(&file, "time").is_sorted() && numbers::<i64>(&file, "arrival_time").is_sorted());
+        let whole: Vec<u16> = (0..12).flat_map(|n| pixels(n, 3600)).collect();
+        assert!(numbers::<u16>(&file, "data") == whole, "a frame stands beside another's id");
+        assert_eq!(numbers::<i32>(&file, "metadata/gain"), [0, 1, 2, 3, 4, 0, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(numbers::<u8>(&file, "metadata/gain_missing"), [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    }
+    let plan = plan(&folder, 100);
+    let mut sink = Files::begin(plan, false).unwrap();
+    let all: Vec<Made> = order.into_iter().map(frame).collect();
+    hand(&mut sink, 0, &all).unwrap();
+    sink.flush().unwrap();
+    sink.finish("{}").unwrap();
+    assert_eq!(numbers::<i32>(&folder.join("camera_000001.h5"), "id"), order.map(|n| n as i32));
+}

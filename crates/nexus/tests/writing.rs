@@ -577,3 +577,28 @@ fn groups_are_rows_with_lists_that_begin_in_them() {
     assert_eq!((column("missing_index"), column("missing")), (vec![0, 0, 2, 3], vec![1, 4, 0]));
     assert_eq!((column("member_index"), column("member")), (vec![0, 0, 0, 2], vec![15, 17]));
 }
+
+#[test]
+fn groups_that_come_late_take_their_lists_along() {
+    let template = r#"{"children": [{"type": "group", "name": "entry", "children": [
+        {"type": "group", "name": "groups", "children": [{"module": "bpgr", "config": {"stream": "groups"}}]}]}]}"#;
+    let mut job = job(&folder("late-groups").join("groups.nxs"));
+    job.template = beamport_nexus::template::Template::parse(template.as_bytes()).unwrap();
+    job.inputs = vec!["groups".into()];
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let all = [
+        group(5, 13, 2, &[1, 4], &[]),
+        group(2, 15, 2, &[0], &[15, 17]),
+        group(9, 20, 1, &[], &[20]),
+        group(3, 18, 1, &[], &[18, 19, 21]),
+    ];
+    assert!(give(&mut sink, 0, 0, &all).unwrap().is_empty());
+    sink.flush().unwrap();
+    finish(sink);
+    let read = hdf5_metno::File::open(&job.file).unwrap();
+    let column = |name: &str| read.dataset(&format!("entry/groups/{name}")).unwrap().read_raw::<i64>().unwrap();
+    assert_eq!(column("number"), [2, 3, 5, 9]);
+    assert_eq!(column("first"), [15, 18, 13, 20]);
+    assert_eq!((column("missing_index"), column("missing")), (vec![0, 1, 1, 3], vec![0, 1, 4]));
+    assert_eq!((column("member_index"), column("member")), (vec![0, 2, 5, 5], vec![15, 17, 18, 19, 21, 20]));
+}

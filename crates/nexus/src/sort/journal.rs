@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Format: 8 bytes [`MAGIC`]; of each chunk the lengths of path and bytes, first row, how it is put ([`IN_PLACE`] or the mask
-//! of its filters), CRC-32C of its bytes: five numbers of 8 bytes, little endian; path; bytes. Five zeros end it.
+//! of its filters), CRC-32C of its bytes and, in the upper half, of these four numbers and the path: five numbers of 8 bytes,
+//! little endian; path; bytes. Five zeros end it.
 
 use crate::h5::{File, Growing};
 use crate::limits::{CHUNK_BYTES_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SORT_APPLY_BYTES};
@@ -72,8 +73,8 @@ impl Journal {
         bytes: &[u8],
     ) -> Result<(), Fault> {
         let how = mask.map_or(IN_PLACE, u64::from);
-        let head = [path.len() as u64, bytes.len() as u64, row, how, u64::from(store::crc32c(bytes))];
-        let head = head.map(u64::to_le_bytes);
+        let head = [path.len() as u64, bytes.len() as u64, row, how];
+        let head = [head[0], head[1], head[2], head[3], sums(head, path.as_bytes(), bytes)].map(u64::to_le_bytes);
         let parts = [head.as_flattened(), path.as_bytes(), bytes];
         let written = parts.into_iter().try_for_each(|part| self.file.write_all(part));
         written.map_err(|e| room.refused(&beside(&self.target, "sorting"), &e))?;
@@ -139,11 +140,18 @@ struct Listed {
     bytes: Vec<u8>,
 }
 
+/// Checksums of what stands before the bytes of a chunk, and of these.
+fn sums(head: [u64; 4], path: &[u8], bytes: &[u8]) -> u64 {
+    let before = [head.map(u64::to_le_bytes).as_flattened(), path].concat();
+    u64::from(store::crc32c(&before)) << 32 | u64::from(store::crc32c(bytes))
+}
+
 /// The next chunk; none at the end.
 fn next(list: &mut impl Read) -> Result<Option<Listed>, Error> {
     let mut head = [[0; 8]; 5];
     list.read_exact(head.as_flattened_mut())?;
-    let [path, bytes, row, how, crc] = head.map(u64::from_le_bytes);
+    let [path, bytes, row, how, known] = head.map(u64::from_le_bytes);
+    let numbers = [path, bytes, row, how];
     if head == [[0; 8]; 5] {
         return Ok(None);
     }
@@ -153,7 +161,7 @@ fn next(list: &mut impl Read) -> Result<Option<Listed>, Error> {
     let (mut path, mut bytes) = (vec![0; path as usize], vec![0; bytes as usize]);
     list.read_exact(&mut path)?;
     list.read_exact(&mut bytes)?;
-    if u64::from(store::crc32c(&bytes)) != crc {
+    if sums(numbers, &path, &bytes) != known {
         return Err(Error::other("a chunk does not verify"));
     }
     let path = String::from_utf8(path).map_err(Error::other)?;

@@ -45,7 +45,7 @@ fn without_cues(mut content: Content) -> Content {
 }
 
 /// Times stand in order, and each cue at the first row of its time; no row is far from a cue.
-fn check(content: &Content) {
+fn check(content: &Content, least: usize) {
     let numbers = |group: &str, name: &str| content.get(&format!("{group}/{name}")).map(|(_, numbers)| numbers);
     let mut looked = 0;
     for (name, (_, times)) in content {
@@ -68,7 +68,7 @@ fn check(content: &Content) {
             "{group}: a row is far from all cues"
         );
     }
-    assert!(looked > 10, "{looked}");
+    assert!(looked >= least, "{looked}");
 }
 
 /// What the instrument sends in `seconds`, each message with its input and its time.
@@ -140,12 +140,12 @@ fn rows_that_come_late_stand_where_they_had_come_in_order() {
     let in_order: Vec<usize> = (0..all.len()).collect();
     for job in jobs(&folder) {
         let wanted = finished(written(&job, &all, &in_order).0, &job.file);
-        check(&wanted);
+        check(&wanted, 11);
         for (each, most) in [(2, 30), (100, 1200), (all.len() as u64 / 4, 1600), (1, 5000)] {
             let order = shuffled(all.len(), each, most);
             assert_ne!(order, in_order);
             let got = finished(written(&job, &all, &order).0, &job.file);
-            check(&got);
+            check(&got, 11);
             assert!(without_cues(got) == without_cues(wanted.clone()), "one in {each} by up to {most}");
         }
     }
@@ -161,7 +161,7 @@ fn cues_of_the_layout_of_ess_were_not_found_as_their_times_have_another_sign() {
     job.template = Template::parse_with(messages::TEMPLATE.as_bytes(), &[], crate::template::Layout::Ess).unwrap();
     let all = all(20);
     let got = finished(written(&job, &all, &shuffled(all.len(), 5, 200)).0, &job.file);
-    check(&got);
+    check(&got, 11);
     assert_eq!(got["/entry/instrument/detector/events/event_time_zero"].0, [280]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -177,16 +177,32 @@ fn snapshot(file: &Path, to: &Path) {
     }
 }
 
+/// Events, a log and its alarms.
+const FEW: &str = r#"{"children": [{"type": "group", "name": "entry", "children": [
+  {"type": "group", "name": "events", "children": [{"module": "ev44", "config": {"stream": "detector"}}]},
+  {"type": "group", "name": "log", "children": [
+    {"module": "f144", "config": {"stream": "devices", "source": "T"}},
+    {"module": "al00", "config": {"stream": "devices", "source": "T"}}]}]}]}"#;
+
+/// Messages of these.
+fn few(seconds: u64) -> Vec<(usize, Made)> {
+    let wanted = |(_, made): &(usize, Made)| matches!(&made.entry.schema.0, b"ev44" | b"f144" | b"al00");
+    all(seconds).into_iter().filter(wanted).collect()
+}
+
 /// Killed after each single write of the sort, and once more while that is made good.
 #[test]
 fn a_writer_killed_at_any_moment_of_the_sort_ends_with_the_same_file() {
     let mut injected = 0;
-    for (at, seconds) in [(0, 9), (1, 9)] {
+    for at in 0..2 {
         let base = folder(&format!("late-kill-{at}"));
         let folder = base.join("now");
         std::fs::create_dir_all(&folder).unwrap();
-        let job = jobs(&folder)[at].clone();
-        let all = all(seconds);
+        let mut job = jobs(&folder)[at].clone();
+        let settings = if at == 0 { "" } else { r#""compression": "deflate", "# };
+        let text = FEW.replace(r#""stream""#, &format!(r#"{settings}"stream""#));
+        job.template = Template::parse(text.as_bytes()).unwrap();
+        let all = few(20);
         let (sink, state) = written(&job, &all, &shuffled(all.len(), 9, 250));
         let shots: Rc<RefCell<Vec<PathBuf>>> = Rc::default();
         let (shots_too, to) = (shots.clone(), base.clone());
@@ -198,13 +214,13 @@ fn a_writer_killed_at_any_moment_of_the_sort_ends_with_the_same_file() {
         })));
         let wanted = finished(sink, &job.file);
         set_look(None);
-        check(&wanted);
+        check(&wanted, 3);
         let shots = shots.take();
-        assert!(shots.len() > 50, "{}", shots.len());
+        assert!(shots.len() > 40, "{}", shots.len());
         for (number, shot) in shots.iter().enumerate() {
             let again = Job { file: shot.join(job.file.file_name().unwrap()), ..job.clone() };
             let seen = content(&again.file);
-            assert!(seen.len() > 50, "a reader meets all datasets");
+            assert!(seen.len() > 10, "a reader meets all datasets");
             if number % 7 == 3 && shot.join(format!(".{}.sorted", job.file.file_name().unwrap().display())).exists() {
                 // The next one is killed as well, after its third write.
                 let second = shot.join("second");
@@ -349,7 +365,7 @@ fn a_file_whose_state_does_not_tell_is_sorted() {
     for module in older["modules"].as_array_mut().unwrap() {
         assert!(module.as_object_mut().unwrap().remove("order").is_some());
     }
-    check(&finished(Nexus::resume(job.clone(), &older.to_string()).unwrap(), &job.file));
+    check(&finished(Nexus::resume(job.clone(), &older.to_string()).unwrap(), &job.file), 11);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -371,4 +387,42 @@ fn rows_that_no_commit_knows_stay_behind_the_others() {
     sink.flush().unwrap();
     assert_eq!(times(finished(sink, &job.file)), [1, 2, 3]);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Then the file is made again from the streams.
+#[test]
+fn a_damaged_list_of_chunks_is_refused_and_never_panics() {
+    let base = folder("late-damaged");
+    let now = base.join("now");
+    std::fs::create_dir_all(&now).unwrap();
+    let mut job = job(&now.join("a.nxs"));
+    job.template = Template::parse(FEW.as_bytes()).unwrap();
+    let all = few(3);
+    let (sink, state) = written(&job, &all, &shuffled(all.len(), 5, 40));
+    let (shot, list) = (base.join("shot"), ".a.nxs.sorted");
+    let (to, mut done) = (shot.clone(), false);
+    set_look(Some(Box::new(move |file| {
+        if !done && file.with_file_name(list).exists() {
+            snapshot(file, &to);
+            done = true;
+        }
+    })));
+    finished(sink, &job.file);
+    set_look(None);
+    let (bytes, file) = (std::fs::read(shot.join(list)).unwrap(), std::fs::read(shot.join("a.nxs")).unwrap());
+    let resumed = |list_bytes: &[u8]| {
+        std::fs::write(shot.join(list), list_bytes).unwrap();
+        std::fs::write(shot.join("a.nxs"), &file).unwrap();
+        Nexus::resume(Job { file: shot.join("a.nxs"), ..job.clone() }, &state).map(|_| ())
+    };
+    resumed(&bytes).unwrap();
+    for end in [0, 7, 8, 47, 60, bytes.len() - 41, bytes.len() - 1] {
+        assert!(resumed(&bytes[..end]).is_err(), "cut at {end}");
+    }
+    for at in (0..100).chain((100..bytes.len()).step_by(499)) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x41;
+        assert!(resumed(&damaged).is_err(), "byte {at}");
+    }
+    std::fs::remove_dir_all(&base).unwrap();
 }
