@@ -78,8 +78,10 @@ pub enum Verb {
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
     Top(Top),
-    /// Write the file of a sealed run again
-    #[command(after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs")]
+    /// Write the file of a sealed run again, or a snapshot of one that goes on
+    #[command(
+        after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs\n  beamport write nickel-3 --output 'nickel-3-{snapshot}.nxs'"
+    )]
     Write(Write),
     /// Play the streams of a run into another data folder, or one of them through code
     #[command(
@@ -382,7 +384,7 @@ pub struct Write {
     /// Name of the run
     #[arg(value_parser = values::run_name)]
     pub run: String,
-    /// The file to write, or the folder of files of frames; it must not exist
+    /// The file to write, or the folder of files of frames; it must not exist. With `{snapshot}` in its name, filled in with the time: of a run that goes on what there is now
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Structure of the file [default: that of the run's first file]

@@ -158,6 +158,27 @@ impl Feed {
         Ok(Feeding { reader, account, looked_back: false })
     }
 
+    /// The feed ends at these sequences, one an input, whatever becomes of the run: what is in the streams at `time`, ns since
+    /// 1970 UTC, of a run that goes on.
+    pub fn end_at(&mut self, ends: &[u64], time: i64) {
+        let range = |(input, next): (&Feeding, &u64)| {
+            let Feeding { reader, account, .. } = input;
+            let header = reader.header();
+            Range {
+                stream: account.stream.clone(),
+                uuid: account.uuid,
+                epoch: header.epoch_of(next.saturating_sub(1)),
+                first: account.first,
+                next: account.first.max(*next),
+                by_arrival: header.clock != Clock::Epoch,
+                ended: false,
+            }
+        };
+        self.run.streams = self.inputs.iter().zip(ends).map(range).collect();
+        // As if it were sealed now: nobody is asked for it again.
+        (self.run.state, self.run.time) = (State::Sealed, time);
+    }
+
     /// The run as it was known at the last step.
     pub fn run(&self) -> &Run {
         &self.run
@@ -381,6 +402,32 @@ pub fn hold(data: &Data, sink: &str, run: &Run, inputs: &[String]) -> Result<(),
 pub(crate) const NEWEST: &str = "newest";
 /// Key of one past the last sequence given to the sink, among the counts of an input.
 const LAST: &str = "last";
+
+/// What is in streams of a run that is not sealed: names, and the ranges in which its members are until now. A range begins
+/// with what retention has taken, where a sink has seen that it was of the run.
+pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range>, Fault> {
+    let known = commits::last_commits(data)?.remove(&run.name).unwrap_or_default();
+    let mut ranges = Vec::new();
+    for stream in streams {
+        let mut reader = data.reader(stream, ReadOptions::default())?;
+        let header = reader.header().clone();
+        let inputs = known.values().flat_map(|commit| &commit.inputs);
+        let seen = inputs.filter(|input| input.stream == *stream && input.uuid == header.uuid).map(|input| input.first);
+        let found = beginning(run, &mut reader)?;
+        let first = seen.min().map_or(found, |seen| seen.min(found));
+        let next = reader.end().max(first);
+        ranges.push(Range {
+            stream: stream.clone(),
+            uuid: header.uuid,
+            epoch: header.epoch_of(next.saturating_sub(1)),
+            first,
+            next,
+            by_arrival: header.clock != Clock::Epoch,
+            ended: false,
+        });
+    }
+    Ok(ranges)
+}
 
 /// Where the members of the run may begin: the sealed range, else what the streams hold now.
 fn beginning(run: &Run, reader: &mut Reader) -> Result<u64, Fault> {

@@ -19,7 +19,7 @@ mod work;
 pub use commits::{commits_of, last_commit};
 pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault, view_of};
 pub use fault::Fault;
-pub use feed::{Fed, Feed, hold, reader_name};
+pub use feed::{Fed, Feed, hold, reader_name, until_now};
 pub use intake::{Intake, IntakeOptions};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};
 pub use native::{Finder, Found, Grouping, Misfit, NATIVE, Native, Needs, Pending, check_native};

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached] [MODULES]
+//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]] [MODULES]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! beamport-nexus check TEMPLATE [--json] [MODULES]
 //! beamport-nexus histogram FILE [--path DATASET]
@@ -42,6 +42,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Verb {
     /// Write the file of a run
     Write {
@@ -78,6 +79,12 @@ enum Verb {
         /// Keep no positions and no commits, and replace what stands at the file's name
         #[arg(long)]
         detached: bool,
+        /// Only what there is now, ns since 1970 UTC, of a run that goes on
+        #[arg(long, requires = "detached", requires = "ends", conflicts_with = "frames")]
+        snapshot: Option<i64>,
+        /// Of each input one past the last sequence, with `--snapshot`
+        #[arg(long = "end", requires = "snapshot")]
+        ends: Vec<u64>,
         #[command(flatten)]
         modules: Modules,
     },
@@ -206,8 +213,11 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             output,
             flush_ms,
             detached,
+            snapshot,
+            ends,
             modules,
         }) => {
+            let snapshot = snapshot.map(|time| serve::Snapshot { time, ends });
             let flush = Duration::from_millis(flush_ms);
             let work = match frames {
                 Some(max) => Work::Frames { max, name: name.unwrap_or_default() },
@@ -217,7 +227,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             match modules.all(own) {
                 Err(fault) => Ok(ExitCode::from(never(&fault))),
                 Ok(modules) => {
-                    write(&Order { data, sink, run, inputs, work, output, flush, detached, modules }, parent)
+                    write(&Order { data, sink, run, inputs, work, output, flush, detached, snapshot, modules }, parent)
                 }
             }
         }

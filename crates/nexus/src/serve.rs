@@ -40,8 +40,19 @@ pub struct Order {
     pub flush: Duration,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+    /// Only what there is now of a run that goes on; with `detached`.
+    pub snapshot: Option<Snapshot>,
     /// Modules from outside that the template may name.
     pub modules: Vec<&'static dyn Module>,
+}
+
+/// Up to where a run that goes on is written.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When, ns since 1970 UTC.
+    pub time: i64,
+    /// Of each input one past the last sequence.
+    pub ends: Vec<u64>,
 }
 
 /// What is made of a run.
@@ -74,6 +85,8 @@ trait Target: Sink {
     fn is_refused(&self) -> bool;
     /// When the run ended.
     fn set_stop(&mut self, stop: i64);
+    /// It is what there was of the run at this time.
+    fn set_snapshot(&mut self, time: i64);
 }
 
 impl Target for Nexus {
@@ -88,6 +101,9 @@ impl Target for Nexus {
     }
     fn set_stop(&mut self, stop: i64) {
         Nexus::set_stop(self, stop);
+    }
+    fn set_snapshot(&mut self, time: i64) {
+        Nexus::set_snapshot(self, time);
     }
 }
 
@@ -104,6 +120,8 @@ impl Target for Files {
     fn set_stop(&mut self, stop: i64) {
         Files::set_stop(self, stop);
     }
+    /// Nothing is told apart: who asks for files of frames waits for the run.
+    fn set_snapshot(&mut self, _: i64) {}
 }
 
 impl Plan {
@@ -193,6 +211,9 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     let (mut feed, state) = open_feed(&data, order)?;
     if feed.finished() {
         return Ok(known(&data, order, state.as_deref())?);
+    }
+    if let Some(Snapshot { time, ends }) = &order.snapshot {
+        feed.end_at(ends, *time);
     }
     let plan = Plan::of(order, feed.run())?;
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
@@ -307,12 +328,21 @@ fn open_feed(data: &Data, order: &Order) -> Result<(Feed, Option<String>), Fault
 fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut dyn Target) -> Result<Value, Fault> {
     // The commit first: gaps are counted from commits.
     feed.flush(sink, clock::now())?;
-    let account = ledger::account_of_feed(data, &order.sink, feed)?;
+    let mut account = ledger::account_of_feed(data, &order.sink, feed)?;
+    let mut stop = feed.run().stop;
+    if let Some(Snapshot { time, .. }) = order.snapshot {
+        account.state = "snapshot".into();
+        sink.set_snapshot(time);
+        stop = stop.min(time);
+    }
     let text = serde_json::to_string(&account).map_err(|e| Fault::new("the account cannot be written", e))?;
-    sink.set_stop(feed.run().stop);
+    sink.set_stop(stop);
     let product = feed.finish(sink, &text, clock::now())?;
     let mut answer = product.json();
     answer["account"] = json!(account);
+    if let Some(Snapshot { time, .. }) = order.snapshot {
+        answer["snapshot"] = json!(clock::iso8601(time));
+    }
     Ok(answer)
 }
 

@@ -104,6 +104,8 @@ pub struct Nexus {
     sorting: bool,
     /// End of the run, ns since 1970 UTC, where it is known.
     stop: Option<i64>,
+    /// The file is not the whole run but what there was then, ns since 1970 UTC.
+    snapshot: Option<i64>,
     broken: Option<Fault>,
     /// The last call failed for want of room.
     lacks_room: bool,
@@ -230,6 +232,7 @@ impl Nexus {
             laid: false,
             sorting: false,
             stop: None,
+            snapshot: None,
             broken: None,
             lacks_room: false,
             refused: false,
@@ -246,6 +249,11 @@ impl Nexus {
     /// Says when the run ended, ns since 1970 UTC: `end_time` of the file.
     pub fn set_stop(&mut self, stop: i64) {
         self.stop = Some(stop);
+    }
+
+    /// Says that the file is not the whole run but what there was at a time, ns since 1970 UTC.
+    pub fn set_snapshot(&mut self, time: i64) {
+        self.snapshot = Some(time);
     }
 
     /// Whether libhdf5 itself failed: the process should end at once, without closing anything.
@@ -480,6 +488,9 @@ impl Nexus {
                 file.set_attribute(&group, "NX_class", &Data::text("NXcollection"))?;
             }
             words.extend(columns.into_iter().map(|(name, value)| (format!("{group}/{name}"), value, Vec::new())));
+        }
+        if let Some(time) = self.snapshot {
+            file.set_attribute("", "beamport_snapshot", &Data::text(clock::iso8601(time)))?;
         }
         for (path, value, attributes) in words {
             write_fixed(file, &path, &value, &attributes)?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
+//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! ```
 //! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
@@ -122,6 +122,8 @@ pub struct Job {
     pub flush_ms: u128,
     /// No positions, no commits: a file beside the sink's own.
     pub detached: bool,
+    /// Of a run that goes on only what there is at a time, ns since 1970 UTC: of each input up to here.
+    pub snapshot: Option<(i64, Vec<u64>)>,
     /// What writes it.
     pub writer: Writer,
 }
@@ -150,6 +152,7 @@ impl Job {
             output: sink.path_of(instrument, run),
             flush_ms: sink.flush.as_millis(),
             detached: false,
+            snapshot: None,
             writer: sink.writer(),
         }
     }
@@ -179,6 +182,12 @@ impl Job {
         command.args(["--flush-ms", &self.flush_ms.to_string()]);
         if self.detached {
             command.arg("--detached");
+        }
+        if let Some((time, ends)) = &self.snapshot {
+            command.args(["--snapshot", &time.to_string()]);
+            for end in ends {
+                command.args(["--end", &end.to_string()]);
+            }
         }
         let out = output.try_clone().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
         command.stdin(Stdio::null()).stdout(out).stderr(Stdio::inherit());

@@ -41,6 +41,12 @@ pub fn sealed(data: &Data, name: &str, verb: &str) -> Result<Run, Fault> {
     Ok(run)
 }
 
+/// A run that goes on, as if it were sealed at `now` (ns since 1970 UTC) with what its streams hold.
+pub fn until_now(data: &Data, run: Run, now: i64) -> Result<Run, Fault> {
+    let streams = flow::until_now(data, &run, &data.streams(false)?)?;
+    Ok(Run { state: State::Sealed, time: now, streams, ..run })
+}
+
 fn ranges<'a>(run: &'a Run, stream: &'a str) -> impl Iterator<Item = &'a Range> {
     run.streams.iter().filter(move |r| r.stream == stream)
 }

@@ -1,24 +1,30 @@
-//! `beamport write`: the file of a sealed run, or its files of frames, made again from the streams.
+//! `beamport write`: the file of a sealed run, or its files of frames, made again from the streams; or a snapshot of a run
+//! that goes on.
 //!
-//! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes. Refused
-//! where the answer could not be the whole run: not sealed, messages gone, or a file in the way.
+//! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes, and nobody
+//! waits for it. Refused where the answer could not be the whole run: not sealed, messages gone, or a file in the way. Of a run
+//! that is not sealed what there is now is written only where the file's name says so ([`SNAPSHOT`]).
 
-use super::figures::bytes;
+use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
 use crate::file::{self, Layout, Writer, check_files_pattern};
 use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
+use flow::records::Run;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use wire::bprn::State;
 
 /// How often the child is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// In the name of a file: the moment up to which it has a run that goes on.
+const SNAPSHOT: &str = "{snapshot}";
 /// Milliseconds between flushes: nobody watches this file grow, and each flush costs a sync.
 const FLUSH_MS: u128 = 10_000;
 
@@ -31,8 +37,9 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
-    let run = members::sealed(&data, &asked.run, "written")?;
-    check_output(&data, &asked.output)?;
+    let (run, snapshot) = of_run(&data, asked)?;
+    let output = named(&asked.output, snapshot);
+    check_output(&data, &output)?;
     let (mut writer, named) = of_file(asked)?;
     let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
         (Some(template), _) if template.is_file() => Known::One(template.clone(), writer.layout),
@@ -45,14 +52,22 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let (work, inputs, output) = match known {
         Known::One(template, layout) => {
             writer.layout = layout;
-            (Work::Template(template), members::streams(&run), asked.output.clone())
+            (Work::Template(template), members::streams(&run), output)
         }
-        Known::Many { frames, name, inputs } => (Work::Frames(frames), inputs, asked.output.join(name)),
+        Known::Many { .. } if snapshot.is_some() => {
+            let cause =
+                "those of its files of frames that are whole are listed already, and the one that grows can be read";
+            let fault = Fault::new(format!("run `{}` has no snapshot", asked.run), cause);
+            return Err(fault.hint("with `--template FILE` its frames become one file").into());
+        }
+        Known::Many { frames, name, inputs } => (Work::Frames(frames), inputs, output.join(name)),
     };
     let mut members = members::all(&data, &run)?;
     members::refuse_missing(&data, &run, "written")?;
     members.retain(|members| inputs.contains(&members.stream));
     members::refuse_gone(&run.name, "written", &members)?;
+    let end = |input: &String| run.streams.iter().filter(|r| r.stream == *input).map(|r| r.next).max().unwrap_or(0);
+    let ends: Vec<u64> = inputs.iter().map(end).collect();
     let job = Job {
         data: data.folder.clone(),
         sink: "write".into(),
@@ -62,6 +77,7 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         output,
         flush_ms: FLUSH_MS,
         detached: true,
+        snapshot: snapshot.map(|time| (time, ends)),
         writer,
     };
     let product = made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
@@ -80,6 +96,9 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         }
         writeln!(out, "size      {}", bytes(size))?;
         writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
+        if let Some(time) = snapshot {
+            writeln!(out, "snapshot  {} of a run that goes on", moment(time))?;
+        }
         writeln!(out, "messages  {}", super::figures::thousands(messages))?;
         writeln!(out, "lost      {}", super::figures::known(lost))?;
         for line in aside(account) {
@@ -89,6 +108,39 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     }
     // An account that is not there proves nothing.
     Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
+}
+
+/// The run, and where it goes on the moment up to which it is written.
+fn of_run(data: &Data, asked: &Verb) -> Result<(Run, Option<i64>), Fault> {
+    let run = flow::runs::run(data, &asked.run)?;
+    let is_named = asked.output.to_string_lossy().contains(SNAPSHOT);
+    match (run.state, is_named) {
+        (State::Sealed, true) => Err(Fault::new(
+            format!("run `{}` has no snapshot", asked.run),
+            "it is sealed: all of it is there",
+        )
+        .hint(format!("choose a name without `{SNAPSHOT}`"))),
+        (State::Sealed, false) => Ok((run, None)),
+        (_, true) => {
+            let now = data.media.now();
+            members::until_now(data, run, now).map(|run| (run, Some(now)))
+        }
+        (state, false) => Err(Fault::new(
+            format!("run `{}` cannot be written", asked.run),
+            format!("it is {}", state.name()),
+        )
+        .hint(format!(
+            "wait until it is sealed (`beamport ls`, `beamport end`); `--output '{}-{SNAPSHOT}.nxs'` writes what there is now",
+            shortened(&asked.run)
+        ))),
+    }
+}
+
+/// The file of a snapshot, which has its moment in its name, as `20260301T120000.120Z`.
+fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
+    let Some(time) = snapshot else { return output.to_path_buf() };
+    let time = moment(time).replace(['-', ':'], "");
+    output.to_string_lossy().replace(SNAPSHOT, &time).into()
 }
 
 /// What writes the file, and its template, as a sink of `--file` says: what a run says of itself is data, and names no code.
@@ -385,6 +437,7 @@ mod tests {
             output: output.clone(),
             flush_ms: FLUSH_MS,
             detached: true,
+            snapshot: None,
             writer: Writer::default(),
         };
         let frames = Job { work: Work::Frames(1), output: folder.join("some/{stream}_{number}.h5"), ..job.clone() };
