@@ -4,7 +4,7 @@
 //! all there, is damage as well. Exit status 1 with damage; 2 where a file cannot be read at all, or there is nothing to
 //! verify. What is named may be a file that was made: `verify_file`.
 
-use super::figures::{bytes, thousands};
+use super::figures::{bytes, si, span, thousands};
 use super::table::Table;
 use super::{Answer, ended, json_line, open, status, verify_file};
 use crate::cli::Verify;
@@ -21,6 +21,8 @@ use wire::bprn::State;
 
 /// How often the progress is drawn.
 const DRAW: Duration = Duration::from_millis(100);
+/// How often a line says it where there is no terminal: a log of an hour stays short.
+const LINE: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -186,13 +188,15 @@ fn made_good(done: &Repaired) -> String {
 /// A bar on stderr, on a terminal only.
 pub(crate) struct Progress {
     shown: bool,
+    begun: Instant,
     drawn: Instant,
     dirty: bool,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { shown: io::stderr().is_terminal(), drawn: Instant::now(), dirty: false }
+        let now = Instant::now();
+        Self { shown: io::stderr().is_terminal(), begun: now, drawn: now, dirty: false }
     }
 
     /// Draws how far it is. That a terminal does not take it is no reason to stop.
@@ -204,12 +208,41 @@ impl Progress {
         let _ = write!(err, "\r\x1b[K{} {}", shortened(what), bar(done, of)).and_then(|()| err.flush());
     }
 
+    /// The same for bytes that are written, with their rate and the time that is left; without a terminal now and then a line.
+    pub(crate) fn draw_bytes(&mut self, err: &mut dyn Write, what: &str, done: u64, of: u64) {
+        if self.drawn.elapsed() < if self.shown { DRAW } else { LINE } {
+            return;
+        }
+        self.drawn = Instant::now();
+        let (what, pace) = (shortened(what), pace(done, of, self.begun.elapsed()));
+        let told = if self.shown {
+            self.dirty = true;
+            write!(err, "\r\x1b[K{what} {} {pace}", bar(done, of))
+        } else {
+            writeln!(err, "{what}: {pace}")
+        };
+        let _ = told.and_then(|()| err.flush());
+    }
+
     /// Takes the bar away.
     pub(crate) fn clear(&mut self, err: &mut dyn Write) {
         if std::mem::take(&mut self.dirty) {
             let _ = write!(err, "\r\x1b[K").and_then(|()| err.flush());
         }
     }
+}
+
+/// How much of it is done, how fast it was until now, and how long the rest takes at that.
+fn pace(done: u64, of: u64, since: Duration) -> String {
+    let seconds = since.as_secs_f64();
+    let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+    let told = format!("{} of {}, {}", bytes(done), bytes(of), si(rate, "B/s"));
+    if rate < 1.0 {
+        return told;
+    }
+    let left = of.saturating_sub(done) as f64 / rate;
+    // Longer than a float can say is longer than anybody waits.
+    format!("{told}, {} left", span((left * 1e9).min(i64::MAX as f64) as i64))
 }
 
 fn bar(done: u64, of: u64) -> String {
@@ -222,6 +255,37 @@ fn bar(done: u64, of: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_has_bytes_rate_and_what_is_left() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pace(1_000_000_000, 4_000_000_000, 2 * second), "1.00 GB of 4.00 GB, 500 MB/s, 6.0 s left");
+        assert_eq!(pace(0, 4_000_000, second), "0 B of 4.00 MB, 0 B/s");
+        assert_eq!(pace(5_000, 5_000, Duration::ZERO), "5.00 kB of 5.00 kB, 0 B/s");
+        assert_eq!(pace(9_000, 5_000, second), "9.00 kB of 5.00 kB, 9.00 kB/s, 0 ms left");
+        assert!(pace(2, u64::MAX, second).ends_with(" left"));
+    }
+
+    #[test]
+    fn without_a_terminal_the_progress_is_a_line_now_and_then() {
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        let mut told = Vec::new();
+        let mut progress = Progress { shown: false, begun: ago(20), drawn: ago(20), dirty: false };
+        for _ in 0..3 {
+            progress.draw_bytes(&mut told, "one", 2_000_000, 4_000_000);
+        }
+        progress.clear(&mut told);
+        let line = String::from_utf8(told).unwrap();
+        assert!(line.starts_with("one: 2.00 MB of 4.00 MB, ") && line.ends_with(" left\n"), "{line:?}");
+        assert_eq!(line.lines().count(), 1, "each line is far from the next");
+        let (mut told, mut progress) =
+            (Vec::new(), Progress { shown: true, begun: ago(2), drawn: ago(2), dirty: false });
+        progress.draw_bytes(&mut told, "one", 2_000_000, 4_000_000);
+        progress.clear(&mut told);
+        let bar = String::from_utf8(told).unwrap();
+        assert!(bar.starts_with("\r\x1b[Kone [###############...............] 50 % 2.00 MB of 4.00 MB, "), "{bar:?}");
+        assert!(bar.ends_with(" left\r\x1b[K"), "{bar:?}");
+    }
 
     #[test]
     fn bars_fill_from_left_to_right() {

@@ -322,7 +322,7 @@ fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<V
         }
         // Close to what it will be: arrays are most of a file and stand in it as they are in the messages.
         let size = size_of(taken(job));
-        progress.draw(err, &job.run, size.min(of), of);
+        progress.draw_bytes(err, &job.run, size.min(of), of);
         if signals.yes() {
             // Ctrl-C is left to us: the child would go on.
             let ended = child.kill().and_then(|()| child.wait());
