@@ -29,6 +29,7 @@ live = "32 MiB"
 kind = "files"
 inputs = ["camera"]
 frames = {frames}
+compression = "{compression}"
 folder = "{folder}"
 flush = "50 ms"
 
@@ -37,9 +38,11 @@ settle = "200 ms"
 """
 
 
-def instrument(lab, fps=200, shape="[64, 96]", frames=50, folder=None):
+def instrument(lab, fps=200, shape="[64, 96]", frames=50, folder=None, compression="none"):
     folder = folder or lab.folder / "files"
-    lab.write(CAMERA.format(fps=fps, shape=shape, frames=frames, folder=folder))
+    if compression == "bitshuffle-lz4":
+        pytest.importorskip("hdf5plugin")  # h5py knows it from then on
+    lab.write(CAMERA.format(fps=fps, shape=shape, frames=frames, folder=folder, compression=compression))
     return folder / "lab_first_images"
 
 
@@ -112,8 +115,9 @@ def compare(lab, folder: Path, frames: int, stream="camera", run="first") -> int
     return count
 
 
-def test_what_a_camera_gave_is_in_files(lab, nexus):
-    folder = instrument(lab)
+@pytest.mark.parametrize(("compression", "filters"), [("none", 0), ("bitshuffle-lz4", 1), ("deflate", 2)])
+def test_what_a_camera_gave_is_in_files(lab, nexus, compression, filters):
+    folder = instrument(lab, compression=compression)
     process, _ = lab.up_ready()
     until(lambda: lab.stream("camera").marks()[1] > 230, "no frames")
     # While the run goes on, what is whole is listed already.
@@ -128,10 +132,16 @@ def test_what_a_camera_gave_is_in_files(lab, nexus):
     assert written["bytes"] == sum(path.stat().st_size for path in files_of(folder))
     with h5py.File(files_of(folder)[-1]) as file:
         assert file["entry/beamport/closed"][()] == 1 and "end_time" in file["entry"]
+    with h5py.File(files_of(folder)[0]) as file:
+        data = file["entry/data"]
+        for dataset in (data["data"], data["id"], data["source"], *data["metadata"].values()):
+            assert dataset.id.get_create_plist().get_nfilters() == filters, dataset.name
+        # Twelve bits of each pixel, at most, are not empty.
+        assert (data["data"].id.get_storage_size() < data["data"].nbytes * 0.9) == (filters > 0)
 
 
 def test_files_of_frames_are_made_again_as_the_run_wrote_them(lab, nexus):
-    folder = instrument(lab, frames=40)
+    folder = instrument(lab, frames=40, compression="deflate")
     # Beside them a file of another kind, of which the same run can be made again too.
     template = '{"children": [{"module": "mdat", "config": {"items": ["start_time"]}}]}'
     (lab.folder / "plain.nexus.json").write_text(template)
@@ -151,6 +161,8 @@ def test_files_of_frames_are_made_again_as_the_run_wrote_them(lab, nexus):
     assert [path.name for path in files_of(again)] == [path.name for path in files_of(folder)]
     for old, new in zip(files_of(folder), files_of(again), strict=True):
         with h5py.File(old) as one, h5py.File(new) as other:
+            for file in (one, other):
+                assert file["entry/data/data"].compression == "gzip"
             names = []
             one.visit(names.append)
             others = []
@@ -233,9 +245,10 @@ def test_orbits_of_the_turn_by_turn_example_are_whole_in_order_and_right(lab, ne
     assert all(len(set(of)) == len(of) == 20 for of in servers.values())
 
 
-def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, times, dice):
+@pytest.mark.parametrize("compression", ["none", "bitshuffle-lz4"])
+def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, times, dice, compression):
     kills = times(10, 200)
-    folder = instrument(lab, fps=400, frames=60)
+    folder = instrument(lab, fps=400, frames=60, compression=compression)
     process, _ = lab.up_ready()
     movers = 0
     for kill in range(kills):
@@ -270,10 +283,11 @@ def test_files_of_a_killed_writer_open_and_hold_each_frame_once(lab, nexus, time
 
 
 @pytest.mark.root
-def test_files_on_a_full_disk_heal_and_are_complete(lab, nexus, disk, times):  # noqa: F811
+@pytest.mark.parametrize("compression", ["none", "deflate"])
+def test_files_on_a_full_disk_heal_and_are_complete(lab, nexus, disk, times, compression):  # noqa: F811
     small = disk("small", 300, "tmpfs")
     # So slow that the frames alone do not fill it.
-    folder = instrument(lab, fps=times(200, 50), frames=20, folder=small.folder)
+    folder = instrument(lab, fps=times(200, 50), frames=20, folder=small.folder, compression=compression)
     process, _ = lab.up_ready()
     full = times(4, 40)
     stream = lab.stream("camera")

@@ -17,7 +17,7 @@
 use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing};
 use crate::lanes::{Load, Span};
-use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES};
+use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, PACK_THREADS};
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
@@ -221,7 +221,9 @@ impl Column {
 
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
-        self.gathered.len() >= GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes)
+        // A chunk for each thread that packs.
+        let chunks = if self.design.filter.is_some() { PACK_THREADS } else { 1 };
+        self.gathered.len() >= GATHER_BYTES.max(chunks * self.chunk_rows as usize * self.row_bytes)
     }
 
     /// Sets the attributes, once the headers of all datasets of the module have their places.

@@ -49,6 +49,8 @@ pub struct Plan {
     pub name: String,
     /// Frames of a file, at most; 1 or more.
     pub frames: u64,
+    /// How their chunks are packed, as a template says it; none: not.
+    pub compression: Option<String>,
     /// Names of the streams; their places are the input numbers of [`Sink::write`].
     pub inputs: Vec<String>,
     /// Name of the run.
@@ -67,7 +69,7 @@ impl Plan {
         let name = self.name.replace("{stream}", stream).replace("{number}", &format!("{number:06}"));
         Ok(Job {
             file: self.folder.join(name),
-            template: template(stream)?,
+            template: template(stream, self.compression.as_deref())?,
             inputs: vec![stream.to_owned()],
             run: self.run.clone(),
             run_id: self.run_id.clone(),
@@ -94,12 +96,16 @@ impl Plan {
 }
 
 /// A file that holds nothing but the frames of a stream.
-fn template(stream: &str) -> Result<Template, Fault> {
+fn template(stream: &str, compression: Option<&str>) -> Result<Template, Fault> {
+    let mut frames = json!({"stream": stream});
+    if let Some(compression) = compression {
+        frames["compression"] = compression.into();
+    }
     let text = json!({"children": [{
         "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry", "default": "data"},
         "children": [
             {"module": "mdat", "config": {"items": ["start_time", "end_time"]}},
-            {"type": "group", "name": "data", "children": [{"module": "ad00", "config": {"stream": stream}}]}]}]});
+            {"type": "group", "name": "data", "children": [{"module": "ad00", "config": frames}]}]}]});
     Template::parse(text.to_string().as_bytes()).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         Fault::new(format!("stream `{stream}` cannot be written to files of frames"), first)

@@ -18,6 +18,7 @@
 //! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
 //! know. It dies with its parent and leaves Ctrl-C to it.
 
+use crate::filter::Filter;
 use crate::outside::python::Python;
 use crate::outside::{Module, wrong_modules};
 use crate::product::product;
@@ -67,6 +68,9 @@ enum Verb {
         /// Files of frames instead, of so many at most
         #[arg(long, conflicts_with = "template", requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
         frames: Option<u64>,
+        /// How these are packed
+        #[arg(long, requires = "frames", value_parser = Filter::NAMES.map(|(name, _)| name))]
+        compression: Option<String>,
         /// Names of these files, with `{stream}` and `{number}`
         #[arg(long)]
         name: Option<String>,
@@ -209,6 +213,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             template,
             layout,
             frames,
+            compression,
             name,
             output,
             flush_ms,
@@ -220,7 +225,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             let snapshot = snapshot.map(|time| serve::Snapshot { time, ends });
             let flush = Duration::from_millis(flush_ms);
             let work = match frames {
-                Some(max) => Work::Frames { max, name: name.unwrap_or_default() },
+                Some(max) => Work::Frames { max, compression, name: name.unwrap_or_default() },
                 None => Work::Template(template.unwrap_or_default(), layout),
             };
             die_with_parent();

@@ -64,6 +64,8 @@ pub enum Work {
     Frames {
         /// Frames of a file, at most.
         max: u64,
+        /// How their chunks are packed, as a template says it; none: not.
+        compression: Option<String>,
         /// Names of the files, with `{stream}` and `{number}`.
         name: String,
     },
@@ -139,9 +141,9 @@ impl Plan {
                 start,
                 metadata,
             }),
-            Work::Frames { max, name } => {
-                let (folder, name, frames) = (output, name.clone(), *max);
-                Plan::Many(files::Plan { folder, name, frames, inputs, run, run_id, start, metadata })
+            Work::Frames { max, compression, name } => {
+                let (folder, name, frames, compression) = (output, name.clone(), *max, compression.clone());
+                Plan::Many(files::Plan { folder, name, frames, compression, inputs, run, run_id, start, metadata })
             }
         })
     }

@@ -67,12 +67,18 @@ fn plan(folder: &Path, frames: u64) -> Plan {
         folder: folder.to_path_buf(),
         name: "{stream}_{number}.h5".into(),
         frames,
+        compression: None,
         inputs: vec!["camera".into()],
         run: "first".into(),
         run_id: "00112233445566778899aabbccddeeff".into(),
         start: START,
         metadata: "{}".into(),
     }
+}
+
+/// The same, with chunks that every HDF5 unpacks.
+fn packed(folder: &Path, frames: u64) -> Plan {
+    Plan { compression: Some("deflate".into()), ..plan(folder, frames) }
 }
 
 fn numbers<T: hdf5_metno::H5Type>(file: &Path, path: &str) -> Vec<T> {
@@ -277,6 +283,45 @@ fn a_file_takes_so_many_frames_and_the_next_begins_with_the_next() {
 }
 
 #[test]
+fn packed_files_hold_the_frames_and_their_attributes() {
+    let folder = folder("packed");
+    let mut sink = Files::begin(packed(&folder, 40), false).unwrap();
+    let frame = |n: u64| {
+        let exposure = [n as f64 / 10.0];
+        let attributes = [attribute("exposure", (&exposure).into()), attribute("mode", Numbers::text("mono"))];
+        frame_of(n, &[50, 41], (&pixels(n, 2050)).into(), &attributes)
+    };
+    let all: Vec<Made> = (0..50).map(frame).collect();
+    assert!(hand(&mut sink, 0, &all[..7]).unwrap().is_empty());
+    sink.flush().unwrap();
+    assert!(hand(&mut sink, 7, &all[7..]).unwrap().is_empty());
+    let product = finished(sink);
+    assert_eq!(ids(&folder, &product), [(0..40).collect::<Vec<_>>(), (40..50).collect()]);
+    let file = folder.join("camera_000001.h5");
+    let names = ["data", "id", "time", "arrival_time", "source", "metadata/exposure", "metadata/mode"];
+    for name in names {
+        let filters = File::open(&file).unwrap().dataset(&format!("entry/data/{name}")).unwrap().filters();
+        assert_eq!(filters.len(), 2, "{name}: {filters:?}");
+    }
+    assert_eq!(numbers::<u16>(&file, "data"), (0..40).flat_map(|n| pixels(n, 2050)).collect::<Vec<_>>());
+    assert_eq!(numbers::<f64>(&file, "metadata/exposure"), (0..40).map(|n| f64::from(n) / 10.0).collect::<Vec<_>>());
+    assert_eq!(texts(&file, "metadata/mode"), vec!["mono"; 40]);
+    let stored = File::open(&file).unwrap().dataset("entry/data/data").unwrap().storage_size();
+    assert!(stored < 40 * 4100 * 3 / 4, "{stored} bytes of {}", 40 * 4100);
+}
+
+#[test]
+fn files_that_began_with_another_compression_are_not_gone_on_with() {
+    let folder = folder("other-compression");
+    let mut sink = Files::begin(plan(&folder, 4), false).unwrap();
+    hand(&mut sink, 0, &run_of(0, 2)).unwrap();
+    let state = sink.flush().unwrap();
+    drop(sink);
+    let fault = Files::resume(packed(&folder, 4), &state).err().unwrap();
+    assert!(fault.to_string().contains("the template is not the one it began with"), "{fault}");
+}
+
+#[test]
 fn a_frame_of_another_shape_or_type_begins_a_file() {
     let folder = folder("shapes");
     let mut sink = Files::begin(plan(&folder, 100), false).unwrap();
@@ -295,16 +340,25 @@ fn a_frame_of_another_shape_or_type_begins_a_file() {
 #[test]
 fn a_writer_that_starts_again_sets_back_what_no_commit_says() {
     // Committed within a file, at its last frame, and behind it; later ones then are whole, begun, or not there.
+    each_set_back(|folder| plan(folder, 4), "again");
+}
+
+#[test]
+fn a_writer_that_starts_again_sets_back_packed_files_alike() {
+    each_set_back(|folder| packed(folder, 4), "again-packed");
+}
+
+fn each_set_back(plan: impl Fn(&Path) -> Plan, name: &str) {
     for committed in [0, 2, 4, 5, 8, 9] {
         for then in [committed, committed + 1, committed + 3, committed + 9] {
-            let folder = folder(&format!("again-{committed}-{then}"));
-            let mut sink = Files::begin(plan(&folder, 4), false).unwrap();
+            let folder = folder(&format!("{name}-{committed}-{then}"));
+            let mut sink = Files::begin(plan(&folder), false).unwrap();
             hand(&mut sink, 0, &run_of(0, committed)).unwrap();
             let state = sink.flush().unwrap();
             hand(&mut sink, committed, &run_of(committed, then)).unwrap();
             sink.flush().unwrap();
             drop(sink);
-            let mut sink = Files::resume(plan(&folder, 4), &state).unwrap();
+            let mut sink = Files::resume(plan(&folder), &state).unwrap();
             let shown: usize = names(&folder)
                 .iter()
                 .filter(|name| name.ends_with(".h5"))

@@ -462,6 +462,14 @@ pub static FILES_INPUTS: Key =
 /// `frames`
 pub static FILES_FRAMES: Key =
     key(Files, "frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
+/// `compression` of files
+pub static FILES_COMPRESSION: Key = key(
+    Files,
+    "compression",
+    "`none`, `bitshuffle-lz4` or `deflate`",
+    "none",
+    "How the chunks of the files are packed: frames, and the numbers and attributes beside them. `bitshuffle-lz4` is fast, and readers need `hdf5plugin`; every HDF5 reads `deflate`.",
+);
 /// `file` of files
 pub static FILES_FILE: Key = key(
     Files,
@@ -561,6 +569,7 @@ pub static ALL: &[&Key] = &[
     &FILES_KIND,
     &FILES_INPUTS,
     &FILES_FRAMES,
+    &FILES_COMPRESSION,
     &FILES_FILE,
     &FILES_FOLDER,
     &FILES_FLUSH,

@@ -32,7 +32,7 @@ pub use run::{RunSection, Start};
 pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
 pub(crate) use sink::check_files_pattern;
-pub use sink::{Layout, SinkKind, SinkSection, Writer};
+pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub use worker::{Code, Numbers, Order, Parameters, Share, WorkerSection};
 

@@ -47,6 +47,8 @@ pub enum SinkKind {
     Files {
         /// Frames of a file, at most.
         frames: Setting<u64>,
+        /// How their chunks are packed.
+        compression: Compression,
     },
 }
 
@@ -121,6 +123,37 @@ impl Layout {
     }
 }
 
+/// How chunks are packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not.
+    #[default]
+    None,
+    /// Bit planes and LZ4.
+    BitshuffleLz4,
+    /// Byte planes and zlib.
+    Deflate,
+}
+
+impl Word for Compression {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("bitshuffle-lz4", Self::BitshuffleLz4), ("deflate", Self::Deflate)];
+}
+
+impl Compression {
+    /// The compression that a word means.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, compression)| *compression)
+    }
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, compression)| *compression == self).map_or("", |(word, _)| word)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum KindWord {
     Nexus,
@@ -173,6 +206,7 @@ pub(super) fn read(
                 let cause = format!("files of {} frames", frames.value);
                 section.refuse(&keys::FILES_FRAMES, Refused::new(cause, format!("write 1 to {}", limits::FRAMES_MAX)));
             }
+            let compression: Option<Setting<Compression>> = section.get(&keys::FILES_COMPRESSION);
             let inputs: Option<Setting<Vec<String>>> = section.get(&keys::FILES_INPUTS);
             let count = inputs.as_ref().map_or(0, |inputs| inputs.len());
             let file = pattern(section, &keys::FILES_FILE, |pattern| check_files_pattern(pattern, name, count));
@@ -182,7 +216,10 @@ pub(super) fn read(
                 file,
                 target,
                 flush(section, &keys::FILES_FLUSH),
-                SinkKind::Files { frames: frames.unwrap_or_default() },
+                SinkKind::Files {
+                    frames: frames.unwrap_or_default(),
+                    compression: compression.map(|c| c.value).unwrap_or_default(),
+                },
             )
         }
     };

@@ -582,8 +582,11 @@ const FILES: &str = "[sink.images]\nkind = \"files\"\ninputs = [\"x\"]\n";
 fn files_of_frames_have_a_folder_for_each_run() {
     let sink = |more: &str| good(&format!("{SOURCE}{FILES}{more}")).sinks.remove(0);
     let plain = sink("");
-    let SinkKind::Files { frames } = &plain.kind else { panic!() };
+    let SinkKind::Files { frames, compression } = &plain.kind else { panic!() };
     assert_eq!((frames.value, plain.flush.value), (1000, Duration::from_secs(1)));
+    assert_eq!(*compression, Compression::None);
+    let SinkKind::Files { compression, .. } = sink("compression = \"deflate\"\n").kind else { panic!() };
+    assert_eq!(compression, Compression::Deflate);
     let files = plain.path_of("a", "first");
     assert!(files.ends_with("files/a_first_images/{stream}_{number}.h5"), "{}", files.display());
     let other = sink("folder = \"/data\"\nfile = \"{run}/{number}\"\nframes = 1\n");
@@ -602,6 +605,7 @@ fn wrong_files_of_frames_are_told() {
         ("file = \"{run}/.{number}\"", "no name for files", ""),
         ("file = \"{run}/{number}{day}\"", "unknown placeholder", ""),
         ("file = \"{run}{stream}/{number}\"", "unknown placeholder", ""),
+        ("compression = \"gzip\"", "gzip", "bitshuffle-lz4"),
         ("template = \"t.json\"", "unknown key `template`", ""),
         ("flush = \"1 ms\"", "too short", ""),
     ] {

@@ -15,7 +15,7 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Instrument, Layout, SinkKind, SinkSection, Writer};
+use crate::file::{Compression, Instrument, Layout, SinkKind, SinkSection, Writer};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -133,8 +133,8 @@ pub struct Job {
 pub enum Work {
     /// One file, as this template says.
     Template(PathBuf),
-    /// Files of so many frames at most.
-    Frames(u64),
+    /// Files of so many frames at most, packed so.
+    Frames(u64, Compression),
 }
 
 impl Job {
@@ -147,7 +147,7 @@ impl Job {
             inputs: sink.inputs.value.clone(),
             work: match &sink.kind {
                 SinkKind::Nexus { template, .. } => Work::Template(template.value.clone()),
-                SinkKind::Files { frames } => Work::Frames(frames.value),
+                SinkKind::Files { frames, compression } => Work::Frames(frames.value, *compression),
             },
             output: sink.path_of(instrument, run),
             flush_ms: sink.flush.as_millis(),
@@ -169,10 +169,13 @@ impl Job {
             command.args(["--input", input]);
         }
         match (&self.work, self.output.parent(), self.output.file_name()) {
-            (Work::Frames(frames), Some(folder), Some(name)) => {
+            (Work::Frames(frames, compression), Some(folder), Some(name)) => {
+                if *compression != Compression::None {
+                    command.args(["--compression", compression.word()]);
+                }
                 command.args(["--frames", &frames.to_string()]).arg("--name").arg(name).arg("--output").arg(folder);
             }
-            (Work::Frames(_), ..) => {
+            (Work::Frames(..), ..) => {
                 return Err(Fault::new(format!("{} is no name for files", self.output.display()), ""));
             }
             (Work::Template(template), ..) => {

@@ -249,10 +249,11 @@ impl Mover {
                     SinkKind::Nexus { template, writer } => {
                         json!({"template": template.value, "layout": writer.layout.word(), "inputs": s.inputs.value})
                     }
-                    SinkKind::Files { frames } => {
+                    SinkKind::Files { frames, compression } => {
                         let path = s.path_of(&self.instrument.name, run);
                         let name = path.file_name().map(|name| name.to_string_lossy());
-                        json!({"frames": frames.value, "name": name, "inputs": s.inputs.value})
+                        let compression = compression.word();
+                        json!({"frames": frames.value, "compression": compression, "name": name, "inputs": s.inputs.value})
                     }
                 };
                 (s.name.clone(), made)

@@ -9,7 +9,7 @@ use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::{self, Layout, Writer, check_files_pattern};
+use crate::file::{self, Compression, Layout, Writer, check_files_pattern};
 use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
 use flow::records::Run;
@@ -60,7 +60,9 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             let fault = Fault::new(format!("run `{}` has no snapshot", asked.run), cause);
             return Err(fault.hint("with `--template FILE` its frames become one file").into());
         }
-        Known::Many { frames, name, inputs } => (Work::Frames(frames), inputs, output.join(name)),
+        Known::Many { frames, compression, name, inputs } => {
+            (Work::Frames(frames, compression), inputs, output.join(name))
+        }
     };
     let mut members = members::all(&data, &run)?;
     members::refuse_missing(&data, &run, "written")?;
@@ -205,7 +207,7 @@ fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
 /// What a job takes for itself: its file, or the folder of its files.
 fn taken(job: &Job) -> &Path {
     match (&job.work, job.output.parent()) {
-        (Work::Frames(_), Some(folder)) => folder,
+        (Work::Frames(..), Some(folder)) => folder,
         _ => &job.output,
     }
 }
@@ -215,7 +217,7 @@ fn reserve(job: &Job) -> Result<(), Fault> {
     let name = taken(job);
     let made = match &job.work {
         Work::Template(_) => std::fs::File::create_new(name).map(drop),
-        Work::Frames(_) => std::fs::create_dir(name),
+        Work::Frames(..) => std::fs::create_dir(name),
     };
     match made {
         Ok(()) => Ok(()),
@@ -231,8 +233,8 @@ fn reserve(job: &Job) -> Result<(), Fault> {
 enum Known {
     /// A file, of this template, in this layout.
     One(PathBuf, Layout),
-    /// Files of so many frames of these streams.
-    Many { frames: u64, name: String, inputs: Vec<String> },
+    /// Files of so many frames of these streams, packed so.
+    Many { frames: u64, compression: Compression, name: String, inputs: Vec<String> },
 }
 
 fn not_there(template: &Path) -> Fault {
@@ -278,9 +280,11 @@ fn many(made: &Value) -> Option<Known> {
     let inputs = made["inputs"].as_array()?.iter().map(|input| input.as_str().map(str::to_owned));
     let inputs: Vec<String> = inputs.collect::<Option<_>>()?;
     let name = made["name"].as_str()?.to_owned();
+    // Runs of earlier versions say nothing.
+    let compression = made["compression"].as_str().map_or(Some(Compression::None), Compression::of)?;
     // The rule of the instrument file, where the folder of the run comes before it.
     let fits = check_files_pattern(&format!("{{run}}/{name}"), "write", inputs.len()).is_ok();
-    fits.then_some(Known::Many { frames, name, inputs })
+    fits.then_some(Known::Many { frames, compression, name, inputs })
 }
 
 /// The one template of a data folder.
@@ -366,7 +370,7 @@ fn size_of(path: &Path) -> u64 {
 /// Removes what we have taken the name of.
 fn discard(job: &Job) {
     let name = taken(job);
-    if let Work::Frames(_) = job.work {
+    if let Work::Frames(..) = job.work {
         // We made it, and nobody else was told of it.
         let _ = std::fs::remove_dir_all(name);
         return;
@@ -440,7 +444,11 @@ mod tests {
             snapshot: None,
             writer: Writer::default(),
         };
-        let frames = Job { work: Work::Frames(1), output: folder.join("some/{stream}_{number}.h5"), ..job.clone() };
+        let frames = Job {
+            work: Work::Frames(1, Compression::None),
+            output: folder.join("some/{stream}_{number}.h5"),
+            ..job.clone()
+        };
         for job in [job, frames] {
             reserve(&job).unwrap();
             match made(&job, 0, &mut Vec::new()) {
@@ -458,7 +466,9 @@ mod tests {
             let made = json!({"frames": frames, "name": name, "inputs": ["camera"]});
             recorded(&json!({"sinks": {"a": {"template": "/no/such"}, "images": made}}).to_string(), sink)
         };
-        let known = Known::Many { frames: 5, name: "{stream}_{number}.h5".into(), inputs: vec!["camera".into()] };
+        let compression = Compression::None;
+        let known =
+            Known::Many { frames: 5, compression, name: "{stream}_{number}.h5".into(), inputs: vec!["camera".into()] };
         assert_eq!(of("{stream}_{number}.h5", 5, None).unwrap().as_ref(), Some(&known));
         assert_eq!(of("{stream}_{number}.h5", 5, Some("images")).unwrap(), Some(known));
         for wrong in ["../{number}.h5", "/{number}", "a/{number}.h5", ".{number}", "x.h5", ""] {
@@ -466,6 +476,15 @@ mod tests {
             assert!(of(wrong, 5, Some("images")).is_err(), "{wrong}");
         }
         assert_eq!(of("{number}.h5", 0, None).unwrap(), None);
+        let packed = |word: &str| {
+            let made = json!({"frames": 5, "name": "{number}", "inputs": ["camera"], "compression": word});
+            match recorded(&json!({"sinks": {"images": made}}).to_string(), None).unwrap() {
+                Some(Known::Many { compression, .. }) => Some(compression),
+                _ => None,
+            }
+        };
+        assert_eq!((packed("deflate"), packed("none")), (Some(Compression::Deflate), Some(Compression::None)));
+        assert_eq!(packed("--detached"), None);
         assert!(of("{number}.h5", 5, Some("a")).unwrap_err().to_string().contains("/no/such"));
         let fault = of("{number}.h5", 5, Some("b")).unwrap_err();
         assert_eq!(fault.hint, "sinks of this run are a, images");

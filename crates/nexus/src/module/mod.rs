@@ -25,6 +25,7 @@ mod samples;
 mod times;
 
 use crate::column::{Column, Design};
+use crate::filter::Filter;
 use crate::h5::{Cell, File};
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS, TEXT_BYTES};
 use crate::outside::{Given, Outside};
@@ -79,6 +80,8 @@ pub(crate) struct Filling {
     /// Where rows are sorted at the end.
     watch: Option<Watch>,
     is_outside: bool,
+    /// Of the module: some columns come with messages.
+    compression: Vec<(Option<String>, Filter)>,
     rows: Box<dyn Rows>,
 }
 
@@ -165,6 +168,7 @@ impl Filling {
             repeats: repeats(module),
             watch: rows.order().map(Watch::of),
             is_outside: matches!(module.kind, Kind::Outside(_)),
+            compression: module.compression.clone(),
             rows,
         })
     }
@@ -176,7 +180,9 @@ impl Filling {
         let (designs, mut rows) = begin(path, module);
         let mut designs = finished(designs, module);
         rows.take_up(&state["memory"]).ok_or_else(other)?;
-        designs.extend(rows.late_designs(path));
+        let mut late = rows.late_designs(path);
+        late.iter_mut().for_each(|design| pack(design, &module.compression));
+        designs.append(&mut late);
         let mut repeats = repeats(module);
         if let Some(repeats) = &mut repeats {
             repeats.take_up(&state["repeats"]).ok_or_else(other)?;
@@ -203,8 +209,20 @@ impl Filling {
             watch.take_up(&state["order"], &columns).ok_or_else(other)?;
         }
         let is_outside = matches!(module.kind, Kind::Outside(_));
-        let (path, late) = (path.to_owned(), Vec::new());
-        Ok(Self { path, columns, messages, touched: false, fitted, late, repeats, watch, is_outside, rows })
+        let (path, late, compression) = (path.to_owned(), Vec::new(), module.compression.clone());
+        Ok(Self {
+            path,
+            columns,
+            messages,
+            touched: false,
+            fitted,
+            late,
+            repeats,
+            watch,
+            is_outside,
+            compression,
+            rows,
+        })
     }
 
     /// What [`Filling::take_up`] needs.
@@ -301,8 +319,11 @@ impl Filling {
             return Err(REPEATED);
         }
         let before = self.watch.as_ref().map(|watch| self.columns[watch.order.time].rows());
+        let known = self.columns.len();
         let mut place = Place { path: &self.path, columns: &mut self.columns, late: &mut self.late };
-        self.rows.take(&mut place, message, entry)?;
+        let answer = self.rows.take(&mut place, message, entry);
+        self.columns.iter_mut().skip(known).for_each(|column| pack(&mut column.design, &self.compression));
+        answer?;
         if let (Some(watch), Some(before)) = (&mut self.watch, before) {
             watch.see(&self.columns, before);
         }
@@ -388,10 +409,15 @@ fn finished(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
     if module.layout == Layout::Ess {
         ess::dress(&mut designs, module);
     }
-    for design in &mut designs {
-        design.filter = design.path.rsplit('/').next().and_then(|name| module.filter(name));
-    }
+    designs.iter_mut().for_each(|design| pack(design, &module.compression));
     designs
+}
+
+/// With the filter that the template names for it, or for all.
+fn pack(design: &mut Design, compression: &[(Option<String>, Filter)]) {
+    let dataset = design.path.rsplit('/').next();
+    let of = |wanted: Option<&str>| compression.iter().find(|(name, _)| name.as_deref() == wanted);
+    design.filter = of(dataset).or_else(|| of(None)).map(|(_, filter)| *filter);
 }
 
 fn number(dtype: Option<DataType>) -> Option<DType> {

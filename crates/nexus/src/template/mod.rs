@@ -175,12 +175,6 @@ impl Module {
         }
         names
     }
-
-    /// How the chunks of a dataset are packed.
-    pub(crate) fn filter(&self, dataset: &str) -> Option<Filter> {
-        let of = |wanted: Option<&str>| self.compression.iter().find(|(name, _)| name.as_deref() == wanted);
-        of(Some(dataset)).or_else(|| of(None)).map(|(_, filter)| *filter)
-    }
 }
 
 /// Modules with a stream: the word of the template, and the schemas that such a module takes. Where two schemas mean the
