@@ -2,8 +2,8 @@
 
     plot_sweep.py SWEEP.json PLOT.png
 
-SWEEP has `events` (of a message), `writers`, and `figures` of the report, a filter each: `ours` is the computed chunk,
-`limits` are those that were tried; the rounds are the loads, events outside and writers inside.
+SWEEP has `events` (of a message), `writers`, the names of `chunks` that were tried, and `panels`, a filter each: rates of the
+`computed` chunk and of each of `chunks`, in GB/s for each load, events outside and writers inside.
 """
 
 import json
@@ -16,19 +16,22 @@ import matplotlib.pyplot as plt
 
 
 def plot(sweep: dict, path: str):
-    events, writers, figures = sweep["events"], sweep["writers"], sweep["figures"]
-    panels = plt.subplots(len(figures), len(writers), sharex=True, sharey="row", squeeze=False, layout="constrained")
-    figure, axes = panels
-    figure.set_size_inches(3.2 * len(writers), 2.8 * len(figures))
+    events, writers, filters = sweep["events"], sweep["writers"], sweep["panels"]
+    figure, axes = plt.subplots(
+        len(filters), len(writers), sharex=True, sharey="row", squeeze=False, layout="constrained"
+    )
+    figure.set_size_inches(3.2 * len(writers), 2.8 * len(filters))
     sizes = [8 * count / 1000 for count in events]
-    for row, one in zip(axes, figures, strict=True):
+    for row, one in zip(axes, filters, strict=True):
         for at, (panel, count) in enumerate(zip(row, writers, strict=True)):
-            for limit in one["limits"]:
-                panel.plot(sizes, limit["rounds"][at :: len(writers)], marker=".", label=limit["name"])
-            panel.plot(sizes, one["ours"]["rounds"][at :: len(writers)], "k--", label="computed")
-            panel.set(xscale="log", ylim=(0, None))
-            panel.set_title(f"{one['name'].rpartition(', ')[2]}, {count} writer{'s' * (count > 1)}", fontsize=9)
+            for name, rates in zip(sweep["chunks"], one["chunks"], strict=True):
+                panel.plot(sizes, rates[at :: len(writers)], marker=".", label=name)
+            panel.plot(sizes, one["computed"][at :: len(writers)], "k--x", label="computed")
+            panel.set(xscale="log")
+            panel.set_title(f"{one['filter']}, {count} writer{'s' * (count > 1)}", fontsize=9)
         row[0].set_ylabel("GB/s")
+        # When all of the row stands: the panels share their scale, and the first must not fix it for the others.
+        row[0].set_ylim(0, None)
     for panel in axes[-1]:
         panel.set_xlabel("kB of events a message")
     axes[0][0].legend(fontsize=7)

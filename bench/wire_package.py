@@ -1,20 +1,19 @@
-"""How much faster `beamport.wire` serialises than the package whose place it takes, with the same call.
+"""Both sides of `beamport bench wire`: `beamport.wire` and the package whose place it takes, with the same call.
 
-    python bench/wire_package.py    prints for each message the median ratio of 7 rounds, with the smallest and largest
+    wire_package.py SCHEMA ROUNDS CALLS
 
 Both sides make the same messages in turn; which goes first changes from round to round. Needs ess-streaming-data-types.
+
+Prints: bytes of a message; then of each round a line with seconds and processor seconds of `beamport.wire`, and the same of
+the package.
 """
 
-import statistics
+import sys
 import time
 
 import beamport.wire
 import numpy as np
 import streaming_data_types
-
-ROUNDS = 7
-# Long enough for the clock, short enough for the patience: the slower side takes some tenths of a second.
-CALLS = {"f144": 5_000, "ev44": 100}
 
 
 def arguments(schema):
@@ -25,24 +24,23 @@ def arguments(schema):
 
 
 def seconds(serialise, given, calls):
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     for _ in range(calls):
         serialise(*given)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
-def ratios(schema):
-    given, calls = arguments(schema), CALLS[schema]
-    sides = [streaming_data_types.SERIALISERS[schema], beamport.wire.SERIALISERS[schema]]
+def main(schema, rounds, calls):
+    given = arguments(schema)
+    sides = [beamport.wire.SERIALISERS[schema], streaming_data_types.SERIALISERS[schema]]
     for serialise in sides:
-        seconds(serialise, given, calls // 10)
-    for turn in range(ROUNDS):
+        seconds(serialise, given, max(1, calls // 10))
+    print(len(sides[0](*given)))
+    for turn in range(rounds):
         order = sides if turn % 2 == 0 else sides[::-1]
         taken = {serialise: seconds(serialise, given, calls) for serialise in order}
-        yield taken[sides[0]] / taken[sides[1]]
+        print(*taken[sides[0]], *taken[sides[1]])
 
 
 if __name__ == "__main__":
-    for schema in CALLS:
-        found = sorted(ratios(schema))
-        print(f"{schema}: {statistics.median(found):.1f} ({found[0]:.1f} to {found[-1]:.1f})")
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

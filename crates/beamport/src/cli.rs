@@ -459,8 +459,8 @@ pub struct Verify {
 /// `beamport bench`
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// What to measure: store, merge, nexus, frames, sweep [default: the first three]
-    #[arg(value_parser = ["store", "merge", "nexus", "frames", "sweep"], hide_possible_values = true)]
+    /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
+    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
     pub names: Vec<String>,
     /// Alternating rounds of each measurement
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]

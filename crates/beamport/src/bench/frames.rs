@@ -234,7 +234,7 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
             }
         }
         let figure = Figure {
-            name: job.name,
+            name: job.name.into(),
             conditions: format!(
                 "{frames} frames a round of {side} x {side} uint8 from the simulated camera, streams in memory; one call of Python a frame, which touches each byte and passes the frame on; ours from the first hundredth to the last frame, a ring of {RING}, the other side the highest rate of {seconds} s at which nothing was missing (steps of {STEP}); CPU of whole runs, starts included",
                 side = job.side,

@@ -48,7 +48,7 @@ pub(crate) fn durable_small(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault>
         ours.samples.push(timed(count * piece.len() as u64, count, || write(count))?);
     }
     Ok(Figure {
-        name: "disk, 100 B",
+        name: "disk, 100 B".into(),
         conditions: format!(
             "{} messages a round, publish every {BATCH}, recycled files ({} MiB in all), live ring {} MiB; CRC and index in, fdatasync in until the mark `disk` of the last",
             sizes.small_messages,
@@ -90,7 +90,7 @@ pub(crate) fn commit_of_one(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault>
         },
     )?;
     Ok(Figure {
-        name: "commit of one / 2.5 fdatasync",
+        name: "commit of one / 2.5 fdatasync".into(),
         conditions: format!(
             "{count} messages of {COMMITTED_BYTES} B a round, each appended and waited for at mark `disk`; the limit writes and syncs one file, its time multiplied by {COMMIT_OF_ONE}",
         ),
@@ -124,7 +124,7 @@ pub(crate) fn both_at_once(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> 
         }
     }
     Ok(Figure {
-        name: "write, read and check at once, 8.8 kB",
+        name: "write, read and check at once, 8.8 kB".into(),
         conditions: format!(
             "{count} messages a round through a ring of {} MiB in /dev/shm, publish every {BATCH}, a counted reader in another process checks every entry and payload and looks for {} us before it sleeps; until it has seen the last; no fdatasync",
             sizes.ring_bytes >> 20,

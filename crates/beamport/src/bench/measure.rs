@@ -1,6 +1,7 @@
 //! What is measured and how it is stated: samples, series of alternating rounds, figures with must and aim.
 
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::time::Instant;
 
 /// One timed piece of work.
@@ -130,7 +131,7 @@ fn round(value: f64) -> f64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     /// What is compared: `append 1 MiB / memcpy`.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// State of pages, sizes, what is in and what is out.
     pub(crate) conditions: String,
     pub(crate) unit: Unit,
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn the_better_limit_of_each_round_counts() {
         let figure = Figure {
-            name: "a / b",
+            name: "a / b".into(),
             conditions: String::new(),
             unit: Unit::Gigabytes,
             ours: series("ours", &[1.0, 1.0, 1.0]),

@@ -211,7 +211,7 @@ fn grouped(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         },
     )?;
     Ok(Figure {
-        name: "merge, groups and copies of 120 streams / memcpy of the payload",
+        name: "merge, groups and copies of 120 streams / memcpy of the payload".into(),
         conditions: format!(
             "{count} messages of {GROUPS_BYTES} B a round of {INPUTS} streams, as in the row above; windows of 2 us, groups of two streams or more, each message of a group checked and copied into recycled segments; merge, runner and slot in one thread; /dev/shm, no fdatasync"
         ),
@@ -244,7 +244,7 @@ fn ordered(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         || timed(count * 64, count, || laps.borrow_mut().walk()),
     )?;
     Ok(Figure {
-        name: "merge: 120 streams / walk of the entries",
+        name: "merge: 120 streams / walk of the entries".into(),
         conditions: format!(
             "{count} messages a round of {INPUTS} streams, rates 1 to 7, 10 million a second of source time, in some disorder, waited for {} ms; into a view of recycled segments (ring {} MiB), a commit a slice of 1 ms or more; one thread, each entry of an input proven on both sides; /dev/shm, no fdatasync",
             WAIT / 1_000_000,

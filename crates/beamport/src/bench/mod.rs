@@ -15,6 +15,7 @@ mod store;
 mod sweep;
 mod view;
 mod waiting;
+mod wire;
 
 use crate::cli;
 use flow::Fault;
@@ -126,6 +127,10 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
     }
     if wanted("nexus") {
         figures.extend(nexus::run(&sizes, rounds, &mut tell)?);
+    }
+    // Needs the other package: by name alone.
+    if asked.names.iter().any(|name| name == "wire") {
+        figures.extend(wire::run(asked.quick, rounds, &mut tell)?);
     }
     // Its other side is large, and looks for its rate: by name alone.
     if asked.names.iter().any(|name| name == "frames") {

@@ -51,7 +51,7 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         let messages = if events < 10_000 { sizes.nexus_events / events / 6 } else { sizes.nexus_events / events };
         let (ours, limit) = row(&programs, &folder, messages, events as usize, rounds)?;
         let figure = Figure {
-            name,
+            name: name.into(),
             conditions: format!(
                 "{messages} messages ({} MiB of events) a round, a sealed run in a memory stream to a new file on {place}; ours: whole process with CRC, BLAKE3 and fsync; h5py: appending, close and fsync, chunks of 1 MiB",
                 (messages * events * 8) >> 20
@@ -124,7 +124,7 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
         })?;
     }
     Ok(Figure {
-        name: pace.name,
+        name: pace.name.into(),
         conditions: format!(
             "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, BLAKE3, flush and fsync in; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB",
             bytes >> 20
@@ -147,7 +147,7 @@ fn logged(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fau
         ours.samples.push(Sample { seconds: sample.seconds.max(sample.cpu_seconds), ..sample });
     }
     Ok(Figure {
-        name: "f144, stream -> NeXus, one core",
+        name: "f144, stream -> NeXus, one core".into(),
         conditions: format!(
             "{messages} messages a round, a number each, from a memory stream to a new file in /dev/shm; the time of all threads together where that is longer"
         ),
@@ -170,7 +170,7 @@ fn sealed(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fau
         size = round.file;
     }
     Ok(Figure {
-        name: "seal: a file is whole so often a second",
+        name: "seal: a file is whole so often a second".into(),
         conditions: format!(
             "a new file of {} MiB on the disk, whose rows were flushed; counted are its last words, its BLAKE3, the sync; must: within a second",
             size >> 20

@@ -131,7 +131,7 @@ fn append_over_memcpy(
         },
     )?;
     Ok(Figure {
-        name,
+        name: name.into(),
         conditions: format!(
             "{} MiB a round into recycled /dev/shm segments (ring {} MiB, pages touched), source in cache; CRC in, index in, publish every {batch}; no fdatasync",
             total >> 20,
@@ -158,7 +158,7 @@ fn append_small(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         ours.samples.push(timed(count * piece.len() as u64, count, work).map_err(wrong("append"))?);
     }
     Ok(Figure {
-        name: "append 100 B",
+        name: "append 100 B".into(),
         conditions: format!(
             "{} messages a round, one thread, into recycled /dev/shm segments (ring {} MiB); CRC in, index in, publish every {BATCH}; no fdatasync",
             sizes.small_messages,
@@ -200,7 +200,7 @@ fn disk(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         })?;
     }
     Ok(Figure {
-        name: "disk, 1 MiB / the better of two writes",
+        name: "disk, 1 MiB / the better of two writes".into(),
         conditions: format!(
             "{} MiB a round; recycled files of 64 MiB ({} MiB in all), fdatasync in (each 64 MiB and at the end), live ring {} MiB; CRC in for the stream, out for the limits",
             bytes >> 20,
@@ -280,7 +280,7 @@ fn read(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         },
     )?;
     Ok(Figure {
-        name: "read and check / CRC pass",
+        name: "read and check / CRC pass".into(),
         conditions: format!(
             "{count} messages of {JUMBO_BYTES} B ({} MiB, index {} MiB) in /dev/shm, another process, every entry and payload checked, pages mapped by an earlier lap (that lap: {:.2} GB/s); no fdatasync",
             bytes >> 20,

@@ -1,8 +1,8 @@
 //! `beamport bench sweep`: NeXus files by writers beside each other, chunk, message and filter, from streams in memory.
 //!
-//! As the reports of PSI and ESS swept theirs. A figure is a filter; what stands for its rounds are the loads, each a size of
-//! message and a number of writers; its limits are the sizes of chunks, of which the best of each load counts, and ours is
-//! the chunk that the writer computes. So the figure says how much of the sweep's best the computed defaults reach.
+//! As the reports of PSI and ESS swept theirs. A figure is a filter and a size of message; what stands for its rounds are the
+//! numbers of writers; its limits are the sizes of chunks, of which the best of each number counts, and ours is the chunk that
+//! the writer computes. So each figure says how much of the sweep's best the computed defaults reach.
 //! With `--output FILE` a plot comes beside it, `FILE` with the ending `png`.
 //!
 //! A writer is a process with a stream and a file of its own. All have their streams filled before the first begins, and the
@@ -30,11 +30,8 @@ const CHUNKS: [(&str, u64); 5] = [
 /// Events of a message, 8 bytes each: 1 KiB to 16 MiB. Powers of two, so that every chunk becomes whole: a begun one is not
 /// packed, and large ones would look better than they are.
 const EVENTS: [u64; 5] = [1 << 7, 1 << 11, 1 << 14, 1 << 17, 1 << 21];
-const FILTERS: [(&str, Option<&str>); 3] = [
-    ("computed chunks / the best, unfiltered", None),
-    ("computed chunks / the best, bitshuffle-lz4", Some("bitshuffle-lz4")),
-    ("computed chunks / the best, deflate", Some("deflate")),
-];
+const FILTERS: [(&str, Option<&str>); 3] =
+    [("unfiltered", None), ("bitshuffle-lz4", Some("bitshuffle-lz4")), ("deflate", Some("deflate"))];
 /// Bytes of events that each writer has: two chunks of the largest for each of its two datasets.
 const BYTES: u64 = 64 << 20;
 /// Rounds of a load at most; the whole has 360 of them.
@@ -52,8 +49,8 @@ pub(crate) fn run(
         if quick { (&WRITERS[..2], &EVENTS[2..3], BYTES / 2) } else { (&WRITERS[..], &EVENTS[..], BYTES) };
     let rounds = if quick { 1 } else { rounds.min(ROUNDS_MAX) };
     let folder = Folder::on_disk()?;
-    let mut figures = Vec::new();
-    for (name, filter) in FILTERS {
+    let (mut figures, mut panels) = (Vec::new(), Vec::new());
+    for (word, filter) in FILTERS {
         let mut ours = Series::new("computed");
         let mut limits: Vec<Series> = CHUNKS.iter().map(|(name, _)| Series::new(name)).collect();
         for (&events, &writers) in events.iter().flat_map(|events| writers.iter().map(move |writers| (events, writers)))
@@ -74,42 +71,49 @@ pub(crate) fn run(
             ours.samples.extend(best.next());
             limits.iter_mut().zip(best).for_each(|(series, sample)| series.samples.push(sample));
         }
-        let loads = |all: &[u64]| all.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let figure = Figure {
-            name,
-            conditions: format!(
-                "for each \"round\" another load: messages of {} events, and of each {} writers beside each other; {} MiB of events for each from streams in memory to new files on the disk, CRC, BLAKE3, flush and fsync in; best of {rounds}",
-                loads(events),
-                loads(writers),
-                bytes >> 20
-            ),
-            unit: Unit::Gigabytes,
-            ours,
-            limits,
-            must: 0.95,
-            aim: 1.0,
-        };
-        tell(&figure);
-        figures.push(figure);
+        panels.push(
+            json!({"filter": word, "computed": rates(&ours), "chunks": limits.iter().map(rates).collect::<Vec<_>>()}),
+        );
+        for (at, events) in events.iter().enumerate() {
+            let of = |series: &Series| {
+                let first = at * writers.len();
+                Series { name: series.name, samples: series.samples[first..first + writers.len()].to_vec() }
+            };
+            let counts: Vec<String> = writers.iter().map(u64::to_string).collect();
+            let figure = Figure {
+                name: format!("computed chunks / the best, {} KiB, {word}", (events * 8) >> 10).into(),
+                conditions: format!(
+                    "messages of {events} events; for each \"round\" another number of writers beside each other: {}; {} MiB of events for each from streams in memory to new files on the disk, CRC, BLAKE3, flush and fsync in; best of {rounds}",
+                    counts.join(", "),
+                    bytes >> 20
+                ),
+                unit: Unit::Gigabytes,
+                ours: of(&ours),
+                limits: limits.iter().map(of).collect(),
+                must: 0.95,
+                aim: 1.0,
+            };
+            tell(&figure);
+            figures.push(figure);
+        }
     }
     if let (Some(python), Some(answer)) = (python, answer) {
-        plot(&python, &folder, &figures, (events, writers), &answer.with_extension("png"))?;
+        let chunks: Vec<&str> = CHUNKS.iter().map(|(name, _)| *name).collect();
+        let told = json!({"events": events, "writers": writers, "chunks": chunks, "panels": panels});
+        plot(&python, &folder, &told, &answer.with_extension("png"))?;
     }
     Ok(figures)
 }
 
-fn plot(
-    python: &Path,
-    folder: &Folder,
-    figures: &[Figure],
-    (events, writers): (&[u64], &[u64]),
-    to: &Path,
-) -> Result<(), Fault> {
+/// 1e9 bytes a second of each load, those of one size of message together.
+fn rates(series: &Series) -> Vec<f64> {
+    series.samples.iter().map(|sample| sample.bytes as f64 * 1e-9 / sample.seconds).collect()
+}
+
+fn plot(python: &Path, folder: &Folder, told: &Value, to: &Path) -> Result<(), Fault> {
     let (script, sweep) = (folder.path().join("plot_sweep.py"), folder.path().join("sweep.json"));
-    let figures: Vec<Value> = figures.iter().map(Figure::json).collect();
-    let told = json!({"events": events, "writers": writers, "figures": figures}).to_string();
     std::fs::write(&script, PLOT).map_err(wrong("the script cannot be written"))?;
-    std::fs::write(&sweep, told).map_err(wrong("the sweep cannot be written"))?;
+    std::fs::write(&sweep, told.to_string()).map_err(wrong("the sweep cannot be written"))?;
     output(Command::new(python).arg(&script).arg(&sweep).arg(to)).map(drop)
 }
 

@@ -85,7 +85,7 @@ pub(super) fn push(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         },
     )?;
     Ok(Figure {
-        name: "view: push / walk of the entries",
+        name: "view: push / walk of the entries".into(),
         conditions: format!(
             "{} entries a round of 2 parents in turns of {BATCH}, one thread, each entry of a parent proven on both sides; into recycled index segments (ring {} MiB), publish every {BATCH}; no fdatasync",
             2 * count,
@@ -143,7 +143,7 @@ pub(super) fn read(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
         })
     })?;
     Ok(Figure {
-        name: "view: read and check / CRC pass",
+        name: "view: read and check / CRC pass".into(),
         conditions: format!(
             "{messages} messages of {JUMBO_BYTES} B of {PARENTS} parents, message by message ({} MiB) in /dev/shm, one thread; every entry of the view, of the parent and every payload checked, pages mapped; no fdatasync",
             bytes >> 20,

@@ -329,7 +329,7 @@ fn figure(
         stated(bare),
     );
     Figure {
-        name,
+        name: name.into(),
         conditions,
         unit: Unit::Millions,
         ours: Series { name: sides[0], samples: ours.iter().map(|g| g.sample(g.quantile(part))).collect() },
@@ -399,7 +399,7 @@ pub(crate) fn company(sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     };
     let (ours, alone) = alternate(rounds, accompanied, lap)?;
     Ok(Figure {
-        name: "append beside 64 readers / alone",
+        name: "append beside 64 readers / alone".into(),
         conditions: format!(
             "{count} messages of {JUMBO_BYTES} B a round through a ring of {} MiB in /dev/shm, publish every {BATCH}; {READERS} processes check the newest {BATCH} messages 10 times a second, since a lap before; no fdatasync",
             sizes.ring_bytes >> 20,

@@ -1,0 +1,47 @@
+"""Rows of `beamport bench` that need Python beside the program: each says what it compares, and its plot is there."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def bench(program, folder, *asked):
+    """The report; the measurement takes the interpreter of this test."""
+    answer = folder / "answer.json"
+    command = [program, "bench", *asked, "--quick", "--output", answer]
+    environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(answer.read_text()), done.stdout
+
+
+def test_a_sweep_says_what_the_computed_chunks_reach_and_plots_it(tmp_path, beamport, nexus):
+    pytest.importorskip("matplotlib", reason="pip install matplotlib")
+    report, text = bench(beamport, tmp_path, "sweep")
+    figures = report["figures"]
+    words = ["unfiltered", "bitshuffle-lz4", "deflate"]
+    assert [figure["name"] for figure in figures] == [f"computed chunks / the best, 128 KiB, {word}" for word in words]
+    for figure in figures:
+        assert figure["name"] in text and figure["must"] == 0.95
+        # A load for each number of writers; each is compared with the best of five sizes of chunks.
+        ours, limits = figure["ours"]["rounds"], [limit["rounds"] for limit in figure["limits"]]
+        assert len(limits) == 5 and {len(rates) for rates in limits} == {len(ours)} == {2}
+        reached = sorted(rate / max(of) for rate, of in zip(ours, zip(*limits, strict=True), strict=True))
+        assert figure["figure"]["min"] == pytest.approx(reached[0], rel=0.01)
+        assert figure["figure"]["max"] == pytest.approx(reached[-1], rel=0.01)
+    assert (tmp_path / "answer.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.json", "answer.png"]
+
+
+def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_path, beamport):
+    pytest.importorskip("streaming_data_types", reason="pip install ess-streaming-data-types")
+    report, text = bench(beamport, tmp_path, "wire")
+    f144, ev44 = report["figures"]
+    assert [f144["name"], ev44["name"]] == [f"wire {name} / streaming_data_types" for name in ("f144", "ev44")]
+    for figure in (f144, ev44):
+        assert figure["name"] in text and figure["ours"]["name"] == "beamport.wire"
+        assert len(figure["ours"]["rounds"]) == len(figure["limits"][0]["rounds"]) == report["rounds"] == 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
