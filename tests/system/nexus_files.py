@@ -11,8 +11,8 @@ OWN_ATTRIBUTES = {"file_name", "file_time", "creator"}
 OWN_DATASETS = {"/entry/beamport/rows/stage"}
 
 
-def content(path: Path) -> dict:
-    """Every group, dataset, link and attribute of a file, by its path."""
+def content(path: Path, others: tuple[str, ...] = ()) -> dict:
+    """Every group, dataset, link and attribute of a file, by its path; links to `others` are followed."""
     found = {}
 
     def attributes(name, node):
@@ -28,7 +28,8 @@ def content(path: Path) -> dict:
             if isinstance(link, h5py.SoftLink):
                 found[child] = ("link", link.path)
                 continue
-            assert not isinstance(link, h5py.ExternalLink), f"{child} leads out of the file"
+            if isinstance(link, h5py.ExternalLink):
+                assert (link.filename in others, link.path) == (True, child), f"{child} leads to {link.filename}"
             node = group[key]
             if isinstance(node, h5py.Group):
                 found[child] = ("group",)

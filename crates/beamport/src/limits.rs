@@ -44,3 +44,5 @@ pub const PARTS_MAX: u64 = 1024;
 pub const CACHE_MAX: u64 = 1 << 20;
 /// Frames of a file: a million small ones are a file as large as others that are called large.
 pub const FRAMES_MAX: u64 = 1_000_000;
+/// Writers of a sink.
+pub const WRITERS_MAX: u64 = 16;

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]] [MODULES]
+//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]]
+//!                      [--elsewhere STREAM=FILE]... [--run-file FILE] [MODULES]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! beamport-nexus check TEMPLATE [--json] [MODULES]
 //! beamport-nexus histogram FILE [--path DATASET]
@@ -89,6 +90,12 @@ enum Verb {
         /// Of each input one past the last sequence, with `--snapshot`
         #[arg(long = "end", requires = "snapshot")]
         ends: Vec<u64>,
+        /// A stream that another writer of the run has, and the name of its file; once for each
+        #[arg(long, value_name = "STREAM=FILE", value_parser = elsewhere)]
+        elsewhere: Vec<(String, String)>,
+        /// Name of the run's file, where this is that of another writer
+        #[arg(long)]
+        run_file: Option<String>,
         #[command(flatten)]
         modules: Modules,
     },
@@ -220,6 +227,8 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             detached,
             snapshot,
             ends,
+            elsewhere,
+            run_file,
             modules,
         }) => {
             let snapshot = snapshot.map(|time| serve::Snapshot { time, ends });
@@ -232,7 +241,11 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             match modules.all(own) {
                 Err(fault) => Ok(ExitCode::from(never(&fault))),
                 Ok(modules) => {
-                    write(&Order { data, sink, run, inputs, work, output, flush, detached, snapshot, modules }, parent)
+                    let elsewhere = template::Elsewhere { streams: elsewhere, run_file };
+                    write(
+                        &Order { data, sink, run, inputs, work, output, flush, detached, snapshot, elsewhere, modules },
+                        parent,
+                    )
                 }
             }
         }
@@ -241,6 +254,11 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
         eprintln!("{fault}");
         ExitCode::from(2)
     })
+}
+
+fn elsewhere(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(stream, file)| !stream.is_empty() && !file.is_empty());
+    parts.map(|(stream, file)| (stream.to_owned(), file.to_owned())).ok_or_else(|| "write STREAM=FILE".to_owned())
 }
 
 /// Who asks `write` for what it does not know is another `beamport`, and would ask again.

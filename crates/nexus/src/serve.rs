@@ -6,7 +6,7 @@
 //! cannot be opened.
 
 use crate::outside::Module;
-use crate::template::{Layout, Template};
+use crate::template::{Elsewhere, Layout, Template};
 use crate::{Files, Job, Nexus, clock, files};
 use flow::records::Run;
 use flow::{Data, Fault, Feed, Sink, ledger};
@@ -42,6 +42,8 @@ pub struct Order {
     pub detached: bool,
     /// Only what there is now of a run that goes on; with `detached`.
     pub snapshot: Option<Snapshot>,
+    /// What other writers have of the file's structure.
+    pub elsewhere: Elsewhere,
     /// Modules from outside that the template may name.
     pub modules: Vec<&'static dyn Module>,
 }
@@ -134,7 +136,7 @@ impl Plan {
         Ok(match &order.work {
             Work::Template(path, layout) => Plan::One(Job {
                 file: output,
-                template: opened(path, &order.modules, *layout)?,
+                template: opened(path, order, *layout)?,
                 inputs,
                 run,
                 run_id,
@@ -192,22 +194,24 @@ impl From<Fault> for Ended {
     }
 }
 
-/// The template, or the first of its mistakes.
-fn opened(path: &Path, modules: &[&'static dyn Module], layout: Layout) -> Result<Template, Ended> {
-    Template::open(path, modules, layout).map_err(|mistakes| {
+/// What of the template is this writer's, or the first of its mistakes.
+fn opened(path: &Path, order: &Order, layout: Layout) -> Result<Template, Ended> {
+    let mut template = Template::open(path, &order.modules, layout).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
         let hint = format!("`beamport-nexus check {}` tells all", path.display());
         Ended::Permanent(Fault::new(what, first).hint(hint))
-    })
+    })?;
+    template.share(&order.elsewhere);
+    Ok(template)
 }
 
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
     if let Work::Template(path, layout) = &order.work {
-        opened(path, &order.modules, *layout)?;
+        opened(path, order, *layout)?;
     }
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;

@@ -47,7 +47,7 @@ pub fn check(
         Ok(instrument) => {
             let mut counts = vec![
                 counted(instrument.sources.len(), "source"),
-                counted(instrument.sinks.len(), "sink"),
+                counted(instrument.sinks.iter().filter(|sink| sink.is_first()).count(), "sink"),
                 counted(instrument.runs.len(), "run"),
             ];
             if !instrument.workers.is_empty() {

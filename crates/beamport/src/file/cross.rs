@@ -86,6 +86,22 @@ pub(super) fn check(
             ));
         }
     }
+    share_out(page, mistakes, instrument, &known);
+}
+
+/// Sinks with several writers become as many.
+fn share_out(page: &Page, mistakes: &mut Mistakes, instrument: &mut Instrument, known: &HashSet<&str>) {
+    let names: HashSet<String> = instrument.sinks.iter().map(|sink| sink.name.clone()).collect();
+    let sinks = std::mem::take(&mut instrument.sinks);
+    instrument.sinks = sinks.into_iter().flat_map(super::SinkSection::shared_out).collect();
+    for sink in instrument.sinks.iter().filter(|sink| !sink.is_first()) {
+        let is_too_long = sink.name.len() > crate::limits::NAME_CHARS_MAX;
+        if is_too_long || names.contains(&sink.name) || known.contains(sink.name.as_str()) {
+            let cause = if is_too_long { "it is too long" } else { "it is taken" };
+            let what = format!("a writer of this sink would have the name `{}`", shortened(&sink.name));
+            mistakes.push(page.mistake(sink.line, what, cause, "give the sink another name, or `writers = 1`"));
+        }
+    }
 }
 
 /// A stage that fills a stream from others, as its section says.

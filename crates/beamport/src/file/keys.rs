@@ -450,6 +450,14 @@ pub static LAYOUT: Key = key(
     "nexus",
     "How streams become datasets: as scippnexus and Mantid read them, or as the ESS file writer names and types them.",
 );
+/// `writers`
+pub static WRITERS: Key = key(
+    Nexus,
+    "writers",
+    "whole number, 1 to 16",
+    "1",
+    "Processes that write a run side by side, as far as its streams of events, frames and arrays can be shared out. The run's file links to those of the others: `NAME.2.nxs` beside `NAME.nxs`.",
+);
 /// `flush`
 pub static FLUSH: Key =
     key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");
@@ -565,6 +573,7 @@ pub static ALL: &[&Key] = &[
     &FILE,
     &FOLDER,
     &LAYOUT,
+    &WRITERS,
     &FLUSH,
     &FILES_KIND,
     &FILES_INPUTS,

@@ -35,12 +35,11 @@ impl Instrument {
             line: *line,
             shown,
         });
-        let sinks = self.sinks.iter().map(|SinkSection { name, line, shown, .. }| Part {
-            kind: "sink",
-            name,
-            line: *line,
-            shown,
-        });
+        let sinks = self
+            .sinks
+            .iter()
+            .filter(|sink| sink.is_first())
+            .map(|SinkSection { name, line, shown, .. }| Part { kind: "sink", name, line: *line, shown });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
         // As in the file: a stage takes what one above it fills.

@@ -26,11 +26,28 @@ pub struct SinkSection {
     pub folder: Setting<PathBuf>,
     /// How often the file on disk is brought up to date.
     pub flush: Setting<Duration>,
+    /// What of the run's streams is whose, where several writers share them.
+    pub share: Option<Share>,
+    /// Writers that are asked for.
+    pub(super) writers: u64,
     /// The streams that the template names, with their lines in it.
     pub(super) template_streams: BTreeMap<String, u32>,
     /// The modules that read them.
     pub(super) template_modules: Vec<template::Reads>,
     pub(super) shown: Vec<Shown>,
+}
+
+/// One of several writers of a sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The sink that they share.
+    pub of: String,
+    /// All its inputs.
+    pub inputs: Vec<String>,
+    /// Which one this is; 0 writes the run's file.
+    pub number: usize,
+    /// The streams of each.
+    pub streams: Vec<Vec<String>>,
 }
 
 /// The kinds of sinks.
@@ -91,7 +108,61 @@ impl SinkSection {
     /// The path of a run's file; of kind `files` with `{stream}` and `{number}` in the file's name.
     #[must_use]
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
-        self.folder.join(filled(&self.file, instrument, run, &self.name))
+        let share = self.share.as_ref();
+        let name = filled(&self.file, instrument, run, share.map_or(&self.name, |share| &share.of));
+        self.folder.join(share.map_or(name.clone(), |share| share.file(&name, share.number)))
+    }
+
+    /// Names of the files that several writers make of a run; none where one writes it.
+    #[must_use]
+    pub fn files(&self, instrument: &str, run: &str) -> Vec<String> {
+        let Some(share) = &self.share else { return Vec::new() };
+        let name = filled(&self.file, instrument, run, &share.of);
+        (0..share.streams.len()).map(|number| share.file(&name, number)).collect()
+    }
+
+    /// All inputs of the sink, whichever of its writers this is.
+    #[must_use]
+    pub fn all_inputs(&self) -> &[String] {
+        self.share.as_ref().map_or(&self.inputs.value, |share| &share.inputs)
+    }
+
+    /// True unless it is the second or a later writer of a sink.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.share.as_ref().is_none_or(|share| share.number == 0)
+    }
+
+    /// The sink as several writers share it; as it is where one has it all.
+    pub(super) fn shared_out(self) -> Vec<Self> {
+        let wanted = usize::try_from(self.writers).unwrap_or(1);
+        let streams = template::shared_out(&self.inputs.value, &self.template_modules, wanted);
+        if streams.len() < 2 {
+            return vec![self];
+        }
+        let of = |number: usize| {
+            let mut sink = self.clone();
+            if number > 0 {
+                (sink.name, sink.shown) = (format!("{}-{}", self.name, number + 1), Vec::new());
+            }
+            sink.inputs.value = streams[number].clone();
+            let (of, inputs) = (self.name.clone(), self.inputs.value.clone());
+            sink.share = Some(Share { of, inputs, number, streams: streams.clone() });
+            sink
+        };
+        (0..streams.len()).map(of).collect()
+    }
+}
+
+impl Share {
+    /// Name of a writer's file: that of the run, with the writer's number before its ending.
+    #[must_use]
+    pub fn file(&self, name: &str, number: usize) -> String {
+        match (number, name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())) {
+            (0, _) => name.to_owned(),
+            (_, Some((stem, ending))) => format!("{stem}.{}.{ending}", number + 1),
+            (_, None) => format!("{name}.{}", number + 1),
+        }
     }
 }
 
@@ -186,7 +257,7 @@ pub(super) fn read(
     template_check: &super::TemplateCheck<'_>,
 ) -> Option<SinkSection> {
     let kind: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
-    let mut found = template::Found::default();
+    let (mut found, mut writers) = (template::Found::default(), 1);
     // Which keys belong here is not known without a kind: the kind comes first.
     let (inputs, file, target, flush, kind) = match kind?.value {
         KindWord::Nexus => {
@@ -194,6 +265,7 @@ pub(super) fn read(
             let writer = writer(section, folder);
             let template = template(section, folder, &|path| template_check(path, &writer), &mut found);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
+            writers = self::writers(section);
             let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
             (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, writer })
         }
@@ -231,10 +303,21 @@ pub(super) fn read(
         file,
         folder: target,
         flush,
+        share: None,
+        writers,
         template_streams: found.0,
         template_modules: found.1,
         shown: std::mem::take(&mut section.shown),
     })
+}
+
+fn writers(section: &mut Section<'_>) -> u64 {
+    let writers: Setting<u64> = section.need(&keys::WRITERS);
+    if !(1..=limits::WRITERS_MAX).contains(&writers.value) {
+        let hint = format!("write 1 to {}", limits::WRITERS_MAX);
+        section.refuse(&keys::WRITERS, Refused::new(format!("{} writers", writers.value), hint));
+    }
+    writers.value
 }
 
 /// What writes the files; code that a file names is that of who wrote the instrument file, never that of a template.

@@ -126,6 +126,10 @@ pub struct Job {
     pub snapshot: Option<(i64, Vec<u64>)>,
     /// What writes it.
     pub writer: Writer,
+    /// Streams that other writers of the run have, each with the name of its file.
+    pub elsewhere: Vec<(String, String)>,
+    /// Name of the run's file, where this is that of another writer.
+    pub run_file: Option<String>,
 }
 
 /// What is made of a run.
@@ -140,7 +144,14 @@ pub enum Work {
 impl Job {
     /// The work of a sink on a run.
     pub fn of(sink: &SinkSection, data: &Path, instrument: &str, run: &str) -> Self {
+        let files = sink.files(instrument, run);
+        let others = sink.share.iter().flat_map(|share| share.streams.iter().zip(&files).enumerate());
+        let others = others.filter(|(number, _)| sink.share.as_ref().is_some_and(|share| share.number != *number));
+        let elsewhere =
+            others.flat_map(|(_, (streams, file))| streams.iter().map(|stream| (stream.clone(), file.clone())));
         Self {
+            elsewhere: elsewhere.collect(),
+            run_file: files.into_iter().next().filter(|_| !sink.is_first()),
             data: data.to_path_buf(),
             sink: sink.name.clone(),
             run: run.to_string(),
@@ -180,6 +191,12 @@ impl Job {
             }
             (Work::Template(template), ..) => {
                 command.arg("--template").arg(template).arg("--output").arg(&self.output);
+                for (stream, file) in &self.elsewhere {
+                    command.args(["--elsewhere", &format!("{stream}={file}")]);
+                }
+                if let Some(file) = &self.run_file {
+                    command.args(["--run-file", file]);
+                }
             }
         }
         command.args(["--flush-ms", &self.flush_ms.to_string()]);

@@ -244,10 +244,11 @@ impl Mover {
             .instrument
             .sinks
             .iter()
+            .filter(|s| s.is_first())
             .map(|s| {
                 let made = match &s.kind {
                     SinkKind::Nexus { template, writer } => {
-                        json!({"template": template.value, "layout": writer.layout.word(), "inputs": s.inputs.value})
+                        json!({"template": template.value, "layout": writer.layout.word(), "inputs": s.all_inputs()})
                     }
                     SinkKind::Files { frames, compression } => {
                         let path = s.path_of(&self.instrument.name, run);

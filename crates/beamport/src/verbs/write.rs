@@ -80,6 +80,8 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         flush_ms: FLUSH_MS,
         detached: true,
         snapshot: snapshot.map(|time| (time, ends)),
+        elsewhere: Vec::new(),
+        run_file: None,
         writer,
     };
     let product = made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
@@ -442,6 +444,8 @@ mod tests {
             flush_ms: FLUSH_MS,
             detached: true,
             snapshot: None,
+            elsewhere: Vec::new(),
+            run_file: None,
             writer: Writer::default(),
         };
         let frames = Job {

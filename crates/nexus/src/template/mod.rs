@@ -12,6 +12,7 @@ mod json;
 mod nearest;
 #[cfg(test)]
 mod reference;
+mod share;
 mod tree;
 mod units;
 mod values;
@@ -19,6 +20,7 @@ mod words;
 
 pub(crate) use check::{attribute, bad_name, join};
 pub use data::{Data, DataType, Values};
+pub use share::Elsewhere;
 pub(crate) use words::is_word;
 
 use crate::filter::Filter;

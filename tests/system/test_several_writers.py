@@ -1,0 +1,70 @@
+"""One run written by several processes: its file leads to those of the others, whoever is killed."""
+
+import os
+import shutil
+import signal
+import time
+
+import h5py
+import pytest
+from conftest import ROOT, gapless, lost_of, until
+from nexus_files import content
+from test_kill_writer import INSTRUMENT, gone, writers_of
+
+OTHERS = ("first.2.nxs", "first.3.nxs")
+
+
+@pytest.fixture
+def instrument(lab, nexus):
+    shutil.copy2(ROOT / "examples/amor.nexus.json", lab.folder)
+    return lab.write(INSTRUMENT.replace('flush = "50 ms"', 'flush = "50 ms"\nwriters = 4'))
+
+
+def test_a_run_by_several_writers_is_the_run_by_one(instrument, dice):
+    lab = instrument
+    files = lab.data / "files"
+    process, _ = lab.up_ready()
+    for _ in range(3):
+        # As many as there are streams that can be shared out, and the one with the logs.
+        until(lambda: len(writers_of(lab, process)) == 3, "three writers do not come")
+        time.sleep(dice.uniform(0, 0.4))
+        victim = dice.choice(writers_of(lab, process))
+        os.kill(victim, signal.SIGKILL)
+        until(lambda victim=victim: gone(victim), "it does not die")
+    until(lambda: lab.stream("monitor").marks()[1] >= 2, "no messages")
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    for stream in lab.streams():
+        gapless(stream)
+    assert sorted(path.name for path in files.iterdir() if path.suffix == ".nxs") == sorted(("first.nxs", *OTHERS))
+    again = lab.folder / "again.nxs"
+    lab.run("write", "first", "-o", again, "--data", lab.data)
+
+    def measured(whole):
+        # Each file has the account of its own writer, and says how it was shared out.
+        own = ("/entry/beamport", "@beamport_template")
+        return {path: value for path, value in whole.items() if not path.startswith(own)}
+
+    one, several = measured(content(again)), measured(content(files / "first.nxs", OTHERS))
+    assert several == one and len(one) > 100
+    # The files of the others stand alone, each with what is its own.
+    with h5py.File(files / OTHERS[0]) as second, h5py.File(files / OTHERS[1]) as third:
+        alone = [set(file["entry/instrument"]) for file in (second, third)]
+        assert sorted(map(sorted, alone)) == [["detector"], ["monitor"]]
+    lab.run("verify", files / "first.nxs", "--data", lab.data)
+    for other in OTHERS:
+        lab.run("verify", files / other, "--data", lab.data)
+
+
+def test_a_sink_shared_out_is_checked_as_a_whole(instrument):
+    lab = instrument
+    assert b"1 sink" in lab.run("check", lab.file).stdout
+    text = lab.file.read_text()
+    lab.file.write_text(text.replace("writers = 4", "writers = 17"))
+    assert b"write 1 to 16" in lab.run("check", lab.file, status=2).stderr
+    lab.file.write_text(
+        text + text[text.index("[sink.file]") : text.index("[run.first]")].replace("sink.file", "sink.file-2")
+    )
+    refusal = lab.run("check", lab.file, status=2).stderr
+    assert b"a writer of this sink would have the name `file-2`" in refusal
