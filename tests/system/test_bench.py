@@ -19,7 +19,6 @@ def bench(program, folder, *asked):
 
 
 def test_a_sweep_says_what_the_computed_chunks_reach_and_plots_it(tmp_path, beamport, nexus):
-    pytest.importorskip("matplotlib", reason="pip install matplotlib")
     report, text = bench(beamport, tmp_path, "sweep")
     figures = report["figures"]
     words = ["unfiltered", "bitshuffle-lz4", "deflate"]
