@@ -663,6 +663,7 @@ fn in_the_layout_of_ess_names_and_types_are_those_of_its_writer() {
         alarm(START + 6, ""),
         alarm(START + 7, &"x".repeat(300)),
         frame(START + 8),
+        frame(START + 9),
         events(1, 1),
     ];
     assert_eq!(write_in_two(&job, &all), []);
@@ -685,8 +686,10 @@ fn in_the_layout_of_ess_names_and_types_are_those_of_its_writer() {
         ("log/alarm_severity", "int16", false, 2),
         ("log/alarm_message", "unicode (len 200)", false, 2),
         ("log/connection_status_time", "uint64", true, 0),
-        ("frames/time", "uint64", true, 1),
-        ("frames/value", "uint16", false, 1),
+        ("frames/time", "uint64", true, 2),
+        ("frames/value", "uint16", false, 2),
+        ("frames/cue_index", "int64", false, 1),
+        ("frames/cue_timestamp_zero", "int64", true, 1),
         ("array/event_id", "float64", false, 0),
     ];
     for (dataset, dtype, since, rows) in wanted {

@@ -8,10 +8,10 @@
 //! * A frame of another shape or type than the first is unfit, or for another file ([`ANOTHER`]).
 //!
 //! Failure: the datasets of a module show as many rows as each other after every write while their headers lie in one page:
-//! that is, with up to seven attributes. With more, a writer killed in the middle of a flush leaves attributes that are one
+//! that is, with up to seven attributes, five in an NXlog. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
-use super::{ANOTHER, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, design, ns_since};
+use super::{ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, cue_designs, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{
@@ -31,19 +31,25 @@ const ID: usize = 1;
 const TIME: usize = 2;
 const ARRIVAL: usize = 3;
 const SOURCE: usize = 4;
+/// In an NXlog.
+const CUE: usize = 5;
 
-pub(super) fn designs(path: &str) -> Vec<Design> {
+pub(super) fn designs(path: &str, is_log: bool) -> Vec<Design> {
     let mut data = design(path, "data", DType::Float64, Vec::new());
     data.most = CHUNK_BYTES_MIN;
     let mut source = design(path, "source", DType::UInt8, Vec::new());
     source.cell = Cell::Chars(TEXT_BYTES);
-    vec![
+    let mut all = vec![
         data,
         design(path, "id", DType::Int32, Vec::new()),
         design(path, "time", DType::Int64, ns_since("start")),
         design(path, "arrival_time", DType::Int64, ns_since("start")),
         source,
-    ]
+    ];
+    if is_log {
+        all.extend(cue_designs(path));
+    }
+    all
 }
 
 /// `signal` and `axes` of the NXdata, of frames of so many dimensions.
@@ -127,8 +133,9 @@ impl Field {
 
 #[derive(Default)]
 pub(super) struct Frames {
-    /// In an NXlog, which has no signal and no axes.
+    /// In an NXlog, which has cues, and no signal and no axes.
     is_log: bool,
+    cues: Cues,
     fields: Vec<Field>,
     /// For each field, which attribute of the frame at hand it takes.
     found: Vec<Option<usize>>,
@@ -180,6 +187,9 @@ impl Frames {
 
         if rows == 0 {
             self.first(columns, late, path, frame);
+        }
+        if self.is_log {
+            self.cues.see(columns, CUE, frame.timestamp, rows);
         }
         columns[DATA].extend(bytes);
         columns[ID].extend(&frame.id.to_le_bytes());
@@ -285,7 +295,7 @@ impl Rows for Frames {
     }
 
     fn order(&self) -> Option<Order> {
-        Some(Order::of_rows(TIME, None))
+        Some(Order::of_rows(TIME, self.is_log.then_some(CUE)))
     }
 
     fn set_frames_max(&mut self, max: u64) {
@@ -305,7 +315,7 @@ impl Rows for Frames {
 
     fn state(&self) -> Value {
         let of = |f: &Field| json!([f.name, f.dataset, f.form.dtype.name(), f.form.length, f.column, f.missing]);
-        self.fields.iter().map(of).collect()
+        json!([self.cues.state(), self.fields.iter().map(of).collect::<Vec<_>>()])
     }
 
     fn take_up(&mut self, state: &Value) -> Option<()> {
@@ -323,7 +333,8 @@ impl Rows for Frames {
                 fill,
             })
         };
-        self.fields = state.as_array()?.iter().map(of).collect::<Option<_>>()?;
+        self.cues.take_up(&state[0])?;
+        self.fields = state[1].as_array()?.iter().map(of).collect::<Option<_>>()?;
         Some(())
     }
 }

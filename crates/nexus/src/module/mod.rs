@@ -374,7 +374,7 @@ fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
             (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants)))
         }
         Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
-        Kind::Ad00 => (frames::designs(path), Box::new(frames::Frames::new(is_ess))),
+        Kind::Ad00 => (frames::designs(path, is_ess), Box::new(frames::Frames::new(is_ess))),
         Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
         Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
         Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
@@ -486,9 +486,12 @@ pub(crate) fn ns_since(word: &'static str) -> Vec<(&'static str, Data)> {
 fn log_designs(path: &str, dtype: Option<DType>, units: &str) -> Vec<Design> {
     let mut value = design(path, "value", dtype.unwrap_or(DType::Float64), unit(units));
     value.least = CHUNK_BYTES_MIN;
-    vec![
-        value,
-        design(path, "time", DType::Int64, ns_since("start")),
+    let time = design(path, "time", DType::Int64, ns_since("start"));
+    [value, time].into_iter().chain(cue_designs(path)).collect()
+}
+
+fn cue_designs(path: &str) -> [Design; 2] {
+    [
         design(path, "cue_index", DType::UInt64, Vec::new()),
         design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
     ]

@@ -174,6 +174,7 @@ impl Module {
         let mut names = self.kind.datasets();
         if self.layout == Layout::Ess && self.kind == Kind::Ad00 {
             names[0] = "value";
+            names.extend(["cue_index", "cue_timestamp_zero"]);
         }
         names
     }
