@@ -207,3 +207,17 @@ def test_a_writer_killed_before_its_run_ends_takes_nothing_with_it(lab, nexus, t
     reports = lab.reports(process)
     assert len(reports) == kills and all(r["closed"] and lost_of(r) == 0 for r in reports)
     print(f"file writer killed before its run ended: {kills} injected, all files finished, 0 lost")
+
+
+def test_a_run_in_memory_that_was_let_go_of_before_the_seal_was_written_as_if_whole(lab, nexus):
+    lab.write(
+        SOURCE.format(level="memory").replace("1e4", "1e5").replace('retain = "1 MiB"\n', "")
+        + 'when_full = "drop-oldest"\n[sink.file]\nkind = "nexus"\ntemplate = "t.json"\n[run.r]\nduration = "8 s"\n'
+    )
+    (lab.folder / "t.json").write_text(TEMPLATE)
+    process, _ = lab.up_ready()
+    report = lab.report(process)
+    (line,) = (line for line in report["streams"] if line["name"] == "detector")
+    assert line["messages"] > 100
+    refusal = lab.run("write", "r", "-o", lab.folder / "again.nxs", "--data", lab.data, status=2).stderr
+    assert b"retention took messages 0 to " in refusal

@@ -343,3 +343,15 @@ def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
     lab.end(process)
     told = re.search(r"`slow` has ([\d,]+) of `camera` before it: the next `up` goes on", lab.said(process)[1])
     assert told and int(told[1].replace(",", "")) > 0
+
+
+def test_a_worker_that_never_answered_was_said_nowhere(lab):
+    (lab.folder / "mine.py").write_text("import beamport\n\n\n@beamport.worker\ndef one(frame):\n    return 1\n")
+    lab.write(camera(100, "disk") + worker("one", "mine.py:two") + worker("good", "mine.py:one"))
+    process, _ = lab.up_ready()
+    until(lambda: count(lab, "camera") > 50 and count(lab, "good") > 10, "nothing comes")
+    status = json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
+    assert status["workers"]["good"]["numbers"]["slots"] == 1 and "slot 0 of worker `one`" in status["troubles"][0]
+    lab.interrupt(process)
+    lab.end(process)
+    assert re.search(r"`one` has done nothing yet of `camera`: \d+ wait", lab.said(process)[1])

@@ -97,7 +97,7 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
-        let (names_of_stages, lost_before) = (mover.stages(), mover.lost_before());
+        let (names_of_stages, lost_before, workers) = (mover.stages(), mover.lost_before(), mover.workers());
         drop(mover);
         let folder = data.folder.display();
         let (mut texts, mut stages, mut missing, mut untold) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -117,6 +117,13 @@ impl Started {
         for row in stages.iter().filter(|row| row.held > 0) {
             let what = format!("`{}` has {} of `{}` before it", row.stage, grouped(row.held), row.stream);
             let _ = writeln!(stderr(), "{what}: the next `up` goes on with them");
+        }
+        // One that has never answered has no account.
+        for (worker, inputs) in workers.iter().filter(|(worker, _)| stages.iter().all(|row| row.stage != *worker)) {
+            for input in inputs {
+                let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
+                let _ = writeln!(stderr(), "`{worker}` has done nothing yet of `{input}`: {} wait", grouped(there));
+            }
         }
         // What merges and workers lost before this start has been told.
         let mut lost = lost_in(&stages).saturating_sub(lost_before);

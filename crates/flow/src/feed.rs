@@ -411,10 +411,8 @@ pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range
     for stream in streams {
         let mut reader = data.reader(stream, ReadOptions::default())?;
         let header = reader.header().clone();
-        let inputs = known.values().flat_map(|commit| &commit.inputs);
-        let seen = inputs.filter(|input| input.stream == *stream && input.uuid == header.uuid).map(|input| input.first);
         let found = beginning(run, &mut reader)?;
-        let first = seen.min().map_or(found, |seen| seen.min(found));
+        let first = seen(&known, stream, &header.uuid).map_or(found, |seen| seen.min(found));
         let next = reader.end().max(first);
         ranges.push(Range {
             stream: stream.clone(),
@@ -427,6 +425,12 @@ pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range
         });
     }
     Ok(ranges)
+}
+
+/// The first message of a stream that the sinks of a run have seen, by their newest commits.
+pub(crate) fn seen(known: &BTreeMap<String, Commit>, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
+    let inputs = known.values().flat_map(|commit| &commit.inputs);
+    inputs.filter(|input| input.stream == stream && input.uuid == *uuid).map(|input| input.first).min()
 }
 
 /// Where the members of the run may begin: the sealed range, else what the streams hold now.

@@ -3,7 +3,9 @@
 //! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
 //! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
 
+use crate::commits;
 use crate::data::{Data, RUNS, each, settle, stream_fault};
+use crate::feed::seen;
 use crate::intake::book_meta;
 use crate::records::{Range, Run};
 use crate::{Fault, Intake};
@@ -330,7 +332,14 @@ impl RunKeeper {
         } else {
             reader.time_range(run.start, run.stop).map_err(|e| stream_fault(&stream.name, e))?.0
         };
-        let first = first.min(end);
+        // What retention took since is a member all the same, where a sink has seen it.
+        let taken = if bounds.first > 0 && !by_arrival {
+            let known = commits::last_commits(&self.data)?.remove(&run.name).unwrap_or_default();
+            seen(&known, &stream.name, &header.uuid)
+        } else {
+            None
+        };
+        let first = taken.map_or(first, |taken| taken.min(first)).min(end);
         let range = |epoch, first, next| {
             let stream_name = stream.name.clone();
             Range { stream: stream_name, uuid: header.uuid, epoch, first, next, by_arrival, ended: stream.ended }

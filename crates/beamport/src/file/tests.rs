@@ -256,6 +256,12 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "there is no file", "beside the instrument file"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 33\n", 8, "33 slots", "write 1 to 32"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nset = 2\n", 8, "cannot see the same", "divides `slots`"),
+        (
+            "[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 3\nset = 2\n",
+            9,
+            "2 slots cannot see the same of 3",
+            "divides `slots`",
+        ),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"w\"]\n", 7, "fills it", "streams are x"),
         ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "another name"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "not a table", "parameters]"),

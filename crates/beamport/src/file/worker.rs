@@ -326,7 +326,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
     let set: Setting<u64> = section.need(&keys::SET);
     // Of a shadow that says nothing of slots it is known later.
     let has_slots = shadow.is_none() || slots.origin != super::Origin::Default;
-    if (set.value == 0 || set.value > slots.value && has_slots) && set.origin != super::Origin::Default {
+    let divides = set.value != 0 && slots.value.is_multiple_of(set.value);
+    if (set.value == 0 || has_slots && !divides) && set.origin != super::Origin::Default {
         let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
         section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
     }

@@ -434,7 +434,18 @@ impl Mover {
             Some("configure") => self.obey_configure(request),
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
-                Ok(json!({"pid": std::process::id(), "instrument": *self.instrument.name, "troubles": troubles}))
+                let said = |name: &String| {
+                    let state = flow::WorkerState::newest(&self.data, name).ok().flatten()?;
+                    Some((name.clone(), json!({"numbers": state.numbers, "statistics": state.slots})))
+                };
+                let workers: serde_json::Map<String, Value> =
+                    self.instrument.workers.iter().filter_map(|section| said(&section.name)).collect();
+                Ok(json!({
+                    "pid": std::process::id(),
+                    "instrument": *self.instrument.name,
+                    "troubles": troubles,
+                    "workers": workers,
+                }))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
                 .hint("commands are begin, end, configure, cutover and status")),
@@ -602,6 +613,11 @@ impl Mover {
     /// Files that were given up.
     pub fn failed(&self) -> &[Failed] {
         &self.children.failed
+    }
+
+    /// Workers and their inputs.
+    pub fn workers(&self) -> Vec<(String, Vec<String>)> {
+        self.instrument.workers.iter().map(|w| (w.name.clone(), w.inputs.value.clone())).collect()
     }
 
     /// Names of the sinks.
