@@ -958,6 +958,22 @@ fn doctor_names_what_the_limits_of_the_shell_forbid() {
 }
 
 #[test]
+fn a_slot_on_a_processor_that_is_not_there_was_nothing_to_doctor() {
+    let place = Place::new("pinned");
+    std::fs::create_dir_all(&place.0).unwrap();
+    let file = place.0.join("pinned.toml");
+    let text = "instrument = \"x\"\n[source.c]\nkind = \"sim\"\nmodel = \"camera\"\nfps = 10\nshape = [4, 4]\n[worker.w]\ncall = \"copy\"\ninputs = [\"c\"]\n";
+    for (cpus, is_wrong) in [("[0]", false), ("[0, 1023]", true), ("[5000]", true)] {
+        std::fs::write(&file, format!("{text}cpus = {cpus}\n")).unwrap();
+        let program = env!("CARGO_BIN_EXE_beamport");
+        let done = std::process::Command::new(program).arg("doctor").arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert_eq!(said.contains("which would not start"), is_wrong, "{cpus}: {said}");
+        assert!(!is_wrong || done.status.code() == Some(1));
+    }
+}
+
+#[test]
 fn doctor_says_which_live_places_are_left_over() {
     let place = Place::new("left");
     let data = measured(&place, "a");

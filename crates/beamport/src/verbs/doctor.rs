@@ -91,6 +91,7 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
         findings.push(Finding::new("data folder", Verdict::Wrong, found).hint(hint));
     }
     findings.push(shared_memory(data.as_ref(), instrument.as_ref()));
+    findings.extend(instrument.as_ref().map(pinned).unwrap_or_default());
     findings.extend(mistakes.first().map(|first| instrument_file(first, mistakes.len())));
     findings.push(open_files());
     findings.push(file_size());
@@ -323,6 +324,26 @@ fn shared_memory(data: Option<&Data>, instrument: Option<&Instrument>) -> Findin
 fn instrument_file(first: &Mistake, count: usize) -> Finding {
     let found = if count == 1 { first.what.clone() } else { format!("{count} mistakes; the first: {}", first.what) };
     Finding::new("instrument file", Verdict::Wrong, found).hint(format!("`beamport check {}`", first.file))
+}
+
+/// Processors that slots are to run on, and this process may not.
+fn pinned(instrument: &Instrument) -> Vec<Finding> {
+    // SAFETY: a set of bits, which the kernel fills; this process always is.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        set
+    };
+    let bits = 8 * size_of::<libc::cpu_set_t>();
+    // SAFETY: below the number of bits of the set.
+    let may = |cpu: u64| usize::try_from(cpu).is_ok_and(|cpu| cpu < bits && unsafe { libc::CPU_ISSET(cpu, &set) });
+    let here: Vec<String> = (0..bits as u64).filter(|cpu| may(*cpu)).map(|cpu| cpu.to_string()).collect();
+    let strange = |worker: &crate::file::WorkerSection| {
+        let cpu = worker.cpus.0.iter().find(|cpu| !may(**cpu))?;
+        let found = format!("worker `{}` wants processor {cpu} for a slot, which would not start", worker.name);
+        Some(Finding::new("pinning", Verdict::Wrong, found).hint(format!("`cpus` has of {}", here.join(", "))))
+    };
+    instrument.workers.iter().filter_map(strange).collect()
 }
 
 fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
