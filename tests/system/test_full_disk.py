@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, camera, gapless, lost_of, until, worker
+from conftest import ROOT, camera, lost_of, until, worker
 from nexus_files import different
 from test_kill_writer import readable, writers_of
 
@@ -155,11 +155,7 @@ def test_streams_on_a_full_disk_wait_and_heal(lab, disk, times):
         healed.append(time.monotonic() - began)
         stream = lab.stream("detector")
         assert stream.marks()[1] >= marked
-    lab.interrupt(process)
-    report = lab.report(process)
-    assert report["closed"] and lost_of(report) == 0
-    for one in lab.streams():
-        gapless(one)
+    lab.whole(process)
     lab.run("verify", "--data", lab.data)
     print(
         f"full disk, streams: {full} injected ({restarts} with a kill), 0 lost of {stream.marks()[2]} messages, "
@@ -188,11 +184,7 @@ def test_streams_that_may_not_grow_wait_and_heal(lab, times):
         assert seen == published
         limit(process, resource.RLIM_INFINITY)
         until(lambda published=published: stream.marks()[1] > published, "it does not heal")
-    lab.interrupt(process)
-    report = lab.report(process)
-    assert report["closed"] and lost_of(report) == 0
-    for one in lab.streams():
-        gapless(one)
+    lab.whole(process)
     lab.run("verify", "--data", lab.data)
     print(f"files that may not grow, streams: {full} injected, 0 lost of {stream.marks()[2]} messages")
 
@@ -235,11 +227,7 @@ def test_interrupt_on_a_full_disk_seals_when_there_is_room(lab):
 
 def finish(lab, process, file: Path) -> int:
     """Ends the run and compares its file with the undisturbed one; the number of messages."""
-    lab.interrupt(process)
-    report = lab.report(process)
-    assert report["closed"] and lost_of(report) == 0
-    for one in lab.streams():
-        gapless(one)
+    report = lab.whole(process)
     again = lab.folder / "again.nxs"
     lab.run("write", "first", "-o", again, "--data", lab.data, "--template", lab.folder / "amor.nexus.json")
     assert different(file, again) == []

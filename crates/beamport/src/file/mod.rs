@@ -29,6 +29,7 @@ pub use mistake::{Mistake, nearest};
 pub use models::models;
 pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
+pub(crate) use section::Word;
 pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
 pub(crate) use sink::check_files_pattern;

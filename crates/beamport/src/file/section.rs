@@ -375,18 +375,30 @@ impl Take for Vec<String> {
 }
 
 /// A value that is one of a few words.
-pub(super) trait Word: Copy + PartialEq + 'static {
+pub(crate) trait Word: Copy + PartialEq + 'static {
     /// The words and what they mean.
     const ALL: &'static [(&'static str, Self)];
     /// Words that are refused because they belong to a later version.
     const LATER: &'static [&'static str] = &[];
+
+    /// What a word means.
+    #[must_use]
+    fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+    }
+
+    /// Its word.
+    #[must_use]
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
+    }
 }
 
 impl<T: Word> Take for T {
     fn take(item: &Item) -> Result<Self, Refused> {
         let text = text_of(item)?;
-        if let Some((_, value)) = Self::ALL.iter().find(|(word, _)| *word == text) {
-            return Ok(*value);
+        if let Some(value) = Self::of(text) {
+            return Ok(value);
         }
         let words = Self::ALL.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
         if Self::LATER.contains(&text) {

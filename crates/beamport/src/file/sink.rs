@@ -113,12 +113,18 @@ impl SinkSection {
         self.folder.join(share.map_or(name.clone(), |share| share.file(&name, share.number)))
     }
 
-    /// Names of the files that several writers make of a run; none where one writes it.
+    /// Streams that other writers of the run have, each with the name of its file; and the name of the run's file, where this
+    /// is that of another.
     #[must_use]
-    pub fn files(&self, instrument: &str, run: &str) -> Vec<String> {
-        let Some(share) = &self.share else { return Vec::new() };
+    pub fn elsewhere(&self, instrument: &str, run: &str) -> (Vec<(String, String)>, Option<String>) {
+        let Some(share) = &self.share else { return (Vec::new(), None) };
         let name = filled(&self.file, instrument, run, &share.of);
-        (0..share.streams.len()).map(|number| share.file(&name, number)).collect()
+        let others = share.streams.iter().enumerate().filter(|(number, _)| *number != share.number);
+        let of = |(number, streams): (usize, &Vec<String>)| {
+            let file = share.file(&name, number);
+            streams.iter().map(|stream| (stream.clone(), file.clone())).collect::<Vec<_>>()
+        };
+        (others.flat_map(of).collect(), (!self.is_first()).then_some(name.clone()))
     }
 
     /// All inputs of the sink, whichever of its writers this is.
@@ -156,8 +162,7 @@ impl SinkSection {
 
 impl Share {
     /// Name of a writer's file: that of the run, with the writer's number before its ending.
-    #[must_use]
-    pub fn file(&self, name: &str, number: usize) -> String {
+    fn file(&self, name: &str, number: usize) -> String {
         match (number, name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())) {
             (0, _) => name.to_owned(),
             (_, Some((stem, ending))) => format!("{stem}.{}.{ending}", number + 1),
@@ -180,20 +185,6 @@ impl Word for Layout {
     const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("ess", Self::Ess)];
 }
 
-impl Layout {
-    /// The layout that a word means.
-    #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, layout)| *layout)
-    }
-
-    /// Its word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(_, layout)| *layout == self).map_or("", |(word, _)| word)
-    }
-}
-
 /// How chunks are packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -209,20 +200,6 @@ pub enum Compression {
 impl Word for Compression {
     const ALL: &'static [(&'static str, Self)] =
         &[("none", Self::None), ("bitshuffle-lz4", Self::BitshuffleLz4), ("deflate", Self::Deflate)];
-}
-
-impl Compression {
-    /// The compression that a word means.
-    #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, compression)| *compression)
-    }
-
-    /// Its word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(_, compression)| *compression == self).map_or("", |(word, _)| word)
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -15,7 +15,7 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Compression, Instrument, Layout, SinkKind, SinkSection, Writer};
+use crate::file::{Compression, Instrument, Layout, SinkKind, SinkSection, Word as _, Writer};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -144,14 +144,10 @@ pub enum Work {
 impl Job {
     /// The work of a sink on a run.
     pub fn of(sink: &SinkSection, data: &Path, instrument: &str, run: &str) -> Self {
-        let files = sink.files(instrument, run);
-        let others = sink.share.iter().flat_map(|share| share.streams.iter().zip(&files).enumerate());
-        let others = others.filter(|(number, _)| sink.share.as_ref().is_some_and(|share| share.number != *number));
-        let elsewhere =
-            others.flat_map(|(_, (streams, file))| streams.iter().map(|stream| (stream.clone(), file.clone())));
+        let (elsewhere, run_file) = sink.elsewhere(instrument, run);
         Self {
-            elsewhere: elsewhere.collect(),
-            run_file: files.into_iter().next().filter(|_| !sink.is_first()),
+            elsewhere,
+            run_file,
             data: data.to_path_buf(),
             sink: sink.name.clone(),
             run: run.to_string(),

@@ -22,7 +22,7 @@ pub use sources::build;
 pub use through::{Passing, pass};
 pub use workers::Declared;
 
-use crate::file::{Instrument, SinkKind, Start, nearest};
+use crate::file::{Instrument, SinkKind, Start, Word as _, nearest};
 use crate::units::shortened;
 use belongings::Belongings;
 use child::{Children, Key};

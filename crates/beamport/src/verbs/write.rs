@@ -9,7 +9,7 @@ use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::{self, Compression, Layout, Writer, check_files_pattern};
+use crate::file::{self, Compression, Layout, Word as _, Writer, check_files_pattern};
 use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
 use flow::records::Run;
