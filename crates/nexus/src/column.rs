@@ -15,13 +15,14 @@
 //! Failure: a write that finds no room leaves the rows in memory; the same call again goes on where it was.
 
 use crate::filter::Filter;
-use crate::h5::{Cell, File, Growing};
+use crate::h5::{Cell, File, Growing, chunk_at};
 use crate::lanes::{Load, Span};
-use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, PACK_THREADS};
+use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, PACK_THREADS};
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// Bytes of chunks that are not computed: for measurements of what is computed.
@@ -63,7 +64,7 @@ pub(crate) struct Column {
     gathered: Pages,
     /// Bytes at the beginning of the memory that are in the file already.
     written: usize,
-    /// Where the begun chunk lies; kept only where there is a filter.
+    /// Where the begun chunk lies, if it has a place.
     home: Option<u64>,
     /// Places of begun chunks that became whole, and how often the file was told all before.
     left: Vec<(u64, u64)>,
@@ -121,9 +122,10 @@ impl Column {
         let chunk_bytes = chunk_rows * row_bytes as u64;
         let base = rows - rows % chunk_rows;
         // Every chunk has its place, or the tree of chunks is torn.
+        let chunks = if rows > 0 { dataset.chunks()? } else { BTreeMap::new() };
         let mut row = 0;
         while row < rows {
-            let chunk = dataset.chunk(row)?;
+            let chunk = chunk_at(&chunks, row)?;
             let is_packed = chunk.mask == 0 && design.filter.is_some();
             if chunk.bytes > chunk_bytes || (chunk.bytes < chunk_bytes && !is_packed) {
                 return other(format!("the chunk at row {row} has {} bytes", chunk.bytes));
@@ -133,7 +135,7 @@ impl Column {
         let mut column = Self { chunk_rows, rows, base, ..Self::empty(design) };
         if base < rows {
             let bytes = (rows - base) as usize * row_bytes;
-            let chunk = dataset.chunk(base)?;
+            let chunk = chunk_at(&chunks, base)?;
             match column.design.filter {
                 // It was whole: rows that do not count are in it as well.
                 Some(filter) if chunk.mask == 0 => {
@@ -145,10 +147,10 @@ impl Column {
                     };
                     column.gathered.extend(&raw[..bytes]);
                 }
-                filter => {
+                _ => {
                     column.gathered.extend(&room.read(chunk.place, bytes)?);
                     column.written = bytes;
-                    column.home = filter.map(|_| chunk.place);
+                    column.home = Some(chunk.place);
                 }
             }
         }
@@ -221,9 +223,13 @@ impl Column {
 
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
-        // A chunk for each thread that packs.
-        let chunks = if self.design.filter.is_some() { PACK_THREADS } else { 1 };
-        self.gathered.len() >= GATHER_BYTES.max(chunks * self.chunk_rows as usize * self.row_bytes)
+        let least = match self.design.filter {
+            // A chunk for each thread that packs.
+            Some(_) => GATHER_BYTES.max(PACK_THREADS * self.chunk_rows as usize * self.row_bytes),
+            None if self.base == 0 => GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes),
+            None => GROWN_GATHER_BYTES.max(self.chunk_rows as usize * self.row_bytes),
+        };
+        self.gathered.len() >= least
     }
 
     /// Sets the attributes, once the headers of all datasets of the module have their places.
@@ -281,19 +287,19 @@ impl Column {
         }
         // Chunks that lie side by side are one write.
         let mut pieces: Vec<Span> = Vec::new();
+        let place_of = |at: usize| match self.home {
+            Some(home) if at == 0 => Ok(home),
+            _ => dataset.put_chunk(self.base + at as u64 * self.chunk_rows, chunk_bytes as u64, 0, None),
+        };
         for at in 0..whole {
-            let place = dataset.chunk(self.base + at as u64 * self.chunk_rows)?.place;
+            let place = place_of(at)?;
             let (first, last) = (at * chunk_bytes, (at + 1) * chunk_bytes);
             match pieces.last_mut() {
                 Some(piece) if piece.place + (piece.last - piece.first) as u64 == place => piece.last = last,
                 _ => pieces.push(Span { first, last, place }),
             }
         }
-        let place = if all && begun < length {
-            Some(dataset.chunk(self.base + whole as u64 * self.chunk_rows)?.place)
-        } else {
-            None
-        };
+        let place = if all && begun < length { Some(place_of(whole)?) } else { None };
         let end =
             pieces.iter().map(|p| p.place + (p.last - p.first) as u64).chain(place.map(|p| p + chunk_bytes as u64));
         room.reserve(end.max().unwrap_or(0))?;
@@ -302,6 +308,7 @@ impl Column {
             let from = known.max(begun);
             room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
         }
+        self.home = place;
         if whole > 0 {
             if let Some(first) = pieces.first_mut() {
                 let known = known.min(first.last);

@@ -13,6 +13,7 @@ use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
 use flow::Fault;
 use hdf5_metno_sys::{h5, h5a, h5d, h5e, h5f, h5g, h5i, h5l, h5p, h5s, h5t};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::Once;
@@ -437,8 +438,8 @@ impl File {
         Ok((cell, id))
     }
 
-    /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks and never writes them. With a filter
-    /// each chunk is allotted by [`Growing::put_chunk`].
+    /// Makes an empty dataset whose first dimension grows; libhdf5 allots chunks, by [`Growing::put_chunk`], and never
+    /// writes them.
     pub(crate) fn make_growing(
         &self,
         path: &str,
@@ -456,12 +457,8 @@ impl File {
         let list = property_list(|| *h5p::H5P_CLS_DATASET_CREATE)?;
         // SAFETY: our list, and as many lengths as dimensions.
         call(what, || unsafe { h5p::H5Pset_chunk(list.0, chunk.len() as c_int, chunk.as_ptr()) })?;
-        let when = match filter {
-            None => h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_EARLY,
-            Some(_) => h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_INCR,
-        };
         // SAFETY: our list.
-        call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, when) })?;
+        call(what, || unsafe { h5p::H5Pset_alloc_time(list.0, h5d::H5D_alloc_time_t::H5D_ALLOC_TIME_INCR) })?;
         filter.map_or(Ok(()), |filter| set_filter(what, &list, filter, cell.bytes()))?;
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_fill_time(list.0, h5d::H5D_fill_time_t::H5D_FILL_TIME_NEVER) })?;
@@ -526,7 +523,7 @@ pub(crate) struct Chunk {
 }
 
 impl Growing {
-    /// Sets the number of rows; the chunks up to there have a place from then on.
+    /// Sets the number of rows.
     pub(crate) fn set_rows(&self, rows: u64) -> Result<(), Fault> {
         let shape: Vec<u64> = std::iter::once(rows).chain(self.row.iter().copied()).collect();
         // SAFETY: as many lengths as dimensions.
@@ -548,9 +545,9 @@ impl Growing {
             let memory = (&raw const none).cast();
             h5d::H5Dwrite_chunk(self.id.0, h5p::H5P_DEFAULT, mask, at.as_ptr(), bytes as usize, memory)
         });
-        metadata::lock(held).end_past();
+        let place = metadata::lock(held).end_past();
         answer?;
-        Ok(self.chunk(row)?.place)
+        place.ok_or_else(|| Fault::new(what(), "libhdf5 did not say where it lies"))
     }
 
     /// How often all that libhdf5 knew came into the file.
@@ -558,22 +555,31 @@ impl Growing {
         self.held.as_ref().map_or(0, |held| metadata::lock(held).applied())
     }
 
-    /// The chunk that begins at a row.
-    pub(crate) fn chunk(&self, row: u64) -> Result<Chunk, Fault> {
-        let mut at = vec![0; self.row.len() + 1];
-        at[0] = row;
-        let (mut mask, mut place, mut bytes) = (0, 0, 0);
-        let what = || format!("the chunk at row {row} has no place");
-        // SAFETY: as many coordinates as dimensions, and places for three numbers.
-        call(what, || unsafe {
-            h5d::H5Dget_chunk_info_by_coord(self.id.0, at.as_ptr(), &raw mut mask, &raw mut place, &raw mut bytes)
-        })?;
-        // HADDR_UNDEF: the chunk was never allotted.
-        if place == u64::MAX || bytes == 0 {
-            return Err(Fault::new(what(), "it was never allotted"));
+    /// All chunks, by the rows at which they begin. libhdf5 walks all of them also to find one, so a writer keeps what
+    /// [`Growing::put_chunk`] says, and a reader asks once.
+    pub(crate) fn chunks(&self) -> Result<BTreeMap<u64, Chunk>, Fault> {
+        unsafe extern "C" fn take(at: *const u64, mask: c_uint, place: u64, bytes: u64, out: *mut c_void) -> c_int {
+            // SAFETY: at least one coordinate, and the map below, which nobody else uses now.
+            let (row, chunks) = unsafe { (*at, &mut *out.cast::<BTreeMap<u64, Chunk>>()) };
+            // HADDR_UNDEF: the chunk was never allotted.
+            if place != u64::MAX && bytes > 0 {
+                chunks.insert(row, Chunk { place, bytes, mask });
+            }
+            0
         }
-        Ok(Chunk { place, bytes, mask })
+        let mut chunks = BTreeMap::new();
+        let out = (&raw mut chunks).cast();
+        let what = || "the chunks of a dataset cannot be listed".into();
+        // SAFETY: the call ends before the map does, and `take` does not unwind.
+        call(what, || unsafe { h5d::H5Dchunk_iter(self.id.0, h5p::H5P_DEFAULT, Some(take), out) })?;
+        Ok(chunks)
     }
+}
+
+/// The chunk that begins at a row, of those that a dataset has.
+pub(crate) fn chunk_at(chunks: &BTreeMap<u64, Chunk>, row: u64) -> Result<Chunk, Fault> {
+    let none = || Fault::new(format!("the chunk at row {row} has no place"), "it was never allotted");
+    chunks.get(&row).copied().ok_or_else(none)
 }
 
 /// One text of an attribute, of fixed (up to a page) or variable length.

@@ -1,12 +1,12 @@
-//! Chunks on their way to the disk: three threads write and hash while the caller gathers the next ones.
+//! Chunks on their way to the disk: four threads write and hash while the caller gathers the next ones.
 //!
-//! A direct write waits for the device; with one under way in two threads it is never idle while the third hashes. Few buffers wait at a time
-//! ([`LANES_WAITING`]), and their memory is used again.
+//! A direct write waits for the device; with one under way in two or three threads it is never idle while another hashes.
+//! Few buffers wait at a time ([`LANES_WAITING`]), and their memory is used again.
 //!
 //! Failure: what could not be written stays first in the queue and is told once, by the next [`Lanes::give`] or
 //! [`Lanes::settle`]; from then on it is tried again. Nothing given is lost while the process lives.
 
-use crate::limits::{LANES_WAITING, SPARE_BYTES_MAX};
+use crate::limits::{DIRECT_WRITE_BYTES, LANES_WAITING, SPARE_BYTES_MAX};
 use crate::pages::{PAGE, Pages};
 use crate::tree::{Tree, Values};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// Whole chunks in memory, and where they go.
 pub(crate) struct Load {
@@ -217,7 +217,11 @@ impl Shared {
             };
             state.under_way += 1;
             drop(state);
-            let mut write = |span: &Span| self.file.write(span.place, &load.pages.bytes()[span.first..span.last]);
+            let mut write = |span: &Span| {
+                let pieces = load.pages.bytes()[span.first..span.last].chunks(DIRECT_WRITE_BYTES);
+                let mut places = (span.place..).step_by(DIRECT_WRITE_BYTES).zip(pieces);
+                places.try_for_each(|(place, piece)| self.file.write(place, piece))
+            };
             let answer = load.pieces.iter().try_for_each(&mut write);
             state = self.state();
             state.under_way -= 1;

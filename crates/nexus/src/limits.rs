@@ -64,8 +64,16 @@ pub const CHUNK_BYTES_MIN: usize = 4 << 10;
 /// Largest chunk: above it readers that want a few rows read too much.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// Rows that wait in memory before they are written, bytes per dataset: from here on larger writes gain nothing.
+/// Rows that wait in memory before the first are written, bytes per dataset: the size of its chunks follows from them. And
+/// before they are packed: chunks for each thread that packs.
 pub const GATHER_BYTES: usize = 4 << 20;
+
+/// Rows that wait in memory before they are written, bytes per dataset: what is under way stays in the caches of the
+/// processor, and larger writes gain nothing.
+pub const GROWN_GATHER_BYTES: usize = 1 << 20;
+
+/// Bytes of one write past the page cache: of larger ones the kernel takes twice the time for each.
+pub const DIRECT_WRITE_BYTES: usize = 1 << 20;
 
 /// Chunk of a dataset that is still empty when those beside it get their rows: events that come after a beam was off.
 pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
@@ -73,7 +81,7 @@ pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 /// Threads that pack the chunks of one write, the caller among them.
 pub const PACK_THREADS: usize = 2;
 
-/// Buffers that wait for the disk: three threads write, and as many buffers keep two of them from waiting for the next.
+/// Buffers that wait for the disk: few, and yet enough that a thread that is done finds the next.
 pub const LANES_WAITING: usize = 2;
 
 /// A buffer larger than this is not kept: one long message must not hold memory for the rest of a run.
@@ -99,8 +107,9 @@ pub const HASH_BYTES: usize = 4 << 20;
 /// Bytes from which on a piece of a finished file is read past the page cache: metadata were just written and are in it.
 pub const DIRECT_READ_BYTES_MIN: usize = 64 << 10;
 
-/// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small.
-pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 16 << 20);
+/// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small. The
+/// file system lets all writes to a file end before it gives room, so large files ask rarely.
+pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
 
 /// Bytes of rows that are made up where an attribute of frames comes late, for the frames before it; they wait in memory.
 pub const BACKFILL_BYTES_MAX: u64 = 64 << 20;

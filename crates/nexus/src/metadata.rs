@@ -118,8 +118,14 @@ pub(crate) struct Metadata {
     past: Option<Past>,
 }
 
-/// Place and bytes of the next chunk, where it has one.
-type Past = Option<(u64, u64)>;
+/// Chunks that are written past libhdf5.
+#[derive(Default)]
+struct Past {
+    /// Place and bytes of the next one, where it has one.
+    next: Option<(u64, u64)>,
+    /// Where the last one lies.
+    lies: Option<u64>,
+}
 
 /// Shared by the driver and the sink.
 pub(crate) type Held = Arc<Mutex<Metadata>>;
@@ -158,12 +164,12 @@ impl Metadata {
 
     /// From here on libhdf5 says only where chunks lie, and how long they are; the next one of `bytes` lies at `place`.
     pub(crate) fn begin_past(&mut self, place: Option<u64>, bytes: u64) {
-        self.past = Some(place.map(|place| (place, bytes)));
+        self.past = Some(Past { next: place.map(|place| (place, bytes)), lies: None });
     }
 
-    /// What libhdf5 writes is held again.
-    pub(crate) fn end_past(&mut self) {
-        self.past = None;
+    /// What libhdf5 writes is held again; where the last chunk lies.
+    pub(crate) fn end_past(&mut self) -> Option<u64> {
+        self.past.take().and_then(|past| past.lies)
     }
 
     /// Bytes that wait in memory.
@@ -182,7 +188,7 @@ impl Metadata {
     fn allot(&mut self, kind: Kind, bytes: u64) -> u64 {
         if kind == Kind::Data
             && let Some(past) = &mut self.past
-            && let Some((place, _)) = past.take_if(|(_, wanted)| *wanted == bytes)
+            && let Some((place, _)) = past.next.take_if(|(_, wanted)| *wanted == bytes)
         {
             return place;
         }
@@ -531,7 +537,11 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: as above.
     let mut held = unsafe { held(file) };
-    if bytes > 0 && (held.past.is_none() || Kind::of(kind) != Kind::Data) {
+    if let Some(past) = &mut held.past
+        && Kind::of(kind) == Kind::Data
+    {
+        past.lies = Some(at);
+    } else if bytes > 0 {
         // SAFETY: as many bytes of libhdf5's own.
         held.hold(Kind::of(kind), at, unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) });
     }

@@ -9,12 +9,13 @@
 //! of its filters), CRC-32C of its bytes and, in the upper half, of these four numbers and the path: five numbers of 8 bytes,
 //! little endian; path; bytes. Five zeros end it.
 
-use crate::h5::{File, Growing};
+use crate::h5::{Chunk, File, Growing, chunk_at};
 use crate::limits::{CHUNK_BYTES_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SORT_APPLY_BYTES};
 use crate::metadata::{Apply, lock};
 use crate::room::{PAGE, Room};
 use crate::sink::{cleared, sync_folder, write_metadata};
 use flow::Fault;
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufReader, BufWriter, Error, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -172,8 +173,8 @@ fn next(list: &mut impl Read) -> Result<Option<Listed>, Error> {
 struct Put<'a> {
     file: &'a File,
     room: &'a mut Room,
-    /// That of the last chunk, and its path.
-    dataset: Option<(String, Growing)>,
+    /// That of the last chunk, with its path and its chunks.
+    dataset: Option<(String, Growing, BTreeMap<u64, Chunk>)>,
     /// Places, with their bytes, that the file on disk does not name any more.
     free: Vec<(u64, u64)>,
     /// The same, but that it still does.
@@ -186,12 +187,16 @@ struct Put<'a> {
 impl Put<'_> {
     fn put(&mut self, Listed { path, row, mask, bytes }: &Listed) -> Result<(), Fault> {
         let row = *row;
-        let dataset = match &mut self.dataset {
-            Some((known, dataset)) if known == path => dataset,
-            other => &mut other.insert((path.clone(), self.file.open_growing(path)?.0)).1,
+        let (_, dataset, chunks) = match &mut self.dataset {
+            Some(last) if last.0 == *path => last,
+            other => {
+                let dataset = self.file.open_growing(path)?.0;
+                let chunks = dataset.chunks()?;
+                other.insert((path.clone(), dataset, chunks))
+            }
         };
         let length = bytes.len() as u64;
-        let chunk = dataset.chunk(row)?;
+        let chunk = chunk_at(chunks, row)?;
         self.count += 1;
         let Some(mask) = *mask else {
             if length > chunk.bytes {
@@ -212,6 +217,7 @@ impl Put<'_> {
         let place = fitting.min_by_key(|(_, (_, room))| *room).map(|(at, _)| at);
         let place = place.map(|at| self.free.swap_remove(at).0);
         let place = dataset.put_chunk(row, length, mask, place)?;
+        chunks.insert(row, Chunk { place, bytes: length, mask });
         self.room.put(place, bytes)?;
         self.left.push((chunk.place, chunk.bytes));
         self.waiting += length;

@@ -2,24 +2,22 @@
 
 use crate::column::Design;
 use crate::filter::Filter;
-use crate::h5::{Chunk, File, Growing};
+use crate::h5::{Chunk, File, chunk_at};
 use crate::limits::SORT_READ_BYTES;
 use crate::room::Room;
 use flow::Fault;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A dataset that nobody writes to as long as this lives.
 pub(super) struct Rows {
     pub(super) path: String,
-    dataset: Growing,
     pub(super) filter: Option<Filter>,
     /// Bytes of a number.
     pub(super) element: usize,
     pub(super) row_bytes: usize,
     pub(super) chunk_rows: u64,
     pub(super) rows: u64,
-    /// Where the chunk lies that was asked for last.
-    last: Option<(u64, u64)>,
+    chunks: BTreeMap<u64, Chunk>,
     /// Chunks that were unpacked, by their first row.
     unpacked: VecDeque<(u64, Vec<u8>)>,
 }
@@ -30,13 +28,12 @@ impl Rows {
         let element = design.cell.bytes();
         Ok(Self {
             path: design.path.clone(),
-            dataset,
+            chunks: dataset.chunks()?,
             filter: design.filter,
             element,
             row_bytes: shape[1..].iter().product::<u64>() as usize * element,
             chunk_rows,
             rows: shape[0],
-            last: None,
             unpacked: VecDeque::new(),
         })
     }
@@ -47,7 +44,7 @@ impl Rows {
 
     /// The chunk that begins at a row, as the file knows it.
     pub(super) fn chunk(&self, base: u64) -> Result<Chunk, Fault> {
-        self.dataset.chunk(base)
+        chunk_at(&self.chunks, base)
     }
 
     /// Fills `out` with rows from `row` on.
@@ -80,12 +77,7 @@ impl Rows {
 
     fn read_chunk(&mut self, room: &Room, base: u64, skip: usize, out: &mut [u8]) -> Result<(), Fault> {
         let Some(filter) = self.filter else {
-            let place = match self.last {
-                Some((known, place)) if known == base => place,
-                _ => self.chunk(base)?.place,
-            };
-            self.last = Some((base, place));
-            return room.read_into(place + skip as u64, out);
+            return room.read_into(self.chunk(base)?.place + skip as u64, out);
         };
         let known = self.unpacked.iter().position(|(known, _)| *known == base);
         let at = match known {

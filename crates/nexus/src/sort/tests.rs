@@ -252,10 +252,14 @@ fn a_writer_killed_at_any_moment_of_the_sort_ends_with_the_same_file() {
 /// Chunks of a dataset: place and bytes.
 fn chunks(path: &Path, dataset: &str) -> Vec<(u64, Vec<u8>)> {
     let file = File::open(path, false).unwrap();
-    let (growing, shape, rows) = file.open_growing(dataset).unwrap();
+    let (growing, _, _) = file.open_growing(dataset).unwrap();
     let bytes = std::fs::read(path).unwrap();
-    let chunks = (0..shape[0]).step_by(rows as usize).map(|row| growing.chunk(row).unwrap());
-    let out = chunks.map(|c| (c.place, bytes[c.place as usize..(c.place + c.bytes) as usize].to_vec())).collect();
+    let out = growing
+        .chunks()
+        .unwrap()
+        .values()
+        .map(|c| (c.place, bytes[c.place as usize..(c.place + c.bytes) as usize].to_vec()))
+        .collect();
     drop(growing);
     file.close().unwrap();
     out
