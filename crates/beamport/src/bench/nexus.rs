@@ -7,7 +7,7 @@
 //! start and end of the file; how long that end takes is a row of its own.
 
 use super::Sizes;
-use super::limit::{Pages, SEGMENT_BYTES};
+use super::limit::{Pages, SEGMENT_BYTES, write_new};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, output, python_with, wrong};
 use super::store::TwoWrites;
@@ -114,9 +114,16 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
     let bytes = (messages * pace.events * 8) / piece.len() as u64 * piece.len() as u64;
     let mut limits = TwoWrites::new(folder.path(), bytes.div_ceil(SEGMENT_BYTES as u64) as usize)?;
     let mut ours = Series::new("beamport-nexus");
+    // Not the best that the disk can do, but what it does with a file such as ours.
+    let mut new = Series::new("O_DIRECT + fdatasync, a new file by two threads");
+    let path = folder.path().join("new");
     let mut ratio = 0.0;
     for round in 0..rounds {
         limits.round(round, piece, (bytes, messages), || {
+            let sample =
+                timed(bytes, messages, || write_new(&path, piece, bytes).map_err(wrong("the limit on the disk")))?;
+            new.samples.push(sample);
+            std::fs::remove_file(&path).map_err(wrong("a file of the measurement cannot be removed"))?;
             let (sample, file) = pace_of(programs, folder.path(), messages, pace.events, pace.compression)?;
             ratio = sample.bytes as f64 / file as f64;
             ours.samples.push(sample);
@@ -126,12 +133,12 @@ fn paced(programs: &Programs, pace: &Paced, sizes: &Sizes, rounds: u32) -> Resul
     Ok(Figure {
         name: pace.name.into(),
         conditions: format!(
-            "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, BLAKE3, flush and fsync in; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB",
+            "{messages} messages ({} MiB of events: pixels of 32,768, times of 71 ms, at random) a round, from a memory stream to a new file on the disk, CRC, BLAKE3, flush and fsync in; the file is {ratio:.2} times smaller than the events; the limit writes as many bytes to recycled files of 64 MiB in pieces of 1 MiB, and for comparison to a new file",
             bytes >> 20
         ),
         unit: Unit::Gigabytes,
         ours,
-        limits: limits.series.into(),
+        limits: limits.series.into_iter().chain([new]).collect(),
         must: pace.must,
         aim: pace.aim,
     })
