@@ -10,6 +10,9 @@ use crate::{Done, tree};
 const REQUIREMENTS: &str = "python/requirements-dev.txt";
 /// In it begins a line with a package that is installed without what it asks for.
 const ALONE: &str = "# alone: ";
+/// And here one that goes into a folder of its own, `.venv/aside`, also where it asks for a newer Python: its modules
+/// have the names of another package's, and a test puts the folder on its path.
+const ASIDE: &str = "# aside: ";
 
 /// A venv is made with the first of these that is 3.11 or newer.
 const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
@@ -36,6 +39,12 @@ pub(crate) fn run() -> Done {
     Step::new(tree::venv("python")).args(["-m", "pip", "install", "--quiet", "-r", REQUIREMENTS]).run()?;
     let alone = wanted.lines().filter_map(|line| line.strip_prefix(ALONE));
     Step::new(tree::venv("python")).args(["-m", "pip", "install", "--quiet", "--no-deps"]).args(alone).run()?;
+    let aside = wanted.lines().filter_map(|line| line.strip_prefix(ASIDE));
+    Step::new(tree::venv("python"))
+        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--ignore-requires-python", "--upgrade"])
+        .args(["--target", ".venv/aside"])
+        .args(aside)
+        .run()?;
     fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
 }
 

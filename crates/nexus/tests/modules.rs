@@ -317,6 +317,31 @@ fn samples_of_the_older_schema_have_times() {
     assert_eq!(numbers(&job, "log/time"), [100, 110, 120, 201, 205, 303]);
 }
 
+/// A message may name more axes than it has dimensions: no axis of the file is named then.
+#[test]
+fn axes_that_are_not_those_of_the_array_are_not_in_the_file() {
+    let array = |axes: &'static [&'static str]| {
+        let signal = wire::da00::Variable {
+            name: "signal",
+            unit: None,
+            label: None,
+            source: None,
+            axes: axes.into(),
+            shape: (&[3i64]).into(),
+            data: (&[1.0f64, 2.0, 3.0]).into(),
+        };
+        any(&Message::Da00(wire::da00::Da00 { source_name: "s", timestamp: START, data: (&[signal]).into() }), START)
+    };
+    let module = r#"{"module": "da00", "config": {"stream": "s", "variables": [{"name": "signal"}]}}"#;
+    for (axes, said) in [(&["x"][..], true), (&["x", "y"], false)] {
+        let job = job_of("axes", &[("array", module)]);
+        assert!(told(&write_in_two(&job, &[array(axes)])).is_empty());
+        let group = hdf5_metno::File::open(&job.file).unwrap().group("entry/array").unwrap();
+        assert_eq!(group.attr("axes").is_ok(), said, "{axes:?}");
+        assert_eq!(reals(&job, "array/signal"), [1.0, 2.0, 3.0]);
+    }
+}
+
 #[test]
 fn a_histogram_is_what_its_first_message_says() {
     let job = job_of("image", &[("h", r#"{"module": "hs01", "config": {"stream": "s"}}"#)]);

@@ -5,7 +5,7 @@
 //! written are copied twice, into a buffer that is kept and from there into the `bytes`.
 //!
 //! Failure behaviour: what cannot be read is a `WrongSchemaException`, a `ShortBufferException` or a
-//! `BrokenBufferException`; a value that a field cannot hold is a `TypeError`.
+//! `BrokenBufferException`; a value that a field cannot hold is an `UnfitValueException`.
 
 use crate::limits::SCRATCH_BYTES_KEPT_MAX;
 use crate::memory::Exported;
@@ -15,7 +15,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use wire::{Array, DType, Error, Field, Fields, Number, Numbers};
@@ -116,14 +116,14 @@ fn exception(py: Python<'_>, name: &str, texts: (String, String)) -> PyErr {
 }
 
 /// A message of the schema from its values in order, as `bytes`: a tuple is a table, a list holds texts or tables,
-/// `bytes` and numpy arrays in C order are arrays.
+/// numpy arrays in C order are arrays, `bytes` are text.
 #[pyfunction]
 pub(crate) fn _wire_write<'py>(schema: &str, values: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
     let py = values.py();
     let id = *schema.as_bytes().first_chunk().ok_or_else(|| PyTypeError::new_err("a schema has four letters"))?;
     let held = Held::all(values.iter())?;
-    let values = held.iter().map(Held::field).collect::<PyResult<Vec<_>>>()?;
-    let message = wire::message_of(id, values).map_err(|error| unfit(schema, &error))?;
+    let values = held.iter().map(|value| value.field(py)).collect::<PyResult<Vec<_>>>()?;
+    let message = wire::message_of(id, values).map_err(|error| unfit(py, schema, &error))?;
     written(py, schema, |out| message.write(out))
 }
 
@@ -155,34 +155,39 @@ impl<'py> Held<'py> {
         if is_plain {
             return Ok(Self::One(value));
         }
+        if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() {
+            return text(&value).map(|text| Self::One(text.into_any()));
+        }
         if let Some(raw) = Raw::of(&value) {
             return Ok(Self::Array(raw));
         }
         // Numpy's plain numbers are none of Python's.
         let number = value.call_method0("__index__").or_else(|_| value.call_method0("__float__"));
-        let unfit = |_| PyTypeError::new_err(format!("neither a number, nor text, nor an array of numbers: {value}"));
-        number.map(Self::One).map_err(unfit)
+        number.map(Self::One).map_err(|_| {
+            let what = format!("neither a number, nor text, nor an array of numbers: {value}");
+            unfit_value(value.py(), what, String::new())
+        })
     }
 
-    fn field(&self) -> PyResult<Field<'_>> {
+    fn field(&self, py: Python<'_>) -> PyResult<Field<'_>> {
         match self {
             Self::One(value) => plain(value),
             Self::Array(raw) => {
                 let shape = raw.exported.buffer().shape().to_vec();
                 Ok(Field::Array { dtype: raw.dtype, bytes: raw.exported.bytes(), shape })
             }
-            Self::Table(values) => Self::table(values).map(Field::Table),
+            Self::Table(values) => Self::table(py, values).map(Field::Table),
             Self::List(entries) if entries.iter().any(|entry| matches!(entry, Self::Table(_))) => {
                 let tables = entries.iter().map(|entry| match entry {
-                    Self::Table(values) => Self::table(values),
-                    _ => Err(PyTypeError::new_err("a list of tables and other things")),
+                    Self::Table(values) => Self::table(py, values),
+                    _ => Err(unfit_value(py, "a list of tables and other things".into(), String::new())),
                 });
                 tables.collect::<PyResult<_>>().map(Field::List)
             }
             Self::List(entries) => {
-                let texts = entries.iter().map(|entry| match entry.field()? {
+                let texts = entries.iter().map(|entry| match entry.field(py)? {
                     Field::Text(text) => Ok(text),
-                    _ => Err(PyTypeError::new_err("a list of something else than texts")),
+                    _ => Err(unfit_value(py, "a list of something else than texts".into(), String::new())),
                 });
                 texts.collect::<PyResult<_>>().map(Field::Texts)
             }
@@ -190,8 +195,8 @@ impl<'py> Held<'py> {
     }
 
     /// The values of a table; names are not looked at.
-    fn table(values: &[Self]) -> PyResult<Fields<'_>> {
-        values.iter().map(|value| Ok(("", value.field()?))).collect()
+    fn table<'a>(py: Python<'_>, values: &'a [Self]) -> PyResult<Fields<'a>> {
+        values.iter().map(|value| Ok(("", value.field(py)?))).collect()
     }
 }
 
@@ -209,10 +214,28 @@ fn plain<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<Field<'a>> {
     if value.is_instance_of::<PyFloat>() {
         return value.extract().map(Field::Float);
     }
-    match value.extract::<i64>() {
-        Ok(value) => Ok(Field::Int(value)),
-        Err(_) => value.extract().map(Field::UInt),
+    // One that is larger still may be for a double.
+    let whole = value.extract().map(Field::Int).or_else(|_| value.extract().map(Field::UInt));
+    whole.or_else(|_| value.extract().map(Field::Float)).map_err(|_| {
+        let what = format!("more digits than any field can hold: {value}");
+        unfit_value(value.py(), what, String::new())
+    })
+}
+
+/// A text, which may be given as the `bytes` of one.
+fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.clone());
     }
+    let bytes = match value.cast::<PyByteArray>() {
+        Ok(array) => array.to_vec(),
+        Err(_) => value.cast::<PyBytes>().map(|bytes| bytes.as_bytes().to_vec()).map_err(|_| {
+            let what = format!("a text is wanted, not {value}");
+            unfit_value(value.py(), what, String::new())
+        })?,
+    };
+    let broken = |error: std::str::Utf8Error| unfit_value(value.py(), "not text in UTF-8".into(), error.to_string());
+    Ok(PyString::new(value.py(), std::str::from_utf8(&bytes).map_err(broken)?))
 }
 
 /// An array of numbers in C order, and their type.
@@ -268,7 +291,7 @@ fn written<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     SCRATCH.with_borrow_mut(|out| {
-        write(out).map_err(|error| unfit(schema, &error))?;
+        write(out).map_err(|error| unfit(py, schema, &error))?;
         let bytes = PyBytes::new(py, out);
         if out.capacity() > SCRATCH_BYTES_KEPT_MAX {
             *out = Vec::new();
@@ -278,23 +301,33 @@ fn written<'py>(
 }
 
 /// The exception of a value that the schema cannot hold.
-fn unfit(schema: &str, error: &Error) -> PyErr {
-    PyTypeError::new_err(format!("{schema}: {error}"))
+fn unfit(py: Python<'_>, schema: &str, error: &Error) -> PyErr {
+    unfit_value(py, format!("not a message of schema {schema}: {error}"), String::new())
+}
+
+/// The exception of a value that no field can hold.
+fn unfit_value(py: Python<'_>, what: String, cause: String) -> PyErr {
+    exception(py, "UnfitValueException", (what, cause))
 }
 
 /// Serialises one value of a process variable as `f144`: a number, or an array of numbers of one dimension.
 ///
 /// A Python `int` becomes 64 bits, a `float` a double; numpy numbers and arrays keep their type.
 #[pyfunction]
-#[pyo3(signature = (source_name, value, timestamp_unix_ns=0))]
+#[pyo3(
+    signature = (source_name, value, timestamp_unix_ns=Whole(0)),
+    text_signature = "(source_name, value, timestamp_unix_ns=0)"
+)]
 pub(crate) fn serialise_f144<'py>(
-    source_name: &str,
+    source_name: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
-    timestamp_unix_ns: i64,
+    timestamp_unix_ns: Whole,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let py = value.py();
+    let source_name = text(source_name)?;
+    let source_name = source_name.to_str()?;
     let write = |value: wire::f144::Value<'_>| {
-        let parts = wire::f144::F144 { source_name, timestamp: timestamp_unix_ns, value };
+        let parts = wire::f144::F144 { source_name, timestamp: timestamp_unix_ns.0, value };
         written(py, "f144", |out| wire::f144::write(out, &parts))
     };
     if value.is_exact_instance_of::<PyFloat>() {
@@ -335,26 +368,41 @@ fn dimensions(value: &Bound<'_, PyAny>) -> PyResult<usize> {
 #[pyfunction]
 pub(crate) fn serialise_ev44<'py>(
     py: Python<'py>,
-    source_name: &str,
-    message_id: i64,
+    source_name: &Bound<'py, PyAny>,
+    message_id: Whole,
     reference_time: &Bound<'py, PyAny>,
     reference_time_index: &Bound<'py, PyAny>,
     time_of_flight: &Bound<'py, PyAny>,
     pixel_id: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyBytes>> {
+    let source_name = text(source_name)?;
     let reference_time = Column::<i64>::of(reference_time)?;
     let reference_time_index = Column::<i32>::of(reference_time_index)?;
     let time_of_flight = Column::<i32>::of(time_of_flight)?;
     let pixel_id = Column::<i32>::of(pixel_id)?;
     let parts = wire::ev44::Ev44 {
-        source_name,
-        message_id,
+        source_name: source_name.to_str()?,
+        message_id: message_id.0,
         reference_time: reference_time.array(),
         reference_time_index: reference_time_index.array(),
         time_of_flight: time_of_flight.array(),
         pixel_id: pixel_id.array(),
     };
     written(py, "ev44", |out| wire::ev44::write(out, &parts))
+}
+
+/// A number of 64 bits.
+pub(crate) struct Whole(i64);
+
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        value.extract().map(Whole).map_err(|_| {
+            let what = format!("a whole number of 64 bits is wanted, not {}", value.to_owned());
+            unfit_value(value.py(), what, String::new())
+        })
+    }
 }
 
 /// An array of one dimension with elements of one type, in C order.

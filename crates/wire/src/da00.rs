@@ -28,7 +28,7 @@ pub struct Variable<'a> {
     pub label: Option<&'a str>,
     /// Where the values come from.
     pub source: Option<&'a str>,
-    /// Names of the dimensions, slowest first.
+    /// Names of the dimensions, slowest first; senders are found that name more or fewer than there are.
     pub axes: List<'a, &'a str>,
     /// Lengths of the dimensions as sent, slowest first; [`Variable::extent`] is what the values have.
     pub shape: Array<'a, i64>,
@@ -48,15 +48,12 @@ impl Variable<'_> {
         }
     }
 
-    /// Whether shape, axes and values fit together.
+    /// Whether shape and values fit together.
     fn check(&self) -> Result<(), Error> {
         let wrong = |what| Err(Error::Inconsistent { what });
         let Some(elements) = self.shape.product() else {
             return wrong("a da00 `shape` is negative or too large");
         };
-        if !self.axes.is_empty() && self.axes.len() != self.shape.len() {
-            return wrong("a da00 variable has not as many `axes` as its `shape`");
-        }
         let as_bytes = self.axes.is_empty() && elements == self.data.bytes().len();
         if elements != self.data.len() && !as_bytes {
             return wrong("a da00 `shape` does not fit its `data`");

@@ -189,9 +189,9 @@ impl<'a> Message<'a> {
 }
 
 /// The message of a schema that has these values: what [`Message::fields`] gives, the other way round and without the
-/// names. `Field::None` and values that are not said are as absent ones are read; words of enums may be numbers, and
-/// the value of `f142` and `f144`, when it is one number, is the table around it, with an array of one. Only for schemas of the
-/// facility.
+/// names. Values that are not said are as absent ones are read, and so is `Field::None` unless it stands for a number
+/// or a text that no sender leaves out; words of enums may be numbers, and the value of `f142` and `f144`, when it is
+/// one number, is the table around it, with an array of one. Only for schemas of the facility.
 ///
 /// Fails with [`Error::Unfit`] where a field cannot hold its value.
 pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>, Error> {

@@ -25,6 +25,12 @@ pub(crate) trait Part<'a>: Sized {
 
     /// The other way round; `None` where it cannot hold the value.
     fn of_field(field: Field<'a>) -> Option<Self>;
+
+    /// What stands for `Field::None`; `None` where a sender must give a value: a number or a text that was forgotten is
+    /// neither 0 nor empty.
+    fn of_none() -> Option<Self> {
+        None
+    }
 }
 
 /// A table.
@@ -35,7 +41,7 @@ pub(crate) trait Tabled<'a>: Sized {
     fn write(&self, writer: &mut Writer<'_>, slot: usize);
     /// Names and values, in the order of the schema.
     fn fields(&self) -> Fields<'a>;
-    /// The other way round, without the names; what is absent or not said (`Field::None`) is as in reading.
+    /// The other way round, without the names; what is not said is as what is absent in reading.
     fn of_fields(values: Vec<Field<'a>>) -> Result<Self, Error>;
 }
 
@@ -57,6 +63,7 @@ impl<'a, T: Number> Part<'a> for T {
             Field::Int(value) => T::from_whole(value.into()),
             Field::UInt(value) => T::from_whole(value.into()),
             Field::Float(value) => T::from_real(value),
+            Field::Bool(value) => T::from_whole(value.into()),
             _ => None,
         }
     }
@@ -121,6 +128,9 @@ impl<'a, T: Number> Part<'a> for Array<'a, T> {
     fn of_field(field: Field<'a>) -> Option<Self> {
         numbers_of(field)?.typed()
     }
+    fn of_none() -> Option<Self> {
+        Some(Self::default())
+    }
 }
 
 /// What may be absent, and is not written then.
@@ -143,6 +153,9 @@ impl<'a, P: Part<'a>> Part<'a> for Option<P> {
     }
     fn of_field(field: Field<'a>) -> Option<Self> {
         P::of_field(field).map(Some)
+    }
+    fn of_none() -> Option<Self> {
+        Some(None)
     }
 }
 
@@ -168,6 +181,9 @@ impl<'a, T: Tabled<'a>> Part<'a> for List<'a, T> {
         let entries = entries.into_iter().map(|entry| T::of_fields(values(entry)).ok());
         entries.collect::<Option<Vec<T>>>().map(List::Owned)
     }
+    fn of_none() -> Option<Self> {
+        Some(Self::default())
+    }
 }
 
 /// A vector of strings.
@@ -189,6 +205,9 @@ impl<'a> Part<'a> for List<'a, &'a str> {
             Field::Texts(texts) => Some(texts.into()),
             _ => None,
         }
+    }
+    fn of_none() -> Option<Self> {
+        Some(Self::default())
     }
 }
 
@@ -294,10 +313,15 @@ macro_rules! table {
             fn of_fields(values: Vec<$crate::Field<'a>>) -> Result<Self, $crate::Error> {
                 let mut values = values.into_iter();
                 $(
-                    let $part = match values.next().unwrap_or($crate::Field::None) {
-                        $crate::Field::None => table!(@absent table!(@word $part $($word)?) $(, $required)? $(, or $absent)?),
-                        value => table!(@of value, $kind $(, by $types)?)
-                            .ok_or($crate::Error::Unfit { field: table!(@word $part $($word)?) })?,
+                    let $part = match values.next() {
+                        None => table!(@absent table!(@word $part $($word)?) $(, $required)? $(, or $absent)?),
+                        Some(value) => match value {
+                            $crate::Field::None => {
+                                table!(@none $kind $(, by $types)? $(, $required)? $(, or $absent)?)
+                            }
+                            value => table!(@of value, $kind $(, by $types)?),
+                        }
+                        .ok_or($crate::Error::Unfit { field: table!(@word $part $($word)?) })?,
                     };
                 )*
                 Ok($name { $($part),* })
@@ -356,6 +380,12 @@ macro_rules! table {
     (@put $part:expr, $writer:ident, $places:expr, $id:literal, by $types:expr) => {
         $crate::part::union_put($part.into(), $writer, $places, $id, &$types)
     };
+
+    (@none $kind:ty) => { <$kind as $crate::part::Part<'a>>::of_none() };
+    (@none $kind:ty, by $types:expr) => { Some(Default::default()) };
+    (@none $kind:ty, by $types:expr, required) => { None::<$kind> };
+    (@none $kind:ty, required) => { None::<$kind> };
+    (@none $kind:ty, or $absent:expr) => { Some($absent) };
 
     (@of $value:ident, $kind:ty) => { <$kind as $crate::part::Part<'a>>::of_field($value) };
     (@of $value:ident, $kind:ty, by $types:expr) => { $crate::part::numbers_of($value).map(<$kind>::from) };
@@ -433,6 +463,7 @@ macro_rules! words {
                 match field {
                     $crate::Field::Text(word) => $name::ALL.iter().find(|one| one.name() == word).copied(),
                     $crate::Field::Int(at) => usize::try_from(at).ok().and_then(|at| $name::ALL.get(at)).copied(),
+                    $crate::Field::Bool(at) => $name::ALL.get(usize::from(at)).copied(),
                     _ => None,
                 }
             }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use beamport_wire::{
-    DType, Error, Field, Fields, KNOWN, Numbers, Scalar, ev44, f142, f144, fields, fuzz, message_of, range_in, read,
-    schema_id, senv, to_json,
+    DType, Error, Field, Fields, KNOWN, Numbers, Scalar, da00, ev44, f142, f144, fields, fuzz, message_of, range_in,
+    read, schema_id, senv, to_json,
 };
 use serde_json::Value as Json;
 
@@ -141,6 +141,37 @@ fn the_values_of_a_message_make_it_again() {
     assert!(message_of(ev44::ID, values).is_err(), "`reference_time_index` is required");
     let values = vec![Field::Int(1), Field::Int(99), Field::Text("x")];
     assert_eq!(message_of(*b"ep01", values), Err(Error::Unfit { field: "status" }));
+    let values = vec![Field::Int(1), Field::Int(2), Field::Text("x"), Field::None];
+    assert!(message_of(*b"ep01", values).is_ok(), "`service_id` may be left out");
+    let values = vec![Field::Int(1), Field::Int(2), Field::None];
+    assert_eq!(message_of(*b"ep01", values), Err(Error::Unfit { field: "source_name" }), "a name was forgotten");
+    let values = vec![Field::None, Field::Int(2), Field::Text("x")];
+    assert_eq!(message_of(*b"ep01", values), Err(Error::Unfit { field: "timestamp" }), "a number was forgotten");
+    let values = vec![Field::Bool(true), Field::Bool(true), Field::Text("x")];
+    assert!(message_of(*b"ep01", values).is_ok(), "yes is 1");
+}
+
+/// The Python library writes and reads these, and people send them.
+#[test]
+fn a_variable_that_names_other_axes_than_it_has_is_read_as_sent() {
+    for axes in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
+        let variable = da00::Variable {
+            name: "x",
+            unit: None,
+            label: None,
+            source: None,
+            axes: axes.into(),
+            shape: (&[2i64, 3]).into(),
+            data: (&[1.0f64; 6]).into(),
+        };
+        let data = [variable];
+        let message = da00::Da00 { source_name: "m", timestamp: 0, data: (&data).into() };
+        let mut bytes = Vec::new();
+        da00::write(&mut bytes, &message).expect("written");
+        let found = da00::read(&bytes).expect("read");
+        assert_eq!(found, message);
+        assert_eq!(found.data[0].extent(), [2, 3]);
+    }
 }
 
 #[test]

@@ -5,10 +5,10 @@ Changing the import is enough:
     from beamport.wire import deserialise_ev44, serialise_f144
     from beamport.wire.logdata_f144 import serialise_f144
 
-Arguments and results are those of that package (ESS 0.27, and ISIS 0.1 for `pu00`, `un00` and `vc00`), submodule by
-submodule. What differs: arrays that were read are views of the buffer, and read-only; a buffer is checked as a whole
-before anything of it is given out, and one that is broken raises `BrokenBufferException`; an array that is absent is
-an empty one, not 0.
+Arguments and results are those of that package (ESS 0.27, its repository for `ar51`, and ISIS 0.1 for `pu00`, `un00`
+and `vc00`), submodule by submodule. What differs: arrays that were read are views of the buffer, and read-only; a
+buffer is checked as a whole before anything of it is given out, and one that is broken raises `BrokenBufferException`;
+an array that is absent is an empty one, not 0; a value that the schema cannot hold raises `UnfitValueException`.
 """
 
 import sys
@@ -37,6 +37,7 @@ from beamport.wire.logdata_f142 import deserialise_f142, serialise_f142
 from beamport.wire.logdata_f144 import deserialise_f144, serialise_f144
 from beamport.wire.nicos_cache_ns10 import deserialise_ns10, serialise_ns10
 from beamport.wire.pulse_metadata_pu00 import deserialise_pu00, serialise_pu00
+from beamport.wire.readout_data_ar51 import deserialise_ar51, serialise_ar51
 from beamport.wire.run_start_pl72 import deserialise_pl72, serialise_pl72
 from beamport.wire.run_stop_6s4t import deserialise_6s4t, serialise_6s4t
 from beamport.wire.sample_environment_senv import deserialise_senv, serialise_senv
@@ -79,6 +80,7 @@ SERIALISERS = {
     "un00": serialise_un00,
     "pu00": serialise_pu00,
     "vc00": serialise_vc00,
+    "ar51": serialise_ar51,
 }
 
 DESERIALISERS = {
@@ -112,6 +114,7 @@ DESERIALISERS = {
     "un00": deserialise_un00,
     "pu00": deserialise_pu00,
     "vc00": deserialise_vc00,
+    "ar51": deserialise_ar51,
 }
 
 __all__ = [
@@ -123,6 +126,7 @@ __all__ = [
     "deserialise_al00",
     "deserialise_an44",
     "deserialise_answ",
+    "deserialise_ar51",
     "deserialise_da00",
     "deserialise_ep00",
     "deserialise_ep01",
@@ -153,6 +157,7 @@ __all__ = [
     "serialise_al00",
     "serialise_an44",
     "serialise_answ",
+    "serialise_ar51",
     "serialise_da00",
     "serialise_ep00",
     "serialise_ep01",

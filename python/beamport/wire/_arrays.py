@@ -6,6 +6,8 @@ import datetime
 
 import numpy as np
 
+from beamport.wire.exceptions import UnfitValueException
+
 
 def column(values, dtype: str) -> np.ndarray:
     """An array of one dimension; of numbers of another type, what numpy's `astype` makes of them."""
@@ -13,6 +15,19 @@ def column(values, dtype: str) -> np.ndarray:
     if values.ndim > 1:
         raise TypeError("only arrays of one dimension can be serialised")
     return np.ascontiguousarray(values.astype(dtype, copy=False))
+
+
+def samples(values) -> np.ndarray:
+    """An array of one dimension in C order, of the type that it has; a number is an array of one."""
+    values = np.atleast_1d(values)
+    if values.ndim > 1:
+        raise UnfitValueException("only arrays of one dimension can be serialised")
+    return np.ascontiguousarray(values)
+
+
+def flag(value):
+    """Yes or no of numpy as Python's own; all else as it is."""
+    return bool(value) if isinstance(value, np.bool_) else value
 
 
 def milliseconds(moment: datetime.datetime | int | None, otherwise: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 
 from beamport._core import _wire_read, _wire_write
 from beamport.wire._arrays import column
+from beamport.wire.exceptions import UnfitValueException
 
 
 def read(schema: str, buffer) -> dict:
@@ -37,15 +38,15 @@ def write(schema: str, whole: str, histogram: dict) -> bytes:
     return _wire_write(
         schema,
         (
-            histogram.get("source"),
+            histogram.get("source", ""),
             histogram["timestamp"],
             dims or None,
-            histogram.get("last_metadata_timestamp"),
-            column(histogram["current_shape"], f"{whole}32"),
+            histogram.get("last_metadata_timestamp", 0),
+            column(list(histogram["current_shape"]), f"{whole}32"),
             None,
             flat(histogram["data"]),
             flat(histogram["errors"]) if "errors" in histogram else None,
-            histogram.get("info"),
+            histogram.get("info", ""),
         ),
     )
 
@@ -53,6 +54,9 @@ def write(schema: str, whole: str, histogram: dict) -> bytes:
 def _flat(values, whole: str) -> np.ndarray:
     """In one dimension, of a type that the schema has: whole numbers in 64 bits, all else as doubles."""
     values = np.ascontiguousarray(values).reshape(-1)
+    if values.dtype.kind not in "biuf":
+        raise UnfitValueException("an array of numbers is wanted", f"this is one of {values.dtype}")
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
     if values.dtype.name in (f"{whole}32", f"{whole}64", "float32", "float64"):
         return values
     return values.astype(f"{whole}64" if values.dtype == np.int64 else "float64")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from beamport._core import _wire_read, _wire_write
-from beamport.wire._arrays import milliseconds, moment
+from beamport.wire._arrays import moment
 from beamport.wire.fbschemas.action_response_answ.ActionOutcome import ActionOutcome
 from beamport.wire.fbschemas.action_response_answ.ActionType import ActionType
 
@@ -37,7 +37,7 @@ def serialise_answ(
     stop_time: datetime,
 ) -> bytes:
     """Write a message."""
-    stop = milliseconds(stop_time, 0)
+    stop = int(stop_time.timestamp() * 1000)
     return _wire_write("answ", (service_id, job_id, action, outcome, status_code, stop, message, command_id))
 
 

@@ -27,4 +27,4 @@ def deserialise_al00(buffer) -> AlarmInfo:
 
 def serialise_al00(source: str, timestamp_ns: int, severity: Severity, message: str) -> bytes:
     """Write a message."""
-    return _wire_write("al00", (source, timestamp_ns, severity.value, message))
+    return _wire_write("al00", (source, timestamp_ns, getattr(severity, "value", None), message))

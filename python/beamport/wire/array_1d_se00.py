@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beamport._core import _wire_read, _wire_write
-from beamport.wire._arrays import column
+from beamport.wire._arrays import column, samples
 from beamport.wire.fbschemas.array_1d_se00.Location import Location
 
 FILE_IDENTIFIER = b"se00"
@@ -38,7 +38,7 @@ def serialise_se00(
     value_timestamps: np.ndarray | list | None = None,
 ) -> bytes:
     """Write a message; `ts_location` is a number of `Location`."""
-    values = np.ascontiguousarray(values)
+    values = samples(values)
     times = None if value_timestamps is None else column(np.atleast_1d(value_timestamps), "int64")
     head = (name, channel, timestamp_unix_ns, sample_ts_delta, ts_location)
     return _wire_write("se00", (*head, values, times, message_counter))

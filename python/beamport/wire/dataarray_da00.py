@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import pack
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,10 @@ import numpy as np
 from beamport._core import _wire_read, _wire_write
 
 FILE_IDENTIFIER = b"da00"
+
+_WORDS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+_DTYPES = {np.dtype(word): number for number, word in enumerate(_WORDS, start=1)}
+_INT64, _FLOAT64, _TEXT = 7, 10, 11
 
 
 @dataclass(eq=False)
@@ -29,7 +34,7 @@ class Variable:
         if self.axes is None:
             self.axes = []
         if self.shape is None:
-            self.shape = _shape(self.data)
+            self.shape = to_buffer(self.data).shape
 
     def __eq__(self, other: object) -> bool:
         """Whether all is equal, types too."""
@@ -54,8 +59,11 @@ def serialise_da00(source_name: str, timestamp_ns: int, data: list[Variable]) ->
         raise RuntimeError("data must contain at least one Variable")
     variables = []
     for one in data:
-        values = one.data if isinstance(one.data, str) else np.ascontiguousarray(one.data)
-        shape = np.array(_shape(one.data), np.int64)
+        shape, values = np.array(to_buffer(one.data).shape, np.int64), one.data
+        if isinstance(values, np.ndarray):
+            values = np.ascontiguousarray(values)
+        elif not isinstance(values, str):
+            values = to_buffer(values).view(np.float64 if isinstance(values, float) else np.int64)
         variables.append((one.name, one.unit, one.label, one.source, list(one.axes), shape, values))
     return _wire_write("da00", (source_name, timestamp_ns, variables))
 
@@ -65,17 +73,32 @@ def deserialise_da00(buffer) -> da00_DataArray_t:
     source_name, timestamp, variables = _wire_read("da00", buffer)
     data = []
     for name, unit, label, source, axes, shape, values in variables:
-        if not axes and isinstance(values, np.ndarray) and values.size == 1:
-            values = values.item()
+        if not axes and isinstance(values, np.ndarray):
+            # Without axes there is one dimension, or a number.
+            values = values.item() if values.size == 1 else values.reshape(-1)
         data.append(Variable(name, values, axes, tuple(shape), unit, label, source))
     return da00_DataArray_t(source_name, timestamp, data)
 
 
-def _shape(data: np.ndarray | str | float) -> tuple[int, ...]:
+def get_dtype(data: np.ndarray | str | float) -> int:
+    """Return the number that a message says the type of the data with."""
     if isinstance(data, np.ndarray):
-        return data.shape
+        return _DTYPES[data.dtype]
     if isinstance(data, str):
-        return (len(data.encode()),)
+        return _TEXT
+    if isinstance(data, float):
+        return _FLOAT64
+    if isinstance(data, int):
+        return _INT64
+    raise RuntimeError(f"Unsupported data type {type(data)} in get_dtype")
+
+
+def to_buffer(data: np.ndarray | str | float) -> np.ndarray:
+    """Return the array that stands in a message for the data; that of a number or a text is of bytes."""
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, str):
+        return np.frombuffer(data.encode(), np.uint8)
     if isinstance(data, int | float):
-        return (8,)
-    raise RuntimeError(f"Unsupported data type {type(data)}")
+        return np.frombuffer(pack("d" if isinstance(data, float) else "q", data), np.uint8)
+    raise RuntimeError(f"Unsupported data type {type(data)} in to_buffer")

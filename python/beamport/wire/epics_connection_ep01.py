@@ -27,7 +27,7 @@ class ConnectionInfo(Enum):
 
 def serialise_ep01(timestamp_ns: int, status: ConnectionInfo, source_name: str, service_id: str | None = None) -> bytes:
     """Write a message."""
-    return _wire_write("ep01", (timestamp_ns, status.value, source_name, service_id))
+    return _wire_write("ep01", (timestamp_ns, getattr(status, "value", None), source_name, service_id))
 
 
 def deserialise_ep01(buffer) -> EpicsPVConnection:

@@ -14,7 +14,8 @@ EpicsConnection = namedtuple("EpicsConnection", ("timestamp", "type", "source_na
 
 def serialise_ep00(timestamp_ns: int, event_type: int, source_name: str, service_id: str | None = None) -> bytes:
     """Write a message; `event_type` is a number of `EventType`."""
-    return _wire_write("ep00", (timestamp_ns, event_type, source_name, service_id))
+    named = () if service_id is None else (service_id,)
+    return _wire_write("ep00", (timestamp_ns, event_type, source_name, *named))
 
 
 def deserialise_ep00(buffer) -> EpicsConnection:

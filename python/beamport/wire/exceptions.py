@@ -1,5 +1,7 @@
 """What the (de)serialisers raise, under the names of `streaming_data_types`."""
 
+import struct
+
 from beamport._errors import Error
 
 
@@ -17,3 +19,14 @@ class ShortBufferException(StreamingDataTypesException):
 
 class BrokenBufferException(StreamingDataTypesException):
     """The buffer is no message of its schema; beamport checks all of it before it gives anything out."""
+
+
+class UnfitValueException(  # noqa: N818  (as the others here)
+    StreamingDataTypesException, TypeError, ValueError, KeyError, struct.error
+):
+    """A value that the schema cannot hold: of another type, or too large.
+
+    The other package raises one of the four as it happens, so what was written to catch them catches this.
+    """
+
+    __str__ = StreamingDataTypesException.__str__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from beamport._core import _wire_read, _wire_write
+from beamport.wire._arrays import flag
 
 FILE_IDENTIFIER = b"wrdn"
 
@@ -31,7 +32,7 @@ def serialise_wrdn(
 ) -> bytes:
     """Write a message; empty metadata and message are left out."""
     return _wire_write(
-        "wrdn", (service_id, job_id, bool(error_encountered), file_name, metadata or None, message or None)
+        "wrdn", (service_id, job_id, flag(error_encountered), file_name, metadata or None, message or None)
     )
 
 

@@ -26,5 +26,8 @@ def deserialise_fc00(buffer) -> ConfigurationUpdate:
 
 def serialise_fc00(config_change: int, streams: list[StreamInfo]) -> bytes:
     """Write a message; its streams stand in it from the last to the first, as `streaming_data_types` has them."""
-    streams = [tuple(stream) for stream in reversed(streams or [])]
+    streams = [
+        (stream.channel, stream.schema, stream.topic, stream.protocol, stream.periodic)
+        for stream in reversed(streams or [])
+    ]
     return _wire_write("fc00", (config_change, streams or None))

@@ -26,5 +26,5 @@ def deserialise_rf5k(buffer) -> ConfigurationUpdate:
 
 def serialise_rf5k(config_change: int, streams: list[StreamInfo]) -> bytes:
     """Write a message; its streams stand in it from the last to the first, as `streaming_data_types` has them."""
-    streams = [tuple(stream) for stream in reversed(streams or [])]
+    streams = [(stream.channel, stream.schema, stream.topic, stream.protocol) for stream in reversed(streams or [])]
     return _wire_write("rf5k", (config_change, streams or None))

@@ -30,7 +30,7 @@ def serialise_f142(
     if value.dtype.kind in "US":
         texts = [text.decode() if isinstance(text, bytes) else text for text in np.atleast_1d(value).tolist()]
         given = texts if value.ndim else texts[0]
-    elif value.dtype.kind in "iuf" and value.dtype.itemsize <= 8 and value.dtype != np.float16:
+    elif value.dtype.kind in "iuf" and value.dtype.itemsize <= 8 and value.dtype != np.float16 and value.dtype.isnative:
         # One number with its type is a table of it, as it is in the message.
         given = np.ascontiguousarray(value) if value.ndim else (value.reshape(1),)
     else:

@@ -3,6 +3,7 @@
 from collections import namedtuple
 
 from beamport._core import _wire_read, _wire_write
+from beamport.wire._arrays import flag
 
 FILE_IDENTIFIER = b"ns10"
 
@@ -11,7 +12,7 @@ Entry = namedtuple("Entry", ("key", "time_stamp", "ttl", "expired", "value"))
 
 def serialise_ns10(key: str, value: str, time_stamp: float = 0, ttl: float = 0, expired: bool = False) -> bytes:
     """Write a message; times in seconds."""
-    return _wire_write("ns10", (key, time_stamp, ttl, bool(expired), value))
+    return _wire_write("ns10", (key, time_stamp, ttl, flag(expired), value))
 
 
 def deserialise_ns10(buffer) -> Entry:

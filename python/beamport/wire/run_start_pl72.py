@@ -49,8 +49,8 @@ def serialise_pl72(
     """Write a message; without `start_time` it starts now, without `stop_time` the end is open."""
     spectra = None
     if detector_spectrum_map is not None:
-        spectrum, detector, count = detector_spectrum_map
-        spectra = (column(spectrum, "int32"), column(detector, "int32"), count)
+        numbers = (detector_spectrum_map.spectrum_numbers, detector_spectrum_map.detector_ids)
+        spectra = (*(column(given, "int32") for given in numbers), detector_spectrum_map.n_spectra)
     return _wire_write(
         "pl72",
         (
@@ -61,7 +61,7 @@ def serialise_pl72(
             nexus_structure,
             job_id,
             broker,
-            service_id,
+            "" if service_id is None else service_id,
             filename,
             1,
             spectra,

@@ -29,6 +29,7 @@ def serialise_6s4t(
     stop_time: int | datetime | None = None,
 ) -> bytes:
     """Write a message."""
+    service_id = "" if service_id is None else service_id
     return _wire_write("6s4t", (milliseconds(stop_time, 0), run_name, job_id, service_id, command_id))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beamport._core import _wire_read, _wire_write
-from beamport.wire._arrays import column, moment
+from beamport.wire._arrays import column, moment, samples
 from beamport.wire.fbschemas.sample_environment_senv.Location import Location
 
 FILE_IDENTIFIER = b"senv"
@@ -39,7 +39,7 @@ def serialise_senv(
     value_timestamps: np.ndarray | list | None = None,
 ) -> bytes:
     """Write a message; `ts_location` is a number of `Location`."""
-    values = np.ascontiguousarray(values)
+    values = samples(values)
     times = None if value_timestamps is None else column(np.atleast_1d(value_timestamps), "uint64")
     timestamp = int(timestamp.timestamp() * 1e9)
     return _wire_write("senv", (name, channel, timestamp, sample_ts_delta, ts_location, values, times, message_counter))

@@ -22,7 +22,8 @@ class Timestamps(NamedTuple):
 
 def serialise_tdct(name: str, timestamps: np.ndarray | list, sequence_counter: int | None = None) -> bytes:
     """Write a message."""
-    return _wire_write("tdct", (name, column(np.atleast_1d(timestamps), "uint64"), sequence_counter))
+    counted = () if sequence_counter is None else (sequence_counter,)
+    return _wire_write("tdct", (name, column(np.atleast_1d(timestamps), "uint64"), *counted))
 
 
 def deserialise_tdct(buffer) -> Timestamps:

@@ -74,7 +74,9 @@ fn text(text: &str) -> Data {
     Data::text(text.split('\0').next().unwrap_or_default())
 }
 
+/// From the template, or else the message, unless that names more or fewer than it has: a file would say them wrong.
 fn axes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Option<Vec<String>> {
+    let message = message.filter(|m| m.axes.len() == m.shape.len());
     let sent = || message.map(|m| m.axes.iter().map(|a| a.split('\0').next().unwrap_or_default().to_owned()).collect());
     variable.axes.clone().or_else(sent)
 }
