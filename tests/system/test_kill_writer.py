@@ -1,5 +1,6 @@
 """The process that writes the NeXus file is killed with -9 at random moments; sometimes the mover with it."""
 
+import json
 import os
 import shutil
 import signal
@@ -193,6 +194,52 @@ def test_readers_that_hold_the_file_open_block_no_writer(instrument, times):
     print(
         f"file held open by {kills} readers: {kills} kills of the writer injected, it goes on; equal to the undisturbed file"
     )
+
+
+# Opens the file and reads all of it, again and again; between, the last rows that it knew when it opened it.
+LOOKS = """
+import h5py, sys, time
+refused = 0
+for look in range(int(sys.argv[2])):
+    with h5py.File(sys.argv[1]) as file:
+        ids = file["entry/instrument/detector/data/event_id"]
+        before = ids[-1000:]
+        file.visititems(lambda name, thing: thing[()] if isinstance(thing, h5py.Dataset) else None)
+        first = len(ids) - len(before)
+        time.sleep(0.2)
+        try:
+            assert (ids[first:first + len(before)] == before).all(), "other rows than before"
+        except OSError:
+            # It has grown beyond the end that libhdf5 read.
+            refused += 1
+print(len(before), refused)
+"""
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_a_reader_of_a_file_that_grows_gets_all_and_later_no_other_rows(instrument, compression, times):
+    lab = instrument
+    path = lab.data / "files" / "first.nxs"
+    template = lab.folder / "amor.nexus.json"
+    structure = json.loads(template.read_text())
+    modules(structure)["ev44"]["config"] |= {"compression": compression} if compression else {}
+    template.write_text(json.dumps(structure))
+    process, _ = lab.up_ready()
+    until(lambda: readable(lab, path), "there is no file")
+    looks = subprocess.run([sys.executable, "-c", LOOKS, path, str(times(20, 500))], capture_output=True, text=True)
+    assert looks.returncode == 0, looks.stderr
+    print(
+        f"a file that grows, {compression}: opened and read {times(20, 500)} times, {looks.stdout.split()[1]} refused later"
+    )
+    lab.whole(process)
+
+
+def modules(node: dict) -> dict[str, dict]:
+    """Modules of a template by their names."""
+    found = {node["module"]: node} if "module" in node else {}
+    for child in node.get("children", []):
+        found |= modules(child)
+    return found
 
 
 def gone(pid: int) -> bool:

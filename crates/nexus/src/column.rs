@@ -9,21 +9,22 @@
 //!
 //! With a filter, whole chunks are packed in several threads and then given a place. The begun chunk lies as it is, with
 //! the mask of its filters, so that a flush adds to it in place: packed anew each second it would cost room each second.
-//! When it is whole its place serves another begun one, after the file was told ([`Column::left`]): a reader, and who
-//! takes up the file after a kill, still finds in it what the file says is there.
+//! When it is whole its place serves another begun one, after the file was told and a while later ([`LEFT_REST`]): a
+//! reader who opened the file before, and who takes it up after a kill, still finds in it what the file said is there.
 //!
 //! Failure: a write that finds no room leaves the rows in memory; the same call again goes on where it was.
 
 use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing, chunk_at};
 use crate::lanes::{Load, Span};
-use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, PACK_THREADS};
+use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LEFT_REST, PACK_THREADS};
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// Bytes of chunks that are not computed: for measurements of what is computed.
 static FORCED: OnceLock<usize> = OnceLock::new();
@@ -66,8 +67,8 @@ pub(crate) struct Column {
     written: usize,
     /// Where the begun chunk lies, if it has a place.
     home: Option<u64>,
-    /// Places of begun chunks that became whole, and how often the file was told all before.
-    left: Vec<(u64, u64)>,
+    /// Places of begun chunks that became whole, how often the file was told all before, and since when.
+    left: Vec<(u64, u64, Instant)>,
 }
 
 impl Column {
@@ -348,7 +349,9 @@ impl Column {
         let mut home = None;
         if all && begun < length {
             let row = self.base + whole as u64 * self.chunk_rows;
-            let free = self.left.iter().find(|(_, told)| *told < applied).map(|(place, _)| *place);
+            // A reader who opened the file before looks for rows there, and would take others for them.
+            let rested = |(_, told, since): &&(u64, u64, Instant)| *told < applied && since.elapsed() >= LEFT_REST;
+            let free = self.left.iter().find(rested).map(|(place, ..)| *place);
             home = match self.home {
                 Some(place) if whole == 0 => Some(place),
                 _ => Some(dataset.put_chunk(row, chunk_bytes as u64, filter.skipped(), free)?),
@@ -359,7 +362,7 @@ impl Column {
             // What is in the file already is not written again, but for its last page.
             let from = if whole == 0 { self.written / PAGE * PAGE } else { begun };
             room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
-            self.left.retain(|(other, _)| *other != place);
+            self.left.retain(|(other, ..)| *other != place);
         }
         self.written = if home.is_some() { length - begun } else { 0 };
         let before = std::mem::replace(&mut self.home, home);
@@ -367,7 +370,8 @@ impl Column {
             return Ok(());
         }
         // A chunk that did not become smaller stays where it was begun.
-        self.left.extend(before.filter(|place| pieces[0].place != *place).map(|place| (place, applied)));
+        self.left
+            .extend(before.filter(|place| pieces[0].place != *place).map(|place| (place, applied, Instant::now())));
         self.gathered.cut_front(begun);
         self.base += whole as u64 * self.chunk_rows;
         room.give(Load { pages, pieces })

@@ -1,5 +1,7 @@
 //! Every bound of this crate, each with its reason.
 
+use std::time::Duration;
+
 /// Bytes of a template's text. The largest known (DREAM, every pixel written out) has 700 MB; with `range` and
 /// `linspace` it has less than one.
 pub const TEMPLATE_BYTES_MAX: u64 = 1 << 30;
@@ -78,6 +80,10 @@ pub const DIRECT_WRITE_BYTES: usize = 1 << 20;
 /// Chunk of a dataset that is still empty when those beside it get their rows: events that come after a beam was off.
 pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 
+/// How long the place of a begun chunk that was packed elsewhere keeps its rows: readers who opened the file before find
+/// them there, and libhdf5 would show them what comes next as theirs. A dataset has at most one such chunk a flush.
+pub const LEFT_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(60) };
+
 /// Threads that pack the chunks of one write, the caller among them.
 pub const PACK_THREADS: usize = 2;
 
@@ -110,6 +116,12 @@ pub const DIRECT_READ_BYTES_MIN: usize = 64 << 10;
 /// Room that is asked for at a time, bytes: first, and at most. It grows with the file, so that small files stay small. The
 /// file system lets all writes to a file end before it gives room, so large files ask rarely.
 pub const ROOM_STEP_BYTES: (u64, u64) = (1 << 20, 64 << 20);
+
+/// How far behind what is written a file that grows says that it ends: this part of it, and at least so many bytes. A
+/// reader who opens it needs milliseconds until it has read all headers; who takes it up after a kill leaves so much empty.
+pub const AHEAD_PART: u64 = 16;
+/// See [`AHEAD_PART`].
+pub const AHEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// Bytes of rows that are made up where an attribute of frames comes late, for the frames before it; they wait in memory.
 pub const BACKFILL_BYTES_MAX: u64 = 64 << 20;

@@ -24,7 +24,7 @@
 //! Reads come from the file, with what is held laid over it.
 
 use crate::h5::{Hid, call};
-use crate::limits::METADATA_BLOCK_BYTES;
+use crate::limits::{AHEAD_BYTES_MIN, AHEAD_PART, METADATA_BLOCK_BYTES};
 use crate::room::{PAGE, Room};
 use flow::Fault;
 use std::collections::BTreeMap;
@@ -278,8 +278,17 @@ impl Metadata {
     }
 
     /// Writes what is held; what that is, libhdf5 says at its own flush, before.
+    ///
+    /// The superblock says that the file ends a little later, where it has room: libhdf5 refuses a reader all that lies behind
+    /// the end that it read when it opened the file, and a file that grows may do so until it looks at a dataset.
     pub(crate) fn apply(&mut self, room: &mut Room, what: Apply) -> Result<(), Fault> {
         room.reserve(self.end)?;
+        if what != Apply::Cut
+            && let Some(first) = self.pieces.get_mut(&0)
+        {
+            let ahead = self.end + (self.end / AHEAD_PART).max(AHEAD_BYTES_MIN);
+            put_end(&mut first.bytes, ahead.min(room.reserved()).max(self.end));
+        }
         let is_new = |at: &u64, piece: &Piece| what != Apply::Cut && (piece.kind == Kind::Data || self.is_fresh(*at));
         let (new, mut placed): (Vec<_>, Vec<_>) = self.pieces.iter().partition(|(at, piece)| is_new(at, piece));
         for (at, piece) in &new {
@@ -318,6 +327,33 @@ impl Metadata {
         self.applied += u64::from(what != Apply::Laid);
         Ok(())
     }
+
+    /// Has a file that libhdf5 has closed say where it ends, and ends it there.
+    pub(crate) fn trim(&self, room: &mut Room) -> Result<(), Fault> {
+        let mut first = room.read(0, SUPERBLOCK_BYTES)?;
+        put_end(&mut first, self.end);
+        room.put(0, &first)?;
+        room.sync()?;
+        room.trim(self.end)
+    }
+}
+
+const SUPERBLOCK_BYTES: usize = 48;
+
+/// Sets the end of the file in a superblock of version 2 or 3 (HDF5 File Format Specification, II.A: addresses of 8 bytes,
+/// that of the end is the third, and the last word is a sum over all before). Ours have no other.
+fn put_end(superblock: &mut [u8], end: u64) {
+    unsafe extern "C" {
+        /// Jenkins' lookup3, as libhdf5 has it for its own blocks.
+        fn H5_checksum_lookup3(bytes: *const c_void, length: usize, begin: u32) -> u32;
+    }
+    if superblock.len() < SUPERBLOCK_BYTES || !matches!(superblock[8], 2 | 3) || superblock[9] != 8 {
+        return;
+    }
+    superblock[28..36].copy_from_slice(&end.to_le_bytes());
+    // SAFETY: a function of the library that only reads so many bytes.
+    let sum = unsafe { H5_checksum_lookup3(superblock.as_ptr().cast(), SUPERBLOCK_BYTES - 4, 0) };
+    superblock[44..SUPERBLOCK_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// `H5FD_class_t` of HDF5 2.2; the binding has that of 1.12, in which the fields lie elsewhere.

@@ -69,6 +69,11 @@ impl Room {
         Ok(())
     }
 
+    /// Up to here the file has its room.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
     fn allot(&mut self, end: u64) -> Result<(), Fault> {
         let from = self.reserved;
         let (offset, length) = (from as libc::off_t, (end - from) as libc::off_t);

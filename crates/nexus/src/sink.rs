@@ -576,7 +576,7 @@ impl Nexus {
             if let Some(held) = held {
                 let mut held = lock(&held);
                 held.apply(&mut self.room, Apply::Grown)?;
-                self.room.trim(held.end())?;
+                held.trim(&mut self.room)?;
             }
         }
         self.room.sync()

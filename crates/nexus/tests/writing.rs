@@ -452,14 +452,14 @@ fn limit_files(bytes: u64) {
 
 /// Beams come and go, so chunks become whole now at a flush, now between two; then the writer goes on in a new process.
 #[test]
-fn a_packed_file_holds_what_a_plain_one_does_and_its_begun_chunks_cost_their_place_once() {
+fn a_packed_file_holds_what_a_plain_one_does_and_is_smaller() {
     let write = |file: &Path| {
         let mut sink = Nexus::begin(job(file), false).unwrap();
         for n in 0..160 {
             second(&mut sink, n, [2_000, 900, 10, 0][n as usize / 10 % 4]).unwrap();
-            if n % 3 == 0 {
+            if n % 12 == 0 {
                 let state = sink.flush().unwrap();
-                if n % 24 == 0 {
+                if n == 24 {
                     drop(sink);
                     sink = Nexus::resume(job(file), &state).unwrap();
                 }
@@ -475,6 +475,42 @@ fn a_packed_file_holds_what_a_plain_one_does_and_its_begun_chunks_cost_their_pla
     assert_eq!(id.filters().len(), 2, "{:?}", id.filters());
     assert!(id.storage_size() * 2 < id.shape()[0] as u64 * 4, "{}", id.storage_size());
     assert!(small * 3 < raw * 2, "{small} of {raw} bytes");
+}
+
+/// Bytes of the event numbers as chunks lie in a file, each with its place: of packed chunks all, of a begun one the rows.
+fn lying(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let file = hdf5_metno::File::open(path).unwrap();
+    let ids = file.dataset("entry/instrument/detector/events/event_id").unwrap();
+    let (bytes, rows) = (std::fs::read(path).unwrap(), ids.shape()[0]);
+    let chunks = (0..ids.num_chunks().unwrap()).map(|at| ids.chunk_info(at).unwrap());
+    let used = |chunk: &hdf5_metno::dataset::ChunkInfo| match chunk.filter_mask {
+        0 => chunk.size as usize,
+        _ => ((rows - chunk.offset[0] as usize) * 4).min(chunk.size as usize),
+    };
+    chunks.map(|chunk| (chunk.addr, bytes[chunk.addr as usize..][..used(&chunk)].to_vec())).collect()
+}
+
+#[test]
+fn rows_that_a_reader_who_opened_a_packed_file_looks_for_are_still_there_when_it_has_grown() {
+    let path = folder("held-packed").join("a.nxs");
+    let mut sink = Nexus::begin(job(&path), false).unwrap();
+    let mut seen = Vec::new();
+    for n in 0..60 {
+        second(&mut sink, n, 3_000).unwrap();
+        sink.flush().unwrap();
+        seen.extend(lying(&path));
+    }
+    let now = std::fs::read(&path).unwrap();
+    for (place, bytes) in seen {
+        assert!(now[place as usize..].starts_with(&bytes), "other rows at {place}");
+    }
+    // What comes next lies before the end that such a reader knows, for a while; at last the file ends where it says.
+    let end = |now: &[u8]| u64::from_le_bytes(now[28..36].try_into().unwrap());
+    let used = now.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    assert!(end(&now) > used + (256 << 10) && end(&now) <= now.len() as u64, "{used} {} {}", end(&now), now.len());
+    finish(sink);
+    let now = std::fs::read(&path).unwrap();
+    assert_eq!(end(&now), now.len() as u64);
 }
 
 #[test]
