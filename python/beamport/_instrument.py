@@ -222,9 +222,11 @@ def _check(file: Path) -> tuple[Path, list[str]]:
     answer = _last_object(done.stdout.splitlines())
     if mistakes := answer.get("mistakes"):
         first = mistakes[0]
-        where = f"{file}:{first['line']}" if first.get("line") else str(file)
+        where = first.get("file") or str(file)
+        where += f":{first['line']}" if first.get("line") else ""
         more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
         what = first.get("what") or first.get("message") or "a mistake"
+        what += f" (at {first['pointer']})" if first.get("pointer") else ""
         hint = first.get("hint") or f"see them all with `beamport check {file}`"
         raise Error(f"{where}: {what}{more}", first.get("cause", ""), hint)
     if done.returncode != 0 or "resolved" not in answer:

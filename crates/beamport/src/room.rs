@@ -79,6 +79,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
     Some(Mistake {
         file: instrument.file.display().to_string(),
         line: largest.live.line_or(largest.line),
+        pointer: String::new(),
         what: format!("the live ends ask for {} of shared memory", bytes(asked)),
         cause: found,
         hint: format!(
@@ -94,7 +95,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
 pub fn for_instrument(instrument: &Instrument) -> Result<(), Fault> {
     match lacking(instrument) {
         None => Ok(()),
-        Some(Mistake { file, line, what, cause, hint }) => {
+        Some(Mistake { file, line, what, cause, hint, .. }) => {
             Err(Fault::new(format!("{file}:{line}: {what}"), cause).hint(hint))
         }
     }

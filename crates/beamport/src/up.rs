@@ -32,11 +32,18 @@ pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
 /// Asks the writer what it thinks of a template: it knows the modules.
 pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
     let shown = path.display().to_string();
-    let mistake =
-        |what: String, cause: String, hint: String| file::Mistake { file: shown.clone(), line: 0, what, cause, hint };
+    let mistake = |pointer: String, what: String, cause: String, hint: String| file::Mistake {
+        file: shown.clone(),
+        line: 0,
+        pointer,
+        what,
+        cause,
+        hint,
+    };
+    let whole = |what: String, cause: String, hint: &str| vec![mistake(String::new(), what, cause, hint.to_owned())];
     let mut command = match writer(by, "check") {
         Ok(command) => command,
-        Err(fault) => return vec![mistake(fault.what, fault.cause, fault.hint)],
+        Err(fault) => return whole(fault.what, fault.cause, &fault.hint),
     };
     let answer = command.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let list = answer
@@ -47,18 +54,10 @@ pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
             let text = |v: &serde_json::Value, key: &str| v[key].as_str().unwrap_or_default().to_string();
             let all = value.as_array().or_else(|| value["mistakes"].as_array()).cloned().unwrap_or_default();
             all.iter()
-                .map(|v| {
-                    let pointer = text(v, "pointer");
-                    let what = if pointer.is_empty() {
-                        text(v, "what")
-                    } else {
-                        format!("{} (at {pointer})", text(v, "what"))
-                    };
-                    mistake(what, text(v, "cause"), text(v, "hint"))
-                })
+                .map(|v| mistake(text(v, "pointer"), text(v, "what"), text(v, "cause"), text(v, "hint")))
                 .collect()
         }
-        Err(e) => vec![mistake("the template cannot be checked".into(), e, String::new())],
+        Err(e) => whole("the template cannot be checked".into(), e, "`beamport-nexus check TEMPLATE` may say more"),
     }
 }
 

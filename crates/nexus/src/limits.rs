@@ -137,8 +137,12 @@ pub const TEXT_BYTES: usize = 256;
 /// every commit.
 pub const ORIGINS_MAX: usize = 1024;
 
-/// Time between two cues of a dataset, ns of source time: a reader that wants an interval reads at most this much more.
+/// Time between two cues of a dataset where the template does not say, ns of source time: a reader that wants an interval
+/// reads at most this much more.
 pub const CUE_EVERY_NS: u64 = 10_000_000_000;
+
+/// Longest time between two cues, seconds: a year. Whoever wants none has one.
+pub const CUE_SECONDS_MAX: f64 = 31_557_600.0;
 
 /// Late rows that are sorted at a time: 64 MiB of times, places and pieces. More are sorted in several goes; tests have few.
 pub const LATE_ROWS_MAX: usize = if cfg!(test) { 50 } else { 1 << 20 };

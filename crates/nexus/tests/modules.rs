@@ -730,3 +730,66 @@ fn in_the_layout_of_ess_names_and_types_are_those_of_its_writer() {
     assert_eq!(texts[0].as_str(), "NO ALARM MESSAGE");
     assert_eq!(texts[1].len(), 200);
 }
+
+/// The templates of ESS say so of logs whose statistics nobody reads.
+#[test]
+fn a_log_without_meta_data_has_no_least_greatest_and_mean() {
+    let log = |more: &str| format!(r#"{{"module": "f144", "config": {{"stream": "s"{more}}}}}"#);
+    let groups = [("bare", log(r#", "meta_data": false"#)), ("whole", log(r#", "meta_data": true"#))];
+    let groups: Vec<(&str, &str)> = groups.iter().map(|(name, module)| (*name, module.as_str())).collect();
+    let job = job_of("meta-data", &groups);
+    assert_eq!(write_in_two(&job, &[f144(START, 1.0), f144(START + 1, 3.0)]), []);
+    for name in ["minimum_value", "maximum_value", "average_value"] {
+        assert!(has(&job, &format!("whole/{name}")) && !has(&job, &format!("bare/{name}")), "{name}");
+    }
+    assert_eq!(reals(&job, "whole/average_value"), [2.0]);
+}
+
+#[test]
+fn cues_stand_every_so_many_seconds() {
+    let log = |more: &str| format!(r#"{{"module": "f144", "config": {{"stream": "s"{more}}}}}"#);
+    let groups = [("usual", log("")), ("often", log(r#", "cue_seconds": 1"#)), ("rare", log(r#", "cue_seconds": 60"#))];
+    let groups: Vec<(&str, &str)> = groups.iter().map(|(name, module)| (*name, module.as_str())).collect();
+    let job = job_of("cues", &groups);
+    let all: Vec<Made> = (0..61).map(|n| f144(START + n * 1_000_000_000, 1.0)).collect();
+    assert_eq!(write_in_two(&job, &all), []);
+    let counts: Vec<usize> =
+        ["usual", "often", "rare"].iter().map(|of| rows(&job, &format!("{of}/cue_index"))).collect();
+    assert_eq!(counts, [7, 61, 2]);
+    assert_eq!(numbers(&job, "rare/cue_index"), [0, 60]);
+    // Whoever reads through cues must know how far they are from each other.
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let said = |of: &str| {
+        let attribute = file.dataset(&format!("entry/{of}/cue_timestamp_zero")).unwrap().attr("cue_seconds").ok()?;
+        attribute.read_scalar::<hdf5_metno::types::VarLenUnicode>().ok().map(|text| text.to_string())
+    };
+    assert_eq!((said("usual"), said("often"), said("rare")), (None, Some("1".into()), Some("60".into())));
+}
+
+#[test]
+fn frames_have_the_type_that_the_template_says() {
+    let frames = |dtype: &str| format!(r#"{{"module": "ad00", "config": {{"stream": "s", "dtype": "{dtype}"}}}}"#);
+    let groups = [("wide", frames("float64")), ("narrow", frames("uint8"))];
+    let groups: Vec<(&str, &str)> = groups.iter().map(|(name, module)| (*name, module.as_str())).collect();
+    let job = job_of("frame-types", &groups);
+    let frame = |time, pixels: [u16; 2]| {
+        let dimensions = [2_i64];
+        let frame = wire::ad00::Ad00 {
+            source_name: "camera",
+            id: 1,
+            timestamp: time,
+            dimensions: (&dimensions).into(),
+            data: (&pixels).into(),
+            attributes: wire::List::default(),
+        };
+        any(&Message::Ad00(frame), time)
+    };
+    let all = [frame(START, [1, 2]), frame(START + 1, [300, 4]), frame(START + 2, [5, 255]), frame(START + 3, [6, 7])];
+    // The frame that one group cannot hold stands in the other: it is done.
+    assert_eq!(write_in_two(&job, &all), []);
+    assert_eq!(reals(&job, "wide/data"), [1.0, 2.0, 300.0, 4.0, 5.0, 255.0, 6.0, 7.0]);
+    assert_eq!(numbers(&job, "narrow/data"), [1, 2, 5, 255, 6, 7]);
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let kind = |of: &str| file.dataset(&format!("entry/{of}/data")).unwrap().dtype().unwrap().to_descriptor().unwrap();
+    assert_eq!((kind("wide").to_string(), kind("narrow").to_string()), ("float64".into(), "uint8".into()));
+}

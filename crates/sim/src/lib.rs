@@ -67,6 +67,11 @@ impl Model {
         }
     }
 
+    /// Names of the variables of its labelled arrays; none where it makes no such.
+    pub fn variables(&self) -> &'static [&'static str] {
+        if self.name == "amor-monitor" { &amor::MONITOR_VARIABLES } else { &[] }
+    }
+
     /// Its origins with their units, where its keys do not change them.
     pub fn devices(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let all = if self.name == "amor-devices" { amor::DEVICES } else { &[] };

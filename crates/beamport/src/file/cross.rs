@@ -1,5 +1,6 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
+use super::models::Missing;
 use super::page::Page;
 use super::section::{Mistakes, Setting, Shown, Take as _};
 use super::{Clock, Instrument, Level, Mistake, SourceKind, nearest};
@@ -65,13 +66,9 @@ pub(super) fn check(
         }
         let before = mistakes.list.len();
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
-        // What is wrong with the inputs is not said a second time for the template.
-        if mistakes.list.len() == before {
-            check_template(page, mistakes, has_holes, sink, &known);
-        }
-        if mistakes.list.len() == before {
-            check_modules(mistakes, sink, &simulated);
-        }
+        let is_clear = mistakes.list.len() == before;
+        check_template(page, mistakes, has_holes, is_clear, sink, &known);
+        check_modules(mistakes, sink, &simulated);
         let line = sink.file.line_or(sink.line);
         // Files of frames have a list beside them that is theirs alone.
         let file = sink.file.replace("{sink}", &sink.name);
@@ -291,32 +288,42 @@ fn check_inputs(
     }
 }
 
-/// That the sink takes every stream from which its template fills a group: what it does not take would never come.
+/// That the sink takes every stream from which its template fills a group: what it does not take would never come. What is
+/// wrong with its inputs is not said a second time (`is_clear`: nothing is).
 fn check_template(
     page: &Page,
     mistakes: &mut Mistakes,
     has_holes: bool,
+    is_clear: bool,
     sink: &super::SinkSection,
     known: &HashSet<&str>,
 ) {
     let title = format!("sink `{}`", shortened(&sink.name));
     let at = format!("{}:{}", page.file, sink.inputs.line_or(sink.line));
-    for (stream, line) in sink.template_streams.iter().filter(|(stream, _)| !sink.inputs.contains(stream)) {
+    for (stream, asked) in sink.template_streams.iter().filter(|(stream, _)| !sink.inputs.contains(stream)) {
         let shown = shortened(stream);
-        let (what, cause, hint) = if known.contains(stream.as_str()) {
+        let (what, mut cause, hint) = if known.contains(stream.as_str()) {
+            if !is_clear {
+                continue;
+            }
             let cause = format!("its `inputs` at {at} are {}", shortened(&sink.inputs.join(", ")));
             (format!("{title} does not take stream `{shown}`"), cause, format!("add `{shown}` to `inputs`"))
         } else if has_holes {
             continue;
         } else {
-            let hint = match nearest(stream, sink.inputs.iter().map(String::as_str)) {
+            let mut streams: Vec<&str> = known.iter().copied().collect();
+            streams.sort_unstable();
+            let hint = match nearest(stream, streams.iter().copied()) {
                 Some(near) => format!("write `{near}`"),
-                None => format!("streams are {}", shortened(&sink.inputs.join(", "))),
+                None => format!("streams are {}", shortened(&streams.join(", "))),
             };
             (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)
         };
         let file = sink.template().unwrap_or(Path::new("")).display().to_string();
-        mistakes.push(Mistake { file, line: *line, what, cause, hint });
+        if asked.places > 1 {
+            cause += &format!("; {} places ask for it, this is the first", asked.places);
+        }
+        mistakes.push(Mistake { file, line: 0, pointer: asked.pointer.clone(), what, cause, hint });
     }
 }
 
@@ -326,9 +333,10 @@ fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: 
     for reads in &sink.template_modules {
         let models: Vec<&str> =
             reads.streams.iter().filter_map(|stream| simulated.get(stream.as_str()).copied()).collect();
-        if let Some((what, cause, hint)) = super::models::never_comes(reads, &models) {
-            let what = format!("{what} (at {})", reads.pointer);
-            mistakes.push(Mistake { file: file.clone(), line: 0, what, cause, hint });
+        for missing in super::models::never_comes(reads, &models) {
+            let Missing { key, what, cause, hint } = missing;
+            let pointer = format!("{}/{key}", reads.pointer);
+            mistakes.push(Mistake { file: file.clone(), line: 0, pointer, what, cause, hint });
         }
         if mistakes.is_full() {
             mistakes.has_more = true;

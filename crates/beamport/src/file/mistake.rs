@@ -10,6 +10,8 @@ pub struct Mistake {
     pub file: String,
     /// Its line, from 1; 0 where the mistake is the whole file.
     pub line: u32,
+    /// Its place in a template, a JSON pointer; empty elsewhere, and where it is the whole template.
+    pub pointer: String,
     /// What is wrong, with its name: "unknown key `modle` in [source.detector]".
     pub what: String,
     /// The cause. Empty where `what` says all.
@@ -19,11 +21,14 @@ pub struct Mistake {
 }
 
 impl fmt::Display for Mistake {
-    /// `error:` with `file:line`, then `cause:` and `hint:` where there are such; no line break at the end.
+    /// `error:` with `file:line` and the place, then `cause:` and `hint:` where there are such; no line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "error: {}: {}", self.file, self.what)?,
             line => write!(f, "error: {}:{line}: {}", self.file, self.what)?,
+        }
+        if !self.pointer.is_empty() {
+            write!(f, " (at {})", self.pointer)?;
         }
         if !self.cause.is_empty() {
             write!(f, "\ncause: {}", self.cause)?;
@@ -92,6 +97,7 @@ mod tests {
         let mut mistake = Mistake {
             file: "amor.toml".into(),
             line: 7,
+            pointer: String::new(),
             what: "unknown key `modle`".into(),
             cause: "no such key".into(),
             hint: "write `model`".into(),
@@ -103,5 +109,7 @@ mod tests {
         mistake.line = 0;
         mistake.cause.clear();
         assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle`\nhint:  write `model`");
+        mistake.pointer = "/children/0".into();
+        assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle` (at /children/0)\nhint:  write `model`");
     }
 }

@@ -9,6 +9,7 @@
 mod check;
 mod cross;
 pub mod keys;
+mod lines;
 mod merge;
 mod mistake;
 mod models;
@@ -41,6 +42,7 @@ use crate::limits;
 use crate::units::{Refused, shortened};
 use page::Page;
 use section::{Mistakes, Section};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use toml_edit::{Item, TableLike};
 
@@ -79,7 +81,7 @@ impl Instrument {
 
 /// Reads an instrument file and all it names, or says every mistake, sorted by line.
 pub fn read(path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
-    let text = page::text_of(path).map_err(|mistake| vec![mistake])?;
+    let text = page::text_of(path).map_err(|mistake| vec![*mistake])?;
     parse(&text, path, template_check)
 }
 
@@ -101,11 +103,29 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
         mistakes.list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
     }
     let mut list = mistakes.list;
+    find_lines(&mut list);
     // Mistakes of templates come behind those of the file itself, each file in the order of its lines.
     list.sort_by(|a, b| (a.file != page.file, &a.file, a.line).cmp(&(b.file != page.file, &b.file, b.line)));
     list.iter_mut().filter(|mistake| mistake.line == u32::MAX).for_each(|mistake| mistake.line = 0);
-    list.dedup();
+    // Two sinks may have the same template.
+    let mut known = HashSet::new();
+    list.retain(|mistake| known.insert(mistake.to_string()));
     Err(list)
+}
+
+/// The lines of mistakes in templates, which are known by their pointers.
+fn find_lines(mistakes: &mut [Mistake]) {
+    let has_place = |mistake: &&mut Mistake| mistake.line == 0 && !mistake.pointer.is_empty();
+    let files: BTreeSet<String> = mistakes.iter_mut().filter(has_place).map(|mistake| mistake.file.clone()).collect();
+    for file in files {
+        // It was read before, within the limits; without it there are no lines.
+        let Ok(text) = std::fs::read(&file) else { continue };
+        let mut here: Vec<&mut Mistake> =
+            mistakes.iter_mut().filter(has_place).filter(|mistake| mistake.file == file).collect();
+        let pointers: Vec<&str> = here.iter().map(|mistake| mistake.pointer.as_str()).collect();
+        let lines = lines::lines(&text, &pointers);
+        here.iter_mut().zip(lines).for_each(|(mistake, line)| mistake.line = line);
+    }
 }
 
 /// Walks the sections of one file.

@@ -76,16 +76,26 @@ pub(super) fn configure(section: &mut Section<'_>, model: &str) -> Option<sim::C
     Some(config)
 }
 
-/// What the source of a stream cannot give to a module of a template, where the source is simulated, so that it is known:
-/// what, cause, hint. `models` are the models of all streams of the module.
-pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Option<(String, String, String)> {
+/// What a module of a template wants and no source makes.
+pub(super) struct Missing {
+    /// The key of its `config` that asks for it, a JSON pointer without the first `/`.
+    pub(super) key: String,
+    pub(super) what: String,
+    pub(super) cause: String,
+    pub(super) hint: String,
+}
+
+/// What the source of a stream cannot give to a module of a template, where the source is simulated, so that it is known.
+/// `models` are the models of all streams of the module.
+pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Vec<Missing> {
     // Schemas that mean the same as the one that a model makes.
     const ALIKE: [(&str, &str); 4] = [("ev42", "ev44"), ("f142", "f144"), ("senv", "se00"), ("hs00", "hs01")];
     let all: Vec<&sim::Model> = models.iter().filter_map(|name| sim::model(name).ok()).collect();
     let schema: Option<[u8; 4]> = reads.module.as_bytes().try_into().ok();
     // A module of somebody else takes what it says itself.
-    if all.len() != reads.streams.len() || !schema.is_some_and(|schema| wire::KNOWN.contains(&schema)) {
-        return None;
+    if all.is_empty() || all.len() != reads.streams.len() || !schema.is_some_and(|schema| wire::KNOWN.contains(&schema))
+    {
+        return Vec::new();
     }
     let word = ALIKE.iter().find(|(old, _)| *old == reads.module).map_or(reads.module.as_str(), |(_, new)| new);
     let makes: Vec<&str> = all.iter().flat_map(|model| model.schemas()).copied().collect();
@@ -93,26 +103,44 @@ pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Op
     let said = || format!("the model `{}` makes {}", models.join("`, `"), makes.join(", "));
     if !makes.contains(&word) {
         let what = format!("stream `{streams}` has nothing for the module `{}`", reads.module);
-        return Some((what, said(), "name another stream or another module, or remove it".into()));
+        let hint = "name another stream or another module, or remove it".into();
+        return vec![Missing { key: reads.key.into(), what, cause: said(), hint }];
+    }
+    let mut out = Vec::new();
+    let sent: Vec<&str> = all.iter().flat_map(|model| model.variables()).copied().collect();
+    for (i, name) in reads.variables.iter().filter(|(_, name)| word == "da00" && !sent.contains(&name.as_str())) {
+        let what = format!("messages of stream `{streams}` have no variable `{}`", shortened(name));
+        let hint = match nearest(name, sent.iter().copied()) {
+            Some(near) => format!("write `{near}`"),
+            None => "a message without one of its variables stands aside: remove it".to_owned(),
+        };
+        let cause = format!("the model `{}` sends {}", models.join("`, `"), sent.join(", "));
+        out.push(Missing { key: format!("variables/{i}/name"), what, cause, hint });
     }
     let devices: Vec<(&str, &str)> = all.iter().flat_map(|model| model.devices()).collect();
-    let source = reads.source.as_deref()?;
-    if all.iter().any(|model| model.devices().next().is_none()) {
-        return None;
+    if let Some(source) = reads.source.as_deref()
+        && all.iter().all(|model| model.devices().next().is_some())
+    {
+        let found = devices.iter().find(|(name, _)| *name == source);
+        if found.is_none() {
+            let what = format!("stream `{streams}` has no origin `{}`", shortened(source));
+            // Small letters: how words are compared.
+            let small: Vec<String> = devices.iter().map(|(name, _)| name.to_lowercase()).collect();
+            let near = nearest(source, small.iter().map(String::as_str));
+            let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| devices[at].0);
+            let hint = meant
+                .map_or_else(|| "`beamport cat STREAM` shows the origins".to_owned(), |name| format!("write `{name}`"));
+            out.push(Missing { key: "source".into(), what, cause: said(), hint });
+        }
+        if let (Some((_, unit)), Some((key, other))) = (found, &reads.units)
+            && other != unit
+        {
+            let what = format!("the values of `{source}` are not in `{}`", shortened(other));
+            let hint = format!("write \"{key}\": \"{unit}\"");
+            out.push(Missing { key: (*key).into(), what, cause: format!("its source says `{unit}`"), hint });
+        }
     }
-    let Some((_, unit)) = devices.iter().find(|(name, _)| *name == source) else {
-        let what = format!("stream `{streams}` has no origin `{}`", shortened(source));
-        // Small letters: how words are compared.
-        let small: Vec<String> = devices.iter().map(|(name, _)| name.to_lowercase()).collect();
-        let near = nearest(source, small.iter().map(String::as_str));
-        let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| devices[at].0);
-        let hint = meant
-            .map_or_else(|| "`beamport cat STREAM` shows the origins".to_owned(), |name| format!("write `{name}`"));
-        return Some((what, said(), hint));
-    };
-    let other = reads.units.as_deref().filter(|units| units != unit)?;
-    let what = format!("the values of `{source}` are not in `{}`", shortened(other));
-    Some((what, format!("its source says `{unit}`"), format!("write \"value_units\": \"{unit}\"")))
+    out
 }
 
 /// The model that was probably meant.

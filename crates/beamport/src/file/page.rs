@@ -48,19 +48,23 @@ impl Page {
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> Mistake {
-        Mistake { file: self.file.clone(), line, what: what.into(), cause: cause.into(), hint: hint.into() }
+        Mistake {
+            file: self.file.clone(),
+            line,
+            pointer: String::new(),
+            what: what.into(),
+            cause: cause.into(),
+            hint: hint.into(),
+        }
     }
 }
 
 /// Reads the text of an instrument file: a plain file, at most 1 MiB, UTF-8.
-pub(super) fn text_of(path: &Path) -> Result<String, Mistake> {
+pub(super) fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
     let file = path.display().to_string();
-    let whole = |what: &str, cause: String, hint: &str| Mistake {
-        file: file.clone(),
-        line: 0,
-        what: what.into(),
-        cause,
-        hint: hint.into(),
+    let whole = |what: &str, cause: String, hint: &str| {
+        let (what, hint) = (what.into(), hint.into());
+        Box::new(Mistake { file: file.clone(), line: 0, pointer: String::new(), what, cause, hint })
     };
     let failed = |error: std::io::Error| {
         whole("cannot read the instrument file", error.to_string(), "an example to start from is examples/amor.toml")
@@ -85,7 +89,7 @@ pub(super) fn text_of(path: &Path) -> Result<String, Mistake> {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Mistake { line, ..whole("this is no text", "not UTF-8".into(), "save the file as UTF-8") }
+        Box::new(Mistake { line, ..*whole("this is no text", "not UTF-8".into(), "save the file as UTF-8") })
     })
 }
 

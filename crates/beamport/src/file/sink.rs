@@ -30,8 +30,8 @@ pub struct SinkSection {
     pub share: Option<Share>,
     /// Writers that are asked for.
     pub(super) writers: u64,
-    /// The streams that the template names, with their lines in it.
-    pub(super) template_streams: BTreeMap<String, u32>,
+    /// The streams that the template names, with their places in it.
+    pub(super) template_streams: BTreeMap<String, template::Asked>,
     /// The modules that read them.
     pub(super) template_modules: Vec<template::Reads>,
     pub(super) shown: Vec<Shown>,
@@ -349,7 +349,7 @@ fn template(
                 template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake));
             }
             Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
-            Err(Wrong::Content(mistake)) => section.mistakes.push(mistake),
+            Err(Wrong::Content(mistake)) => section.mistakes.push(*mistake),
         }
     }
     template

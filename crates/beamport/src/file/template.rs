@@ -1,13 +1,15 @@
 //! A sink's template as far as the instrument file goes: that it is there, that it is JSON, and which streams it names.
 //!
-//! What its modules mean is checked by who knows NeXus (`beamport-nexus check`). A template of another form than the one
-//! read here names no streams: its own mistakes come first.
+//! What its modules mean is checked by who knows NeXus (`beamport-nexus check`). What stands here in another form than it
+//! should is passed over, and hides nothing: that one tells it.
 
 use super::mistake::Mistake;
 use crate::limits;
 use crate::units::Refused;
-use serde::Deserialize;
+use serde::de::{Deserialize, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 /// Modules that fill themselves from no stream.
@@ -18,57 +20,38 @@ pub(super) enum Wrong {
     /// The key names no readable file.
     Path(Refused),
     /// The file is there and is no JSON.
-    Content(Mistake),
-}
-
-/// A node of any kind; what is no part of the question is passed over without being kept.
-#[derive(Deserialize)]
-struct Node {
-    #[serde(default)]
-    module: Option<String>,
-    #[serde(default)]
-    config: Option<Config>,
-    #[serde(default)]
-    children: Option<Vec<Node>>,
-}
-
-#[derive(Deserialize)]
-struct Config {
-    #[serde(default)]
-    stream: Option<Streams>,
-    /// The word of ESS templates, read where there is no `stream`.
-    #[serde(default)]
-    topic: Option<Streams>,
-    #[serde(default)]
-    source: Option<String>,
-    #[serde(default)]
-    value_units: Option<String>,
+    Content(Box<Mistake>),
 }
 
 /// A module that reads streams, as far as a source can be asked whether it sends that.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
-    /// Where it stands, a JSON pointer.
+    /// Where its `config` stands, a JSON pointer.
     pub(super) pointer: String,
     /// Its word.
     pub(super) module: String,
+    /// The key that names its streams.
+    pub(super) key: &'static str,
     pub(super) streams: Vec<String>,
     /// The origin that it wants.
     pub(super) source: Option<String>,
-    /// The unit that it gives the values.
-    pub(super) units: Option<String>,
+    /// The unit that it gives the values, and the key that says so.
+    pub(super) units: Option<(&'static str, String)>,
+    /// The variables that it wants of each message, with their places in the list.
+    pub(super) variables: Vec<(usize, String)>,
 }
 
-/// One name or several.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Streams {
-    One(String),
-    Several(Vec<String>),
+/// Where a template asks for a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The first place, a JSON pointer.
+    pub(super) pointer: String,
+    /// How many there are.
+    pub(super) places: usize,
 }
 
-/// What a template reads: streams, each with the line of its first appearance (0 where it is not found), and modules.
-pub(super) type Found = (BTreeMap<String, u32>, Vec<Reads>);
+/// What a template reads: streams, and modules.
+pub(super) type Found = (BTreeMap<String, Asked>, Vec<Reads>);
 
 /// What the modules of a template read.
 pub(super) fn streams(path: &Path) -> Result<Found, Wrong> {
@@ -83,42 +66,199 @@ pub(super) fn streams(path: &Path) -> Result<Found, Wrong> {
         return Err(refused(format!("{} is not a plain file of at most {most} bytes", path.display())));
     }
     let bytes = std::fs::read(path).map_err(failed)?;
-    if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-        let cause = error.to_string();
-        // The line stands in front of the message already.
-        let cause = cause.split(" at line ").next().unwrap_or_default();
-        return Err(Wrong::Content(Mistake {
-            file: path.display().to_string(),
-            line: u32::try_from(error.line()).unwrap_or(0),
-            what: "the template is no JSON".into(),
-            cause: format!("{cause}, at column {}", error.column()),
-            hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
-        }));
+    let left = Cell::new(limits::TEMPLATE_VALUES_MAX);
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
+    let root = Seed { left: &left, is_config: false }.deserialize(&mut reader);
+    let root = root.and_then(|root| reader.end().map(|()| root));
+    let (mut streams, mut modules) = (BTreeMap::<String, Asked>::new(), Vec::new());
+    match root {
+        Ok(root) => collect(&root, "", &mut modules),
+        // JSON that nests too deep is JSON, and its own mistake.
+        Err(_) => serde_json::from_slice::<IgnoredAny>(&bytes).map(drop).map_err(|error| no_json(path, &error))?,
     }
-    let (mut streams, mut modules) = (BTreeMap::new(), Vec::new());
-    if let Ok(root) = serde_json::from_slice::<Node>(&bytes) {
-        collect(root, "", &mut modules);
-        streams.extend(modules.iter().flat_map(|module| &module.streams).map(|stream| (stream.clone(), 0)));
-        find_lines(&String::from_utf8_lossy(&bytes), &mut streams);
+    for module in &modules {
+        for stream in &module.streams {
+            let asked = streams
+                .entry(stream.clone())
+                .or_insert_with(|| Asked { pointer: format!("{}/{}", module.pointer, module.key), places: 0 });
+            asked.places += 1;
+        }
     }
     Ok((streams, modules))
 }
 
+fn no_json(path: &Path, error: &serde_json::Error) -> Wrong {
+    let cause = error.to_string();
+    // The line stands in front of the message already.
+    let cause = cause.split(" at line ").next().unwrap_or_default();
+    Wrong::Content(Box::new(Mistake {
+        file: path.display().to_string(),
+        line: u32::try_from(error.line()).unwrap_or(0),
+        pointer: String::new(),
+        what: "the template is no JSON".into(),
+        cause: format!("{cause}, at column {}", error.column()),
+        hint: "correct the line; remarks and commas before a closing bracket are not allowed in JSON".into(),
+    }))
+}
+
 /// JSON nests at most 128 deep here, so this does too.
-fn collect(node: Node, at: &str, into: &mut Vec<Reads>) {
-    if let (Some(module), Some(config)) = (node.module, node.config)
-        && !WITHOUT_STREAM.contains(&module.as_str())
-        && let Some(streams) = config.stream.or(config.topic)
+fn collect(node: &Seen, at: &str, into: &mut Vec<Reads>) {
+    if let (Some(module), Some(config)) = (node.text(Key::Module), node.get(Key::Config))
+        && !WITHOUT_STREAM.contains(&module)
+        && let Some((key, streams)) = config.first_of([(Key::Stream, "stream"), (Key::Topic, "topic")])
     {
-        let streams = match streams {
-            Streams::One(stream) => vec![stream],
-            Streams::Several(streams) => streams,
-        };
-        let (source, units) = (config.source, config.value_units);
-        into.push(Reads { pointer: format!("{at}/config"), module, streams, source, units });
+        let units = config.first_of([(Key::ValueUnits, "value_units"), (Key::Unit, "unit")]);
+        let variables = config.get(Key::Variables).map_or(&[][..], |variables| &variables.list);
+        into.push(Reads {
+            pointer: format!("{at}/config"),
+            module: module.to_owned(),
+            key,
+            streams: streams.texts(),
+            source: config.text(Key::Source).map(str::to_owned),
+            units: units.and_then(|(key, units)| Some((key, units.text.clone()?))),
+            variables: variables
+                .iter()
+                .enumerate()
+                .filter_map(|(i, variable)| Some((i, variable.text(Key::Name)?.to_owned())))
+                .collect(),
+        });
     }
-    for (i, child) in node.children.into_iter().flatten().enumerate() {
+    for (i, child) in node.get(Key::Children).iter().flat_map(|children| &children.list).enumerate() {
         collect(child, &format!("{at}/children/{i}"), into);
+    }
+}
+
+/// A value of any form, as far as it is asked for.
+#[derive(Debug, Default)]
+struct Seen {
+    text: Option<String>,
+    list: Vec<Seen>,
+    members: Vec<(Key, Seen)>,
+}
+
+/// The members that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Key {
+    Module,
+    Config,
+    Children,
+    Stream,
+    Topic,
+    Source,
+    ValueUnits,
+    Unit,
+    Variables,
+    Name,
+    #[serde(other)]
+    Other,
+}
+
+impl Key {
+    /// Whether it belongs to a `config`; the others to a node.
+    fn is_of_config(self) -> bool {
+        !matches!(self, Key::Module | Key::Config | Key::Children)
+    }
+}
+
+impl Seen {
+    fn get(&self, key: Key) -> Option<&Seen> {
+        self.members.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    fn text(&self, key: Key) -> Option<&str> {
+        self.get(key)?.text.as_deref()
+    }
+
+    fn first_of(&self, keys: [(Key, &'static str); 2]) -> Option<(&'static str, &Seen)> {
+        keys.into_iter().find_map(|(key, word)| Some((word, self.get(key)?)))
+    }
+
+    /// One text, or the texts of a list.
+    fn texts(&self) -> Vec<String> {
+        self.text.iter().chain(self.list.iter().filter_map(|one| one.text.as_ref())).cloned().collect()
+    }
+}
+
+/// How a value is read: how many more may be kept, and whether it is one of a `config`.
+#[derive(Clone, Copy)]
+struct Seed<'l> {
+    left: &'l Cell<u64>,
+    is_config: bool,
+}
+
+impl Seed<'_> {
+    fn may_keep(self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Seen;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Seen, D::Error> {
+        if self.may_keep() {
+            from.deserialize_any(self)
+        } else {
+            IgnoredAny::deserialize(from).map(|_| Seen::default())
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Seen;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Seen, E> {
+        Ok(Seen::default())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Seen, E> {
+        Ok(Seen { text: Some(text.to_owned()), ..Seen::default() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Seen, A::Error> {
+        let mut seen = Seen::default();
+        while let Some(value) = from.next_element_seed(self)? {
+            if self.left.get() > 0 {
+                seen.list.push(value);
+            }
+        }
+        Ok(seen)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Seen, A::Error> {
+        let mut seen = Seen::default();
+        while let Some(key) = from.next_key::<Key>()? {
+            if key == Key::Other || key.is_of_config() != self.is_config {
+                from.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = from.next_value_seed(Seed { is_config: self.is_config || key == Key::Config, ..self })?;
+            seen.members.push((key, value));
+        }
+        Ok(seen)
     }
 }
 
@@ -200,34 +340,12 @@ impl Sets {
     }
 }
 
-/// Texts of hundreds of MB come here: each is looked through once for a key, and its lines are counted on the way.
-fn find_lines(text: &str, streams: &mut BTreeMap<String, u32>) {
-    for key in ["\"stream\"", "\"topic\""] {
-        let (mut line, mut counted) = (1, 0);
-        for (at, _) in text.match_indices(key) {
-            let value = text[at + key.len()..].trim_start().strip_prefix(':').unwrap_or_default();
-            let names = match serde_json::Deserializer::from_str(value).into_iter::<Streams>().next() {
-                Some(Ok(Streams::One(name))) => vec![name],
-                Some(Ok(Streams::Several(names))) => names,
-                _ => continue,
-            };
-            for name in names {
-                if let Some(found) = streams.get_mut(&name).filter(|line| **line == 0) {
-                    line += text.as_bytes()[counted..at].iter().filter(|byte| **byte == b'\n').count();
-                    counted = at;
-                    *found = u32::try_from(line).unwrap_or(0);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_found_with_their_lines_and_only_where_a_module_reads_one() {
+    fn streams_are_found_with_their_places_and_only_where_a_module_reads_one() {
         let text = r#"{"children": [
   {"type": "group", "name": "entry", "attributes": {"stream": "no"}, "children": [
     {"module": "mdat", "config": {"items": ["start_time"], "topic": "unread"}},
@@ -239,15 +357,20 @@ mod tests {
     {"module": "f144", "config": {"stream": ["detector",
        "monitor"]}}]}]}"#;
         let path = std::env::temp_dir().join(format!("beamport-template-{}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        let found = streams(&path).unwrap_or_default().0;
-        // Another form is for the checker of templates to tell.
-        std::fs::write(&path, text.replace("\"detector\"", "7")).unwrap();
-        let other = streams(&path).unwrap_or_else(|_| panic!("refused"));
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let found = streams(&path).unwrap_or_else(|_| panic!("refused"));
+            found.0.into_iter().map(|(name, asked)| (name, asked.pointer, asked.places)).collect::<Vec<_>>()
+        };
+        let found = of(text);
+        // Another form is for the checker of templates to tell, and hides no other stream.
+        let other = of(&text.replace("\"stream\" : \"detector\"", "\"stream\" : 7, \"stream\": {}"));
         std::fs::remove_file(&path).unwrap();
-        let found: Vec<(String, u32)> = found.into_iter().collect();
-        assert_eq!(found, [("detector".to_owned(), 7), ("devices".to_owned(), 8), ("monitor".to_owned(), 9)]);
-        assert!(other.0.is_empty());
+        let at =
+            |name: &str, pointer: &str, places| (name.to_owned(), format!("/children/0/children/{pointer}"), places);
+        let (devices, monitor) = (at("devices", "3/config/topic", 1), at("monitor", "4/config/stream", 1));
+        assert_eq!(found, [at("detector", "2/children/0/config/stream", 2), devices.clone(), monitor.clone()]);
+        assert_eq!(other, [at("detector", "4/config/stream", 1), devices, monitor]);
     }
 
     #[test]
@@ -256,8 +379,7 @@ mod tests {
             pointer: format!("{pointer}/config"),
             module: module.to_owned(),
             streams: streams.iter().map(|s| (*s).to_owned()).collect(),
-            source: None,
-            units: None,
+            ..Reads::default()
         };
         let inputs = |names: &str| names.chars().map(|c| c.to_string()).collect::<Vec<_>>();
         let shared = |names: &str, modules: &[Reads], writers: usize| {

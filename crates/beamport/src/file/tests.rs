@@ -430,6 +430,7 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
         vec![Mistake {
             file: "a.json".into(),
             line: 1,
+            pointer: String::new(),
             what: "unknown module `ev45`".into(),
             cause: String::new(),
             hint: "write `ev44`".into(),
@@ -451,7 +452,8 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
     let told = |more: &str, inputs: &str| {
         let text = format!("{SOURCE}{more}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n{inputs}");
         let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).unwrap_err();
-        mistakes.into_iter().map(|m| (m.file.ends_with("t.json"), m.line, m.what, m.hint)).collect::<Vec<_>>()
+        assert!(mistakes.iter().all(|m| m.pointer.is_empty() || m.pointer.contains("/config/")), "{mistakes:#?}");
+        mistakes.into_iter().map(|m| (!m.pointer.is_empty(), m.line, m.what, m.hint)).collect::<Vec<_>>()
     };
     let nobody = "no source fills stream `devcies`";
     assert_eq!(told("", ""), [(true, 3, nobody.into(), "streams are x".into())]);
@@ -463,8 +465,9 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
             (true, 3, nobody.into(), "write `devices`".into()),
         ]
     );
-    // One mistake in the inputs is told once.
-    assert_eq!(told(second, "inputs = [\"y\"]\n").len(), 1);
+    // One mistake in the inputs is told once, and hides no other.
+    let all = told(second, "inputs = [\"y\"]\n");
+    assert!(all.len() == 2 && all[1] == (true, 3, nobody.into(), "write `devices`".into()), "{all:?}");
 }
 
 #[test]
@@ -476,9 +479,9 @@ fn a_module_for_which_nothing_comes_is_refused() {
         let node = format!("{{\"module\": \"{module}\", \"config\": {{\"stream\": \"devices\"{config}}}}}");
         folder.put("t.json", &format!("{{\"children\": [{{\"children\": [{node}]}}]}}"));
         let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
-        mistakes.into_iter().map(|m| (m.what, m.hint)).collect::<Vec<_>>()
+        mistakes.into_iter().map(|m| (format!("{} {}", m.what, m.pointer), m.hint)).collect::<Vec<_>>()
     };
-    let at = "(at /children/0/children/0/config)";
+    let at = "/children/0/children/0/config";
     for (module, config) in [
         ("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"K\""),
         ("f142", ""),
@@ -487,15 +490,79 @@ fn a_module_for_which_nothing_comes_is_refused() {
     ] {
         assert!(told(module, config).is_empty(), "{module}: {:?}", told(module, config));
     }
-    assert_eq!(told("ev44", "")[0].0, format!("stream `devices` has nothing for the module `ev44` {at}"));
+    assert_eq!(told("ev44", "")[0].0, format!("stream `devices` has nothing for the module `ev44` {at}/stream"));
     let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TENP01\"").remove(0);
     assert_eq!(
         (what, hint),
-        (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}"), "write `AMOR:SE:TEMP01`".into())
+        (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}/source"), "write `AMOR:SE:TEMP01`".into())
     );
     let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"degC\"").remove(0);
-    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `degC` {at}"));
+    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `degC` {at}/value_units"));
     assert_eq!(hint, "write \"value_units\": \"K\"");
+    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"unit\": \"mm\"").remove(0);
+    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `mm` {at}/unit"));
+    assert_eq!(hint, "write \"unit\": \"K\"");
+}
+
+#[test]
+fn a_variable_that_is_never_sent_is_refused() {
+    let folder = Folder::new("never-sent");
+    let text = "instrument = \"a\"\n[source.m]\nkind = \"sim\"\nmodel = \"amor-monitor\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n";
+    let told = |variables: &str| {
+        let config = format!("{{\"stream\": \"m\", \"variables\": [{variables}]}}");
+        folder.put("t.json", &format!("{{\"children\": [{{\"module\": \"da00\", \"config\": {config}}}]}}"));
+        let mistakes = parse(text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+        mistakes.into_iter().map(|m| (m.pointer, m.hint)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(r#"{"name": "signal"}, {"name": "tof"}"#), []);
+    let at = "/children/0/config/variables/1/name".to_owned();
+    assert_eq!(told(r#"{"name": "tof"}, {"name": "signol"}"#), [(at, "write `signal`".to_owned())]);
+}
+
+/// What the file asks for and what the template itself has wrong: one look says all of it, with lines.
+#[test]
+fn mistakes_of_streams_and_of_the_template_come_together() {
+    let folder = Folder::new("together");
+    folder.put(
+        "t.json",
+        r#"{"children": [
+{"module": "f144", "config": {"stream": "devces", "source": 7}},
+{"module": "f144", "config": {"stream": "devices", "source": "AMOR:SE:TEMP02"}},
+{"module": "ev44", "config": {"stream": 7, "topic": "x"}},
+{"module": "ev44", "config": {"stream": "devices"}},
+{"module": "f144", "config": {"stream": "devices", "source": "AMOR:SE:TEMP01",
+    "value_units": "mm", "chunk_size": "abc"}}]}"#,
+    );
+    let own = |path: &Path, _: &Writer| {
+        let of = |pointer: &str| Mistake {
+            file: path.display().to_string(),
+            line: 0,
+            pointer: pointer.into(),
+            what: "own".into(),
+            cause: String::new(),
+            hint: String::new(),
+        };
+        vec![of("/children/4/config/chunk_size"), of("/children/2/config/stream"), of("")]
+    };
+    let text = format!(
+        "{SOURCE}[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n"
+    );
+    let mistakes = parse(&text, &folder.0.join("z.toml"), &own).unwrap_err();
+    let told: Vec<(u32, &str, &str)> =
+        mistakes.iter().map(|m| (m.line, m.pointer.as_str(), m.what.split(' ').next().unwrap_or_default())).collect();
+    assert_eq!(
+        told,
+        [
+            (0, "", "own"),
+            (2, "/children/0/config/stream", "no"),
+            (3, "/children/1/config/source", "stream"),
+            (4, "/children/2/config/stream", "own"),
+            (5, "/children/3/config/stream", "stream"),
+            (7, "/children/4/config/chunk_size", "own"),
+            (7, "/children/4/config/value_units", "the"),
+        ],
+        "{mistakes:#?}"
+    );
 }
 
 #[test]

@@ -94,6 +94,12 @@ impl Dataset {
         Some((scale, zero.map_or(Some(0), |text| crate::clock::of_iso8601(&text))?))
     }
 
+    /// How far cues are from each other at most, ns, where they say it.
+    pub(super) fn cue_every(&self) -> Option<i64> {
+        let seconds: f64 = self.found.text(c"cue_seconds")?.parse().ok()?;
+        (seconds.is_finite() && seconds > 0.0).then_some((seconds * 1e9) as i64)
+    }
+
     /// The times of rows, ns since 1970.
     pub(super) fn times(&self, clock: (f64, i64), first: u64, count: usize) -> Result<Vec<i64>, Fault> {
         let (scale, zero) = clock;

@@ -3,7 +3,7 @@
 //! A group is a table where it has times: `time`, or `event_time_zero` with `event_index`; alarms and states of a connection
 //! are tables of their own beside the values. Its columns are the datasets with a row each. Where there are cues, only what
 //! lies between the cues around the interval is read; else the times are, in pieces. Cues of beamport are never further
-//! than [`CUE_EVERY_NS`] from the rows behind them, in either direction, and rows may be late by as much: so much more is
+//! than [`CUE_EVERY_NS`], or what their attribute says, from the rows behind them, in either direction, and rows may be late by as much: so much more is
 //! looked at on both sides, and each row is judged by its own time.
 //!
 //! Events are told by the pulse, how many it has; or one by one where that is asked for.
@@ -170,6 +170,8 @@ struct Table {
     rows: u64,
     /// Where which time begins.
     cues: Option<(Dataset, Dataset, (f64, i64))>,
+    /// How far a row may be from its cue, ns.
+    around: i64,
     columns: Vec<(String, Dataset)>,
     /// First events of the pulses, and how many events there are.
     events: Option<(Dataset, u64)>,
@@ -198,6 +200,7 @@ fn tables(file: &File, group: &str) -> Result<Vec<Table>, Fault> {
             time,
             clock,
             cues: None,
+            around: CUE_EVERY_NS as i64,
             columns: Vec::new(),
             events: None,
         };
@@ -205,6 +208,7 @@ fn tables(file: &File, group: &str) -> Result<Vec<Table>, Fault> {
             let cues = (open("cue_index")?, open("cue_timestamp_zero")?);
             table.cues = match cues {
                 (Some(index), Some(zero)) if index.is_scalar() && zero.is_scalar() => {
+                    table.around = table.around.max(zero.cue_every().unwrap_or(0));
                     zero.clock().map(|clock| (index, zero, clock))
                 }
                 _ => None,
@@ -282,7 +286,7 @@ impl Table {
             rows.extend(index.places(first, count)?);
             times.extend(zero.times(*clock, first, count)?);
         }
-        between(&times, &rows, from, to)
+        between(&times, &rows, from, to, self.around)
             .into_iter()
             .map(|span| match &self.events {
                 // Cues of events say the event: its pulse is looked for.
@@ -311,9 +315,9 @@ impl Table {
     }
 }
 
-/// What lies between cues and can be in the interval: pieces in order that do not touch. The last one has no end.
-fn between(times: &[i64], rows: &[u64], from: i64, to: i64) -> Vec<Range<u64>> {
-    let around = CUE_EVERY_NS as i64;
+/// What lies between cues and can be in the interval: pieces in order that do not touch. The last one has no end. Rows are
+/// at most `around` from their cue.
+fn between(times: &[i64], rows: &[u64], from: i64, to: i64, around: i64) -> Vec<Range<u64>> {
     let mut spans: Vec<Range<u64>> = Vec::new();
     // What stands before the first cue is older, or as late as other rows.
     let before = (i64::MIN, 0);
@@ -488,7 +492,7 @@ mod tests {
         let times: Vec<i64> = (0..10).map(|n| 1000 * S + n * 100 * S).collect();
         let rows: Vec<u64> = (0..10).map(|n| n * 50).collect();
         let said = |spans: Vec<Range<u64>>| spans.into_iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
-        let looked = |from: i64, to: i64| said(between(&times, &rows, from * S, to * S));
+        let looked = |from: i64, to: i64| said(between(&times, &rows, from * S, to * S, 10 * S));
         assert_eq!(looked(1320, 1330), [(150, 200)]);
         assert_eq!(looked(1395, 1405), [(150, 250)], "a row may be as much older than the cue before it");
         assert_eq!(looked(1300, 1301), [(100, 200)], "and lie before the next one");
@@ -497,9 +501,9 @@ mod tests {
         assert_eq!(looked(0, 9999), [(0, u64::MAX)]);
         // A clock that steps back: both pieces, and not what lies between.
         let times = [100 * S, 200 * S, 300 * S, 100 * S, 200 * S];
-        assert_eq!(said(between(&times, &[0, 10, 20, 30, 40], 140 * S, 150 * S)), [(0, 10), (30, 40)]);
+        assert_eq!(said(between(&times, &[0, 10, 20, 30, 40], 140 * S, 150 * S, 10 * S)), [(0, 10), (30, 40)]);
         // Rows before the first cue.
-        assert_eq!(said(between(&[100 * S], &[7], 0, S)), [(0, 7)]);
+        assert_eq!(said(between(&[100 * S], &[7], 0, S, 10 * S)), [(0, 7)]);
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn nxdata_axes(axes: &[String], constants: &[Variable]) -> Vec<(String, Data)> {
 pub(super) struct Arrays {
     pub(super) variables: Vec<Variable>,
     pub(super) constants: Vec<Variable>,
-    cues: Cues,
+    pub(super) cues: Cues,
     /// Checksum of the constants that the messages bring, once the first has come.
     brought: Option<u32>,
     bytes: Vec<u8>,
@@ -216,6 +216,10 @@ impl Rows for Arrays {
 
     fn order(&self) -> Option<Order> {
         Some(Order::of_rows(TIME, Some(CUE)))
+    }
+
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
     }
 
     fn state(&self) -> Value {

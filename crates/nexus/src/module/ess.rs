@@ -38,7 +38,7 @@ pub(super) fn dress(designs: &mut [Design], module: &Module) {
                 design.cell = Cell::Chars(ALARM_BYTES);
                 continue;
             }
-            "data" if module.kind == Kind::Ad00 => {
+            "data" if matches!(module.kind, Kind::Ad00 { .. }) => {
                 design.path = format!("{}value", design.path.trim_end_matches("data"));
                 continue;
             }

@@ -101,6 +101,10 @@ impl Rows for Events {
         Some(Order { time: ZERO, lists: &[(INDEX, &[ID, OFFSET])], cues: Some(CUE) })
     }
 
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
+    }
+
     fn state(&self) -> Value {
         self.cues.state()
     }

@@ -11,7 +11,7 @@
 //! that is, with up to seven attributes, five in an NXlog. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
-use super::{ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, cue_designs, design, ns_since};
+use super::{ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, convert, cue_designs, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{
@@ -135,6 +135,10 @@ impl Field {
 pub(super) struct Frames {
     /// In an NXlog, which has cues, and no signal and no axes.
     is_log: bool,
+    /// Type in the file; that of the first frame where the template does not say.
+    dtype: Option<DType>,
+    /// Used again: the pixels of a frame in that type.
+    pixels: Vec<u8>,
     cues: Cues,
     fields: Vec<Field>,
     /// For each field, which attribute of the frame at hand it takes.
@@ -146,8 +150,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(is_log: bool) -> Self {
-        Self { is_log, ..Self::default() }
+    pub(super) fn new(is_log: bool, dtype: Option<DType>) -> Self {
+        Self { is_log, dtype, ..Self::default() }
     }
 
     /// The word for a frame that these rows cannot take.
@@ -157,10 +161,10 @@ impl Frames {
 
     fn add_frame(&mut self, place: &mut Place<'_>, frame: &Ad00<'_>, arrival: i64) -> Result<(), &'static str> {
         let Place { path, columns, late } = place;
-        let dtype = frame.data.dtype();
-        let bytes = frame.data.bytes();
+        let dtype = self.dtype.unwrap_or(frame.data.dtype());
+        let row_bytes = frame.data.len() as u64 * dtype.size() as u64;
         // No pixels are no row.
-        if dtype == DType::Text || bytes.is_empty() || bytes.len() as u64 > ROW_BYTES_MAX {
+        if frame.data.dtype() == DType::Text || row_bytes == 0 || row_bytes > ROW_BYTES_MAX {
             return Err(UNFIT);
         }
         if frame.dimensions.len() > RANK_MAX || frame.attributes.len() > METADATA_MAX {
@@ -184,14 +188,17 @@ impl Frames {
         if self.fields.len() + self.new.len() > METADATA_MAX || row_bytes.sum::<u64>() * rows > BACKFILL_BYTES_MAX {
             return Err(if rows > 0 { self.other() } else { UNFIT });
         }
+        let mut pixels = std::mem::take(&mut self.pixels);
+        let bytes = convert::all(&mut pixels, &frame.data, dtype).ok_or(UNFIT)?;
 
         if rows == 0 {
-            self.first(columns, late, path, frame);
+            self.first(columns, late, path, frame, dtype);
         }
         if self.is_log {
             self.cues.see(columns, CUE, frame.timestamp, rows);
         }
         columns[DATA].extend(bytes);
+        self.pixels = pixels;
         columns[ID].extend(&frame.id.to_le_bytes());
         columns[TIME].extend(&frame.timestamp.to_le_bytes());
         columns[ARRIVAL].extend(&arrival.to_le_bytes());
@@ -241,9 +248,9 @@ impl Frames {
     }
 
     /// What the first frame says of all.
-    fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, frame: &Ad00<'_>) {
+    fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, frame: &Ad00<'_>, dtype: DType) {
         let shape: Vec<u64> = frame.dimensions.iter().map(|length| length as u64).collect();
-        columns[DATA].become_rows_of(Cell::Number(frame.data.dtype()), &shape);
+        columns[DATA].become_rows_of(Cell::Number(dtype), &shape);
         let interpretation = match shape.len() {
             0 => "scalar",
             1 => "spectrum",
@@ -311,6 +318,10 @@ impl Rows for Frames {
         }
         all.sort_by_key(|(column, _)| *column);
         all.into_iter().map(|(_, design)| design).collect()
+    }
+
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
     }
 
     fn state(&self) -> Value {

@@ -5,7 +5,7 @@
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
 use super::arrays::{self, Arrays, Part};
-use super::{BROKEN, Order, Place, Rows, SCHEMA, UNFIT};
+use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT};
 use crate::column::{Column, Design};
 use crate::template::{AXES, Data, DataType, Variable};
 use serde_json::{Value, json};
@@ -186,6 +186,10 @@ impl Rows for Histograms {
             .skip(1)
             .map(|variable| arrays::variable_design(path, variable, Part::Beside))
             .collect()
+    }
+
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.arrays.cues)
     }
 
     fn state(&self) -> Value {

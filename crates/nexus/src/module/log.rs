@@ -17,6 +17,8 @@ const CUE: usize = 2;
 pub(super) struct Log {
     dtype: DType,
     units: String,
+    /// Whether least, greatest and mean are wanted.
+    meta_data: bool,
     cues: Cues,
     /// Over the numbers that are numbers.
     least: f64,
@@ -27,9 +29,10 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(dtype: DType, units: &str) -> Self {
+    pub(super) fn new(dtype: DType, units: &str, meta_data: bool) -> Self {
         Self {
             dtype,
+            meta_data,
             units: units.to_owned(),
             cues: Cues::default(),
             least: f64::INFINITY,
@@ -95,7 +98,7 @@ impl Rows for Log {
     }
 
     fn last_words(&self, path: &str) -> Vec<Fixed> {
-        if self.count == 0 {
+        if self.count == 0 || !self.meta_data {
             return Vec::new();
         }
         let mean = self.sum / self.count as f64;
@@ -110,6 +113,10 @@ impl Rows for Log {
     /// Reals as their bits: JSON text would round them, and a resumed file must not differ.
     fn order(&self) -> Option<Order> {
         Some(Order::of_rows(TIME, Some(CUE)))
+    }
+
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
     }
 
     fn state(&self) -> Value {

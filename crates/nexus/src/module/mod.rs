@@ -50,6 +50,9 @@ pub(crate) const REPEATED: &str = "repeated";
 /// A frame that this file cannot hold and another one could; said only where there is one ([`Filling::set_frames_max`]).
 pub(crate) const ANOTHER: &str = "another";
 
+/// Attribute of `cue_timestamp_zero`: how often cues stand, seconds as a text, where it is not every 10.
+pub(crate) const CUE_SECONDS: &str = "cue_seconds";
+
 /// Beginning of time in the file.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
@@ -127,6 +130,11 @@ pub(crate) trait Rows {
     /// See [`Filling::set_frames_max`].
     fn set_frames_max(&mut self, _max: u64) {}
 
+    /// Its cues, if it has some.
+    fn cues(&mut self) -> Option<&mut Cues> {
+        None
+    }
+
     /// Datasets that are known only at the end.
     fn last_words(&self, _path: &str) -> Vec<Fixed> {
         Vec::new()
@@ -147,7 +155,7 @@ impl Filling {
         for (name, value) in group_attributes(module) {
             file.set_attribute(path, &name, &value)?;
         }
-        if module.kind == Kind::Ad00 {
+        if matches!(module.kind, Kind::Ad00 { .. }) {
             let metadata = format!("{path}/{}", frames::METADATA);
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
@@ -353,12 +361,20 @@ impl Filling {
 
 /// What a module has at its beginning: its columns, empty, and what makes their rows.
 fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
+    let (designs, mut rows) = begin_of(path, module);
+    if let Some(cues) = rows.cues() {
+        cues.every = module.cue_every;
+    }
+    (designs, rows)
+}
+
+fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
     let is_ess = module.layout == Layout::Ess;
     match &module.kind {
         Kind::Ev44 => (events::designs(path), Box::new(events::Events::default())),
-        Kind::F144 { dtype, units } => {
+        Kind::F144 { dtype, units, meta_data } => {
             let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
-            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units)))
+            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units, *meta_data)))
         }
         Kind::Al00 => {
             let (bytes, empty) = if is_ess { (ess::ALARM_BYTES, ess::NO_ALARM) } else { (TEXT_BYTES, "") };
@@ -374,7 +390,7 @@ fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
             (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants)))
         }
         Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
-        Kind::Ad00 => (frames::designs(path, is_ess), Box::new(frames::Frames::new(is_ess))),
+        Kind::Ad00 { dtype } => (frames::designs(path, is_ess), Box::new(frames::Frames::new(is_ess, number(*dtype)))),
         Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
         Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
         Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
@@ -400,7 +416,7 @@ pub(crate) fn time_of(module: &Module) -> Option<String> {
 
 /// Where messages come again: in our logs.
 fn repeats(module: &Module) -> Option<Repeats> {
-    let is_log = module.class() == "NXlog" && !matches!(module.kind, Kind::Ad00 | Kind::Outside(_));
+    let is_log = module.class() == "NXlog" && !matches!(module.kind, Kind::Ad00 { .. } | Kind::Outside(_));
     is_log.then(Repeats::default)
 }
 
@@ -408,6 +424,12 @@ fn repeats(module: &Module) -> Option<Repeats> {
 fn finished(mut designs: Vec<Design>, module: &Module) -> Vec<Design> {
     if module.layout == Layout::Ess {
         ess::dress(&mut designs, module);
+    }
+    if module.cue_every != CUE_EVERY_NS {
+        // Whoever reads looks so much further on both sides of an interval.
+        let seconds = Data::text((module.cue_every as f64 / 1e9).to_string());
+        let zeros = designs.iter_mut().filter(|design| design.path.ends_with("/cue_timestamp_zero"));
+        zeros.for_each(|design| design.attributes.push((CUE_SECONDS, seconds.clone())));
     }
     designs.iter_mut().for_each(|design| pack(design, &module.compression));
     designs
@@ -437,7 +459,7 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     if let Some(source) = &module.source {
         out.push(("source".to_owned(), Data::text(source)));
     }
-    if module.kind == Kind::Ad00 && module.layout == Layout::Nexus {
+    if matches!(module.kind, Kind::Ad00 { .. }) && module.layout == Layout::Nexus {
         out.extend(frames::group_attributes(0));
     }
     if let Kind::Da00 { variables, constants } = &module.kind {
@@ -502,16 +524,23 @@ fn unit(units: &str) -> Vec<(&'static str, Data)> {
 }
 
 /// Every so often, where in the data which time begins.
-#[derive(Default)]
-struct Cues {
+pub(crate) struct Cues {
     last: Option<i64>,
+    /// How often, ns.
+    every: u64,
+}
+
+impl Default for Cues {
+    fn default() -> Self {
+        Self { last: None, every: CUE_EVERY_NS }
+    }
 }
 
 impl Cues {
     /// Adds a cue to the columns at `at` (index) and `at + 1` (time) if the last one is long ago, in either direction:
     /// clocks step back as well.
     fn see(&mut self, columns: &mut [Column], at: usize, time: i64, row: u64) {
-        if self.last.is_some_and(|last| last.abs_diff(time) < CUE_EVERY_NS) {
+        if self.last.is_some_and(|last| last.abs_diff(time) < self.every) {
             return;
         }
         self.last = Some(time);

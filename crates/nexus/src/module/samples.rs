@@ -95,6 +95,10 @@ impl Rows for Samples {
         Some(Order::of_rows(TIME, Some(CUE)))
     }
 
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
+    }
+
     fn state(&self) -> Value {
         self.cues.state()
     }

@@ -38,6 +38,10 @@ impl Rows for Times {
         Some(Order::of_rows(TIME, Some(CUE)))
     }
 
+    fn cues(&mut self) -> Option<&mut Cues> {
+        Some(&mut self.cues)
+    }
+
     fn state(&self) -> Value {
         self.cues.state()
     }

@@ -7,7 +7,8 @@ use super::values::infer;
 use super::{Attribute, FromOutside, Group, Kind, Layout, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
 use crate::limits::{
-    ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX, NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
+    ATTRIBUTE_BYTES_MAX, CUE_EVERY_NS, CUE_SECONDS_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX,
+    NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
 use crate::outside;
 use std::collections::HashSet;
@@ -29,7 +30,8 @@ pub(super) fn template(
         }
     }
     if check.mistakes.len() < MISTAKES_MAX {
-        tree::check(&mut root, &check.lost, &mut check.mistakes);
+        let unsure = tree::Unsure { lost: &check.lost, refused: &check.refused };
+        tree::check(&mut root, &unsure, &check.depends, &mut check.mistakes);
     }
     if check.mistakes.is_empty() { Ok(root) } else { Err(check.mistakes) }
 }
@@ -42,14 +44,23 @@ pub(super) struct Check {
     here: String,
     /// Groups in which something was refused: what links want of them may be that.
     lost: HashSet<String>,
+    /// Paths of what was refused and has a name.
+    refused: Vec<String>,
     nodes: usize,
     modules: usize,
     /// Modules that the one just read asks for beside itself.
     beside: Vec<Module>,
     pub(super) fixed_bytes: u64,
+    /// What hangs on the place of something else.
+    depends: Vec<tree::Depends>,
+    /// Configs that say their unit as `unit`.
+    by_unit: HashSet<String>,
     /// Modules from outside.
     outside: Vec<&'static dyn outside::Module>,
 }
+
+/// What a name is.
+const NAME_HINT: &str = "a name is one step of a path, such as `detector`";
 
 /// The value of an attribute, if it can be one.
 pub(crate) fn attribute(value: &serde_json::Value) -> Option<Data> {
@@ -74,10 +85,10 @@ impl Check {
         ignored: &[&str],
     ) -> Option<&'v Object> {
         let Some(map) = value.as_object() else {
-            self.wrong(at, format!("{what} is an object, this is {}", kind_of(value)), "");
+            self.wrong(at, format!("{what} is an object, this is {}", kind_of(value)), "write it as {...}");
             return None;
         };
-        if let Some(key) = &map.twice {
+        for key in &map.twice {
             self.wrong(&join(at, key), format!("the key `{}` stands twice", short(key)), "remove one");
         }
         for (key, _) in map.members() {
@@ -97,7 +108,8 @@ impl Check {
     fn text<'v>(&mut self, at: &str, map: &'v Object, keys: [&str; 2]) -> Option<&'v str> {
         let (key, value) = first_of(map, keys)?;
         if value.as_str().is_none() {
-            self.wrong(&join(at, key), format!("`{key}` is a text, this is {}", kind_of(value)), "");
+            let hint = format!("write a text in quotes: \"{key}\": \"...\"");
+            self.wrong(&join(at, key), format!("`{key}` is a text, this is {}", kind_of(value)), hint);
         }
         let text = value.as_str()?;
         if text.contains('\0') {
@@ -105,6 +117,15 @@ impl Check {
             return None;
         }
         Some(text)
+    }
+
+    /// The name of a node. One that has none is checked all the same, under a name that no other has; what links want of
+    /// its group may be that node.
+    fn name_or_any(&mut self, at: &str, map: &Object) -> String {
+        self.name(at, map).unwrap_or_else(|| {
+            self.lost.insert(self.here.clone());
+            format!("?{}", self.nodes)
+        })
     }
 
     /// A name that must be there and must be one name.
@@ -117,7 +138,7 @@ impl Check {
         match bad_name(name) {
             None => Some(name.to_owned()),
             Some(cause) => {
-                self.wrong(&join(at, "name"), cause, "a name is one step of a path, such as `detector`");
+                self.wrong(&join(at, "name"), cause, NAME_HINT);
                 None
             }
         }
@@ -151,19 +172,25 @@ impl Check {
     }
 
     fn attributes(&mut self, at: &str, map: &Object) -> Vec<Attribute> {
+        self.attributes_with(at, map, words::ATTRIBUTE)
+    }
+
+    /// Attributes, which in a list have these keys.
+    fn attributes_with(&mut self, at: &str, map: &Object, known: &[&str]) -> Vec<Attribute> {
         let mut out: Vec<Attribute> = Vec::new();
         let at = join(at, "attributes");
         match map.get("attributes") {
             None | Some(Value::Null) => (),
             Some(Value::Object(pairs)) => {
-                if let Some(name) = &pairs.twice {
+                for name in &pairs.twice {
                     self.wrong(&join(&at, name), format!("the attribute `{}` stands twice", short(name)), "remove one");
                 }
                 for (name, value) in pairs.members() {
                     let at = join(&at, name);
                     if let Some(cause) = bad_name(name) {
-                        self.wrong(&at, cause, "");
-                    } else if let Some(value) = self.attribute_value(&at, value, None) {
+                        self.wrong(&at, cause, NAME_HINT);
+                    }
+                    if let Some(value) = self.attribute_value(&at, value, None) {
                         out.push(Attribute { name: name.to_owned(), value });
                     }
                 }
@@ -172,19 +199,19 @@ impl Check {
                 let mut names = HashSet::new();
                 for (i, one) in list.iter().enumerate() {
                     let at = join(&at, i);
-                    let Some(one) = self.object(&at, one, "an attribute", words::ATTRIBUTE, words::OBSOLETE) else {
+                    let Some(one) = self.object(&at, one, "an attribute", known, words::OBSOLETE) else {
                         continue;
                     };
                     let name = self.name(&at, one);
-                    let typed = first_of(one, ["dtype", "type"]).is_some();
-                    let dtype = self.data_type(&at, one, ["dtype", "type"]);
-                    let Some((key, value)) = first_of(one, ["values", "value"]) else {
+                    // Of an unknown type it is looked at as if it had none.
+                    let typed = if one.has("data_type") { ["data_type"; 2] } else { ["dtype", "type"] };
+                    let dtype = self.data_type(&at, one, typed);
+                    let found = first_of(one, ["values", "value"]);
+                    let found = found.or_else(|| first_of(one, ["data"; 2]).filter(|(key, _)| known.contains(key)));
+                    let Some((key, value)) = found else {
                         self.wrong(&at, "`values` is missing", "add \"values\": ...");
                         continue;
                     };
-                    if typed && dtype.is_none() {
-                        continue;
-                    }
                     let value = self.attribute_value(&join(&at, key), value, dtype);
                     if let (Some(name), Some(value)) = (name, value) {
                         if !names.insert(name.clone()) {
@@ -196,7 +223,8 @@ impl Check {
                 }
             }
             Some(other) => {
-                self.wrong(&at, format!("`attributes` is an object or a list, this is {}", kind_of(other)), "")
+                let cause = format!("`attributes` is an object or a list, this is {}", kind_of(other));
+                self.wrong(&at, cause, "write them as \"attributes\": {\"units\": \"m\"}");
             }
         }
         out
@@ -234,12 +262,15 @@ impl Check {
             None | Some(Value::Null) => return Vec::new(),
             Some(Value::List(list)) => list,
             Some(other) => {
-                self.wrong(&at, format!("`children` is a list, this is {}", kind_of(other)), "");
+                let cause = format!("`children` is a list, this is {}", kind_of(other));
+                self.wrong(&at, cause, "write \"children\": [...]");
+                self.lost.insert(self.here.clone());
                 return Vec::new();
             }
         };
         if depth > DEPTH_MAX {
-            self.wrong(&at, format!("groups nest deeper than {DEPTH_MAX}"), "");
+            self.wrong(&at, format!("groups nest deeper than {DEPTH_MAX}"), "put some of them side by side");
+            self.lost.insert(self.here.clone());
             return Vec::new();
         }
         let mut out = Vec::with_capacity(list.len());
@@ -255,9 +286,7 @@ impl Check {
                     self.claim(&at, &node, depth, &mut names);
                     out.push(node);
                 }
-                None => {
-                    self.lost.insert(self.here.clone());
-                }
+                None => self.refuse(child),
             }
         }
         for module in std::mem::take(&mut self.beside) {
@@ -272,6 +301,25 @@ impl Check {
         out
     }
 
+    /// Keeps what a refused child would have been called: links to that are no second mistake. Where it does not say, it may
+    /// have been anything.
+    fn refuse(&mut self, child: &Value) {
+        let map = child.as_object();
+        let config = map.and_then(|map| map.get("config")).and_then(Value::as_object);
+        let name = config.or(map).and_then(|map| map.get("name")).and_then(Value::as_str);
+        if map.and_then(|map| map.get("module")).and_then(Value::as_str) == Some("mdat") {
+            self.refuse_times();
+        } else if let Some(name) = name.filter(|name| bad_name(name).is_none()) {
+            self.refused.push(format!("{}/{name}", self.here));
+        } else {
+            self.lost.insert(self.here.clone());
+        }
+    }
+
+    fn refuse_times(&mut self) {
+        self.refused.extend(["start_time", "end_time"].map(|name| format!("{}/{name}", self.here)));
+    }
+
     /// The names that a node takes in its group: each stands once, and one is ours.
     fn claim(&mut self, at: &str, node: &Node, depth: usize, names: &mut HashSet<String>) {
         let (at, wanted) = match node {
@@ -283,7 +331,7 @@ impl Check {
                 at,
                 [(start, "start_time"), (end, "end_time")].into_iter().filter(|(is, _)| **is).map(|(_, n)| n).collect(),
             ),
-            Node::Module(module) => (module.pointer.as_str(), module.kind.datasets()),
+            Node::Module(module) => (module.pointer.as_str(), module.datasets()),
         };
         for name in wanted {
             if !names.insert(name.to_owned()) {
@@ -299,50 +347,56 @@ impl Check {
 
     fn node(&mut self, at: &str, value: &Value, depth: usize) -> Option<Node> {
         let Some(map) = value.as_object() else {
-            self.wrong(at, format!("a child is an object, this is {}", kind_of(value)), "");
+            let hint = "a child has \"type\": \"group\" or \"module\": ...";
+            self.wrong(at, format!("a child is an object, this is {}", kind_of(value)), hint);
             return None;
         };
         if map.has("module") {
             return self.module_node(at, map, value);
         }
-        match map.get("type").and_then(Value::as_str) {
-            Some("group") => {
-                self.object(at, value, "a group", words::GROUP, &[]);
-                let name = self.name(at, map);
-                let attributes = self.attributes(at, map);
-                let length = self.here.len();
-                self.here.extend(["/", name.as_deref().unwrap_or("?")]);
-                let children = self.children(at, map, depth + 1);
-                self.here.truncate(length);
-                self.units_of_logs(&attributes, &children);
-                name.map(|name| Node::Group(Group { name, attributes, children }))
-            }
+        let kind = map.get("type").and_then(Value::as_str);
+        match kind {
+            Some("group") => (),
             Some(old @ ("dataset" | "stream" | "link")) => {
                 self.wrong(
                     &join(at, "type"),
                     format!("`\"type\": \"{old}\"` is the form before 2021"),
                     "write {\"module\": ..., \"config\": {...}}",
                 );
-                None
+                return None;
             }
             Some(other) => {
-                self.wrong(
-                    &join(at, "type"),
-                    format!("unknown type `{}`", short(other)),
-                    "a child has \"type\": \"group\" or \"module\": ...",
-                );
-                None
+                let hint = match nearest(other, ["group"]) {
+                    Some(meant) => format!("perhaps `{meant}` is meant"),
+                    None => "a child has \"type\": \"group\" or \"module\": ...".to_owned(),
+                };
+                self.wrong(&join(at, "type"), format!("unknown type `{}`", short(other)), hint);
             }
             None => {
                 self.wrong(at, "neither a group nor a module", "a child has \"type\": \"group\" or \"module\": ...");
-                None
             }
         }
+        // With children it is a group, whatever it says that it is: they are looked at.
+        if kind != Some("group") && !map.has("children") {
+            return None;
+        }
+        self.object(at, value, "a group", words::GROUP, &[]);
+        let name = self.name_or_any(at, map);
+        let attributes = self.attributes(at, map);
+        let length = self.here.len();
+        self.here.extend(["/", &name]);
+        self.depends_of(at, &attributes, true);
+        let children = self.children(at, map, depth + 1);
+        self.here.truncate(length);
+        self.units_of_logs(&attributes, &children);
+        Some(Node::Group(Group { name, attributes, children }))
     }
 
     fn module_node(&mut self, at: &str, map: &Object, value: &Value) -> Option<Node> {
         self.object(at, value, "a module", words::NODE, &[]);
-        let module = self.text(at, map, ["module", "module"])?;
+        let module = self.text(at, map, ["module", "module"]);
+        let attributes = self.attributes(at, map);
+        let module = module?;
         let known: Vec<&str> = words::modules().chain(self.outside.iter().map(|module| module.word())).collect();
         if !known.contains(&module) {
             let hint = match (words::foreign(module), nearest(module, known.iter().copied())) {
@@ -355,7 +409,6 @@ impl Check {
             self.wrong(&join(at, "module"), format!("unknown module `{}`", short(module)), hint);
             return None;
         }
-        let attributes = self.attributes(at, map);
         let Some(config) = map.get("config") else {
             self.wrong(at, "`config` is missing", format!("a `{module}` needs \"config\": {{...}}"));
             return None;
@@ -364,12 +417,16 @@ impl Check {
         match module {
             "dataset" => {
                 let config = self.object(at, config, "a dataset", words::DATASET, words::OBSOLETE)?;
-                let name = self.name(at, config);
-                let value = self.dataset(at, config)?;
-                self.units(node_at, name.as_deref().unwrap_or_default(), &attributes);
+                let name = self.name_or_any(at, config);
+                let value = self.dataset(at, config);
+                self.units(node_at, &name, &attributes);
+                self.depends_of(node_at, &attributes, false);
+                if let Some(on) = value.as_ref().filter(|_| name == "depends_on").and_then(Data::as_text) {
+                    self.depends_on(at, on, false);
+                }
                 let compression = self.compression(at, config);
-                let is_list = matches!(value.dtype, DataType::Number(_)) && !value.shape.is_empty();
-                if !compression.is_empty() && !is_list {
+                let is_list = |value: &Data| matches!(value.dtype, DataType::Number(_)) && !value.shape.is_empty();
+                if !compression.is_empty() && !value.as_ref().is_none_or(is_list) {
                     let hint = "remove it; arrays of numbers are packed";
                     self.wrong(&join(at, "compression"), "one value, or texts, cannot be packed", hint);
                 }
@@ -378,27 +435,48 @@ impl Check {
                     self.wrong(&join(at, "compression"), "a dataset has one compression", hint);
                 }
                 let compression = compression.first().map(|(_, filter)| *filter);
-                name.map(|name| Node::Dataset { name, value, attributes, compression })
+                // Without values it stands for itself: links may lead to it, and its name is taken.
+                let value = value.unwrap_or_else(|| Data::text(""));
+                Some(Node::Dataset { name, value, attributes, compression })
             }
             "link" => {
                 let config = self.object(at, config, "a link", words::LINK, &[])?;
-                let name = self.name(at, config);
+                let name = self.name_or_any(at, config);
                 if !config.has("source") {
                     self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
                 }
-                let source = self.text(at, config, ["source", "source"])?;
+                let source = self.text(at, config, ["source", "source"]);
                 if config.has("file") {
-                    return self.outside(at, config, name?, source);
+                    return Some(self.outside(at, config, name, source));
                 }
-                // Resolved by `tree`, which knows where the link stands.
-                Some(Node::Link { name: name?, target: vec![source.to_owned()], pointer: at.clone() })
+                Some(match source {
+                    // Resolved by `tree`, which knows where the link stands.
+                    Some(source) => Node::Link { name, target: vec![source.to_owned()], pointer: at.clone() },
+                    // To nobody knows where.
+                    None => Node::Outside { name, file: String::new(), target: String::new() },
+                })
             }
             "mdat" => {
                 let config = self.object(at, config, "`mdat`", words::TIMES, words::STREAM)?;
                 self.times(at, config)
             }
-            kind => self.stream_module(at, config, kind, attributes),
+            kind => {
+                self.depends_of(node_at, &attributes, true);
+                self.stream_module(at, config, kind, attributes)
+            }
         }
+    }
+
+    fn depends_of(&mut self, at: &str, attributes: &[Attribute], is_of_group: bool) {
+        if let Some(on) = text_of(attributes, "depends_on") {
+            self.depends_on(&join(at, "attributes"), on, is_of_group);
+        }
+    }
+
+    /// Keeps for later what can only be seen of the whole.
+    fn depends_on(&mut self, at: &str, on: &str, is_of_group: bool) {
+        let (group, on, pointer) = (self.here.clone(), on.to_owned(), at.to_owned());
+        self.depends.push(tree::Depends { group, is_of_group, on, pointer });
     }
 
     /// That what readers turn into geometry is measured in lengths and angles.
@@ -419,40 +497,45 @@ impl Check {
             children.iter().filter_map(|node| if let Node::Module(module) = node { Some(module) } else { None })
         {
             let (Kind::F144 { units, .. } | Kind::Se00 { units, .. }) = &module.kind else { continue };
+            let key = if self.by_unit.contains(&module.pointer) { "unit" } else { "value_units" };
+            let at = join(&module.pointer, key);
             let of_group = text_of(&module.attributes, "units").or_else(|| text_of(attributes, "units"));
             if let Some(other) = of_group.filter(|other| !units.is_empty() && other != units) {
                 let cause = format!("the values are in `{}`, and the group says `{}`", short(units), short(other));
-                self.wrong(&join(&module.pointer, "value_units"), cause, "make both the same, or remove one");
+                self.wrong(&at, cause, "make both the same, or remove one");
             } else if let Some(wanted) = wanted
                 && !units.is_empty()
                 && let Some((cause, hint)) = units::refused(units, wanted)
             {
-                self.wrong(&join(&module.pointer, "value_units"), cause, hint);
+                self.wrong(&at, cause, hint);
             }
         }
     }
 
     /// A link into another file, which need not be there yet. Who opens the file opens that one too: it lies in the same
     /// folder or below, so that both can be moved together and no template reaches for the files of others.
-    fn outside(&mut self, at: &str, config: &Object, name: String, source: &str) -> Option<Node> {
-        let file = self.text(at, config, ["file", "file"])?;
+    fn outside(&mut self, at: &str, config: &Object, name: String, source: Option<&str>) -> Node {
+        let file = self.text(at, config, ["file", "file"]).unwrap_or_default();
         let is_step = |step: &str| !matches!(step, "" | "." | "..");
-        if !file.split('/').all(is_step) || file.contains(['\0', ':', '\\']) || file.len() > NAME_BYTES_MAX {
+        let is_beside =
+            file.split('/').all(is_step) && !file.contains(['\0', ':', '\\']) && file.len() <= NAME_BYTES_MAX;
+        if !is_beside && config.get("file").is_some_and(|file| file.as_str().is_some()) {
             let cause = format!("`{}` is no path to a file beside this one", short(file));
             self.wrong(&join(at, "file"), cause, "a path from the folder of the file, without `..`");
-            return None;
         }
-        let Some(target) = source.strip_prefix('/').filter(|t| t.split('/').all(is_step) && !t.contains('\0')) else {
+        let is_path = |t: &&str| t.split('/').all(is_step) && !t.contains('\0');
+        let target = source.and_then(|source| source.strip_prefix('/')).filter(is_path);
+        if let (None, Some(source)) = (target, source) {
             let cause = format!("`{}` is no path from the root of `{}`", short(source), short(file));
             self.wrong(&join(at, "source"), cause, "in another file a path begins with `/`");
-            return None;
-        };
-        Some(Node::Outside { name, file: file.to_owned(), target: format!("/{target}") })
+        }
+        Node::Outside { name, file: file.to_owned(), target: format!("/{}", target.unwrap_or_default()) }
     }
 
     fn times(&mut self, at: &str, config: &Object) -> Option<Node> {
+        let hint = "\"items\": [\"start_time\", \"end_time\"]";
         let Some(Value::List(items)) = config.get("items") else {
-            self.wrong(at, "`items` is missing or no list", "\"items\": [\"start_time\", \"end_time\"]");
+            self.wrong(at, "`items` is missing or no list", hint);
             return None;
         };
         let (mut start, mut end) = (false, false);
@@ -460,7 +543,14 @@ impl Check {
             match item.as_str() {
                 Some("start_time") => start = true,
                 Some("end_time") => end = true,
-                _ => self.wrong(&join(&join(at, "items"), i), "neither `start_time` nor `end_time`", ""),
+                other => {
+                    let hint = match other.and_then(|word| nearest(word, ["start_time", "end_time"])) {
+                        Some(meant) => format!("perhaps `{meant}` is meant"),
+                        None => hint.to_owned(),
+                    };
+                    self.wrong(&join(&join(at, "items"), i), "neither `start_time` nor `end_time`", hint);
+                    self.refuse_times();
+                }
             }
         }
         Some(Node::Times { start, end })
@@ -469,12 +559,15 @@ impl Check {
     fn stream_module(&mut self, at: &str, config: &Value, kind: &str, mut attributes: Vec<Attribute>) -> Option<Node> {
         self.modules += 1;
         if self.modules == MODULES_MAX + 1 {
-            self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), "");
+            let hint = "write what is left to a file of another sink";
+            self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), hint);
         }
         let outside = self.outside.iter().copied().find(|module| module.word() == kind);
         let own = outside.map_or(words::settings(kind), |module| module.keys());
         let known: Vec<&str> = words::STREAM.iter().chain(own).copied().collect();
         let config = self.object(at, config, &format!("`{kind}`"), &known, words::TUNING)?;
+        self.unused(at, config, outside.map_or(&[], |_| own));
+        let cue_every = self.cue_every(at, config, own);
         let streams = self.streams(at, config);
         let source = self.text(at, config, ["source", "source"]).map(str::to_owned);
         let (kind, compression) = match outside {
@@ -486,10 +579,12 @@ impl Check {
         };
         let module = Module {
             kind,
-            streams: streams?,
+            // Without streams it still has its group and its names.
+            streams: streams.unwrap_or_default(),
             source,
             attributes,
             compression,
+            cue_every,
             layout: self.layout,
             pointer: at.to_owned(),
         };
@@ -508,13 +603,21 @@ impl Check {
         let typed = first_of(config, ["dtype", "type"]).is_some();
         let dtype = self.data_type(at, config, ["dtype", "type"]);
         if typed && dtype == Some(DataType::Text) {
-            self.wrong(&join(at, "dtype"), format!("`{word}` holds numbers"), "");
+            let key = if config.has("dtype") { "dtype" } else { "type" };
+            self.wrong(
+                &join(at, key),
+                format!("`{word}` holds numbers"),
+                "write a type of numbers, such as \"double\"",
+            );
         }
         let number = match dtype {
             Some(DataType::Number(_)) => dtype,
             _ => None,
         };
         let units = self.text(at, config, ["value_units", "unit"]).unwrap_or_default().to_owned();
+        if !config.has("value_units") {
+            self.by_unit.insert(at.to_owned());
+        }
         if let (Some(one), Some(other)) =
             (config.get("value_units").and_then(Value::as_str), self.text(at, config, ["unit", "unit"]))
             && one != other
@@ -533,14 +636,17 @@ impl Check {
             "ep01" => Kind::Ep01,
             "tdct" => Kind::Tdct,
             "hs01" | "hs00" => Kind::Hs01,
-            "ad00" => Kind::Ad00,
+            "ad00" => Kind::Ad00 { dtype: number },
             "ar51" => Kind::Ar51,
             "json" => Kind::Json,
             "bpgr" => Kind::Bpgr,
-            "f144" | "f142" => Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units },
+            "f144" | "f142" => {
+                let meta_data = !matches!(config.get(words::META_DATA), Some(Value::Bool(false)));
+                Kind::F144 { dtype: number.unwrap_or(DataType::Number(DType::Float64)), units, meta_data }
+            }
             "se00" | "senv" => Kind::Se00 { dtype: number, units },
             _ => {
-                attributes.extend(self.attributes(at, config));
+                attributes.extend(self.attributes_with(at, config, words::ARRAY_ATTRIBUTE));
                 let variables = self.variables(at, config, "variables");
                 let constants = self.variables(at, config, "constants");
                 if !config.has("variables") {
@@ -556,6 +662,57 @@ impl Check {
         (kind, compression)
     }
 
+    /// Keys that are the same in all templates hold what the ESS writer takes for them, also where ours does not use it.
+    fn unused(&mut self, at: &str, config: &Object, own: &[&str]) {
+        self.text(at, config, ["writer_module", "writer_module"]);
+        let is_whole = |value: &Value, least: f64| value.as_f64().is_some_and(|n| n >= least && n.fract() == 0.0);
+        let are_whole = |value: &Value| match value {
+            Value::List(list) => !list.is_empty() && list.iter().all(|one| is_whole(one, 1.0)),
+            one => is_whole(one, 1.0),
+        };
+        // A module from outside may have a key of the same name, which is its own.
+        for key in words::TUNING.iter().filter(|key| !own.contains(key)) {
+            let Some(value) = config.get(key) else { continue };
+            let (is_right, noun, example) = match *key {
+                "chunk_size" => (are_whole(value), "a whole number from 1 on, or a list of them", "1024"),
+                "array_size" => (are_whole(value), "a list of whole numbers from 1 on", "[1024, 1024]"),
+                "cue_interval" => (is_whole(value, 0.0), "a whole number", "1000"),
+                _ => (matches!(value, Value::Bool(_)), "true or false", "true"),
+            };
+            if !is_right {
+                let cause = match value.as_str() {
+                    Some(text) => format!("`{key}` is {noun}, this is the text `{}`", short(text)),
+                    None => format!("`{key}` is {noun}, this is {}", said(value)),
+                };
+                self.wrong(&join(at, key), cause, format!("write \"{key}\": {example}, or remove it"));
+            }
+        }
+        if config.has("stream")
+            && let Some(topic) = config.get("topic")
+            && !(topic.as_str().is_some() || topic.as_list().is_some_and(|l| l.iter().all(|t| t.as_str().is_some())))
+        {
+            let cause = format!("`topic` is a text or a list of texts, this is {}", kind_of(topic));
+            self.wrong(&join(at, "topic"), cause, "remove it: `stream` says it");
+        }
+    }
+
+    /// How often a module says which time begins where.
+    fn cue_every(&mut self, at: &str, config: &Object, own: &[&str]) -> u64 {
+        let Some(value) = config.get(words::CUES).filter(|_| own.contains(&words::CUES)) else { return CUE_EVERY_NS };
+        match value.as_f64().filter(|seconds| *seconds > 0.0 && *seconds <= CUE_SECONDS_MAX) {
+            Some(seconds) => ((seconds * 1e9).round() as u64).max(1),
+            None => {
+                let cause = format!(
+                    "`{}` is a number above 0 and at most {CUE_SECONDS_MAX}, this is {}",
+                    words::CUES,
+                    said(value)
+                );
+                self.wrong(&join(at, words::CUES), cause, "write seconds of source time, such as \"cue_seconds\": 10");
+                CUE_EVERY_NS
+            }
+        }
+    }
+
     /// What the ESS writer puts beside a log where the template says so; in its own layout, where the template does not say no.
     fn beside(&mut self, at: &str, config: &Object, log: &Module) {
         if !log.kind.asks_beside() {
@@ -569,9 +726,8 @@ impl Check {
                     let pointer = join(at, key);
                     self.beside.push(Module { kind, attributes: Vec::new(), pointer, ..log.clone() });
                 }
-                Some(other) => {
-                    self.wrong(&join(at, key), format!("`{key}` is true or false, this is {}", kind_of(other)), "");
-                }
+                // Told as what is not used.
+                Some(_) => (),
             }
         }
     }
@@ -591,7 +747,12 @@ impl Check {
         let own = config.members().filter(|(key, _)| module.keys().contains(key));
         let settings = own.map(|(key, value)| (key.to_owned(), value.plain())).collect();
         match module.filler(&settings) {
-            Err(wrongs) => outside::mistakes(at, wrongs).for_each(|m| self.wrong(&m.pointer, m.cause, m.hint)),
+            Err(wrongs) => outside::mistakes(at, wrongs).for_each(|m| {
+                let keys = module.keys();
+                let hint =
+                    if m.hint.is_empty() { format!("`{}` has: {}", module.word(), keys.join(", ")) } else { m.hint };
+                self.wrong(&m.pointer, m.cause, hint);
+            }),
             Ok(filler) => match outside::names(filler.as_ref()) {
                 Err(cause) => self.wrong(at, cause, format!("that is for the code of `{}` to mend", module.word())),
                 Ok(datasets) => return Some(FromOutside { module, settings, datasets }),
@@ -615,16 +776,19 @@ impl Check {
         for name in &names {
             match name.as_str() {
                 None => {
-                    self.wrong(&at, format!("`{key}` is a text or a list of texts, this has {}", kind_of(name)), "")
+                    let cause = format!("`{key}` is a text or a list of texts, this has {}", kind_of(name));
+                    self.wrong(&at, cause, "write the name of one of the sink's inputs in quotes");
                 }
                 Some(name) if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') => {
-                    self.wrong(&at, "the name of a stream has 1 to 255 bytes, none of them NUL", "");
+                    let hint = "write the name of one of the sink's inputs";
+                    self.wrong(&at, "the name of a stream has 1 to 255 bytes, none of them NUL", hint);
                 }
                 Some(name) if out.iter().any(|known| known == name) => {
                     self.wrong(&at, format!("the stream `{}` stands twice", short(name)), "remove one");
                 }
                 Some(_) if out.len() == STREAMS_MAX => {
-                    self.wrong(&at, format!("more than {STREAMS_MAX} streams of one module"), "");
+                    let hint = "share them out to several groups with a module each";
+                    self.wrong(&at, format!("more than {STREAMS_MAX} streams of one module"), hint);
                     return None;
                 }
                 Some(name) => out.push(name.to_owned()),
@@ -676,7 +840,9 @@ impl Check {
             None => return Vec::new(),
             Some(Value::List(list)) => list,
             Some(other) => {
-                self.wrong(&at, format!("`{key}` is a list, this is {}", kind_of(other)), "");
+                let cause = format!("`{key}` is a list, this is {}", kind_of(other));
+                self.wrong(&at, cause, format!("write \"{key}\": [{{\"name\": \"signal\"}}]"));
+                self.lost.insert(self.here.clone());
                 return Vec::new();
             }
         };
@@ -689,17 +855,18 @@ impl Check {
             let Some(one) = self.object(&at, one, "a variable", words::VARIABLE, words::OBSOLETE) else {
                 continue;
             };
-            let name = self.name(&at, one);
+            let name = self.name_or_any(&at, one);
             let dtype = self.data_type(&at, one, ["data_type", "data_type"]);
             if dtype == Some(DataType::Text) && key == "variables" {
-                self.wrong(&join(&at, "data_type"), "a growing dataset holds numbers", "");
+                let hint = "write a type of numbers, such as \"double\", or make it one of `constants`";
+                self.wrong(&join(&at, "data_type"), "a growing dataset holds numbers", hint);
             }
             let axes = one.get("axes").map(|axes| {
                 let list: Option<Vec<String>> = axes.as_list().and_then(|l| {
                     l.iter().map(|a| a.as_str().filter(|a| !a.contains('\0')).map(str::to_owned)).collect()
                 });
                 list.unwrap_or_else(|| {
-                    self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "");
+                    self.wrong(&join(&at, "axes"), "`axes` is a list of texts", "write \"axes\": [\"x\", \"tof\"]");
                     Vec::new()
                 })
             });
@@ -725,17 +892,16 @@ impl Check {
                 self.constant(&join(&at, "data"), data, dtype, shape.as_ref())
             });
             let (unit, label) = (self.text(&at, one, ["unit", "unit"]), self.text(&at, one, ["label", "label"]));
-            if let Some(name) = name {
-                out.push(Variable {
-                    name,
-                    unit: unit.map(str::to_owned),
-                    label: label.map(str::to_owned),
-                    dtype,
-                    axes,
-                    shape,
-                    data,
-                });
-            }
+            self.text(&at, one, ["source", "source"]);
+            out.push(Variable {
+                name,
+                unit: unit.map(str::to_owned),
+                label: label.map(str::to_owned),
+                dtype,
+                axes,
+                shape,
+                data,
+            });
         }
         out
     }
@@ -773,6 +939,11 @@ pub(super) fn short(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().take(77).chain("...".chars()).collect()
+}
+
+/// A value in a word: a number as it is.
+fn said(value: &Value) -> String {
+    value.as_number().map_or_else(|| kind_of(value).to_owned(), ToString::to_string)
 }
 
 pub(super) fn kind_of(value: &Value) -> &'static str {

@@ -39,8 +39,8 @@ pub(super) enum Value {
 #[derive(Debug, Default)]
 pub(super) struct Object {
     members: Vec<(Box<str>, Value)>,
-    /// A name that stands twice.
-    pub(super) twice: Option<Box<str>>,
+    /// Names that stand twice.
+    pub(super) twice: Box<[Box<str>]>,
 }
 
 /// Numbers of one shape, in C order.
@@ -137,10 +137,7 @@ impl Numbers {
     }
 
     /// The bytes in another type of at most 8 bytes, in their old place; `put` appends those of one number or says why not.
-    pub(super) fn typed(
-        mut self,
-        put: impl Fn(&Number, &mut Vec<u8>) -> Result<(), String>,
-    ) -> Result<Vec<u8>, String> {
+    pub(super) fn typed<E>(mut self, put: impl Fn(&Number, &mut Vec<u8>) -> Result<(), E>) -> Result<Vec<u8>, E> {
         let (mut done, mut one) = (0, Vec::with_capacity(8));
         for at in 0..self.bytes.len() / 8 {
             one.clear();
@@ -353,7 +350,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
             object.members.push((name, value));
         }
         object.members.sort_by(|(a, _), (b, _)| a.cmp(b));
-        object.twice = object.members.windows(2).find(|two| two[0].0 == two[1].0).map(|two| two[0].0.clone());
+        let twice = object.members.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| two[0].0.clone());
+        object.twice = twice.collect();
         object.members.shrink_to_fit();
         Ok(Value::Object(object))
     }

@@ -144,6 +144,8 @@ pub struct Module {
     pub attributes: Vec<Attribute>,
     /// How chunks are packed: of the dataset with this name, and of all where there is none.
     pub compression: Vec<(Option<String>, Filter)>,
+    /// Source time between two cues, ns, where it has cues.
+    pub cue_every: u64,
     /// Names and types of its datasets.
     pub layout: Layout,
     /// Where it stands in the template, JSON pointer.
@@ -164,7 +166,7 @@ impl Module {
     /// The NX_class of the group that it fills.
     pub fn class(&self) -> &'static str {
         match (self.layout, &self.kind) {
-            (Layout::Ess, Kind::Ad00) => "NXlog",
+            (Layout::Ess, Kind::Ad00 { .. }) => "NXlog",
             (_, kind) => kind.class(),
         }
     }
@@ -172,7 +174,7 @@ impl Module {
     /// Names of the datasets that it makes in its group.
     pub fn datasets(&self) -> Vec<&str> {
         let mut names = self.kind.datasets();
-        if self.layout == Layout::Ess && self.kind == Kind::Ad00 {
+        if self.layout == Layout::Ess && matches!(self.kind, Kind::Ad00 { .. }) {
             names[0] = "value";
             names.extend(["cue_index", "cue_timestamp_zero"]);
         }
@@ -215,6 +217,8 @@ pub enum Kind {
         dtype: DataType,
         /// Their unit; empty where unknown.
         units: String,
+        /// Whether least, greatest and mean stand at the end.
+        meta_data: bool,
     },
     /// Alarms: `al00`, and those in `f142`.
     Al00,
@@ -239,7 +243,10 @@ pub enum Kind {
     /// Histograms: `hs01`, `hs00`.
     Hs01,
     /// Frames.
-    Ad00,
+    Ad00 {
+        /// Type of the pixels in the file; that of the first frame where `None`.
+        dtype: Option<DataType>,
+    },
     /// Raw readout.
     Ar51,
     /// Texts.
@@ -304,7 +311,7 @@ impl Kind {
             Kind::Se00 { .. } => "se00",
             Kind::Da00 { .. } => "da00",
             Kind::Hs01 => "hs01",
-            Kind::Ad00 => "ad00",
+            Kind::Ad00 { .. } => "ad00",
             Kind::Ar51 => "ar51",
             Kind::Json => "json",
             Kind::Bpgr => "bpgr",
@@ -330,7 +337,7 @@ impl Kind {
         match self {
             Kind::Ev44 => "NXevent_data",
             Kind::F144 { .. } | Kind::Al00 | Kind::Ep01 | Kind::Tdct | Kind::Se00 { .. } => "NXlog",
-            Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 => "NXdata",
+            Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 { .. } => "NXdata",
             Kind::Ar51 | Kind::Json | Kind::Bpgr => "NXcollection",
             Kind::Outside(from) => from.module.class(),
         }
@@ -352,15 +359,13 @@ impl Kind {
                 "cue_index",
                 "cue_timestamp_zero",
             ],
-            Kind::F144 { .. } => vec![
-                "value",
-                "time",
-                "minimum_value",
-                "maximum_value",
-                "average_value",
-                "cue_index",
-                "cue_timestamp_zero",
-            ],
+            Kind::F144 { meta_data, .. } => {
+                let mut names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
+                if *meta_data {
+                    names.extend(["minimum_value", "maximum_value", "average_value"]);
+                }
+                names
+            }
             Kind::Al00 => vec!["alarm_time", "alarm_severity", "alarm_message"],
             Kind::Ep01 => vec!["connection_status_time", "connection_status"],
             Kind::Tdct => vec!["time", "cue_index", "cue_timestamp_zero"],
@@ -376,7 +381,7 @@ impl Kind {
                 vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
             }
             Kind::Outside(from) => from.datasets.iter().map(String::as_str).collect(),
-            Kind::Ad00 => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
+            Kind::Ad00 { .. } => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
             Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
                 names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));

@@ -19,10 +19,22 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("source", "text", "all of the stream", "The origin (`source_name`) whose messages are taken."),
     ("compression", "a name, or an object of names by dataset", "none", "How chunks are packed."),
     ("writer_module", "text", "-", "Taken and not used: `module` says it."),
-    ("dtype", "a type", "`double` (`f144`); that of the first message (`se00`)", "Type of `value` in the file."),
+    (
+        "dtype",
+        "a type",
+        "`double` (`f144`); that of the first message (`se00`, `ad00`)",
+        "Type of `value` (`data` of frames) in the file; what it cannot hold is `unfit`.",
+    ),
     ("type", "a type", "-", "Another word for `dtype`."),
     ("value_units", "text", "none", "Attribute `units` of `value`."),
     ("unit", "text", "-", "Another word for `value_units`."),
+    ("cue_seconds", "number above 0", "`10`", "Source time between two cues, where the layout has cues."),
+    (
+        "meta_data",
+        "`true` or `false`",
+        "`true`",
+        "Whether `minimum_value`, `maximum_value` and `average_value` are written at the end.",
+    ),
     ("enable_alarm_info", "`true` or `false`", "`false`", "`al00` of the same origin beside it."),
     ("enable_epics_con_info", "`true` or `false`", "`false`", "`ep01` of the same origin beside it."),
     (
@@ -32,7 +44,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "What grows by a row a message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` where they are not those of the message.",
     ),
     ("constants", "list of objects", "none", "What is written once; the same keys, and `data`."),
-    ("attributes", "attributes", "none", "More attributes of the group."),
+    (
+        "attributes",
+        "attributes",
+        "none",
+        "More attributes of the group; in a list also as ESS writes them, with `data` and `data_type`.",
+    ),
 ];
 
 /// The tables of the page.
@@ -41,7 +58,7 @@ fn reference() -> String {
     keys(&mut out, words::STREAM);
     let tuning: Vec<String> = words::TUNING.iter().map(|word| format!("`{word}`")).collect();
     out += &format!(
-        "\nThese keys of ESS templates are taken; what they tune the writer chooses itself, but for the two that a log knows: {}.\n",
+        "\nThese keys of ESS templates are taken, and must hold what they hold there; what they tune the writer chooses itself, but for those that a log has in its table: {}. How often cues stand is not said in events or messages (`cue_interval`) but in time (`cue_seconds`).\n",
         tuning.join(" ")
     );
     let packed: Vec<String> = Filter::NAMES.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -146,7 +163,7 @@ fn type_of(kind: &Kind, design: &Design) -> String {
     let of_messages = match kind {
         Kind::Se00 { .. } => &["value"][..],
         Kind::Hs01 => &["data", "errors"],
-        Kind::Ad00 => &["data", "value"],
+        Kind::Ad00 { .. } => &["data", "value"],
         _ => &[],
     };
     match design.cell {

@@ -98,6 +98,20 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     // Streams.
     (r#"{"module": "ev44", "config": {}}"#, "/config", "`stream` is missing"),
     (r#"{"module": "ev44", "config": {"stream": 7}}"#, "/config/stream", "is a text"),
+    // Keys of the ESS writer that ours does not use.
+    (r#"{"module": "ev44", "config": {"stream": "s", "chunk_size": "abc"}}"#, "/config/chunk_size", "a whole number"),
+    (r#"{"module": "ev44", "config": {"stream": "s", "chunk_size": 0}}"#, "/config/chunk_size", "this is 0"),
+    (r#"{"module": "f144", "config": {"stream": "s", "cue_interval": "x"}}"#, "/config/cue_interval", "the text `x`"),
+    (r#"{"module": "f144", "config": {"stream": "s", "cue_interval": -1}}"#, "/config/cue_interval", "this is -1"),
+    (r#"{"module": "ad00", "config": {"stream": "s", "array_size": [1, "x"]}}"#, "/config/array_size", "a list"),
+    (r#"{"module": "f144", "config": {"stream": "s", "meta_data": "no"}}"#, "/config/meta_data", "true or false"),
+    (
+        r#"{"module": "ev44", "config": {"stream": "s", "enable_alarm_info": 1}}"#,
+        "/config/enable_alarm_info",
+        "this is 1",
+    ),
+    (r#"{"module": "ev44", "config": {"stream": "s", "writer_module": 1}}"#, "/config/writer_module", "is a text"),
+    (r#"{"module": "ev44", "config": {"stream": "s", "topic": 1}}"#, "/config/topic", "is a text"),
     // Schemas.
     (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "perhaps `f144`"),
     (r#"{"module": "NDAr", "config": {"stream": "s"}}"#, "/module", "ad00"),
@@ -182,6 +196,7 @@ fn every_kind_of_mistake_has_its_pointer_and_a_suggestion() {
             told.iter().any(|t| t.starts_with(&format!("{wanted}: ")) && t.contains(word)),
             "{wanted} {word}: {told:#?}"
         );
+        assert!(mistakes.iter().all(|m| !m.hint.is_empty()), "{mistakes:#?}");
     }
     // All of them in one template, each in a group of its own: nothing hides another. (`beamport` is reserved above only.)
     let all: Vec<String> = MISTAKES
@@ -195,6 +210,169 @@ fn every_kind_of_mistake_has_its_pointer_and_a_suggestion() {
         let at = format!("/children/0/children/{i}/");
         assert!(mistakes.iter().any(|m| m.pointer.starts_with(&at)), "{at}: {mistakes:#?}");
     }
+}
+
+/// A chain of places that ends in nothing leaves a detector without one.
+#[test]
+fn what_depends_on_nothing_is_told() {
+    let with = |dataset: &str, of_axis: &str, of_group: &str| {
+        let axis =
+            json!({"module": "dataset", "attributes": {"depends_on": of_axis}, "config": {"name": "x", "values": 1}});
+        let moves = json!([axis, {"type": "group", "name": "y", "attributes": {"depends_on": of_group}}]);
+        let detector = json!([
+            {"module": "dataset", "config": {"name": "depends_on", "values": dataset}},
+            group("transformations", &moves)]);
+        let other = json!({"module": "link", "config": {"name": "o", "file": "o.nxs", "source": "/a"}});
+        parse(&json!({"children": [group("entry", &json!([group("detector", &detector), other]))]}))
+    };
+    for (dataset, of_axis, of_group) in [
+        (".", ".", "."),
+        ("transformations/x", "y", "x"),
+        ("/entry/detector/transformations/y", "/entry/detector/transformations/y", "../transformations/x"),
+        ("./transformations/x", "../../detector/transformations/y", "/entry/o/x"),
+        ("/entry/o", "", "x"),
+    ] {
+        let told = with(dataset, of_axis, of_group);
+        assert!(told.is_ok(), "{dataset} {of_axis} {of_group}: {told:?}");
+    }
+    let told = with("transformations/z", "../x/y", "/entry/detektor/transformations/x").unwrap_err();
+    let at = "/children/0/children/0/children";
+    let told: Vec<(&str, &str)> = told.iter().map(|m| (m.pointer.as_str(), m.hint.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (format!("{at}/0/config").as_str(), "perhaps `/entry/detector/transformations/x` is meant"),
+            (format!("{at}/1/children/0/attributes").as_str(), told[1].1),
+            (format!("{at}/1/children/1/attributes").as_str(), "perhaps `/entry/detector/transformations/x` is meant"),
+        ]
+    );
+}
+
+#[test]
+fn what_the_ess_writer_takes_is_taken() {
+    let one = |module: &str, config: Value| {
+        let template = parse(&json!({"children": [{"module": module, "config": config}]})).unwrap();
+        let Node::Module(module) = template.root.children[0].clone() else { panic!() };
+        module
+    };
+    let frames = one("ad00", json!({"stream": "s", "type": "uint16", "array_size": [2, 2]}));
+    assert_eq!(frames.kind, Kind::Ad00 { dtype: Some(DataType::Number(wire::DType::UInt16)) });
+    let attributes = json!([
+        {"name": "t", "data": "v"},
+        {"name": "n", "data_type": "int16", "data": [1, 2], "unit": "m"},
+        {"name": "u", "values": 3}]);
+    let array = one("da00", json!({"stream": "s", "variables": [], "attributes": attributes}));
+    let shapes: Vec<_> = array.attributes.iter().map(|a| (a.name.as_str(), a.value.count())).collect();
+    assert_eq!(shapes, [("t", 1), ("n", 2), ("u", 1)]);
+    assert_eq!(array.attributes[1].value.bytes().unwrap().len(), 4);
+    // Elsewhere an attribute has no `data`.
+    let wrong = json!({"children": [{"type": "group", "name": "a", "attributes": [{"name": "t", "data": "v"}]}]});
+    assert!(parse(&wrong).unwrap_err().iter().any(|m| m.cause == "unknown key `data`"));
+}
+
+#[test]
+fn cues_stand_as_often_as_the_template_says() {
+    let every = |config: Value| {
+        let mut whole = config;
+        whole["stream"] = json!("s");
+        parse(&json!({"children": [{"module": "f144", "config": whole}]}))
+            .map(|template| template.modules()[0].1.cue_every)
+    };
+    assert_eq!(every(json!({})).unwrap(), 10_000_000_000);
+    assert_eq!(every(json!({"cue_seconds": 0.5, "cue_interval": 3})).unwrap(), 500_000_000);
+    for wrong in [json!(0), json!(-1), json!("10"), json!(1e12), json!(null)] {
+        let told = every(json!({"cue_seconds": wrong})).unwrap_err();
+        assert_eq!((told.len(), told[0].pointer.as_str()), (1, "/children/0/config/cue_seconds"), "{told:?}");
+    }
+}
+
+#[test]
+fn keys_of_the_ess_writer_that_ours_does_not_use_are_taken() {
+    for config in [
+        json!({"chunk_size": 1024, "cue_interval": 100_000_000, "meta_data": true}),
+        json!({"chunk_size": [1, 128, 128], "array_size": [128, 128], "cue_interval": 0}),
+        json!({"chunk_size": 1e6, "array_size": 7, "enable_alarm_info": false, "writer_module": "x", "topic": ["a"]}),
+    ] {
+        let mut whole = config.clone();
+        whole["stream"] = json!("s");
+        let told = parse(&json!({"children": [{"module": "ad00", "config": whole}]}));
+        assert!(told.is_ok(), "{config}: {told:?}");
+    }
+}
+
+/// Side by side, so that each could hide the others. In the second group something is wrong that has no name.
+#[test]
+fn a_mistake_hides_no_other() {
+    let text = r#"{"children": [{"type": "group", "name": "entry", "attributes": 3, "children": [
+        {"module": "dataset", "attributes": {"units": "deg"},
+         "config": {"name": "x_pixel_size", "dtype": "dubble", "values": [[1, 2], [3]], "compression": "gzip"}},
+        {"module": "link", "config": {"name": "l", "source": "nowhere"}},
+        {"module": "link", "config": {"name": "m", "source": "x_pixel_size"}},
+        {"module": "link", "config": {"name": "n", "source": "l"}},
+        {"module": "link", "config": {"name": "l"}},
+        {"module": "link", "config": {"name": "o", "file": "../a", "source": "b"}},
+        {"module": "mdat", "config": {"items": ["start", "end_time"]}},
+        {"type": "grup", "name": "g", "children": [
+            {"module": "ev44", "config": {"stream": 7, "dtype": "int"}},
+            {"module": "link", "config": {"name": "l", "source": "../../x"}}]},
+        {"module": "datset", "config": {"name": "d", "values": 1}},
+        {"type": "group", "name": "log", "attributes": {"transformation_type": "rotation"}, "children": [
+            {"module": "f144", "config": {"unit": "mm", "dtype": "flot", "source": 3, "enable_alarm_info": 1}},
+            {"module": "ev44", "config": {"stream": []}}]},
+        {"module": "link", "config": {"name": "p", "source": "start_time"}},
+        {"module": "link", "config": {"name": "q", "source": "d"}}]},
+      {"type": "group", "name": "other", "children": [
+        {"type": "group", "children": [
+            {"module": "link", "config": {"name": "l", "source": "nowhere"}},
+            {"module": "link", "config": {"name": "a", "name": "b", "source": "l", "source": "l"}}]},
+        {"module": 7, "attributes": {"a/b": [1, "x"]}},
+        {"module": "datset", "attributes": [{"name": "a", "dtype": "strng", "values": [1, [2]]}], "config": {"name": 1}}
+    ]}]}"#;
+    let mistakes = Template::parse(text.as_bytes()).unwrap_err();
+    let told: Vec<(&str, &str)> =
+        mistakes.iter().map(|m| (m.pointer.strip_prefix("/children/").unwrap_or("?"), m.cause.as_str())).collect();
+    let wanted = [
+        ("0/attributes", "an object or a list"),
+        ("0/children/0/config/dtype", "unknown type `dubble`"),
+        ("0/children/0/config/values", "rows of 2 and of 1"),
+        ("0/children/0/attributes", "no unit of a length"),
+        ("0/children/0/config/compression", "unknown compression"),
+        ("0/children/1/config/source", "there is no `/entry/nowhere`"),
+        ("0/children/4/config", "`source` is missing"),
+        ("0/children/4", "`l` stands twice"),
+        ("0/children/5/config/file", "beside this one"),
+        ("0/children/5/config/source", "no path from the root"),
+        ("0/children/6/config/items/0", "neither"),
+        ("0/children/7/type", "unknown type `grup`"),
+        ("0/children/7/children/0/config/stream", "is a text"),
+        ("0/children/7/children/0/config/dtype", "unknown key"),
+        ("0/children/7/children/1/config/source", "there is no `/x`"),
+        ("0/children/8/module", "unknown module"),
+        ("0/children/9/children/0/config", "`stream` is missing"),
+        ("0/children/9/children/0/config/dtype", "unknown type `flot`"),
+        ("0/children/9/children/0/config/source", "is a text"),
+        ("0/children/9/children/0/config/enable_alarm_info", "true or false"),
+        ("0/children/9/children/0/config/unit", "no unit of an angle"),
+        ("0/children/9/children/1/config/stream", "a list without streams"),
+        ("0/children/9/children/1/config", "`cue_index` stands twice"),
+        ("0/children/9/children/1/config", "`cue_timestamp_zero` stands twice"),
+        ("0/children/9/children/1/config", "the group is NXlog"),
+        ("1/children/0", "`name` is missing"),
+        ("1/children/0/children/0/config/source", "/nowhere`"),
+        ("1/children/0/children/1/config/name", "stands twice"),
+        ("1/children/0/children/1/config/source", "stands twice"),
+        ("1/children/1/module", "is a text"),
+        ("1/children/1/attributes/a~1b", "holds a `/`"),
+        ("1/children/1/attributes/a~1b", "where a number is expected"),
+        ("1/children/2/module", "unknown module"),
+        ("1/children/2/attributes/0/dtype", "unknown type `strng`"),
+        ("1/children/2/attributes/0/values", "side by side"),
+    ];
+    for (pointer, cause) in wanted {
+        assert!(told.iter().any(|(at, why)| *at == pointer && why.contains(cause)), "{pointer} {cause}: {told:#?}");
+    }
+    assert_eq!(told.len(), wanted.len(), "{told:#?}");
+    assert!(mistakes.iter().all(|m| !m.hint.is_empty()), "{mistakes:#?}");
 }
 
 /// What a link wants may be what was refused: that is told once.
@@ -390,7 +568,7 @@ fn what_a_log_asks_for_stands_beside_it() {
     }
     // For others it only tunes the ESS writer.
     assert!(
-        parse(&json!({"children": [{"module": "ev44", "config": {"stream": "s", "enable_alarm_info": 3}}]})).is_ok()
+        parse(&json!({"children": [{"module": "ev44", "config": {"stream": "s", "enable_alarm_info": true}}]})).is_ok()
     );
 }
 

@@ -6,7 +6,7 @@ use super::check::short;
 use super::nearest::nearest;
 use super::{Group, Mistake, Module, Node};
 use crate::limits::MISTAKES_MAX;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Links on the way to a link: more is a circle.
 const HOPS_MAX: usize = 16;
@@ -22,23 +22,60 @@ enum Thing {
     Link(Vec<String>),
     /// In another file, which is never opened here.
     Outside,
+    /// A link that was refused: what it stands for is not known.
+    Refused,
 }
 
-/// Checks the tree and makes each link's target the path of the thing itself. `lost` are paths of groups in which something
-/// was refused already: what links want there is not looked for.
-pub(super) fn check(root: &mut Group, lost: &HashSet<String>, mistakes: &mut Vec<Mistake>) {
+/// Why a path leads nowhere.
+enum Nowhere {
+    /// The group in which the way ends has no such thing.
+    In(String),
+    /// The way goes through what is no group.
+    Through,
+    /// The way goes on in another file.
+    Outside,
+    /// It is not known where.
+    Unknown,
+}
+
+/// A `depends_on` of the template.
+pub(super) struct Depends {
+    /// Path of the group in which it stands.
+    pub(super) group: String,
+    /// Whether it is the group's own: its name then may be one beside the group as well.
+    pub(super) is_of_group: bool,
+    /// What it names.
+    pub(super) on: String,
+    /// Where it stands in the template, JSON pointer.
+    pub(super) pointer: String,
+}
+
+/// What was refused already: that links want it is no second mistake.
+pub(super) struct Unsure<'a> {
+    /// Groups in which something was refused that has no name.
+    pub(super) lost: &'a HashSet<String>,
+    /// What was refused and has one.
+    pub(super) refused: &'a [String],
+}
+
+/// Checks the tree and makes each link's target the path of the thing itself.
+pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], mistakes: &mut Vec<Mistake>) {
+    let lost = unsure.lost;
     let mut tree = Tree { mistakes: std::mem::take(mistakes), ..Tree::default() };
     tree.things.insert(String::new(), Thing::Group);
     tree.gather(root, &mut Vec::new(), "");
+    for refused in unsure.refused {
+        tree.things.entry(refused.clone()).or_insert(Thing::Refused);
+    }
     let mut targets = HashMap::new();
-    for (link, pointer) in std::mem::take(&mut tree.links) {
-        let Some(Thing::Link(steps)) = tree.things.get(&link) else {
+    let links = std::mem::take(&mut tree.links);
+    for (link, pointer) in &links {
+        let Some(Thing::Link(steps)) = tree.things.get(link) else {
             continue;
         };
+        let pointer = pointer.clone();
         match tree.resolve(steps) {
-            Ok(target)
-                if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(&link, &path(&target)) =>
-            {
+            Ok(target) if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(link, &path(&target)) => {
                 let cause = format!("the group `{}` would contain itself", short(&path(&target)));
                 tree.wrong(pointer, cause, "link to something below it");
             }
@@ -47,22 +84,26 @@ pub(super) fn check(root: &mut Group, lost: &HashSet<String>, mistakes: &mut Vec
                 tree.wrong(pointer, cause, "give this link the same \"file\" and \"source\"");
             }
             Ok(target) => {
-                targets.insert(link, target);
+                targets.insert(link.clone(), target);
             }
-            Err(Some(group)) if lost.contains(&group) => (),
-            Err(_) => {
+            Err(nowhere) => {
                 let wanted = path(steps);
-                let hint = tree.instead(&wanted);
-                tree.wrong(pointer, format!("there is no `{}`", short(&wanted)), hint);
+                tree.leads_nowhere(&nowhere, &wanted, pointer, lost);
             }
         }
         if tree.mistakes.len() >= MISTAKES_MAX {
             break;
         }
     }
-    if let Some(group) = circle(&tree, &targets) {
+    for (steps, pointer) in std::mem::take(&mut tree.again) {
+        if let Err(nowhere) = tree.resolve(&steps) {
+            tree.leads_nowhere(&nowhere, &path(&steps), pointer, lost);
+        }
+    }
+    depends.iter().for_each(|one| tree.check_depends(one, lost));
+    for (group, link) in circles(&tree, &targets, &links) {
         let cause = format!("links make the group `{}` contain itself", short(&group));
-        tree.wrong(String::new(), cause, "remove one of them");
+        tree.wrong(links[link].1.clone(), cause, "remove this one, or another of them");
     }
     rewrite(root, &mut String::new(), &mut targets);
     *mistakes = tree.mistakes;
@@ -73,6 +114,8 @@ struct Tree {
     things: HashMap<String, Thing>,
     /// Path of each link, and its place in the template.
     links: Vec<(String, String)>,
+    /// Links whose name stands twice: their steps and places.
+    again: Vec<(Vec<String>, String)>,
     mistakes: Vec<Mistake>,
 }
 
@@ -106,20 +149,23 @@ impl Tree {
                 Node::Dataset { name, .. } => {
                     self.things.insert(format!("{at}/{name}"), Thing::Dataset);
                 }
-                Node::Outside { name, .. } => {
-                    self.things.insert(format!("{at}/{name}"), Thing::Outside);
+                Node::Outside { name, file, .. } => {
+                    let thing = if file.is_empty() { Thing::Refused } else { Thing::Outside };
+                    self.things.entry(format!("{at}/{name}")).or_insert(thing);
                 }
                 Node::Link { name, target, pointer } => {
                     let pointer = format!("{pointer}/source");
                     let source = target.first().map(String::as_str).unwrap_or_default();
                     let link = format!("{at}/{name}");
                     match steps(source, here) {
+                        // A name that stands twice: this one is looked at too, and leads nowhere else.
+                        Ok(steps) if self.things.contains_key(&link) => self.again.push((steps, pointer)),
                         Ok(steps) => {
                             self.things.insert(link.clone(), Thing::Link(steps));
                             self.links.push((link, pointer));
                         }
                         Err(cause) => {
-                            self.things.insert(link, Thing::Dataset);
+                            self.things.entry(link).or_insert(Thing::Refused);
                             self.wrong(pointer, cause, "`source` is a path inside this file");
                         }
                     }
@@ -145,22 +191,69 @@ impl Tree {
         }
     }
 
+    /// That a place is that of a thing that is there: readers follow the chain, and find no place for what hangs on nothing.
+    fn check_depends(&mut self, depends: &Depends, lost: &HashSet<String>) {
+        if matches!(depends.on.as_str(), "" | ".") {
+            return;
+        }
+        let here: Vec<String> = depends.group.split('/').skip(1).map(str::to_owned).collect();
+        let above = depends.is_of_group.then(|| &here[..here.len().saturating_sub(1)]);
+        let is_there = |from: &[String]| match steps(&depends.on, from).map(|steps| self.resolve(&steps)) {
+            Ok(Ok(_) | Err(Nowhere::Unknown | Nowhere::Outside)) => true,
+            Ok(Err(Nowhere::In(group))) => lost.contains(&group),
+            Ok(Err(Nowhere::Through)) | Err(_) => false,
+        };
+        if is_there(&here) || above.is_some_and(is_there) {
+            return;
+        }
+        let wanted =
+            steps(&depends.on, above.unwrap_or(&here)).map_or_else(|_| depends.on.clone(), |steps| path(&steps));
+        let hint = self.meant(&wanted).unwrap_or_else(|| {
+            "`depends_on` is a path from the group in which it stands, or from the root; `.` ends the chain".to_owned()
+        });
+        let cause = format!("`depends_on` names `{}`, and there is no `{}`", short(&depends.on), short(&wanted));
+        self.wrong(depends.pointer.clone(), cause, hint);
+    }
+
+    fn leads_nowhere(&mut self, nowhere: &Nowhere, wanted: &str, pointer: String, lost: &HashSet<String>) {
+        let is_told = match nowhere {
+            Nowhere::Unknown => true,
+            Nowhere::In(group) => lost.contains(group),
+            Nowhere::Through | Nowhere::Outside => false,
+        };
+        if !is_told {
+            let hint = self.instead(wanted);
+            self.wrong(pointer, format!("there is no `{}`", short(wanted)), hint);
+        }
+    }
+
+    /// What is there and has nearly this path.
+    fn meant(&self, wanted: &str) -> Option<String> {
+        if self.things.len() > SUGGEST_MAX {
+            return None;
+        }
+        let mut all: Vec<&str> = self.things.keys().map(String::as_str).collect();
+        all.sort_unstable();
+        nearest(wanted, all).map(|meant| format!("perhaps `{meant}` is meant"))
+    }
+
     /// What a link may mean that leads nowhere.
     fn instead(&self, wanted: &str) -> String {
-        let all = if self.things.len() > SUGGEST_MAX { None } else { Some(self.things.keys().map(String::as_str)) };
         if wanted.contains(":/") {
             "a link to another file has \"file\" beside \"source\"".to_owned()
-        } else if let Some(meant) = all.and_then(|all| nearest(wanted, all)) {
-            format!("perhaps `{meant}` is meant")
+        } else if let Some(meant) = self.meant(wanted) {
+            meant
         } else {
             "`source` is a path from the group of the link, `..` is the group above".to_owned()
         }
     }
 
-    /// The thing itself at the end of a path, through links; where there is none, the group in which the way ends.
-    fn resolve(&self, steps: &[String]) -> Result<Vec<String>, Option<String>> {
+    /// The thing itself at the end of a path, through links.
+    fn resolve(&self, steps: &[String]) -> Result<Vec<String>, Nowhere> {
         let mut rest: Vec<String> = steps.iter().rev().cloned().collect();
         let (mut here, mut at, mut hops) = (Vec::new(), String::new(), 0);
+        // Steps that are left when those of the last link are done.
+        let mut own = usize::MAX;
         while let Some(step) = rest.pop() {
             let length = at.len();
             at.extend(["/", &step]);
@@ -168,17 +261,22 @@ impl Tree {
                 Some(Thing::Link(target)) => {
                     hops += 1;
                     if hops > HOPS_MAX {
-                        return Err(None);
+                        return Err(Nowhere::Through);
                     }
+                    own = rest.len();
                     rest.extend(target.iter().rev().cloned());
                     here.clear();
                     at.clear();
                 }
-                Some(Thing::Dataset | Thing::Outside) if !rest.is_empty() => return Err(None),
+                Some(Thing::Refused) => return Err(Nowhere::Unknown),
+                Some(Thing::Outside) if !rest.is_empty() => return Err(Nowhere::Outside),
+                Some(Thing::Dataset) if !rest.is_empty() => return Err(Nowhere::Through),
                 Some(_) => here.push(step),
+                // That link leads nowhere itself, and is told.
+                None if rest.len() >= own => return Err(Nowhere::Unknown),
                 None => {
                     at.truncate(length);
-                    return Err(Some(at));
+                    return Err(Nowhere::In(at));
                 }
             }
         }
@@ -206,38 +304,43 @@ fn steps(source: &str, here: &[String]) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// A group that contains itself through links.
-fn circle(tree: &Tree, targets: &HashMap<String, Vec<String>>) -> Option<String> {
+/// Groups that contain themselves through links, each with the link that closes the circle.
+fn circles(tree: &Tree, targets: &HashMap<String, Vec<String>>, links: &[(String, String)]) -> Vec<(String, usize)> {
     // From each group that holds a link, whatever deep, to the group that the link names.
-    let mut inside: HashMap<String, Vec<String>> = HashMap::new();
-    for (link, target) in targets {
-        let target = path(target);
+    let mut inside: BTreeMap<&str, Vec<(String, usize)>> = BTreeMap::new();
+    for (number, (link, _)) in links.iter().enumerate() {
+        let Some(target) = targets.get(link).map(|target| path(target)) else { continue };
         if tree.things.get(&target) != Some(&Thing::Group) {
             continue;
         }
         let mut holder = link.as_str();
         while let Some(cut) = holder.rfind('/') {
             holder = &holder[..cut];
-            inside.entry(holder.to_owned()).or_default().push(target.clone());
+            inside.entry(holder).or_default().push((target.clone(), number));
         }
     }
     // A group reached from itself: depth first, each group entered once.
+    let mut found: Vec<(String, usize)> = Vec::new();
     let (mut done, mut open) = (HashSet::new(), HashSet::new());
     for start in inside.keys() {
-        let mut stack = vec![(start.clone(), 0)];
-        open.insert(start.clone());
+        let mut stack = vec![((*start).to_owned(), 0)];
+        open.insert((*start).to_owned());
         while let Some((group, next)) = stack.pop() {
             if done.contains(&group) {
                 open.remove(&group);
                 continue;
             }
-            match inside.get(&group).and_then(|targets| targets.get(next)) {
-                Some(target) => {
+            match inside.get(group.as_str()).and_then(|targets| targets.get(next)) {
+                Some((target, link)) => {
                     stack.push((group, next + 1));
                     if open.contains(target) {
-                        return Some(target.clone());
-                    }
-                    if !done.contains(target) {
+                        if found.iter().all(|(_, known)| known != link) {
+                            found.push((target.clone(), *link));
+                        }
+                        if found.len() >= MISTAKES_MAX {
+                            return found;
+                        }
+                    } else if !done.contains(target) {
                         open.insert(target.clone());
                         stack.push((target.clone(), 0));
                     }
@@ -249,7 +352,7 @@ fn circle(tree: &Tree, targets: &HashMap<String, Vec<String>>) -> Option<String>
             }
         }
     }
-    None
+    found
 }
 
 fn rewrite(group: &mut Group, here: &mut String, targets: &mut HashMap<String, Vec<String>>) {

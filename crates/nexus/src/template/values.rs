@@ -1,11 +1,16 @@
 //! Values in a template: lists and rules, their types, shapes and limits.
 
-use super::check::{Check, first_of, join, kind_of};
+use super::check::{Check, join, kind_of};
 use super::data::{self, Data, DataType, Values};
 use super::json::{Numbers, Object, Value};
 use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX};
 use serde_json::Number;
 use wire::DType;
+
+/// What to do where the file would hold too much from the beginning.
+const TOO_LARGE: &str = "put it into a file beside this one, and link to that: \"file\" of a `link`";
+/// What to do where a text must stand.
+const NO_TEXT: &str = "write texts in quotes, or give `dtype` a type of numbers";
 
 impl Check {
     /// Values of a type: one, or nested lists of one shape.
@@ -21,14 +26,14 @@ impl Check {
             shape.extend_from_slice(&numbers.borrow().shape);
         }
         if shape.len() > RANK_MAX {
-            self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "");
+            self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "an array in HDF5 has no more dimensions");
             return None;
         }
         if let (Value::Numbers(numbers), DataType::Number(number)) = (value, dtype) {
             return match typed(numbers.take(), number) {
                 Ok(bytes) => Some(Data { dtype, shape, values: Values::Bytes(bytes) }),
-                Err(cause) => {
-                    self.wrong(at, cause, "");
+                Err((cause, hint)) => {
+                    self.wrong(at, cause, hint);
                     None
                 }
             };
@@ -37,19 +42,16 @@ impl Check {
             DataType::Text => Values::Texts(Vec::new()),
             DataType::Number(_) => Values::Bytes(Vec::new()),
         };
-        if let Err(cause) = flatten(value, &shape, dtype, &mut out) {
-            self.wrong(at, cause, "");
+        if let Err((cause, hint)) = flatten(value, &shape, dtype, &mut out) {
+            self.wrong(at, cause, hint);
             return None;
         }
         Some(Data { dtype, shape, values: out })
     }
 
     pub(super) fn dataset(&mut self, at: &str, config: &Object) -> Option<Data> {
-        let typed = first_of(config, ["dtype", "type"]).is_some();
+        // Of an unknown type it is looked at as if it had none.
         let dtype = self.data_type(at, config, ["dtype", "type"]);
-        if typed && dtype.is_none() {
-            return None;
-        }
         let ways: Vec<&str> = ["values", "value", "range", "linspace"].into_iter().filter(|k| config.has(k)).collect();
         let [way] = ways[..] else {
             let cause =
@@ -62,13 +64,7 @@ impl Check {
         let data = match way {
             "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
             "linspace" => self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
-            _ => {
-                let inferred = match infer(value) {
-                    DataType::Text => DataType::Text,
-                    DataType::Number(_) => DataType::Number(DType::Float64),
-                };
-                self.data(at, value, dtype.unwrap_or(inferred))?
-            }
+            _ => self.data(at, value, dtype.unwrap_or_else(|| usual(value)))?,
         };
         self.fits(at, &data).then_some(data)
     }
@@ -81,13 +77,14 @@ impl Check {
             (_, DataType::Text) => 0,
         };
         if bytes > DATASET_BYTES_MAX {
-            self.wrong(at, format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}"), "");
+            let cause = format!("a dataset of {bytes} bytes; the limit is {DATASET_BYTES_MAX}");
+            self.wrong(at, cause, TOO_LARGE);
             return false;
         }
         let before = self.fixed_bytes;
         self.fixed_bytes += bytes;
         if before <= FIXED_BYTES_MAX && self.fixed_bytes > FIXED_BYTES_MAX {
-            self.wrong(at, format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"), "");
+            self.wrong(at, format!("all datasets together have more than {FIXED_BYTES_MAX} bytes"), TOO_LARGE);
         }
         self.fixed_bytes <= FIXED_BYTES_MAX
     }
@@ -104,11 +101,12 @@ impl Check {
         match count {
             Some(n) if (least..=limit).contains(&n) => Some(shape),
             Some(n) if n < least => {
-                self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), "");
+                let hint = "no length is 0";
+                self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), hint);
                 None
             }
             _ => {
-                self.wrong(at, format!("a shape of more than {limit} values"), "");
+                self.wrong(at, format!("a shape of more than {limit} values"), TOO_LARGE);
                 None
             }
         }
@@ -122,17 +120,18 @@ impl Check {
             found => {
                 let number = found.and_then(Value::as_number).and_then(whole_of);
                 if number.is_none() {
-                    self.wrong(&join(at, key), format!("`{key}` is a whole number"), "");
+                    let at = if map.has(key) { join(at, key) } else { at.to_owned() };
+                    self.wrong(&at, format!("`{key}` is a whole number"), format!("write \"{key}\": 1"));
                 }
                 number
             }
         };
-        let (first, step) = (whole("first", None)?, whole("step", Some(1))?);
-        let shape = shape?;
+        let (first, step) = (whole("first", None), whole("step", Some(1)));
         let DataType::Number(number) = dtype else {
-            self.wrong(at, "a `range` of texts", "`dtype` is a number");
+            self.wrong(at, "a `range` of texts", "give `dtype` a type of numbers, such as \"int32\"");
             return None;
         };
+        let (first, step, shape) = (first?, step?, shape?);
         let data = Data { dtype, shape, values: Values::Range { first, step } };
         // |first|, |step| < 2^64 and the count < 2^28: no overflow in 128 bits.
         let last = first + step * i128::from(data.count() - 1);
@@ -154,7 +153,8 @@ impl Check {
         let mut real = |key: &str| {
             let number = map.get(key).and_then(Value::as_f64).filter(|v| v.is_finite());
             if number.is_none() {
-                self.wrong(&join(at, key), format!("`{key}` is a number"), "");
+                let at = if map.has(key) { join(at, key) } else { at.to_owned() };
+                self.wrong(&at, format!("`{key}` is a number"), format!("write \"{key}\": 0.5"));
             }
             number
         };
@@ -174,17 +174,18 @@ impl Check {
         dtype: Option<DataType>,
         shape: Option<&Vec<u64>>,
     ) -> Option<Data> {
-        let dtype = dtype.unwrap_or(DataType::Number(DType::Float64));
+        let dtype = dtype.unwrap_or_else(|| usual(value));
         let data = if value.as_object().is_some() {
             let map = self.object(at, value, "`data`", &["first", "last", "size"], &[])?;
             let size = map.get("size").and_then(Value::as_u64).filter(|n| (2..=DATASET_BYTES_MAX / 8).contains(n));
             let ends = (map.get("first").and_then(Value::as_f64), map.get("last").and_then(Value::as_f64));
             let (Some(size), (Some(first), Some(last))) = (size, ends) else {
-                self.wrong(at, "`data` is a list, or `first`, `last` and `size` (2 or more)", "");
+                let hint = "write it like {\"first\": 0, \"last\": 71, \"size\": 72}";
+                self.wrong(at, "`data` is a list, or `first`, `last` and `size` (2 or more)", hint);
                 return None;
             };
             let DataType::Number(number) = dtype else {
-                self.wrong(at, "evenly spaced texts", "`data_type` is a number");
+                self.wrong(at, "evenly spaced texts", "give `data_type` a type of numbers, such as \"double\"");
                 return None;
             };
             let exact = Data {
@@ -200,7 +201,8 @@ impl Check {
                     for value in exact.bytes()?.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)) {
                         let whole = value.round() as i128;
                         if !(least..=most).contains(&whole) {
-                            self.wrong(at, format!("{value} does not fit {}", number.name()), "");
+                            let (cause, hint) = misfit(value, Some(whole), number);
+                            self.wrong(at, cause, hint);
                             return None;
                         }
                         data::put_whole(&mut bytes, number, whole);
@@ -215,7 +217,7 @@ impl Check {
             self.wrong(
                 at,
                 format!("its shape is {:?}, and `shape` says {:?}", data.shape, shape.map_or(&[][..], |s| s)),
-                "",
+                "make both the same, or remove `shape`",
             );
             return None;
         }
@@ -223,48 +225,65 @@ impl Check {
     }
 }
 
+/// Why a value cannot be, and what to do.
+type Refused = (String, String);
+
+fn refused(cause: impl Into<String>, hint: &str) -> Result<(), Refused> {
+    Err((cause.into(), hint.to_owned()))
+}
+
 /// Appends all values below `value`, which must have the shape.
-fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), String> {
+fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), Refused> {
+    let ragged = |one: u64, other: u64| {
+        let cause = format!("rows of {one} and of {other} values");
+        refused(cause, "rows are of one length; write rows of different lengths as several datasets")
+    };
+    let mixed = || refused("values and lists side by side", "close the brackets of each row");
     match (value, shape) {
         (Value::List(list), [length, inner @ ..]) => {
             if list.len() as u64 != *length {
-                return Err(format!("rows of {length} and of {} values", list.len()));
+                return ragged(*length, list.len() as u64);
             }
             list.iter().try_for_each(|one| flatten(one, inner, dtype, out))
         }
         (Value::Numbers(numbers), [length, ..]) => match (&*numbers.borrow(), dtype, out) {
-            (numbers, ..) if numbers.shape.len() != shape.len() => Err("values and lists side by side".into()),
-            (numbers, ..) if numbers.shape != shape => {
-                Err(format!("rows of {length} and of {} values", numbers.shape[0]))
-            }
+            (numbers, ..) if numbers.shape.len() != shape.len() => mixed(),
+            (numbers, ..) if numbers.shape != shape => ragged(*length, numbers.shape[0]),
             (numbers, DataType::Number(dtype), Values::Bytes(bytes)) => {
                 numbers.iter().try_for_each(|number| put(&number, dtype, bytes))
             }
-            _ => Err("a number where a text is expected".into()),
+            _ => refused("a number where a text is expected", NO_TEXT),
         },
-        (Value::List(_) | Value::Numbers(_), []) | (_, [_, ..]) => Err("values and lists side by side".into()),
+        (Value::List(_) | Value::Numbers(_), []) | (_, [_, ..]) => mixed(),
         (value, []) => match (dtype, out) {
             (DataType::Text, Values::Texts(texts)) => match value {
                 Value::Text(text) if text.contains('\0') => {
-                    Err("a text with a NUL byte, at which HDF5 would cut it".into())
+                    refused("a text with a NUL byte, at which HDF5 would cut it", "remove it")
                 }
                 Value::Text(text) => {
                     texts.push(text.to_string());
                     Ok(())
                 }
-                other => Err(format!("{} where a text is expected", kind_of(other))),
+                other => refused(format!("{} where a text is expected", kind_of(other)), NO_TEXT),
             },
-            (DataType::Number(dtype), Values::Bytes(bytes)) => match value.as_number() {
-                Some(number) => put(number, dtype, bytes),
-                None => Err(format!("{} where a number is expected", kind_of(value))),
+            (DataType::Number(dtype), Values::Bytes(bytes)) => match value {
+                Value::Number(number) => put(number, dtype, bytes),
+                Value::Text(_) => refused(
+                    "a text where a number is expected",
+                    "write numbers without quotes, or \"dtype\": \"string\"",
+                ),
+                other => refused(
+                    format!("{} where a number is expected", kind_of(other)),
+                    "write a number; there is none for what is not known: leave the value out",
+                ),
             },
-            _ => Err("a type that cannot be written".into()),
+            _ => refused("a type that cannot be written", "give `dtype` a type of numbers, or \"string\""),
         },
     }
 }
 
 /// The numbers of a list in the type of the file.
-fn typed(numbers: Numbers, dtype: DType) -> Result<Vec<u8>, String> {
+fn typed(numbers: Numbers, dtype: DType) -> Result<Vec<u8>, Refused> {
     match (dtype, numbers.real) {
         (DType::Float64, true) | (DType::Int64, false) => Ok(numbers.into_bytes()),
         _ => numbers.typed(|number, bytes| put(number, dtype, bytes)),
@@ -275,8 +294,27 @@ fn whole_of(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or(number.as_u64().map(i128::from))
 }
 
-fn put(number: &Number, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let misfit = || Err(format!("{number} does not fit {}", dtype.name()));
+/// That a type cannot hold a number, and which one can.
+fn misfit(number: impl std::fmt::Display, whole: Option<i128>, dtype: DType) -> Refused {
+    const WHOLE: [DType; 8] = [
+        DType::Int8,
+        DType::UInt8,
+        DType::Int16,
+        DType::UInt16,
+        DType::Int32,
+        DType::UInt32,
+        DType::Int64,
+        DType::UInt64,
+    ];
+    let holds = |dtype: &&DType| {
+        data::bounds(**dtype).zip(whole).is_some_and(|((least, most), whole)| (least..=most).contains(&whole))
+    };
+    let fits = WHOLE.iter().find(holds).map_or("double", |dtype| dtype.name());
+    (format!("{number} does not fit {}", dtype.name()), format!("choose a type that holds it, such as \"{fits}\""))
+}
+
+fn put(number: &Number, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), Refused> {
+    let misfit = || Err(misfit(number, whole_of(number), dtype));
     match (data::bounds(dtype), whole_of(number), number.as_f64()) {
         (Some((least, most)), Some(whole), _) => {
             if !(least..=most).contains(&whole) {
@@ -296,6 +334,14 @@ fn put(number: &Number, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), String>
         _ => return misfit(),
     }
     Ok(())
+}
+
+/// The type of a dataset that does not name one: `double`, or text.
+fn usual(value: &Value) -> DataType {
+    match infer(value) {
+        DataType::Text => DataType::Text,
+        DataType::Number(_) => DataType::Number(DType::Float64),
+    }
 }
 
 /// The type that a value has by itself.

@@ -29,10 +29,18 @@ pub(super) const STREAM: &[&str] = &["stream", "topic", "source", "writer_module
 /// Settings of a variable of `da00`.
 pub(super) const VARIABLE: &[&str] = &["name", "unit", "label", "source", "data_type", "axes", "shape", "data"];
 
+/// Keys of an attribute among those of `da00`, which ESS writes like a variable.
+pub(super) const ARRAY_ATTRIBUTE: &[&str] =
+    &["name", "values", "value", "dtype", "type", "data", "data_type", "unit", "label", "source", "axes", "shape"];
+
 /// Keys that ESS writers once read and now ignore; we ignore them as well.
 pub(super) const OBSOLETE: &[&str] = &["size", "string_size", "space", "stream"];
 /// Settings that tune the ESS writer; ours chooses by itself.
-pub(super) const TUNING: &[&str] = &["chunk_size", "cue_interval", "array_size", "meta_data", ALARMS, CONNECTION];
+pub(super) const TUNING: &[&str] = &["chunk_size", "cue_interval", "array_size", META_DATA, ALARMS, CONNECTION];
+/// Seconds between two cues.
+pub(super) const CUES: &str = "cue_seconds";
+/// Whether least, greatest and mean stand at the end of a log.
+pub(super) const META_DATA: &str = "meta_data";
 /// Whether the alarms of its origin stand beside a log.
 pub(super) const ALARMS: &str = "enable_alarm_info";
 /// Whether the states of the connection to its origin stand beside a log.
@@ -41,8 +49,11 @@ pub(super) const CONNECTION: &str = "enable_epics_con_info";
 /// Settings of one module beside those of every one.
 pub(super) fn settings(module: &str) -> &'static [&'static str] {
     match module {
-        "f144" | "f142" | "se00" | "senv" => &["dtype", "type", "value_units", "unit"],
-        "da00" => &["variables", "constants", "attributes"],
+        "ev44" | "ev42" | "tdct" | "hs01" | "hs00" => &[CUES],
+        "f144" | "f142" => &["dtype", "type", "value_units", "unit", CUES, META_DATA],
+        "se00" | "senv" => &["dtype", "type", "value_units", "unit", CUES],
+        "da00" => &["variables", "constants", "attributes", CUES],
+        "ad00" => &["dtype", "type", CUES],
         _ => &[],
     }
 }

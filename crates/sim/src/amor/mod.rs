@@ -13,7 +13,7 @@ mod physics;
 
 pub(crate) use detector::Detector;
 pub(crate) use devices::Devices;
-pub(crate) use monitor::Monitor;
+pub(crate) use monitor::{Monitor, VARIABLES as MONITOR_VARIABLES};
 
 use crate::config::Config;
 use flow::Fault;

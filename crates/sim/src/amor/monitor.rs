@@ -14,6 +14,9 @@ use flow::Fault;
 use store::SchemaId;
 use wire::da00::{self, Da00, Variable};
 
+/// What each message carries.
+pub(crate) const VARIABLES: [&str; 2] = ["signal", "tof"];
+
 const RANDOM_STREAM: u64 = 2;
 
 /// Time bins of the monitor.
@@ -99,9 +102,13 @@ impl Instrument for Monitor {
             Variable {
                 shape: (&bins).into(),
                 data: (&self.counts).into(),
-                ..variable("signal", "counts", "counts of one second")
+                ..variable(VARIABLES[0], "counts", "counts of one second")
             },
-            Variable { shape: (&edges).into(), data: (&self.edges).into(), ..variable("tof", "ns", "time of flight") },
+            Variable {
+                shape: (&edges).into(),
+                data: (&self.edges).into(),
+                ..variable(VARIABLES[1], "ns", "time of flight")
+            },
         ];
         da00::write(payload, &Da00 { source_name: &self.origins[0], timestamp: time, data: data.as_slice().into() })?;
         Ok((SchemaId(da00::ID), BINS))
