@@ -202,3 +202,71 @@ fn the_page_on_modules_is_the_example_that_is_built() {
         assert!(good || told.contains("/config/scale"), "{told}");
     }
 }
+
+/// Names its datasets as others name theirs.
+struct Named;
+
+impl Module for Named {
+    fn word(&self) -> &str {
+        "named"
+    }
+    fn schemas(&self) -> &[[u8; 4]] {
+        const { &[*b"any0"] }
+    }
+    fn filler(&self, _: &Map<String, Value>) -> Result<Box<dyn Filler>, Vec<Wrong>> {
+        Ok(Box::new(Names))
+    }
+}
+
+struct Names;
+
+impl Filler for Names {
+    fn datasets(&self) -> Vec<Dataset> {
+        vec![
+            Dataset::times("time"),
+            Dataset::times("seen"),
+            Dataset::numbers("arrival_time", DType::Float64),
+            Dataset::numbers("event_id", DType::UInt32),
+            Dataset::texts("alarm_message", 300),
+        ]
+    }
+
+    fn take(&mut self, message: &Given<'_>, rows: &mut Rows<'_>) -> Result<(), &'static str> {
+        rows.push(0, &[message.entry.source_time]);
+        rows.push(1, &[message.entry.source_time + 1]);
+        rows.push(2, &[0.5_f64]);
+        rows.push(3, &[u32::MAX]);
+        rows.push_text(4, &"x".repeat(299));
+        Ok(())
+    }
+}
+
+#[test]
+fn with_the_layout_of_ess_no_row_of_a_module_was_taken() {
+    use beamport_nexus::template::Layout;
+    let text = r#"{"children": [{"type": "group", "name": "entry", "children": [
+        {"type": "group", "name": "data", "children": [{"module": "named", "config": {"stream": "s"}}]}]}]}"#;
+    for (layout, times) in [(Layout::Nexus, "int64"), (Layout::Ess, "uint64")] {
+        let template = Template::parse_with(text.as_bytes(), &[&Named], layout).unwrap();
+        let job = Job { template, ..job_of(times) };
+        let mut sink = Nexus::begin(job.clone(), false).unwrap();
+        assert_eq!(told(&give(&mut sink, 0, 0, &[any(0), any(0)]).unwrap()), [], "{layout:?}");
+        let state = sink.flush().unwrap();
+        drop(sink);
+        let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+        assert_eq!(told(&give(&mut sink, 0, 2, &[any(0)]).unwrap()), [], "{layout:?}");
+        sink.finish("{}").unwrap();
+        let file = hdf5_metno::File::open(&job.file).unwrap();
+        let of = |name: &str| {
+            let dataset = file.dataset(&format!("entry/data/{name}")).unwrap();
+            (dataset.dtype().unwrap().to_descriptor().unwrap().to_string(), dataset.shape()[0])
+        };
+        let wanted = [("time", times), ("seen", times), ("arrival_time", "float64"), ("event_id", "uint32")];
+        for (name, dtype) in wanted {
+            assert_eq!(of(name), (dtype.to_owned(), 3), "{layout:?} {name}");
+        }
+        assert_eq!(of("alarm_message"), ("unicode (len 300)".to_owned(), 3), "what a module names is its own");
+        let seen: Vec<i64> = file.dataset("entry/data/seen").unwrap().read_raw().unwrap();
+        assert_eq!(seen, [START + 1; 3]);
+    }
+}

@@ -3,13 +3,14 @@
 //!
 //! * Signs: `event_id` i4, `event_index` and `cue_index` i8, `cue_timestamp_zero` i8; other times u8. The bytes of a row
 //!   are the same either way, so that modules need not know.
-//! * Times have `start`, also those of pulses.
+//! * Times have `start`, also those of pulses. Modules from outside give them with a sign all the same.
 //! * `alarm_message` has 200 bytes, and says so where there is no text.
 //! * Frames are `value` of an NXlog.
 
 use super::ns_since;
 use crate::column::Design;
 use crate::h5::Cell;
+use crate::outside::Dataset;
 use crate::template::{Data, Kind, Module};
 use wire::DType;
 
@@ -20,6 +21,15 @@ pub(super) const NO_ALARM: &str = "NO ALARM MESSAGE";
 
 /// The columns of a module, dressed.
 pub(super) fn dress(designs: &mut [Design], module: &Module) {
+    // Of a module from outside only what it said is times: nobody else knows what its names mean.
+    if matches!(module.kind, Kind::Outside(_)) {
+        let times = Dataset::times("");
+        let is_time = |design: &&mut Design| {
+            design.cell == times.cell && times.attributes.iter().all(|one| design.attributes.contains(one))
+        };
+        designs.iter_mut().filter(is_time).for_each(|design| design.cell = Cell::Number(DType::UInt64));
+        return;
+    }
     // What a user named may have any name.
     let is_named = matches!(module.kind, Kind::Da00 { .. } | Kind::Hs01);
     for design in designs {

@@ -1,6 +1,6 @@
 //! A module from outside as one of ours: its columns, and what became of each message that it was given.
 
-use super::{Filler, Given, Rows, Wrong, wrong_datasets};
+use super::{Cell, Filler, Given, Rows, Wrong, wrong_datasets};
 use crate::column::{Column, Design};
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use crate::module::{Fixed, Place, UNFIT};
@@ -16,6 +16,8 @@ pub(crate) struct Outside {
     filler: Result<Box<dyn Filler>, Vec<Wrong>>,
     /// Of messages that it was given, and that nobody asked for yet.
     answers: VecDeque<Result<(), &'static str>>,
+    /// The types of its datasets, as the filler says them.
+    cells: Vec<Cell>,
     /// Used again.
     new: Vec<Vec<u8>>,
     /// Of what it writes last, as the template was checked with them.
@@ -37,12 +39,12 @@ impl Outside {
             filter: None,
         };
         // The same as when the template was checked, or nothing fits into anything.
-        let designs =
+        let designs: Vec<Design> =
             if wrong_datasets(&datasets).is_none() { datasets.iter().map(design).collect() } else { Vec::new() };
-        let new = vec![Vec::new(); designs.len()];
+        let (cells, new) = (designs.iter().map(|design| design.cell).collect(), vec![Vec::new(); designs.len()]);
         let is_last = |name: &&String| datasets.iter().all(|dataset| dataset.name != **name);
         let names = from.datasets.iter().filter(is_last).cloned().collect();
-        (designs, Self { filler, answers: VecDeque::new(), new, names })
+        (designs, Self { filler, answers: VecDeque::new(), cells, new, names })
     }
 }
 
@@ -58,7 +60,7 @@ impl crate::module::Rows for Outside {
         })?;
         let known = self.answers.len();
         let (answers, new) = (&mut self.answers, &mut self.new);
-        let mut rows = Rows { columns, answers, new, unfit: false, taken_bytes: 0 };
+        let mut rows = Rows { columns, cells: &self.cells, answers, new, unfit: false, taken_bytes: 0 };
         let taken = filler.take_all(messages, &mut rows)?;
         // One answer for each, whatever it said.
         let taken = taken.clamp(1, messages.len().max(1));

@@ -147,7 +147,8 @@ impl Dataset {
         self
     }
 
-    /// ns since 1970 UTC, as scippnexus and Mantid read times.
+    /// ns since 1970 UTC, given as `i64`. In the file they are as scippnexus and Mantid read times; with `layout = "ess"`
+    /// as the ESS file writer has them, without a sign.
     pub fn times(name: impl Into<String>) -> Self {
         Self { attributes: crate::module::ns_since("start"), ..Self::numbers(name, DType::Int64) }
     }
@@ -254,6 +255,8 @@ pub struct Given<'a> {
 /// The rows of messages on their way into the datasets of a module.
 pub struct Rows<'a> {
     columns: &'a mut [Column],
+    /// Of each dataset, the type in which the filler gives it; that in the file may have no sign.
+    cells: &'a [Cell],
     answers: &'a mut VecDeque<Result<(), &'static str>>,
     /// Of the message that is looked at, by dataset.
     new: &'a mut Vec<Vec<u8>>,
@@ -266,14 +269,13 @@ impl Rows<'_> {
     /// Adds rows of numbers to the dataset with this place in [`Filler::datasets`]. Numbers of another type than the
     /// dataset's, or not of whole rows, make the message `unfit`.
     pub fn push<'v, T: Number>(&mut self, dataset: usize, values: impl Into<Array<'v, T>>) {
-        let fits = self.columns.get(dataset).is_some_and(|column| column.design.cell == Cell::Number(T::DTYPE));
+        let fits = self.cells.get(dataset) == Some(&Cell::Number(T::DTYPE));
         self.push_bytes(dataset, if fits { Some(values.into().bytes()) } else { None });
     }
 
     /// Adds a text.
     pub fn push_text(&mut self, dataset: usize, text: &str) {
-        let size = self.columns.get(dataset).map(|column| column.design.cell);
-        let Some(Cell::Chars(size)) = size else { return self.push_bytes(dataset, None) };
+        let Some(&Cell::Chars(size)) = self.cells.get(dataset) else { return self.push_bytes(dataset, None) };
         let mut cell = crate::module::cut(text, size).as_bytes().to_vec();
         cell.resize(size, 0);
         self.push_bytes(dataset, Some(&cell));
