@@ -16,6 +16,8 @@ import streaming_data_types as sdt
 from beamport._core import _Writer
 from payloads import SECOND, T0, bprn
 from streaming_data_types.alarm_al00 import Severity
+from streaming_data_types.area_detector_ad00 import Attribute
+from streaming_data_types.dataarray_da00 import Variable
 from streaming_data_types.epics_connection_ep01 import ConnectionInfo
 from test_nexus_file import HANG_S, ROOT, programs  # noqa: F401
 
@@ -38,7 +40,13 @@ MODULES = {
     "plain": module("hs00", "plain"),
     "raw": module("ar51", "detector"),
     "text": module("json"),
+    "camera": module("ad00", "camera"),
+    "bare": module("ad00", "bare"),
+    "spectrum": module("da00", "monitor", variables=[{"name": "signal"}, {"name": "proton_charge"}]),
 }
+
+
+ATTRIBUTES = [Attribute("exposure", "how long", "pv", 0.5), Attribute("mode", "", "", "mono")]
 
 
 def histogram(source: str, time: int, n: int, **more) -> dict:
@@ -67,6 +75,14 @@ def messages(time: int, n: int) -> list[bytes]:
         sdt.serialise_hs01(histogram("plain", time, n)),
         (VECTORS / "ar51.bin").read_bytes(),
         sdt.serialise_json(json.dumps({"n": n})),
+        # As many rows of pixels, and as many bins, as there are messages: lengths do not tell one dimension from another.
+        sdt.serialise_ad00("camera", n, time, np.full((TIMES, TIMES), n, dtype="u2"), attributes=ATTRIBUTES),
+        sdt.serialise_ad00("bare", n, time, np.full((2, 3), n, dtype="u2"), attributes=[]),
+        sdt.serialise_da00(
+            "monitor",
+            time,
+            [Variable("signal", np.full(TIMES, n), axes=["tof"], unit="counts"), Variable("proton_charge", float(n))],
+        ),
     ]
 
 
@@ -162,6 +178,16 @@ def test_scippnexus_loads_every_class(file):
                 assert image.coords.is_edges("axis_0") and image.coords.is_edges("axis_1")
                 assert (image.variances is not None) == (name == "image")
             assert entry["chopper"][()].sizes == {"time": 2 * TIMES}
+            for name, sides in (("camera", [TIMES, TIMES]), ("bare", [2, 3])):
+                frames = entry[name][()]
+                assert isinstance(frames, sc.DataArray), name
+                assert frames.sizes == dict(zip(["time", "dim_1", "dim_2"], [TIMES, *sides], strict=True))
+                assert {"time", "id", "arrival_time", "source"} <= set(frames.coords)
+            assert entry["camera_metadata"][()]["exposure"].values.tolist() == [0.5] * TIMES
+            spectrum = entry["spectrum"][()]
+            assert isinstance(spectrum, sc.DataArray) and spectrum.sizes == {"time": TIMES, "tof": TIMES}
+            charge = spectrum.coords["proton_charge"]
+            assert charge.dims == ("time",) and charge.values.tolist() == list(range(TIMES))
 
 
 def test_recorded_messages_of_a_facility_load(programs, memory, tmp_path):  # noqa: F811

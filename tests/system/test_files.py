@@ -59,7 +59,7 @@ def look(folder: Path) -> list[int]:
                 data = file["entry/data"]
                 rows = len(data["id"])
                 columns = [data[name] for name in ("data", "time", "arrival_time", "source")]
-                columns += list(data["metadata"].values())
+                columns += list(file["entry/data_metadata"].values())
                 assert all(len(column) == rows for column in columns), "columns of different lengths"
                 assert (data["time"][:] > 0).all(), "rows that nobody wrote"
                 ids += data["id"][:].tolist()
@@ -107,7 +107,7 @@ def compare(lab, folder: Path, frames: int, stream="camera", run="first") -> int
                 assert data["time"][row] == m.source_time and data["arrival_time"][row] == m.arrival_time
                 assert np.array_equal(data["data"][row], m.array) and data["data"].dtype == m.array.dtype
                 for name, value in m.metadata.items():
-                    held = data["metadata"][name]
+                    held = file["entry/data_metadata"][name]
                     held = held.asstr()[row] if h5py.check_string_dtype(held.dtype) else held[row]
                     assert np.array_equal(held, value), name
             count += rows
@@ -134,7 +134,7 @@ def test_what_a_camera_gave_is_in_files(lab, nexus, compression, filters):
         assert file["entry/beamport/closed"][()] == 1 and "end_time" in file["entry"]
     with h5py.File(files_of(folder)[0]) as file:
         data = file["entry/data"]
-        for dataset in (data["data"], data["id"], data["source"], *data["metadata"].values()):
+        for dataset in (data["data"], data["id"], data["source"], *file["entry/data_metadata"].values()):
             assert dataset.id.get_create_plist().get_nfilters() == filters, dataset.name
         # Twelve bits of each pixel, at most, are not empty.
         assert (data["data"].id.get_storage_size() < data["data"].nbytes * 0.9) == (filters > 0)

@@ -216,7 +216,7 @@ impl Nexus {
         let modules = job.template.modules().into_iter().zip(&fillings);
         // Where there are rows, they began with it.
         let before = modules.map(|((_, module), filling)| {
-            let wants = module.kind.holds_on() && filling.messages == 0;
+            let wants = module.holds_on() && filling.messages == 0;
             if wants { Before::Unknown } else { Before::Unwanted }
         });
         let before = before.collect();

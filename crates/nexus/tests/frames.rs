@@ -81,8 +81,13 @@ fn packed(folder: &Path, frames: u64) -> Plan {
     Plan { compression: Some("deflate".into()), ..plan(folder, frames) }
 }
 
+/// Where a dataset of the frames stands, or one of their attributes.
+fn place(name: &str) -> String {
+    name.strip_prefix("metadata/").map_or(format!("entry/data/{name}"), |name| format!("entry/data_metadata/{name}"))
+}
+
 fn numbers<T: hdf5_metno::H5Type>(file: &Path, path: &str) -> Vec<T> {
-    File::open(file).unwrap().dataset(&format!("entry/data/{path}")).unwrap().read_raw().unwrap()
+    File::open(file).unwrap().dataset(&place(path)).unwrap().read_raw().unwrap()
 }
 
 fn texts(file: &Path, path: &str) -> Vec<String> {
@@ -90,11 +95,11 @@ fn texts(file: &Path, path: &str) -> Vec<String> {
 }
 
 fn shape(file: &Path, path: &str) -> Vec<usize> {
-    File::open(file).unwrap().dataset(&format!("entry/data/{path}")).unwrap().shape()
+    File::open(file).unwrap().dataset(&place(path)).unwrap().shape()
 }
 
 fn has(file: &Path, path: &str) -> bool {
-    File::open(file).unwrap().dataset(&format!("entry/data/{path}")).is_ok()
+    File::open(file).unwrap().dataset(&place(path)).is_ok()
 }
 
 fn hand(sink: &mut dyn Sink, first: u64, all: &[Made]) -> Result<Vec<Aside>, Fault> {
@@ -300,7 +305,7 @@ fn packed_files_hold_the_frames_and_their_attributes() {
     let file = folder.join("camera_000001.h5");
     let names = ["data", "id", "time", "arrival_time", "source", "metadata/exposure", "metadata/mode"];
     for name in names {
-        let filters = File::open(&file).unwrap().dataset(&format!("entry/data/{name}")).unwrap().filters();
+        let filters = File::open(&file).unwrap().dataset(&place(name)).unwrap().filters();
         assert_eq!(filters.len(), 2, "{name}: {filters:?}");
     }
     assert_eq!(numbers::<u16>(&file, "data"), (0..40).flat_map(|n| pixels(n, 2050)).collect::<Vec<_>>());

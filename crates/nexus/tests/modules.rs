@@ -793,3 +793,127 @@ fn frames_have_the_type_that_the_template_says() {
     let kind = |of: &str| file.dataset(&format!("entry/{of}/data")).unwrap().dtype().unwrap().to_descriptor().unwrap();
     assert_eq!((kind("wide").to_string(), kind("narrow").to_string()), ("float64".into(), "uint8".into()));
 }
+
+/// A job of one module in the layout of ESS.
+fn ess_job(name: &str, module: &str) -> Job {
+    use beamport_nexus::template::Layout;
+    let text = format!(
+        r#"{{"children": [{{"type": "group", "name": "entry", "children": [{{"type": "group", "name": "data", "children": [{module}]}}]}}]}}"#
+    );
+    let template = Template::parse_with(text.as_bytes(), &[], Layout::Ess).unwrap();
+    Job { template, ..job_of(name, &[]) }
+}
+
+#[test]
+fn with_the_layout_of_ess_a_smaller_frame_went_aside() {
+    let frame = |n: i64, sides: [i64; 3], first: u16| {
+        let pixels: Vec<u16> = (0..sides.iter().product::<i64>() as u16).map(|at| first + at).collect();
+        let frame = wire::ad00::Ad00 {
+            source_name: "camera",
+            id: n as i32,
+            timestamp: START + n,
+            dimensions: (&sides).into(),
+            data: (&pixels).into(),
+            attributes: wire::List::default(),
+        };
+        any(&Message::Ad00(frame), START + n)
+    };
+    let job = ess_job("padded", r#"{"module": "ad00", "config": {"stream": "s"}}"#);
+    let all = [
+        frame(0, [2, 2, 3], 1),
+        frame(0, [2, 2, 3], 1),
+        frame(1, [2, 1, 2], 20),
+        frame(2, [1, 2, 3], 30),
+        frame(3, [2, 2, 4], 40),
+    ];
+    assert_eq!(told(&write_in_two(&job, &all)), [(1, "repeated"), (4, "unfit")]);
+    let wanted = [
+        &(1..13).collect::<Vec<i64>>()[..],
+        &[20, 21, 0, 0, 0, 0, 22, 23, 0, 0, 0, 0],
+        &[30, 31, 32, 33, 34, 35, 0, 0, 0, 0, 0, 0],
+    ];
+    assert_eq!(numbers(&job, "data/value"), wanted.concat());
+    assert!(!has(&job, "data/id"), "scippnexus takes what else is there for logs of their own");
+    assert_eq!(numbers(&job, "data_metadata/id"), [0, 1, 2]);
+}
+
+#[test]
+fn with_the_layout_of_ess_an_array_without_all_its_variables_went_aside() {
+    let variable = |name: &'static str, data| wire::da00::Variable {
+        name,
+        unit: None,
+        label: None,
+        source: None,
+        axes: (&["x"]).into(),
+        shape: (&[2_i64]).into(),
+        data,
+    };
+    let message = |n: i64, data: &[wire::da00::Variable<'_>]| {
+        any(&Message::Da00(wire::da00::Da00 { source_name: "m", timestamp: START + n, data: data.into() }), START + n)
+    };
+    let (real, signed, unsigned) = ([1.5_f64, 2.5], [3_i16, 4], [5_u32, 6]);
+    let (real, signed) = (variable("real", (&real).into()), variable("signed", (&signed).into()));
+    let unsigned = variable("unsigned", (&unsigned).into());
+    let config = r#"{"module": "da00", "config": {"stream": "s", "variables": [{"name": "real"}, {"name": "signed"},
+        {"name": "unsigned", "data_type": "uint32", "shape": [2], "axes": ["x"]}]}}"#;
+    let job = ess_job("filled", config);
+    let all = [
+        message(0, &[real.clone(), unsigned.clone()]),
+        message(1, &[real.clone(), signed.clone()]),
+        message(1, &[real, signed.clone()]),
+        message(2, &[unsigned]),
+        message(3, &[variable("other", (&[1_u8, 2]).into())]),
+        message(4, &[signed]),
+    ];
+    assert_eq!(told(&write_in_two(&job, &all)), [(0, "unfit"), (2, "repeated"), (4, "unfit")]);
+    let real = reals(&job, "data/real");
+    assert!(real[..2] == [1.5, 2.5] && real[2..].iter().all(|value| value.is_nan()) && real.len() == 6, "{real:?}");
+    let largest = i64::from(i16::MAX);
+    assert_eq!(numbers(&job, "data/signed"), [3, 4, largest, largest, 3, 4]);
+    let largest = i64::from(u32::MAX);
+    assert_eq!(numbers(&job, "data/unsigned"), [largest, largest, 5, 6, largest, largest]);
+}
+
+#[test]
+fn with_the_layout_of_ess_pulses_without_events_had_rows() {
+    let job = ess_job("empty-pulses", r#"{"module": "ev44", "config": {"stream": "s"}}"#);
+    assert_eq!(write_in_two(&job, &[events(0, 0), events(1, 2), events(2, 0), events(3, 1), events(3, 1)]), []);
+    assert_eq!(numbers(&job, "data/event_index"), [0, 2, 3], "events are not taken for repeated");
+    assert_eq!(rows(&job, "data/event_time_zero"), 3);
+}
+
+#[test]
+fn with_the_layout_of_ess_samples_had_the_width_of_the_first_message() {
+    for (name, values, dtype) in [
+        ("small", wire::Numbers::from(&[1_i16, 2]), "int64"),
+        ("large", wire::Numbers::from(&[1_u64, 2]), "uint64"),
+        ("real", wire::Numbers::from(&[0.5_f32, 2.0]), "float32"),
+    ] {
+        let message = wire::se00::Se00 {
+            name: "B",
+            channel: 0,
+            packet_timestamp: START,
+            time_delta: 1.0,
+            timestamp_location: wire::se00::Location::Start,
+            values,
+            timestamps: None,
+            message_counter: 0,
+        };
+        let job = ess_job(&format!("samples-{name}"), r#"{"module": "se00", "config": {"stream": "s"}}"#);
+        assert_eq!(write_in_two(&job, &[any(&Message::Se00(message), START)]), []);
+        let value = hdf5_metno::File::open(&job.file).unwrap().dataset("entry/data/value").unwrap();
+        assert_eq!(value.dtype().unwrap().to_descriptor().unwrap().to_string(), dtype);
+    }
+}
+
+#[test]
+fn with_the_layout_of_ess_only_logs_began_before_the_run() {
+    for (word, begins) in [("ad00", true), ("da00", true), ("tdct", true), ("f144", true), ("ev44", false)] {
+        let more = if word == "da00" { r#", "variables": [{"name": "signal"}]"# } else { "" };
+        let module = format!(r#"{{"module": "{word}", "config": {{"stream": "s"{more}}}}}"#);
+        let sink = Nexus::begin(ess_job(&format!("before-{word}"), &module), false).unwrap();
+        assert_eq!(sink.wants_before(0), begins, "{word}");
+        let sink = Nexus::begin(job_of(&format!("not-before-{word}"), &[("data", &module)]), false).unwrap();
+        assert_eq!(sink.wants_before(0), word == "f144", "{word}");
+    }
+}

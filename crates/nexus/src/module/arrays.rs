@@ -1,9 +1,11 @@
 //! `da00` as NXdata: each variable a dataset with one more index, time; each constant once.
 //!
 //! A message whose shape, names or axes are not those of the first is unfit as a whole: a histogram under the wrong axis
-//! is worse than one that stands aside.
+//! is worse than one that stands aside. In the layout of ESS a variable that a message lacks is filled.
+//!
+//! A number alone, which comes as one value without axes, is a row without dimensions.
 
-use super::{Cues, Fixed, Late, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since, number};
+use super::{Cues, Fixed, Late, Order, Place, Rows, SCHEMA, UNFIT, convert, design, first_index, ns_since, number};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
@@ -98,7 +100,7 @@ fn signal(variables: &[Variable]) -> Option<&Variable> {
 /// `axes` of the group, and for each constant that is an axis the index of its dimension.
 fn nxdata_axes(axes: &[String], constants: &[Variable]) -> Vec<(String, Data)> {
     let all: Vec<String> = std::iter::once("time".to_owned()).chain(axes.iter().cloned()).collect();
-    let mut out = vec![("time_indices".to_owned(), Data::number(DType::Int64, &0_i64.to_le_bytes()))];
+    let mut out = vec![first_index("time")];
     for constant in constants {
         if let Some(at) = all.iter().position(|axis| *axis == constant.name) {
             out.push((format!("{}_indices", constant.name), Data::number(DType::Int64, &(at as i64).to_le_bytes())));
@@ -111,6 +113,8 @@ fn nxdata_axes(axes: &[String], constants: &[Variable]) -> Vec<(String, Data)> {
 pub(super) struct Arrays {
     pub(super) variables: Vec<Variable>,
     pub(super) constants: Vec<Variable>,
+    /// Variables that a message lacks are filled.
+    fills: bool,
     pub(super) cues: Cues,
     /// Checksum of the constants that the messages bring, once the first has come.
     brought: Option<u32>,
@@ -118,10 +122,11 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    pub(super) fn new(variables: &[Variable], constants: &[Variable]) -> Self {
+    pub(super) fn new(variables: &[Variable], constants: &[Variable], fills: bool) -> Self {
         Self {
             variables: variables.to_vec(),
             constants: constants.to_vec(),
+            fills,
             cues: Cues::default(),
             brought: None,
             bytes: Vec::new(),
@@ -136,6 +141,9 @@ impl Arrays {
     pub(super) fn add(&mut self, place: &mut Place<'_>, message: &Da00<'_>) -> Result<(), &'static str> {
         let Place { path, columns, late } = place;
         let find = |name: &str| message.data.iter().find(|v| v.name == name);
+        if !self.variables.is_empty() && self.variables.iter().all(|variable| find(&variable.name).is_none()) {
+            return Err(UNFIT);
+        }
         let constants: Vec<(&Variable, &da00::Variable<'_>)> =
             self.constants.iter().filter(|c| c.data.is_none()).filter_map(|c| Some((c, find(&c.name)?))).collect();
         let brought =
@@ -156,14 +164,26 @@ impl Arrays {
         let mut rows: Vec<(usize, DType, Vec<u64>, std::ops::Range<usize>)> = Vec::new();
         self.bytes.clear();
         for (at, variable) in self.variables.iter().enumerate() {
-            let sent = find(&variable.name).ok_or(UNFIT)?;
             let column = &columns[FIRST + at];
-            let shape: Vec<u64> = sent.extent().iter().map(|l| *l as u64).collect();
             let dtype = match column.design.cell {
-                Cell::Number(known) if column.rows() > 0 => known,
-                _ => number(variable.dtype).unwrap_or(sent.data.dtype()),
+                Cell::Number(known) if column.rows() > 0 => Some(known),
+                _ => number(variable.dtype),
             };
             let wanted = if column.rows() > 0 { Some(&column.design.row) } else { variable.shape.as_ref() };
+            let Some(sent) = find(&variable.name) else {
+                let (true, Some(dtype), Some(shape)) = (self.fills, dtype, wanted) else { return Err(UNFIT) };
+                let from = self.bytes.len();
+                self.bytes.extend(missing(dtype).repeat(shape.iter().product::<u64>() as usize));
+                rows.push((FIRST + at, dtype, shape.clone(), from..self.bytes.len()));
+                continue;
+            };
+            let mut shape: Vec<u64> = sent.extent().iter().map(|l| *l as u64).collect();
+            // A file that was begun before has it as the messages do.
+            let is_number = shape == [1] && axes(variable, Some(sent)).is_none_or(|axes| axes.is_empty());
+            if is_number && wanted.is_none_or(Vec::is_empty) {
+                shape.clear();
+            }
+            let dtype = dtype.unwrap_or(sent.data.dtype());
             if wanted.is_some_and(|wanted| *wanted != shape)
                 || shape.contains(&0)
                 || sent.data.bytes().len() as u64 * 8 > ROW_BYTES_MAX * 8
@@ -179,6 +199,12 @@ impl Arrays {
         if self.brought.is_none() {
             late.extend(fixed);
             self.first(columns, late, path, message);
+            let numbers = rows.iter().filter(|(_, _, shape, _)| shape.is_empty());
+            let beside = numbers.map(|(at, ..)| &self.variables[at - FIRST]);
+            for variable in beside.filter(|one| part(&self.variables, one) == Part::Beside) {
+                let (name, value) = first_index(&variable.name);
+                late.push(Late::Attribute((*path).to_owned(), name, value));
+            }
         }
         self.brought = Some(brought);
         let row = columns[TIME].rows();
@@ -232,6 +258,20 @@ impl Rows for Arrays {
             self.brought = Some(u32::try_from(state[1].as_u64()?).ok()?);
         }
         Some(())
+    }
+}
+
+/// What stands for an element that is not known, as the ESS file writer has it.
+fn missing(dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::Float32 => f32::NAN.to_le_bytes().to_vec(),
+        DType::Float64 => f64::NAN.to_le_bytes().to_vec(),
+        DType::UInt8 | DType::UInt16 | DType::UInt32 | DType::UInt64 => vec![u8::MAX; dtype.size()],
+        _ => {
+            let mut largest = vec![u8::MAX; dtype.size()];
+            largest.iter_mut().skip(dtype.size() - 1).for_each(|sign| *sign = 0x7f);
+            largest
+        }
     }
 }
 

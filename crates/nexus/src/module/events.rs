@@ -2,7 +2,8 @@
 //!
 //! `event_id` u4, `event_time_offset` i4 ns, `event_time_zero` u8 ns with `offset`, `event_index` u8: the widths that
 //! both scippnexus and Mantid read. Events of a monitor without pixels have id 0: a shorter `event_id` than
-//! `event_time_offset` loads nowhere. Pulses without events are kept: that nothing was counted is a result.
+//! `event_time_offset` loads nowhere. Pulses without events are kept: that nothing was counted is a result. In the
+//! layout of ESS a message without any is taken and leaves no row, as its file writer does.
 //! An `ev42` is an `ev44` of one pulse; what a facility adds to it is not written.
 
 use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
@@ -37,16 +38,24 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
     all
 }
 
-#[derive(Default)]
 pub(super) struct Events {
+    /// Messages without events leave no row.
+    without_empty: bool,
     cues: Cues,
     /// Used again: the zeros of events without pixels.
     zeros: Vec<u8>,
 }
 
 impl Events {
+    pub(super) fn new(without_empty: bool) -> Self {
+        Self { without_empty, cues: Cues::default(), zeros: Vec::new() }
+    }
+
     fn add(&mut self, columns: &mut [Column], message: &Ev44<'_>) -> Result<(), &'static str> {
         message.check().map_err(|_| BROKEN)?;
+        if self.without_empty && message.events() == 0 {
+            return Ok(());
+        }
         let first = columns[OFFSET].rows();
         // Events before the first pulse of a message belong to none; ESS has none such.
         if message.reference_time_index.first().is_some_and(|i| i > 0) {

@@ -1,30 +1,37 @@
-//! `ad00` as NXdata: `data` with one more index, the frame; beside it a row a frame of `id`, `time`, `arrival_time`,
-//! `source`, and of each attribute in `metadata`.
+//! `ad00` as NXdata: `data` with one more index, the frame; with it a row a frame of `id`, `time`, `arrival_time` and
+//! `source`, and of each attribute in a group beside, `NAME_metadata`: an NXdata with a group in it is no array to scippnexus.
+//!
+//! In the layout of ESS the group is an NXlog of `value` and `time`, and all else stands beside.
 //!
 //! * A chunk is a frame, so that a reader touches what it asks for. Frames below a page share one.
 //! * An attribute is a dataset for each type and length that it comes with: nothing is converted and nothing refused. The
 //!   first has the attribute's name, later ones `NAME_2`... A frame that has no such attribute has NaN, an empty text, or 0
 //!   there; for whole numbers, where 0 may be a value, `NAME_missing` then says which.
-//! * A frame of another shape or type than the first is unfit, or for another file ([`ANOTHER`]).
+//! * A frame of another shape or type than the first is unfit, or for another file ([`ANOTHER`]). In the layout of ESS a
+//!   smaller one has zeros behind its pixels.
 //!
 //! Failure: the datasets of a module show as many rows as each other after every write while their headers lie in one page:
 //! that is, with up to seven attributes, five in an NXlog. With more, a writer killed in the middle of a flush leaves attributes that are one
 //! flush behind; the next one brings them up.
 
-use super::{ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, convert, cue_designs, design, ns_since};
+use super::{
+    ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, convert, cue_designs, design, first_index, ns_since,
+};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{
     BACKFILL_BYTES_MAX, CHUNK_BYTES_MIN, METADATA_MAX, NAME_BYTES_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES,
 };
-use crate::template::Data;
+use crate::template::{Data, METADATA};
 use serde_json::{Value, json};
 use store::Entry;
 use wire::ad00::{Ad00, Attribute};
 use wire::{DType, Message};
 
-/// Name of the group of attributes.
-pub(super) const METADATA: &str = "metadata";
+/// The group of the attributes of the frames that stand at `path`.
+pub(super) fn metadata_of(path: &str) -> String {
+    format!("{path}{METADATA}")
+}
 
 const DATA: usize = 0;
 const ID: usize = 1;
@@ -37,13 +44,15 @@ const CUE: usize = 5;
 pub(super) fn designs(path: &str, is_log: bool) -> Vec<Design> {
     let mut data = design(path, "data", DType::Float64, Vec::new());
     data.most = CHUNK_BYTES_MIN;
-    let mut source = design(path, "source", DType::UInt8, Vec::new());
+    // To scippnexus a name that ends in `_time` is a log of its own in an NXlog.
+    let beside = if is_log { metadata_of(path) } else { path.to_owned() };
+    let mut source = design(&beside, "source", DType::UInt8, Vec::new());
     source.cell = Cell::Chars(TEXT_BYTES);
     let mut all = vec![
         data,
-        design(path, "id", DType::Int32, Vec::new()),
+        design(&beside, "id", DType::Int32, Vec::new()),
         design(path, "time", DType::Int64, ns_since("start")),
-        design(path, "arrival_time", DType::Int64, ns_since("start")),
+        design(&beside, "arrival_time", DType::Int64, ns_since("start")),
         source,
     ];
     if is_log {
@@ -52,14 +61,16 @@ pub(super) fn designs(path: &str, is_log: bool) -> Vec<Design> {
     all
 }
 
-/// `signal` and `axes` of the NXdata, of frames of so many dimensions.
+/// Names beside `data` with a row a frame.
+const OF_FRAMES: [&str; 4] = ["time", "id", "arrival_time", "source"];
+
+/// `signal` and `axes` of the NXdata, of frames of so many dimensions. Of each dataset it says whose dimension it has: by
+/// its length a reader cannot tell where there are as many frames as rows of pixels.
 pub(super) fn group_attributes(rank: usize) -> Vec<(String, Data)> {
     let axes = std::iter::once("time").chain(std::iter::repeat_n(".", rank)).map(str::to_owned).collect();
-    vec![
-        ("signal".to_owned(), Data::text("data")),
-        ("axes".to_owned(), Data::texts(axes)),
-        ("time_indices".to_owned(), Data::number(DType::Int64, &0_i64.to_le_bytes())),
-    ]
+    let mut all = vec![("signal".to_owned(), Data::text("data")), ("axes".to_owned(), Data::texts(axes))];
+    all.extend(OF_FRAMES.map(first_index));
+    all
 }
 
 /// Type and length of an attribute's values.
@@ -98,7 +109,7 @@ impl Form {
     }
 }
 
-/// One dataset of `metadata`.
+/// One dataset of the group of attributes.
 struct Field {
     /// The attribute's name.
     name: String,
@@ -114,7 +125,7 @@ struct Field {
 
 impl Field {
     fn design(&self, path: &str, attributes: Vec<(&'static str, Data)>) -> Design {
-        let mut one = design(&format!("{path}/{METADATA}"), &self.dataset, self.form.dtype, attributes);
+        let mut one = design(&metadata_of(path), &self.dataset, self.form.dtype, attributes);
         if self.form.dtype == DType::Text {
             one.cell = Cell::Chars(TEXT_BYTES);
         }
@@ -127,7 +138,7 @@ impl Field {
     fn missing_design(&self, path: &str) -> Design {
         let about =
             ("description", Data::text("1 where the frame has no such attribute and the value stands for nothing"));
-        design(&format!("{path}/{METADATA}"), &missing_name(&self.dataset), DType::UInt8, vec![about])
+        design(&metadata_of(path), &missing_name(&self.dataset), DType::UInt8, vec![about])
     }
 }
 
@@ -147,6 +158,8 @@ pub(super) struct Frames {
     new: Vec<usize>,
     /// Frames of this file; none: any number.
     max: Option<u64>,
+    /// Used again: a frame with zeros behind it.
+    padded: Vec<u8>,
 }
 
 impl Frames {
@@ -173,7 +186,10 @@ impl Frames {
         let rows = columns[DATA].rows();
         let shape = || frame.dimensions.iter().map(|length| length as u64);
         let known = &columns[DATA].design;
-        if rows > 0 && (known.cell != Cell::Number(dtype) || !known.row.iter().copied().eq(shape())) {
+        let is_as_known = known.row.iter().copied().eq(shape());
+        let is_smaller =
+            known.row.len() == shape().count() && known.row.iter().zip(shape()).all(|(most, l)| l <= *most);
+        if rows > 0 && (known.cell != Cell::Number(dtype) || !(is_as_known || self.is_log && is_smaller)) {
             return Err(self.other());
         }
         if self.max.is_some_and(|max| rows >= max) {
@@ -197,7 +213,15 @@ impl Frames {
         if self.is_log {
             self.cues.see(columns, CUE, frame.timestamp, rows);
         }
-        columns[DATA].extend(bytes);
+        if rows > 0 && !is_as_known {
+            let (smaller, data): (Vec<u64>, _) = (shape().collect(), &mut columns[DATA]);
+            self.padded.clear();
+            self.padded.resize(data.row_bytes(), 0);
+            pad(&mut self.padded, &data.design.row, bytes, &smaller, dtype.size());
+            data.extend(&self.padded);
+        } else {
+            columns[DATA].extend(bytes);
+        }
         self.pixels = pixels;
         columns[ID].extend(&frame.id.to_le_bytes());
         columns[TIME].extend(&frame.timestamp.to_le_bytes());
@@ -288,7 +312,7 @@ impl Frames {
         let is_taken = |name: &String| {
             let of =
                 |f: &Field| f.dataset == *name || missing_name(&f.dataset) == *name || f.dataset == missing_name(name);
-            self.fields.iter().any(of)
+            self.fields.iter().any(of) || (self.is_log && OF_FRAMES.contains(&name.as_str()))
         };
         let numbered = (2..).map(|n| format!("{plain}_{n}"));
         std::iter::once(plain.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
@@ -355,6 +379,19 @@ const ROOM_OF_NAME: usize = 32;
 
 fn missing_name(dataset: &str) -> String {
     format!("{dataset}_missing")
+}
+
+/// Puts the pixels of a frame where they stand in a larger one.
+fn pad(out: &mut [u8], larger: &[u64], bytes: &[u8], smaller: &[u64], size: usize) {
+    match (larger, smaller) {
+        ([_, larger @ ..], [_, smaller @ ..]) if !smaller.is_empty() => {
+            let of = |shape: &[u64]| shape.iter().product::<u64>() as usize * size;
+            for (out, bytes) in out.chunks_exact_mut(of(larger)).zip(bytes.chunks_exact(of(smaller))) {
+                pad(out, larger, bytes, smaller, size);
+            }
+        }
+        _ => out[..bytes.len()].copy_from_slice(bytes),
+    }
 }
 
 /// The value of an attribute that has the form of the column.

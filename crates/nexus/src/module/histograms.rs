@@ -104,7 +104,7 @@ impl Histogram<'_> {
 
 impl Histograms {
     pub(super) fn new() -> Self {
-        Self { arrays: Arrays::new(&[variable(DATA)], &[]) }
+        Self { arrays: Arrays::new(&[variable(DATA)], &[], false) }
     }
 
     fn add(&mut self, place: &mut Place<'_>, histogram: &Histogram<'_>) -> Result<(), &'static str> {

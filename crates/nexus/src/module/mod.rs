@@ -156,7 +156,7 @@ impl Filling {
             file.set_attribute(path, &name, &value)?;
         }
         if matches!(module.kind, Kind::Ad00 { .. }) {
-            let metadata = format!("{path}/{}", frames::METADATA);
+            let metadata = frames::metadata_of(path);
             file.make_group(&metadata)?;
             file.set_attribute(&metadata, "NX_class", &Data::text("NXcollection"))?;
         }
@@ -371,7 +371,7 @@ fn begin(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
 fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
     let is_ess = module.layout == Layout::Ess;
     match &module.kind {
-        Kind::Ev44 => (events::designs(path), Box::new(events::Events::default())),
+        Kind::Ev44 => (events::designs(path), Box::new(events::Events::new(is_ess))),
         Kind::F144 { dtype, units, meta_data } => {
             let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
             (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units, *meta_data)))
@@ -384,10 +384,10 @@ fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
         Kind::Tdct => (times::designs(path), Box::new(times::Times::default())),
         Kind::Se00 { dtype, units } => {
             let dtype = number(*dtype);
-            (log_designs(path, dtype, units), Box::new(samples::Samples::new(dtype)))
+            (log_designs(path, dtype, units), Box::new(samples::Samples::new(dtype, is_ess)))
         }
         Kind::Da00 { variables, constants } => {
-            (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants)))
+            (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants, is_ess)))
         }
         Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
         Kind::Ad00 { dtype } => (frames::designs(path, is_ess), Box::new(frames::Frames::new(is_ess, number(*dtype)))),
@@ -414,9 +414,13 @@ pub(crate) fn time_of(module: &Module) -> Option<String> {
     rows.order().map(|order| designs[order.time].path.trim_start_matches('/').to_owned())
 }
 
-/// Where messages come again: in our logs.
+/// Where messages come again: in our logs; at ESS wherever a message has a time, but for events.
 fn repeats(module: &Module) -> Option<Repeats> {
-    let is_log = module.class() == "NXlog" && !matches!(module.kind, Kind::Ad00 { .. } | Kind::Outside(_));
+    let is_log = match module.kind {
+        Kind::Outside(_) => false,
+        Kind::Ad00 { .. } | Kind::Da00 { .. } => module.layout == Layout::Ess,
+        _ => module.class() == "NXlog",
+    };
     is_log.then(Repeats::default)
 }
 
@@ -517,6 +521,11 @@ fn cue_designs(path: &str) -> [Design; 2] {
         design(path, "cue_index", DType::UInt64, Vec::new()),
         design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
     ]
+}
+
+/// Says that a dataset has the first dimension of the signal of its NXdata.
+fn first_index(name: &str) -> (String, Data) {
+    (format!("{name}_indices"), Data::number(DType::Int64, &0_i64.to_le_bytes()))
 }
 
 fn unit(units: &str) -> Vec<(&'static str, Data)> {

@@ -16,20 +16,33 @@ const CUE: usize = 2;
 pub(super) struct Samples {
     /// Type in the file; the first message's where the template does not say.
     dtype: Option<DType>,
+    /// Where the template does not say, whole numbers that an `int64` holds are that.
+    wide: bool,
     cues: Cues,
     values: Vec<u8>,
     times: Vec<u8>,
 }
 
 impl Samples {
-    pub(super) fn new(dtype: Option<DType>) -> Self {
-        Self { dtype, cues: Cues::default(), values: Vec::new(), times: Vec::new() }
+    pub(super) fn new(dtype: Option<DType>, wide: bool) -> Self {
+        Self { dtype, wide, cues: Cues::default(), values: Vec::new(), times: Vec::new() }
+    }
+
+    /// The type in the file of values that come in this one.
+    fn default_of(&self, sent: DType) -> DType {
+        match sent {
+            DType::Int8 | DType::UInt8 | DType::Int16 | DType::UInt16 | DType::Int32 | DType::UInt32 if self.wide => {
+                DType::Int64
+            }
+            // An `int64` would lose what they have more.
+            _ => sent,
+        }
     }
 
     fn add(&mut self, columns: &mut [Column], message: &Se00<'_>) -> Result<(), &'static str> {
         let dtype = match columns[VALUE].design.cell {
             Cell::Number(known) if columns[VALUE].rows() > 0 => known,
-            _ => self.dtype.unwrap_or(message.values.dtype()),
+            _ => self.dtype.unwrap_or(self.default_of(message.values.dtype())),
         };
         let count = message.values.len();
         let first = match message.timestamps {

@@ -162,7 +162,8 @@ fn cues_of_the_layout_of_ess_were_not_found_as_their_times_have_another_sign() {
     let all = all(20);
     let got = finished(written(&job, &all, &shuffled(all.len(), 5, 200)).0, &job.file);
     check(&got, 11);
-    assert_eq!(got["/entry/instrument/detector/events/event_time_zero"].0, [280]);
+    // Of 280 pulses each third has no events, and at ESS no row.
+    assert_eq!(got["/entry/instrument/detector/events/event_time_zero"].0, [187]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -322,11 +322,14 @@ impl Check {
 
     /// The names that a node takes in its group: each stands once, and one is ours.
     fn claim(&mut self, at: &str, node: &Node, depth: usize, names: &mut HashSet<String>) {
+        let metadata = if let Node::Group(group) = node { group.metadata() } else { None };
         let (at, wanted) = match node {
-            Node::Group(Group { name, .. })
-            | Node::Dataset { name, .. }
-            | Node::Link { name, .. }
-            | Node::Outside { name, .. } => (at, vec![name.as_str()]),
+            Node::Group(Group { name, .. }) => {
+                (at, std::iter::once(name.as_str()).chain(metadata.as_deref()).collect())
+            }
+            Node::Dataset { name, .. } | Node::Link { name, .. } | Node::Outside { name, .. } => {
+                (at, vec![name.as_str()])
+            }
             Node::Times { start, end } => (
                 at,
                 [(start, "start_time"), (end, "end_time")].into_iter().filter(|(is, _)| **is).map(|(_, n)| n).collect(),

@@ -171,12 +171,17 @@ impl Module {
         }
     }
 
+    /// True if what was said before a run still holds when it begins; at ESS so does all but events.
+    pub(crate) fn holds_on(&self) -> bool {
+        let is_of_ess = matches!(self.kind, Kind::Tdct | Kind::Da00 { .. } | Kind::Ad00 { .. });
+        self.kind.holds_on() || self.layout == Layout::Ess && is_of_ess
+    }
+
     /// Names of the datasets that it makes in its group.
     pub fn datasets(&self) -> Vec<&str> {
         let mut names = self.kind.datasets();
         if self.layout == Layout::Ess && matches!(self.kind, Kind::Ad00 { .. }) {
-            names[0] = "value";
-            names.extend(["cue_index", "cue_timestamp_zero"]);
+            names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
         }
         names
     }
@@ -202,6 +207,9 @@ pub(crate) const MODULES: &[(&str, &[[u8; 4]])] = &[
     ("json", &[wire::json::ID]),
     ("bpgr", &[wire::bpgr::ID]),
 ];
+
+/// What the name of a group of frames has more where their attributes stand, in a group beside it.
+pub(crate) const METADATA: &str = "_metadata";
 
 /// Names of the edges of a histogram's bins, by dimension; more dimensions than these it has not.
 pub(crate) const AXES: [&str; 8] = ["axis_0", "axis_1", "axis_2", "axis_3", "axis_4", "axis_5", "axis_6", "axis_7"];
@@ -344,7 +352,7 @@ impl Kind {
     }
 
     /// True if what was said before a run still holds when it begins.
-    pub(crate) fn holds_on(&self) -> bool {
+    fn holds_on(&self) -> bool {
         matches!(self, Kind::F144 { .. } | Kind::Se00 { .. } | Kind::Al00 | Kind::Ep01)
     }
 
@@ -381,13 +389,22 @@ impl Kind {
                 vec!["number", "time", "first", "count", "missing_index", "missing", "member_index", "member"]
             }
             Kind::Outside(from) => from.datasets.iter().map(String::as_str).collect(),
-            Kind::Ad00 { .. } => vec!["data", "id", "time", "arrival_time", "source", "metadata"],
+            Kind::Ad00 { .. } => vec!["data", "id", "time", "arrival_time", "source"],
             Kind::Da00 { variables, constants } => {
                 let mut names = vec!["time", "cue_index", "cue_timestamp_zero"];
                 names.extend(variables.iter().chain(constants).map(|v| v.name.as_str()));
                 names
             }
         }
+    }
+}
+
+impl Group {
+    /// Name of the group of the attributes of its frames, beside it.
+    pub(crate) fn metadata(&self) -> Option<String> {
+        let is_of_frames =
+            |node: &Node| matches!(node, Node::Module(module) if matches!(module.kind, Kind::Ad00 { .. }));
+        self.children.iter().any(is_of_frames).then(|| format!("{}{METADATA}", self.name))
     }
 }
 

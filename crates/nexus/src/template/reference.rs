@@ -102,7 +102,7 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
     let title: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     let schemas: Vec<String> = kind.schemas().iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
     *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), module.class());
-    if kind.holds_on() {
+    if module.holds_on() {
         *out += " It begins with the last message from before the run.";
     }
     *out += "\n\n";
@@ -124,6 +124,7 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
         let when = if name.ends_with("_value") { "`float64`, once, at the end" } else { "with the first message" };
         *out += &format!("| `{name}` | {when} | - |\n");
     }
+    tell(out, &rules(module));
     if let Some(time) = module::time_of(module) {
         *out += &format!("\nRows stand in the order of `{time}`, once the file is whole.\n");
     }
@@ -144,6 +145,42 @@ fn as_ess(out: &mut String, module: &Module, ess: &Module) {
         "\nWith `layout = \"ess\"`{class}:\n\n| dataset | type | attributes |\n|---|---|---|\n{}\n",
         other.join("\n")
     );
+    let mut said = rules(ess);
+    if ess.holds_on() && !module.holds_on() {
+        said.push("It begins with the last message from before the run.");
+    }
+    tell(out, &said);
+}
+
+fn tell(out: &mut String, rules: &[&str]) {
+    if !rules.is_empty() {
+        *out += &format!("\n{}\n", rules.join(" "));
+    }
+}
+
+/// What a table of datasets does not say.
+fn rules(module: &Module) -> Vec<&'static str> {
+    let is_ess = module.layout == Layout::Ess;
+    match (&module.kind, is_ess) {
+        (Kind::Ad00 { .. }, false) => vec!["Attributes of frames are datasets of the group `NAME_metadata` beside it."],
+        (Kind::Ad00 { .. }, true) => vec![
+            "`id`, `arrival_time` and `source` stand in `NAME_metadata` as well.",
+            "A frame with the time of the one before it is `repeated`. A smaller one than the first has zeros behind its pixels; a larger one is `unfit`, as its chunks have the shape of the first (the ESS file writer extends the dataset).",
+            "`value` has the type of the first frame, not `double`: no digit is lost, and a file of 16 bits stays a quarter of that.",
+        ],
+        (Kind::Ev44, true) => vec![
+            "A message without events leaves no row.",
+            "Events without pixels have `event_id` 0 (the ESS file writer leaves `event_id` shorter than `event_time_offset`, which loads nowhere).",
+        ],
+        (Kind::Da00 { .. }, true) => vec![
+            "A message with the time of the one before it is `repeated`.",
+            "A variable that a message lacks is NaN, or the largest number of a whole type; `unfit` where nobody said yet which type and shape it has, and where the message has none of them.",
+        ],
+        (Kind::Se00 { .. }, true) => vec![
+            "Without `dtype`, whole numbers of up to 32 bits are `int64`; others stay as they come, since `int64` cannot hold them all.",
+        ],
+        _ => Vec::new(),
+    }
 }
 
 fn row(kind: &Kind, design: &Design) -> String {

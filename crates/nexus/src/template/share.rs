@@ -38,7 +38,15 @@ impl Elsewhere {
             let Node::Group(inner) = node else { continue };
             path.push(inner.name.clone());
             match self.file_of(inner).filter(|_| path.len() > 1) {
-                Some(file) => into.push((path.clone(), file)),
+                Some(file) => {
+                    if let Some(metadata) = inner.metadata() {
+                        let mut beside = path.clone();
+                        beside.pop();
+                        beside.push(metadata);
+                        into.push((beside, file.clone()));
+                    }
+                    into.push((path.clone(), file));
+                }
                 None => self.homes(inner, path, into),
             }
             path.pop();
@@ -77,20 +85,27 @@ impl Sharing {
 
     /// The run's file: links in the places of what others have.
     fn lead(&self, group: &mut Group, path: &mut Vec<String>) {
+        let mut beside = Vec::new();
         for node in &mut group.children {
             let Node::Group(inner) = node else {
                 self.lead_out(node);
                 continue;
             };
+            let metadata = inner.metadata();
             path.push(inner.name.clone());
             match self.home(path) {
                 Some((_, Some(file))) => {
+                    if let Some(name) = metadata {
+                        let target = joined(&[&path[..path.len() - 1], std::slice::from_ref(&name)].concat());
+                        beside.push(Node::Outside { name, file: file.clone(), target });
+                    }
                     *node = Node::Outside { name: inner.name.clone(), file: file.clone(), target: joined(path) };
                 }
                 _ => self.lead(inner, path),
             }
             path.pop();
         }
+        group.children.append(&mut beside);
     }
 
     /// The file of another writer: its groups, and the way there.
@@ -195,5 +210,21 @@ mod tests {
         assert!(bank.children.iter().any(|node| matches!(node, Node::Link { name, .. } if name == "same")));
         let digests = [&whole.digest, &first.digest, &second.digest];
         assert!(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
+    }
+
+    #[test]
+    fn attributes_of_frames_of_another_file_were_in_none() {
+        let text = r#"{"children": [{"type": "group", "name": "entry", "children": [
+            {"type": "group", "name": "cam", "children": [{"module": "ad00", "config": {"stream": "two"}}]},
+            {"module": "link", "config": {"name": "same", "source": "cam_metadata"}}]}]}"#;
+        let mut first = Template::parse(text.as_bytes()).unwrap();
+        let streams = vec![("two".to_owned(), "r.2.nxs".to_owned())];
+        first.share(&Elsewhere { streams, run_file: None });
+        let wanted = [("cam", "/entry/cam"), ("same", "/entry/cam_metadata"), ("cam_metadata", "/entry/cam_metadata")];
+        assert_eq!(outside(group(&first, &["entry"])), wanted.map(|(name, target)| (name, "r.2.nxs", target)));
+        // Nothing else may stand there.
+        let taken = text.replace("\"same\"", "\"cam_metadata\"");
+        let mistakes = Template::parse(taken.as_bytes()).unwrap_err();
+        assert!(mistakes[0].cause.contains("`cam_metadata` stands twice"), "{mistakes:?}");
     }
 }

@@ -142,6 +142,9 @@ impl Tree {
                 Node::Group(inner) => {
                     let inside = format!("{at}/{}", inner.name);
                     self.things.insert(inside.clone(), Thing::Group);
+                    if let Some(metadata) = inner.metadata() {
+                        self.things.insert(format!("{at}/{metadata}"), Thing::Group);
+                    }
                     here.push(inner.name.clone());
                     self.gather(inner, here, &inside);
                     here.pop();
