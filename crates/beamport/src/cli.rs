@@ -390,6 +390,9 @@ pub struct Write {
     /// Structure of the file [default: that of the run's first file]
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
+    /// HDF5 file that the file begins with a copy of [default: that of the run's first file; with `--template` none]
+    #[arg(long = "static", value_name = "FILE", requires = "template")]
+    pub static_file: Option<PathBuf>,
     /// What this sink of the run made [default: the first with a template, else the first of files of frames]
     #[arg(long, value_name = "NAME", conflicts_with = "template")]
     pub sink: Option<String>,

@@ -48,6 +48,11 @@ pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
     let answer = command.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let list = answer
         .map_err(|e| e.to_string())
+        .and_then(|a| match a.status.code() {
+            // What is read may be damaged so that libhdf5 does not survive it.
+            None => Err(format!("`beamport-nexus` ended with {}", a.status)),
+            Some(_) => Ok(a),
+        })
         .and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));
     match list {
         Ok(value) => {
@@ -57,7 +62,13 @@ pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
                 .map(|v| mistake(text(v, "pointer"), text(v, "what"), text(v, "cause"), text(v, "hint")))
                 .collect()
         }
-        Err(e) => whole("the template cannot be checked".into(), e, "`beamport-nexus check TEMPLATE` may say more"),
+        Err(e) => {
+            let hint = match &by.static_file {
+                Some(path) => format!("perhaps {} is damaged", path.display()),
+                None => "`beamport-nexus check TEMPLATE` may say more".to_owned(),
+            };
+            whole("the template cannot be checked".into(), e, &hint)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The few calls of libhdf5 that a writer needs. All `unsafe` of this crate is here, in `metadata`,
-//! `room`, `search` and `filter`.
+//! `room`, `search`, `static_file` and `filter`.
 //!
 //! libhdf5 is one library with one lock: every call takes it, and the text of an error is read before it is given back.
 //! Errors are [`Fault`]s with libhdf5's own words; nothing is printed.
@@ -359,6 +359,25 @@ impl File {
         // SAFETY: `with_memory` gives as many values as the shape has, of the type.
         with_memory(value, |memory| call(what, || unsafe { h5a::H5Awrite(id.0, cell.0, memory) }))?;
         Ok(())
+    }
+
+    /// Makes a file that is in memory only, and is gone when it is closed.
+    pub(crate) fn in_memory() -> Result<Self, Fault> {
+        let access = access_list(false)?;
+        let what = || "a file in memory cannot be made".to_owned();
+        // SAFETY: our list.
+        call(what, || unsafe { h5p::H5Pset_fapl_core(access.0, CHUNK_BYTES_MAX, 0) })?;
+        let (name, list) = (c"beamport", h5p::H5P_DEFAULT);
+        // SAFETY: valid name and lists; nothing is written to a file of that name.
+        let id = call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, list, access.0) })?;
+        Ok(Self { id, held: None })
+    }
+
+    /// Whether the root has an attribute.
+    pub(crate) fn has_attribute(&self, name: &str) -> bool {
+        let Ok(name) = c_name(name) else { return false };
+        // SAFETY: an open file and a valid name.
+        call(String::new, || unsafe { h5a::H5Aexists(self.id, name.as_ptr()) }).is_ok_and(|found| found > 0)
     }
 
     /// A text attribute of the root.

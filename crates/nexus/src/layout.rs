@@ -7,6 +7,7 @@ use crate::metadata::{Apply, lock};
 use crate::module::{Filling, fixed_constants};
 use crate::room::Room;
 use crate::sink::Job;
+use crate::static_file::{copy_attributes, copy_object};
 use crate::template::{Data, Group, Kind, Node, Template};
 use flow::Fault;
 
@@ -17,11 +18,14 @@ pub(crate) struct Layout<'a> {
     pub(crate) fillings: Vec<Filling>,
     pub(crate) links: Vec<(String, String)>,
     pub(crate) job: &'a Job,
+    /// What the file begins with a copy of.
+    pub(crate) of_static: Option<&'a File>,
 }
 
 impl Layout<'_> {
     pub(crate) fn root(&mut self) -> Result<(), Fault> {
         let job = self.job;
+        self.attributes_of_static(&job.template.root, "")?;
         let name = job.file.file_name().unwrap_or_default().to_string_lossy().replace('\0', "");
         let entry = job.template.entry();
         let mut attributes = vec![
@@ -64,8 +68,14 @@ impl Layout<'_> {
                 Node::Group(inner) => {
                     let inner_path = format!("{path}/{}", inner.name);
                     self.file.make_group(&inner_path)?;
+                    self.attributes_of_static(inner, &inner_path)?;
                     self.inside(inner, &inner_path)?;
                 }
+                Node::Static { name } => {
+                    let path = format!("{path}/{name}");
+                    self.of_static.map_or(Ok(()), |from| copy_object(from, &path, self.file, &path))?;
+                }
+                Node::Soft { name, target } => self.file.link(To::Path(target), &format!("{path}/{name}"))?,
                 Node::Dataset { name, value, attributes, compression } => {
                     let path = format!("{path}/{name}");
                     match compression {
@@ -92,6 +102,13 @@ impl Layout<'_> {
             }
         }
         Ok(())
+    }
+
+    fn attributes_of_static(&self, group: &Group, path: &str) -> Result<(), Fault> {
+        match self.of_static.filter(|_| group.from_static.is_some()) {
+            Some(from) => copy_attributes(from, path, self.file),
+            None => Ok(()),
+        }
     }
 
     /// Writes what waits in memory before it is much.

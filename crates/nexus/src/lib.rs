@@ -26,6 +26,7 @@ pub mod search;
 pub mod serve;
 mod sink;
 mod sort;
+mod static_file;
 pub mod template;
 mod tree;
 

@@ -25,6 +25,10 @@ pub const DATASET_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of all fixed datasets of a template: a file must exist within seconds of the beginning of its run.
 pub const FIXED_BYTES_MAX: u64 = 1 << 30;
 
+/// Bytes of a static file, and of what is copied out of it: it is copied before the first message, and its largest dataset
+/// waits in memory meanwhile. 12 million pixels with a number and a place each have 340 MB.
+pub const STATIC_BYTES_MAX: u64 = 1 << 30;
+
 /// Bytes of one attribute: HDF5 keeps attributes in object headers, which end at 64 KiB.
 pub const ATTRIBUTE_BYTES_MAX: usize = 60 << 10;
 

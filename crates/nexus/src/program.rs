@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]]
+//!                      [--static FILE] [--flush-ms N] [--detached [--snapshot NS --end N...]]
 //!                      [--elsewhere STREAM=FILE]... [--run-file FILE] [MODULES]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
-//! beamport-nexus check TEMPLATE [--json] [MODULES]
+//! beamport-nexus check TEMPLATE [--static FILE] [--json] [MODULES]
 //! beamport-nexus histogram FILE [--path DATASET]
 //! beamport-nexus cat FILE [--from NS] [--to NS] [--path GROUP]... [--count N] [--events] [--json]
 //! beamport-nexus hash FILE...
@@ -63,6 +63,9 @@ enum Verb {
         /// Structure of the file
         #[arg(long, required_unless_present = "frames")]
         template: Option<PathBuf>,
+        /// HDF5 file that the file begins with a copy of
+        #[arg(long = "static", value_name = "FILE", conflicts_with = "frames")]
+        static_file: Option<PathBuf>,
         /// Names and types of its datasets
         #[arg(long, value_enum, default_value_t)]
         layout: template::Layout,
@@ -103,6 +106,9 @@ enum Verb {
     Check {
         /// The template
         template: PathBuf,
+        /// HDF5 file that its files begin with a copy of
+        #[arg(long = "static", value_name = "FILE")]
+        static_file: Option<PathBuf>,
         /// Names and types of its datasets
         #[arg(long, value_enum, default_value_t)]
         layout: template::Layout,
@@ -200,7 +206,9 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time().with_ansi(false).init();
     let answer = match arguments.verb {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
-        Some(Verb::Check { template, layout, json, modules }) => check(&template, layout, json, modules.all(own)),
+        Some(Verb::Check { template, static_file, layout, json, modules }) => {
+            check(&template, static_file.as_deref(), layout, json, modules.all(own))
+        }
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Hash { files }) => hash(&files),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
@@ -218,6 +226,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             run,
             inputs,
             template,
+            static_file,
             layout,
             frames,
             compression,
@@ -235,7 +244,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
             let flush = Duration::from_millis(flush_ms);
             let work = match frames {
                 Some(max) => Work::Frames { max, compression, name: name.unwrap_or_default() },
-                None => Work::Template(template.unwrap_or_default(), layout),
+                None => Work::Template { path: template.unwrap_or_default(), static_file, layout },
             };
             die_with_parent();
             match modules.all(own) {
@@ -317,12 +326,22 @@ fn parent() -> libc::pid_t {
 
 fn check(
     path: &Path,
+    static_file: Option<&Path>,
     layout: template::Layout,
     json: bool,
     modules: Result<Vec<&'static dyn Module>, Fault>,
 ) -> Result<ExitCode, Fault> {
     let checked = match modules {
-        Ok(modules) => template::Template::open(path, &modules, layout).map(|template| template.streams()),
+        Ok(modules) => {
+            if static_file.is_some() {
+                // What a file from outside may do to a process, it does to this one, and not to a writer later.
+                cat::bound_memory();
+            }
+            template::Template::open(path, static_file, &modules, layout).and_then(|template| {
+                let mistakes = template.try_copies();
+                if mistakes.is_empty() { Ok(template.streams()) } else { Err(mistakes) }
+            })
+        }
         Err(fault) => {
             let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
             Err(vec![template::Mistake { pointer: String::new(), cause, hint: fault.hint }])

@@ -61,7 +61,14 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// One file, as this template says.
-    Template(PathBuf, Layout),
+    Template {
+        /// The template.
+        path: PathBuf,
+        /// What the file begins with a copy of.
+        static_file: Option<PathBuf>,
+        /// How streams become datasets.
+        layout: Layout,
+    },
     /// Files of frames ([`Files`]).
     Frames {
         /// Frames of a file, at most.
@@ -129,25 +136,21 @@ impl Target for Files {
 }
 
 impl Plan {
-    fn of(order: &Order, run: &Run) -> Result<Self, Ended> {
+    fn of(order: &Order, run: &Run, template: Option<Template>) -> Self {
         let run_id = run.id.iter().map(|b| format!("{b:02x}")).collect();
         let (inputs, start, metadata) = (order.inputs.clone(), run.start, run.metadata.clone());
         let (run, output) = (run.name.clone(), order.output.clone());
-        Ok(match &order.work {
-            Work::Template(path, layout) => Plan::One(Job {
-                file: output,
-                template: opened(path, order, *layout)?,
-                inputs,
-                run,
-                run_id,
-                start,
-                metadata,
-            }),
-            Work::Frames { max, compression, name } => {
+        match (&order.work, template) {
+            (Work::Frames { max, compression, name }, _) => {
                 let (folder, name, frames, compression) = (output, name.clone(), *max, compression.clone());
                 Plan::Many(files::Plan { folder, name, frames, compression, inputs, run, run_id, start, metadata })
             }
-        })
+            (Work::Template { .. }, template) => {
+                // It was opened before: see `write`.
+                let template = template.unwrap_or_default();
+                Plan::One(Job { file: output, template, inputs, run, run_id, start, metadata })
+            }
+        }
     }
 
     /// How a file of a run begins: what is refused here is refused the next time.
@@ -195,8 +198,8 @@ impl From<Fault> for Ended {
 }
 
 /// What of the template is this writer's, or the first of its mistakes.
-fn opened(path: &Path, order: &Order, layout: Layout) -> Result<Template, Ended> {
-    let mut template = Template::open(path, &order.modules, layout).map_err(|mistakes| {
+fn opened(path: &Path, static_file: Option<&Path>, layout: Layout, order: &Order) -> Result<Template, Ended> {
+    let mut template = Template::open(path, static_file, &order.modules, layout).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
@@ -210,9 +213,10 @@ fn opened(path: &Path, order: &Order, layout: Layout) -> Result<Template, Ended>
 /// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
-    if let Work::Template(path, layout) = &order.work {
-        opened(path, order, *layout)?;
-    }
+    let template = match &order.work {
+        Work::Template { path, static_file, layout } => Some(opened(path, static_file.as_deref(), *layout, order)?),
+        Work::Frames { .. } => None,
+    };
     let data = Data::on_disk(&order.data);
     let (mut feed, state) = open_feed(&data, order)?;
     if feed.finished() {
@@ -221,7 +225,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     if let Some(Snapshot { time, ends }) = &order.snapshot {
         feed.end_at(ends, *time);
     }
-    let plan = Plan::of(order, feed.run())?;
+    let plan = Plan::of(order, feed.run(), template);
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
     let mut anew = false;
     let mut sink = match state {

@@ -21,6 +21,7 @@ use crate::outside::{Given, origin};
 use crate::product::product;
 use crate::room::Room;
 use crate::sort;
+use crate::static_file::StaticFile;
 use crate::template::{Data, Kind, MODULES, Template};
 use crate::tree::Tree;
 use crate::{account, clock};
@@ -614,9 +615,13 @@ fn begin_with(before: &mut Before, filling: &mut Filling) {
 
 /// Makes the file beside its name, and gives it its name.
 fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Links), Fault> {
-    let mut layout = Layout { file, room, fillings: Vec::new(), links: Vec::new(), job };
-    layout.root()?;
+    let of_static = job.template.static_file.as_ref().map(StaticFile::open).transpose()?;
+    let mut layout = Layout { file, room, fillings: Vec::new(), links: Vec::new(), job, of_static: of_static.as_ref() };
+    let made = layout.root();
     let (fillings, links) = (layout.fillings, layout.links);
+    // Read only: closing writes nothing.
+    let _ = of_static.map(File::close);
+    made?;
     write_metadata(file, room, Apply::Grown)?;
     let moved = beside(&job.file).map(|from| std::fs::rename(from, &job.file).and_then(|()| sync_folder(&job.file)))?;
     moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;

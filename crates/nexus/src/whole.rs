@@ -3,6 +3,7 @@
 #[path = "../tests/messages/mod.rs"]
 pub(crate) mod messages;
 
+use crate::template::{Layout, Template};
 use crate::{Job, Nexus};
 use flow::Sink;
 use messages::{START, events, give, job, packed, second};
@@ -195,4 +196,33 @@ fn taken_up(job: &Job) -> usize {
     BETWEEN.set(None);
     assert!(*looks.borrow() > 3, "{}", looks.borrow());
     looks.take()
+}
+
+/// Groups of other writers are trees and heaps; those of the file are not, so that what is added leaves them whole.
+#[test]
+fn a_static_file_tore_the_groups_that_it_shared_with_the_template() {
+    let folder = folder("static");
+    let of_static = folder.join("static.hdf");
+    let file = hdf5_metno::File::create(&of_static).unwrap();
+    for group in ["entry/sample/temperature", "entry/instrument/detector/events", "entry/older/image"] {
+        let group = file.create_group(group).unwrap();
+        for n in 0..30 {
+            group.new_dataset::<i32>().create(format!("of_static{n}").as_str()).unwrap().write_scalar(&n).unwrap();
+        }
+    }
+    file.close().unwrap();
+    let template = folder.join("template.json");
+    std::fs::write(&template, messages::TEMPLATE).unwrap();
+    let mut job = job(&folder.join("whole.nxs"));
+    job.template = Template::open(&template, Some(&of_static), &[], Layout::Nexus).unwrap();
+    let looks = looked_at(&job, |sink| {
+        for n in 0..5 {
+            second(sink, n, 100).unwrap();
+            sink.flush().unwrap();
+        }
+    });
+    assert!(looks > 20, "{looks}");
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    assert_eq!(file.dataset("entry/older/image/of_static29").unwrap().read_scalar::<i32>().unwrap(), 29);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -119,8 +119,9 @@ fn begins(name: &str, path: &Path, folder: &Path) -> (Template, PathBuf) {
     let before = memory_mib();
     let bytes = std::fs::metadata(path).unwrap().len();
     let clock = Instant::now();
-    let template =
-        Template::open(path, &[], beamport_nexus::template::Layout::Nexus).map_err(|m| format!("{m:#?}")).unwrap();
+    let template = Template::open(path, None, &[], beamport_nexus::template::Layout::Nexus)
+        .map_err(|m| format!("{m:#?}"))
+        .unwrap();
     let (read, parsed) = (clock.elapsed(), memory_mib());
     let file = folder.join("run.nxs");
     let clock = Instant::now();

@@ -400,6 +400,14 @@ pub static INPUTS: Key =
 /// `template`
 pub static TEMPLATE: Key =
     required(Nexus, "template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
+/// `static`
+pub static STATIC: Key = key(
+    Nexus,
+    "static",
+    "path of an HDF5 file",
+    "",
+    "What each file begins with a copy of, geometry for example; the template says what comes to it: docs/reference/nexus-template.md.",
+);
 /// `modules`
 pub static SINK_MODULES: Key = key(
     Nexus,
@@ -566,6 +574,7 @@ pub static ALL: &[&Key] = &[
     &SINK_KIND,
     &INPUTS,
     &TEMPLATE,
+    &STATIC,
     &SINK_MODULES,
     &SINK_PYTHON,
     &SINK_TIME_MAX,

@@ -72,6 +72,8 @@ pub enum SinkKind {
 /// The program that writes files from templates, and the code of the user that it is told of.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
+    /// What each file begins with a copy of.
+    pub static_file: Option<PathBuf>,
     /// How streams become datasets.
     pub layout: Layout,
     /// The program; `None`: `beamport-nexus` beside our own.
@@ -320,7 +322,15 @@ fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
         section.refuse(&keys::SINK_TIME_MAX, Refused::new(cause, hint));
     }
     let layout: Setting<Layout> = section.need(&keys::LAYOUT);
+    let static_file: Option<Setting<String>> = section.get(&keys::STATIC);
+    let static_file = static_file.map(|path| folder.join(path.value));
+    // What is wrong inside it, who knows HDF5 tells with the mistakes of the template.
+    if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
+        let cause = format!("there is no file `{}`", shortened(&path.display().to_string()));
+        section.refuse(&keys::STATIC, Refused::new(cause, "the path is relative to the instrument file"));
+    }
     Writer {
+        static_file: static_file.filter(|path| path.is_file()),
         layout: layout.value,
         program,
         modules: modules.value,

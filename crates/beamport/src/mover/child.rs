@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--flush-ms N] [--detached [--snapshot NS --end N...]] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
+//!                      [--static FILE] [--flush-ms N] [--detached [--snapshot NS --end N...]] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
 //! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
 //! ```
 //! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
@@ -54,6 +54,9 @@ fn told_of(program: &Path, writer: &Writer, verb: &str) -> Command {
     command.arg(verb);
     if writer.layout != Layout::default() {
         command.args(["--layout", writer.layout.word()]);
+    }
+    if let Some(path) = &writer.static_file {
+        command.arg("--static").arg(path);
     }
     if !writer.modules.is_empty() {
         let python = writer.python.clone().unwrap_or_else(super::workers::python);

@@ -248,7 +248,7 @@ impl Mover {
             .map(|s| {
                 let made = match &s.kind {
                     SinkKind::Nexus { template, writer } => {
-                        json!({"template": template.value, "layout": writer.layout.word(), "inputs": s.all_inputs()})
+                        json!({"template": template.value, "static": writer.static_file, "layout": writer.layout.word(), "inputs": s.all_inputs()})
                     }
                     SinkKind::Files { frames, compression } => {
                         let path = s.path_of(&self.instrument.name, run);

@@ -42,16 +42,22 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     check_output(&data, &output)?;
     let (mut writer, named) = of_file(asked)?;
     let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
-        (Some(template), _) if template.is_file() => Known::One(template.clone(), writer.layout),
+        (Some(template), _) if template.is_file() => {
+            let static_file = match asked.template {
+                Some(_) => asked.static_file.clone(),
+                None => writer.static_file.clone(),
+            };
+            Known::One(template.clone(), static_file, writer.layout)
+        }
         (Some(template), _) => return Err(not_there(template).into()),
         (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
             Some(known) => known,
-            None => Known::One(only_template(&data.folder)?, writer.layout),
+            None => Known::One(only_template(&data.folder)?, None, writer.layout),
         },
     };
     let (work, inputs, output) = match known {
-        Known::One(template, layout) => {
-            writer.layout = layout;
+        Known::One(template, static_file, layout) => {
+            (writer.static_file, writer.layout) = (static_file, layout);
             (Work::Template(template), members::streams(&run), output)
         }
         Known::Many { .. } if snapshot.is_some() => {
@@ -233,8 +239,8 @@ fn reserve(job: &Job) -> Result<(), Fault> {
 /// What a run says that one of its sinks made of it.
 #[derive(Debug, PartialEq)]
 enum Known {
-    /// A file, of this template, in this layout.
-    One(PathBuf, Layout),
+    /// A file, of this template and this static file, in this layout.
+    One(PathBuf, Option<PathBuf>, Layout),
     /// Files of so many frames of these streams, packed so.
     Many { frames: u64, compression: Compression, name: String, inputs: Vec<String> },
 }
@@ -251,11 +257,12 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
     let sinks = metadata["sinks"].as_object().unwrap_or(&none);
     let template = |made: &Value| {
         let layout = made["layout"].as_str().and_then(Layout::of).unwrap_or_default();
-        made["template"].as_str().map(|path| (PathBuf::from(path), layout))
+        let static_file = made["static"].as_str().map(PathBuf::from);
+        made["template"].as_str().map(|path| (PathBuf::from(path), static_file, layout))
     };
-    let one = |(template, layout)| Known::One(template, layout);
+    let one = |(template, static_file, layout)| Known::One(template, static_file, layout);
     let Some(name) = sink else {
-        let found = sinks.values().filter_map(template).find(|(template, _)| template.is_file()).map(one);
+        let found = sinks.values().filter_map(template).find(|(template, ..)| template.is_file()).map(one);
         let first = || sinks.iter().find_map(|(_, made)| many(made));
         return Ok(found.or_else(first));
     };
@@ -270,7 +277,7 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
     };
     match (template(made), many(made)) {
         (Some(known), _) if known.0.is_file() => Ok(Some(one(known))),
-        (Some((template, _)), _) => Err(not_there(&template).hint("`--template FILE` names another")),
+        (Some((template, ..)), _) => Err(not_there(&template).hint("`--template FILE` names another")),
         (None, Some(known)) => Ok(Some(known)),
         (None, None) => Err(Fault::new(what(), "the run does not say how its files are to be made")),
     }

@@ -212,7 +212,7 @@ enum Cells {
 }
 
 /// Ends this process if libhdf5 does not come back: a damaged file can send it round in circles.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: sets and clears a timer of this process.
     unsafe { libc::alarm(READ_SECONDS_MAX) };
     let answer = work();

@@ -17,7 +17,8 @@ use crate::clock::iso8601;
 use crate::h5::File;
 use crate::limits::{CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_MEMORY_MAX, READ_ROWS};
 use crate::search::groups;
-use dataset::{Dataset, guarded, names};
+pub(crate) use dataset::guarded;
+use dataset::{Dataset, names};
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -57,18 +58,23 @@ pub struct Asked {
 
 /// Prints rows to stdout. What a file may do to this process ends it; it takes no more memory than it may.
 pub fn run(asked: &Asked) -> Result<(), Fault> {
-    let limit = libc::rlimit { rlim_cur: READ_MEMORY_MAX, rlim_max: READ_MEMORY_MAX };
-    // SAFETY: limits of this process, and that it does not outlive who asked.
-    unsafe {
-        libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-    }
+    bound_memory();
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let answer = cat(asked, &mut out);
     // What was printed before a fault is seen before it.
     match out.flush() {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Fault::new("the answer cannot be printed", e)),
         _ => answer,
+    }
+}
+
+/// A process that reads what is from outside takes no more memory than it may, and does not outlive who asked.
+pub(crate) fn bound_memory() {
+    let limit = libc::rlimit { rlim_cur: READ_MEMORY_MAX, rlim_max: READ_MEMORY_MAX };
+    // SAFETY: limits of this process.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
 }
 

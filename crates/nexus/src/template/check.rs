@@ -11,29 +11,45 @@ use crate::limits::{
     NODES_MAX, ROW_BYTES_MAX, STREAMS_MAX,
 };
 use crate::outside;
-use std::collections::HashSet;
+use crate::static_file::{Content, StaticFile, TEMPLATE_VERSION};
+use std::collections::{HashMap, HashSet};
 use wire::DType;
 
 /// Checks a whole template.
 pub(super) fn template(
     value: &Value,
+    content: Option<Result<Content, Vec<Mistake>>>,
     modules: &[&'static dyn outside::Module],
     layout: Layout,
-) -> Result<Group, Vec<Mistake>> {
+) -> Result<(Group, Option<StaticFile>), Vec<Mistake>> {
     let mut check = Check { outside: modules.to_vec(), layout, ..Check::default() };
+    let (mut content, mut static_file) = (content, None);
+    // Whether it is known what links can lead to.
+    let is_whole = !matches!(content, Some(Err(_)));
+    if let Some(Err(mistakes)) = &mut content {
+        check.mistakes.append(mistakes);
+    }
+    let mut of_static = Group::default();
+    let mut version = None;
+    if let Some(Ok(content)) = content {
+        (of_static, static_file, version) = (content.root, Some(content.file), content.version);
+        check.of_static = content.things;
+    }
     let mut root = Group::default();
     if let Some(map) = check.object("", value, "a template", words::TOP, &[]) {
         root.attributes = check.attributes("", map);
+        check.versions(map, version, &mut root.attributes);
         root.children = check.children("", map, 0);
         if !map.has("children") {
             check.wrong("", "`children` is missing", "a template holds at least {\"children\": []}");
         }
     }
+    let mut root = tree::joined(of_static, root);
     if check.mistakes.len() < MISTAKES_MAX {
-        let unsure = tree::Unsure { lost: &check.lost, refused: &check.refused };
+        let unsure = tree::Unsure { lost: &check.lost, refused: &check.refused, is_whole };
         tree::check(&mut root, &unsure, &check.depends, &mut check.mistakes);
     }
-    if check.mistakes.is_empty() { Ok(root) } else { Err(check.mistakes) }
+    if check.mistakes.is_empty() { Ok((root, static_file)) } else { Err(check.mistakes) }
 }
 
 #[derive(Default)]
@@ -57,6 +73,8 @@ pub(super) struct Check {
     by_unit: HashSet<String>,
     /// Modules from outside.
     outside: Vec<&'static dyn outside::Module>,
+    /// What the static file has, by path.
+    of_static: HashMap<String, &'static str>,
 }
 
 /// What a name is.
@@ -156,6 +174,39 @@ impl Check {
             self.wrong(&join(at, key), format!("unknown type `{}`", short(word)), hint);
         }
         found
+    }
+
+    /// The versions that a template and its static file say, as attributes of the root; both must be of one version.
+    fn versions(&mut self, map: &Object, of_static: Option<Option<String>>, attributes: &mut Vec<Attribute>) {
+        for key in [TEMPLATE_VERSION, "dynamic_version"] {
+            let Some(value) = map.get(key) else { continue };
+            let text = match value {
+                Value::Text(text) if !text.contains('\0') => text.to_string(),
+                Value::Number(_) => value.plain().to_string(),
+                other => {
+                    self.wrong(
+                        &join("", key),
+                        format!("`{key}` is a text, this is {}", kind_of(other)),
+                        format!("write \"{key}\": \"...\""),
+                    );
+                    continue;
+                }
+            };
+            if let Some(other) =
+                of_static.as_ref().filter(|other| key == TEMPLATE_VERSION && other.as_ref() != Some(&text))
+            {
+                let cause = match other {
+                    Some(other) => {
+                        format!("the static file is of version `{}`, this is `{}`", short(other), short(&text))
+                    }
+                    None => "the `template_version` of the static file is no text".to_owned(),
+                };
+                self.wrong(&join("", key), cause, "use the static file and the template that belong together");
+            }
+            if !attributes.iter().any(|known| known.name == key) {
+                attributes.push(Attribute { name: key.to_owned(), value: Data::text(text) });
+            }
+        }
     }
 
     /// Counts a node; false where there are too many.
@@ -327,9 +378,11 @@ impl Check {
             Node::Group(Group { name, .. }) => {
                 (at, std::iter::once(name.as_str()).chain(metadata.as_deref()).collect())
             }
-            Node::Dataset { name, .. } | Node::Link { name, .. } | Node::Outside { name, .. } => {
-                (at, vec![name.as_str()])
-            }
+            Node::Dataset { name, .. }
+            | Node::Link { name, .. }
+            | Node::Outside { name, .. }
+            | Node::Static { name }
+            | Node::Soft { name, .. } => (at, vec![name.as_str()]),
             Node::Times { start, end } => (
                 at,
                 [(start, "start_time"), (end, "end_time")].into_iter().filter(|(is, _)| **is).map(|(_, n)| n).collect(),
@@ -340,6 +393,11 @@ impl Check {
             if !names.insert(name.to_owned()) {
                 let cause = format!("`{}` stands twice in `{}/`", short(name), short(&self.here));
                 self.wrong(at, cause, "rename or remove one");
+            }
+            let of_static = self.of_static.get(&format!("{}/{name}", self.here)).copied();
+            if let Some(thing) = of_static.filter(|thing| *thing != "group" || !matches!(node, Node::Group(_))) {
+                let cause = format!("the static file has a {thing} `{}/{}` already", short(&self.here), short(name));
+                self.wrong(at, cause, "rename or remove one; only groups can stand in both");
             }
             if depth <= 1 && name == "beamport" {
                 let cause = format!("`{}/beamport` is reserved", short(&self.here));
@@ -392,7 +450,7 @@ impl Check {
         let children = self.children(at, map, depth + 1);
         self.here.truncate(length);
         self.units_of_logs(&attributes, &children);
-        Some(Node::Group(Group { name, attributes, children }))
+        Some(Node::Group(Group { name, attributes, children, from_static: None }))
     }
 
     fn module_node(&mut self, at: &str, map: &Object, value: &Value) -> Option<Node> {
@@ -518,21 +576,12 @@ impl Check {
     /// A link into another file, which need not be there yet. Who opens the file opens that one too: it lies in the same
     /// folder or below, so that both can be moved together and no template reaches for the files of others.
     fn outside(&mut self, at: &str, config: &Object, name: String, source: Option<&str>) -> Node {
-        let file = self.text(at, config, ["file", "file"]).unwrap_or_default();
-        let is_step = |step: &str| !matches!(step, "" | "." | "..");
-        let is_beside =
-            file.split('/').all(is_step) && !file.contains(['\0', ':', '\\']) && file.len() <= NAME_BYTES_MAX;
-        if !is_beside && config.get("file").is_some_and(|file| file.as_str().is_some()) {
-            let cause = format!("`{}` is no path to a file beside this one", short(file));
-            self.wrong(&join(at, "file"), cause, "a path from the folder of the file, without `..`");
+        let file = self.text(at, config, ["file", "file"]);
+        for (key, cause, hint) in file_beside(file, source) {
+            self.wrong(&join(at, key), cause, hint);
         }
-        let is_path = |t: &&str| t.split('/').all(is_step) && !t.contains('\0');
-        let target = source.and_then(|source| source.strip_prefix('/')).filter(is_path);
-        if let (None, Some(source)) = (target, source) {
-            let cause = format!("`{}` is no path from the root of `{}`", short(source), short(file));
-            self.wrong(&join(at, "source"), cause, "in another file a path begins with `/`");
-        }
-        Node::Outside { name, file: file.to_owned(), target: format!("/{}", target.unwrap_or_default()) }
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        Node::Outside { name, file: text(file), target: text(source) }
     }
 
     fn times(&mut self, at: &str, config: &Object) -> Option<Node> {
@@ -917,6 +966,25 @@ pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&
 /// An attribute that is a text.
 fn text_of<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a str> {
     attributes.iter().find(|a| a.name == name).and_then(|a| a.value.as_text())
+}
+
+/// What is wrong with a link to a path in another file: keys, causes and what to do. What is not there is not judged.
+pub(crate) fn file_beside(file: Option<&str>, source: Option<&str>) -> Vec<(&'static str, String, &'static str)> {
+    let is_step = |step: &str| !matches!(step, "" | "." | "..");
+    let is_beside =
+        |file: &&str| file.split('/').all(is_step) && !file.contains(['\0', ':', '\\']) && file.len() <= NAME_BYTES_MAX;
+    let is_path =
+        |source: &&str| source.strip_prefix('/').is_some_and(|t| t.split('/').all(is_step) && !t.contains('\0'));
+    let mut wrong = Vec::new();
+    if let Some(file) = file.filter(|file| !is_beside(file)) {
+        let cause = format!("`{}` is no path to a file beside this one", short(file));
+        wrong.push(("file", cause, "a path from the folder of the file, without `..`"));
+    }
+    if let Some(source) = source.filter(|source| !is_path(source)) {
+        let cause = format!("`{}` is no path from the root of `{}`", short(source), short(file.unwrap_or_default()));
+        wrong.push(("source", cause, "in another file a path begins with `/`"));
+    }
+    wrong
 }
 
 /// Why a name cannot be one.

@@ -18,7 +18,7 @@ mod units;
 mod values;
 mod words;
 
-pub(crate) use check::{attribute, bad_name, join};
+pub(crate) use check::{attribute, bad_name, file_beside, join};
 pub use data::{Data, DataType, Values};
 pub use share::Elsewhere;
 pub(crate) use words::is_word;
@@ -26,6 +26,7 @@ pub(crate) use words::is_word;
 use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::outside::Module as OutsideModule;
+use crate::static_file::{Content, StaticFile};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -58,12 +59,15 @@ pub struct Wanted {
 }
 
 /// A template without mistakes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Template {
     /// The root of the file; its name is empty.
     pub root: Group,
-    /// SHA-256 of the text, hexadecimal, and the layout, where it is not `nexus`: a file is resumed only with the template it began with.
+    /// SHA-256 of the text, hexadecimal, the layout, where it is not `nexus`, and the BLAKE3 of the static file, where there
+    /// is one: a file is resumed only with the template it began with.
     pub digest: String,
+    /// What its files begin with a copy of.
+    pub static_file: Option<StaticFile>,
 }
 
 /// A group.
@@ -75,6 +79,15 @@ pub struct Group {
     pub attributes: Vec<Attribute>,
     /// What is in it, in order.
     pub children: Vec<Node>,
+    /// Where the static file has it, too: what it says of itself there.
+    pub from_static: Option<StaticGroup>,
+}
+
+/// A group of the static file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StaticGroup {
+    /// Its NX_class.
+    pub class: Option<String>,
 }
 
 /// An attribute of a group or dataset.
@@ -118,6 +131,18 @@ pub enum Node {
         /// The other file: a path from the folder of this one, and inside it.
         file: String,
         /// What it stands for there: a path from the root.
+        target: String,
+    },
+    /// A dataset of the static file, at the same path there, or a type.
+    Static {
+        /// Its name.
+        name: String,
+    },
+    /// A link of the static file that names a path, whatever is there.
+    Soft {
+        /// Its name.
+        name: String,
+        /// The path.
         target: String,
     },
     /// Begin and end of the run.
@@ -420,20 +445,26 @@ impl Template {
         modules: &[&'static dyn OutsideModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
-        Self::read(text, "the text", modules, layout)
+        Self::read(text, "the text", None, modules, layout)
     }
 
-    /// Reads a template from a file.
-    pub fn open(path: &Path, modules: &[&'static dyn OutsideModule], layout: Layout) -> Result<Self, Vec<Mistake>> {
+    /// Reads a template from a file, with the static file beside it, where there is one.
+    pub fn open(
+        path: &Path,
+        static_file: Option<&Path>,
+        modules: &[&'static dyn OutsideModule],
+        layout: Layout,
+    ) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
         let file = std::fs::File::open(path).map_err(|e| vec![unreadable(&name, &e)])?;
-        Self::read(file, &name, modules, layout)
+        Self::read(file, &name, static_file, modules, layout)
     }
 
     /// A pipe or a device never ends: what is read does.
     fn read(
         from: impl std::io::Read,
         name: &str,
+        static_file: Option<&Path>,
         modules: &[&'static dyn OutsideModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
@@ -447,7 +478,12 @@ impl Template {
         if layout == Layout::Ess {
             digest += " ess";
         }
-        Ok(Self { root: check::template(&value, modules, layout)?, digest })
+        let content = static_file.map(StaticFile::read);
+        if let Some(Ok(Content { digest: of_file, .. })) = &content {
+            digest += &format!(" static {of_file}");
+        }
+        let (root, static_file) = check::template(&value, content, modules, layout)?;
+        Ok(Self { root, digest, static_file })
     }
 
     /// Every module with the path of its group, in order.
@@ -477,10 +513,17 @@ impl Template {
         out
     }
 
+    /// Copies all of the static file once, to nowhere: what of it cannot be copied.
+    pub(crate) fn try_copies(&self) -> Vec<Mistake> {
+        self.static_file.as_ref().map(|file| file.try_copies(&self.root)).unwrap_or_default()
+    }
+
     /// Path of the first NXentry, or of the root.
     pub fn entry(&self) -> String {
         let is_entry = |group: &Group| {
-            group.attributes.iter().any(|a| a.name == "NX_class" && a.value.as_text() == Some("NXentry"))
+            let said = group.attributes.iter().find(|a| a.name == "NX_class").map(|a| a.value.as_text());
+            let of_static = || group.from_static.as_ref().and_then(|group| group.class.as_deref());
+            said.unwrap_or_else(of_static) == Some("NXentry")
         };
         let found = self.root.children.iter().find_map(|node| match node {
             Node::Group(group) if is_entry(group) => Some(format!("/{}", group.name)),

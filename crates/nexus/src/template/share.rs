@@ -7,6 +7,7 @@
 //! Constraints: groups of the first two levels (the file, its entries) stay where they are. Links within a file that
 //! lead out of it become links to the file that has what they stand for; they are relative, so the files move together.
 
+use super::tree::soft_steps;
 use super::{Group, Node, Template};
 
 /// What the other writers of a run have.
@@ -88,7 +89,7 @@ impl Sharing {
         let mut beside = Vec::new();
         for node in &mut group.children {
             let Node::Group(inner) = node else {
-                self.lead_out(node);
+                self.lead_out(node, path);
                 continue;
             };
             let metadata = inner.metadata();
@@ -130,8 +131,13 @@ impl Sharing {
     }
 
     /// A link to what another file has leads there.
-    fn lead_out(&self, node: &mut Node) {
-        let Node::Link { name, target, .. } = node else { return };
+    fn lead_out(&self, node: &mut Node, here: &[String]) {
+        let (name, target) = match node {
+            Node::Link { name, target, .. } => (name, &target.clone()),
+            // In the run's file the path leads through what stands there.
+            Node::Soft { name, target } if self.run_file.is_some() => (name, &soft_steps(target, here)),
+            _ => return,
+        };
         let home = self.homes.iter().find(|home| target.starts_with(&home.0));
         let file = match home {
             Some((_, file)) => file.as_ref(),

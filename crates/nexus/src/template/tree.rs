@@ -20,6 +20,8 @@ enum Thing {
     Dataset,
     /// To a path that may itself pass links.
     Link(Vec<String>),
+    /// The same of the static file. That it leads nowhere is nobody's mistake: what it names may come, or not.
+    Soft(Vec<String>),
     /// In another file, which is never opened here.
     Outside,
     /// A link that was refused: what it stands for is not known.
@@ -56,11 +58,19 @@ pub(super) struct Unsure<'a> {
     pub(super) lost: &'a HashSet<String>,
     /// What was refused and has one.
     pub(super) refused: &'a [String],
+    /// False where the static file was refused: whatever is wanted may be there.
+    pub(super) is_whole: bool,
+}
+
+impl Unsure<'_> {
+    /// Whether a group may have what is not seen in it.
+    fn may_have(&self, group: &str) -> bool {
+        !self.is_whole || self.lost.contains(group)
+    }
 }
 
 /// Checks the tree and makes each link's target the path of the thing itself.
 pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], mistakes: &mut Vec<Mistake>) {
-    let lost = unsure.lost;
     let mut tree = Tree { mistakes: std::mem::take(mistakes), ..Tree::default() };
     tree.things.insert(String::new(), Thing::Group);
     tree.gather(root, &mut Vec::new(), "");
@@ -88,7 +98,7 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
             }
             Err(nowhere) => {
                 let wanted = path(steps);
-                tree.leads_nowhere(&nowhere, &wanted, pointer, lost);
+                tree.leads_nowhere(&nowhere, &wanted, pointer, unsure);
             }
         }
         if tree.mistakes.len() >= MISTAKES_MAX {
@@ -97,16 +107,57 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
     }
     for (steps, pointer) in std::mem::take(&mut tree.again) {
         if let Err(nowhere) = tree.resolve(&steps) {
-            tree.leads_nowhere(&nowhere, &path(&steps), pointer, lost);
+            tree.leads_nowhere(&nowhere, &path(&steps), pointer, unsure);
         }
     }
-    depends.iter().for_each(|one| tree.check_depends(one, lost));
+    depends.iter().for_each(|one| tree.check_depends(one, unsure));
     for (group, link) in circles(&tree, &targets, &links) {
         let cause = format!("links make the group `{}` contain itself", short(&group));
         tree.wrong(links[link].1.clone(), cause, "remove this one, or another of them");
     }
     rewrite(root, &mut String::new(), &mut targets);
     *mistakes = tree.mistakes;
+}
+
+/// One group of what the static file and the template have: groups of one name are one, and what the template says counts.
+pub(super) fn joined(of_static: Group, mut own: Group) -> Group {
+    if of_static.from_static.is_none() {
+        return own;
+    }
+    let is_group = |node: &Node| matches!(node, Node::Group(_));
+    let mut own_groups: HashMap<String, Group> = HashMap::new();
+    if of_static.children.iter().any(is_group) {
+        let mut names: HashSet<&str> = of_static.children.iter().filter_map(group_name).collect();
+        // Of two of a name, which was told, the second stays beside the first: what is in it is looked at, too.
+        let (both, rest): (Vec<Node>, Vec<Node>) =
+            own.children.into_iter().partition(|node| group_name(node).is_some_and(|name| names.remove(name)));
+        own.children = rest;
+        own_groups.extend(both.into_iter().filter_map(|node| match node {
+            Node::Group(group) => Some((group.name.clone(), group)),
+            _ => None,
+        }));
+    }
+    let both = of_static.children.into_iter().map(|node| match node {
+        Node::Group(inner) => {
+            let of_both = own_groups.remove(&inner.name);
+            let of_both = of_both.unwrap_or_else(|| Group { name: inner.name.clone(), ..Group::default() });
+            Node::Group(joined(inner, of_both))
+        }
+        other => other,
+    });
+    let children = both.chain(own.children).collect();
+    Group { children, from_static: of_static.from_static, ..own }
+}
+
+fn group_name(node: &Node) -> Option<&str> {
+    if let Node::Group(group) = node { Some(&group.name) } else { None }
+}
+
+/// The path that a link of the static file names, as names from the root: it knows no `..`.
+pub(super) fn soft_steps(target: &str, here: &[String]) -> Vec<String> {
+    let from = if target.starts_with('/') { &[] } else { here };
+    let steps = target.split('/').filter(|step| !matches!(*step, "" | "."));
+    from.iter().cloned().chain(steps.map(str::to_owned)).collect()
 }
 
 #[derive(Default)]
@@ -149,8 +200,11 @@ impl Tree {
                     self.gather(inner, here, &inside);
                     here.pop();
                 }
-                Node::Dataset { name, .. } => {
+                Node::Dataset { name, .. } | Node::Static { name } => {
                     self.things.insert(format!("{at}/{name}"), Thing::Dataset);
+                }
+                Node::Soft { name, target } => {
+                    self.things.insert(format!("{at}/{name}"), Thing::Soft(soft_steps(target, here)));
                 }
                 Node::Outside { name, file, .. } => {
                     let thing = if file.is_empty() { Thing::Refused } else { Thing::Outside };
@@ -195,7 +249,7 @@ impl Tree {
     }
 
     /// That a place is that of a thing that is there: readers follow the chain, and find no place for what hangs on nothing.
-    fn check_depends(&mut self, depends: &Depends, lost: &HashSet<String>) {
+    fn check_depends(&mut self, depends: &Depends, unsure: &Unsure<'_>) {
         if matches!(depends.on.as_str(), "" | ".") {
             return;
         }
@@ -203,7 +257,7 @@ impl Tree {
         let above = depends.is_of_group.then(|| &here[..here.len().saturating_sub(1)]);
         let is_there = |from: &[String]| match steps(&depends.on, from).map(|steps| self.resolve(&steps)) {
             Ok(Ok(_) | Err(Nowhere::Unknown | Nowhere::Outside)) => true,
-            Ok(Err(Nowhere::In(group))) => lost.contains(&group),
+            Ok(Err(Nowhere::In(group))) => unsure.may_have(&group),
             Ok(Err(Nowhere::Through)) | Err(_) => false,
         };
         if is_there(&here) || above.is_some_and(is_there) {
@@ -218,10 +272,10 @@ impl Tree {
         self.wrong(depends.pointer.clone(), cause, hint);
     }
 
-    fn leads_nowhere(&mut self, nowhere: &Nowhere, wanted: &str, pointer: String, lost: &HashSet<String>) {
+    fn leads_nowhere(&mut self, nowhere: &Nowhere, wanted: &str, pointer: String, unsure: &Unsure<'_>) {
         let is_told = match nowhere {
             Nowhere::Unknown => true,
-            Nowhere::In(group) => lost.contains(group),
+            Nowhere::In(group) => unsure.may_have(group),
             Nowhere::Through | Nowhere::Outside => false,
         };
         if !is_told {
@@ -267,6 +321,19 @@ impl Tree {
                         return Err(Nowhere::Through);
                     }
                     own = rest.len();
+                    rest.extend(target.iter().rev().cloned());
+                    here.clear();
+                    at.clear();
+                }
+                Some(Thing::Soft(target)) => {
+                    hops += 1;
+                    if hops > HOPS_MAX {
+                        return Err(Nowhere::Through);
+                    }
+                    // Nobody tells where it leads: who goes through it does.
+                    if rest.len() < own {
+                        own = usize::MAX;
+                    }
                     rest.extend(target.iter().rev().cloned());
                     here.clear();
                     at.clear();

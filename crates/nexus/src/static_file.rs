@@ -1,0 +1,502 @@
+//! The static file: an HDF5 file with what every file of an instrument has, geometry mostly. A template says what comes to it.
+//!
+//! [`StaticFile::read`] looks at its structure, and [`template`](crate::template) joins that to what the JSON says, so that
+//! names, links and classes are judged as one tree. The layout then copies the values, object by object, before the first
+//! message. Groups are made anew, and not copied: those of another writer could not be added to in writes of which each
+//! leaves them whole.
+//!
+//! The file is from outside. What would lead out of it is refused: datasets whose bytes lie elsewhere, links to other files
+//! out of the folder, references (which name places of that file). libhdf5 has [`READ_SECONDS_MAX`] for each object
+//! ([`guarded`]) and ends the process after; `check` copies every dataset once, in a process with a limit of memory, so
+//! that what a damaged file does it does there ([`StaticFile::try_copies`]).
+//!
+//! [`READ_SECONDS_MAX`]: crate::limits::READ_SECONDS_MAX
+
+use crate::cat::guarded;
+use crate::h5::{self, File, Hid, Id, call, new_id};
+use crate::limits::{ATTRIBUTE_BYTES_MAX, DEPTH_MAX, NODES_MAX, STATIC_BYTES_MAX};
+use crate::search::Found;
+use crate::template::{Group, Mistake, Node, StaticGroup, bad_name, file_beside};
+use crate::tree::{self, Tree};
+use flow::Fault;
+use hdf5_metno_sys::{h5 as sys, h5a, h5d, h5l, h5o, h5p, h5s, h5t};
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Root attributes that say which static file and which template belong together.
+pub(crate) const TEMPLATE_VERSION: &str = "template_version";
+
+/// A static file whose structure is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StaticFile {
+    path: PathBuf,
+    /// When it was written last, and its bytes.
+    stamp: (SystemTime, u64),
+}
+
+/// What a static file has.
+pub(crate) struct Content {
+    pub(crate) file: StaticFile,
+    /// All of it, without values.
+    pub(crate) root: Group,
+    /// What stands at a path: a word for it.
+    pub(crate) things: HashMap<String, &'static str>,
+    /// Its `template_version`; the inner none: it is no text.
+    pub(crate) version: Option<Option<String>>,
+    /// BLAKE3 of the file, hexadecimal.
+    pub(crate) digest: String,
+}
+
+impl StaticFile {
+    /// Reads the structure of a file, or says all that is wrong with it.
+    pub(crate) fn read(path: &Path) -> Result<Content, Vec<Mistake>> {
+        let alone = |cause: String, hint: &str| {
+            let cause = format!("the static file {}: {cause}", path.display());
+            vec![Mistake { pointer: String::new(), cause, hint: hint.into() }]
+        };
+        let stamp = stamp(path).map_err(|e| alone(e.to_string(), "its path is relative to the instrument file"))?;
+        if stamp.1 > STATIC_BYTES_MAX {
+            let cause = format!("it has {} bytes; the limit is {STATIC_BYTES_MAX}", stamp.1);
+            return Err(alone(cause, "leave large data in files of their own, and link to them"));
+        }
+        let damaged = "it must be a whole HDF5 file: does `h5dump -H` read it?";
+        let (_, hash) = tree::root(path, Tree::default())
+            .map_err(|e| alone(e.to_string(), "it must stay as it is while it is read"))?;
+        let file = guarded(|| File::open(path, false)).map_err(|fault| alone(fault.cause, damaged))?;
+        let mut walk = Walk::new(&file, path);
+        let root = walk.group("", "", 0);
+        let version = guarded(|| file.has_attribute(TEMPLATE_VERSION)).then(|| file.text_attribute(TEMPLATE_VERSION));
+        let (things, mistakes) = (std::mem::take(&mut walk.things), std::mem::take(&mut walk.mistakes));
+        // Read only: closing writes nothing.
+        let _ = file.close();
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let file = StaticFile { path: path.to_path_buf(), stamp };
+        Ok(Content { file, root, things, version, digest: hash.to_hex().to_string() })
+    }
+
+    /// Opens the file again, to copy from it; it must be as it was when it was read.
+    pub(crate) fn open(&self) -> Result<File, Fault> {
+        let changed = || {
+            Fault::new(format!("the static file {} cannot be copied", self.path.display()), "it was changed meanwhile")
+        };
+        match stamp(&self.path) {
+            Ok(stamp) if stamp == self.stamp => guarded(|| File::open(&self.path, false)),
+            _ => Err(changed()),
+        }
+    }
+
+    /// Copies every dataset of a group, and of those in it, to a file in memory: a mistake for each that cannot be.
+    pub(crate) fn try_copies(&self, root: &Group) -> Vec<Mistake> {
+        let mistake = |fault: Fault| Mistake {
+            pointer: String::new(),
+            cause: format!("the static file {}: {}: {}", self.path.display(), fault.what, fault.cause),
+            hint: "it may be damaged, or packed so that HDF5 needs a filter that is not here: `h5repack` makes it anew"
+                .into(),
+        };
+        let file = match self.open() {
+            Ok(file) => file,
+            Err(fault) => return vec![mistake(fault)],
+        };
+        let mut out = Vec::new();
+        try_in(&file, root, "", &mut |fault| out.push(mistake(fault)));
+        let _ = file.close();
+        out.truncate(crate::limits::MISTAKES_MAX);
+        out
+    }
+}
+
+fn try_in(file: &File, group: &Group, path: &str, failed: &mut dyn FnMut(Fault)) {
+    for node in &group.children {
+        match node {
+            Node::Group(inner) => try_in(file, inner, &format!("{path}/{}", inner.name), failed),
+            Node::Static { name } => {
+                let path = format!("{path}/{name}");
+                let copied = File::in_memory().and_then(|memory| {
+                    let copied = copy_object(file, &path, &memory, "/x").and_then(|()| memory.flush());
+                    memory.close().and(copied)
+                });
+                copied.unwrap_or_else(&mut *failed);
+            }
+            _ => (),
+        }
+    }
+}
+
+fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no plain file"));
+    }
+    Ok((about.modified()?, about.len()))
+}
+
+/// Copies a dataset or a type with its attributes; chunks stay packed as they are.
+pub(crate) fn copy_object(from: &File, path: &str, to: &File, name: &str) -> Result<(), Fault> {
+    let (source, target) = (h5::c_name(path)?, h5::c_name(name)?);
+    guarded(|| {
+        call(
+            || format!("`{path}` cannot be copied"),
+            // SAFETY: open files and valid names.
+            || unsafe {
+                h5o::H5Ocopy(from.id(), source.as_ptr(), to.id(), target.as_ptr(), h5p::H5P_DEFAULT, h5p::H5P_DEFAULT)
+            },
+        )
+    })?;
+    Ok(())
+}
+
+/// Copies the attributes of a group to the group at the same path.
+pub(crate) fn copy_attributes(from: &File, path: &str, to: &File) -> Result<(), Fault> {
+    let (source, target) = (open_object(from, path)?, open_object(to, path)?);
+    each_attribute(&source, path, &mut |attribute, name| {
+        let what = || format!("the attribute `{name}` of `{path}` cannot be copied");
+        let (c_name, list) = (h5::c_name(name)?, h5p::H5P_DEFAULT);
+        // SAFETY: an open attribute, here and below.
+        let kind = new_id(what, || unsafe { h5a::H5Aget_type(attribute.0) })?;
+        // A type that has a name belongs to its file.
+        // SAFETY: an open type.
+        let kind = new_id(what, || unsafe { h5t::H5Tcopy(kind.0) })?;
+        // SAFETY: as above.
+        let shape = new_id(what, || unsafe { h5a::H5Aget_space(attribute.0) })?;
+        let made = new_id(
+            what,
+            // SAFETY: open object, type and shape, and a valid name.
+            || unsafe { h5a::H5Acreate2(target.0, c_name.as_ptr(), kind.0, shape.0, list, list) },
+        )?;
+        // SAFETY: as above.
+        let count = call(what, || unsafe { h5s::H5Sget_simple_extent_npoints(shape.0) })?;
+        // SAFETY: an open type.
+        let size = h5::locked(|| unsafe { h5t::H5Tget_size(kind.0) });
+        let bytes = (count as usize).checked_mul(size).filter(|bytes| *bytes <= ATTRIBUTE_BYTES_MAX);
+        let bytes = bytes.ok_or_else(|| Fault::new(what(), "it is too large"))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // Of eight bytes each: texts are pointers.
+        let mut memory = vec![0_u64; bytes.div_ceil(8)];
+        let at = memory.as_mut_ptr().cast::<c_void>();
+        // SAFETY: room for all values of the type.
+        call(what, || unsafe { h5a::H5Aread(attribute.0, kind.0, at) })?;
+        // SAFETY: as many values as the shape has.
+        let written = call(what, || unsafe { h5a::H5Awrite(made.0, kind.0, at) });
+        // SAFETY: what libhdf5 allotted for texts and lists goes back to it; the memory itself is ours.
+        let _ = call(what, || unsafe { h5t::H5Treclaim(kind.0, shape.0, list, at) });
+        written.map(drop)
+    })
+}
+
+fn open_object(file: &File, path: &str) -> Result<Id, Fault> {
+    let name = h5::c_name(if path.is_empty() { "/" } else { path })?;
+    let what = || format!("`{path}` cannot be opened");
+    // SAFETY: an open file and a valid name.
+    guarded(|| new_id(what, || unsafe { h5o::H5Oopen(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) }))
+}
+
+/// Goes through the attributes of an object.
+fn each_attribute(object: &Id, path: &str, take: &mut dyn FnMut(&Id, &str) -> Result<(), Fault>) -> Result<(), Fault> {
+    let what = || format!("the attributes of `{path}` cannot be read");
+    let count = info(object, path)?.num_attrs;
+    let (index, order) = (sys::H5_index_t::H5_INDEX_NAME, sys::H5_iter_order_t::H5_ITER_INC);
+    for at in 0..count {
+        guarded(|| {
+            let attribute = new_id(
+                what,
+                // SAFETY: an open object, and a number of one of its attributes.
+                || unsafe {
+                    h5a::H5Aopen_by_idx(object.0, c".".as_ptr(), index, order, at, h5p::H5P_DEFAULT, h5p::H5P_DEFAULT)
+                },
+            )?;
+            // SAFETY: an open attribute; without a place to write to the answer is the length.
+            let length = call(what, || unsafe { h5a::H5Aget_name(attribute.0, 0, std::ptr::null_mut()) } as i64)?;
+            if length as usize > ATTRIBUTE_BYTES_MAX {
+                return Err(Fault::new(what(), "a name is too long"));
+            }
+            let mut name = vec![0_u8; length as usize + 1];
+            let to = name.as_mut_ptr().cast::<c_char>();
+            // SAFETY: as many bytes as the name has, and its end.
+            call(what, || unsafe { h5a::H5Aget_name(attribute.0, name.len(), to) } as i64)?;
+            name.pop();
+            let name = String::from_utf8(name).map_err(|_| Fault::new(what(), "a name is not UTF-8"))?;
+            take(&attribute, &name)
+        })?;
+    }
+    Ok(())
+}
+
+fn info(object: &Id, path: &str) -> Result<h5o::H5O_info2_t, Fault> {
+    let mut info = std::mem::MaybeUninit::<h5o::H5O_info2_t>::uninit();
+    let fields = h5o::H5O_INFO_BASIC | h5o::H5O_INFO_NUM_ATTRS;
+    let what = || format!("`{path}` cannot be read");
+    // SAFETY: an open object, and a place for the answer.
+    call(what, || unsafe { h5o::H5Oget_info3(object.0, info.as_mut_ptr(), fields) })?;
+    // SAFETY: libhdf5 said that it filled it.
+    Ok(unsafe { info.assume_init() })
+}
+
+/// A look at all objects.
+struct Walk<'a> {
+    file: &'a File,
+    path: &'a Path,
+    things: HashMap<String, &'static str>,
+    /// Path of each object that was seen, by its place in the file.
+    seen: HashMap<[u8; h5o::H5O_MAX_TOKEN_SIZE], String>,
+    /// Of all datasets.
+    bytes: u64,
+    /// Told: there are too many objects, or bytes.
+    full: bool,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(file: &'a File, path: &'a Path) -> Self {
+        let (things, seen) = (HashMap::new(), HashMap::new());
+        Self { file, path, things, seen, bytes: 0, full: false, mistakes: Vec::new() }
+    }
+
+    fn wrong(&mut self, at: &str, cause: impl std::fmt::Display, hint: &str) {
+        if self.mistakes.len() < crate::limits::MISTAKES_MAX {
+            let cause = format!("the static file {}: `{at}`: {cause}", self.path.display());
+            self.mistakes.push(Mistake { pointer: String::new(), cause, hint: hint.to_owned() });
+        }
+    }
+
+    /// The group at a path, with all that is in it.
+    fn group(&mut self, name: &str, path: &str, depth: usize) -> Group {
+        let mut group = Group { name: name.to_owned(), ..Group::default() };
+        let class = open_object(self.file, path).and_then(|object| {
+            self.note(path, &object)?;
+            self.attributes(path, &object)
+        });
+        let names = class.and_then(|class| {
+            group.from_static = Some(StaticGroup { class });
+            guarded(|| links(self.file, path))
+        });
+        match names {
+            _ if depth > DEPTH_MAX => {
+                self.wrong(path, format!("groups nest deeper than {DEPTH_MAX}"), "put some of them side by side")
+            }
+            Err(fault) => self.wrong(path, fault.cause, "it may be damaged"),
+            Ok(names) => {
+                for (name, link) in names {
+                    if self.full {
+                        break;
+                    }
+                    let inside = format!("{path}/{name}");
+                    match self.node(&name, &inside, link, depth) {
+                        Ok(Some((thing, node))) => {
+                            self.things.insert(inside, thing);
+                            group.children.push(node);
+                        }
+                        Ok(None) => (),
+                        Err(fault) => self.wrong(&inside, fault.cause, "it may be damaged"),
+                    }
+                }
+            }
+        }
+        group
+    }
+
+    fn node(
+        &mut self,
+        name: &str,
+        path: &str,
+        link: h5l::H5L_type_t,
+        depth: usize,
+    ) -> Result<Option<(&'static str, Node)>, Fault> {
+        let own = name.to_owned();
+        if let Some(cause) = bad_name(name) {
+            self.wrong(path, cause, "rename it");
+            return Ok(None);
+        }
+        if depth <= 1 && name == "beamport" {
+            self.wrong(path, "the name is reserved", "beamport writes its account there; rename or remove it");
+            return Ok(None);
+        }
+        if self.things.len() >= NODES_MAX {
+            self.full = true;
+            self.wrong(path, format!("more than {NODES_MAX} objects"), "write large arrays as datasets");
+            return Ok(None);
+        }
+        match link {
+            h5l::H5L_type_t::H5L_TYPE_SOFT => {
+                let value = guarded(|| link_value(self.file, path))?;
+                let text = CStr::from_bytes_until_nul(&value).ok().and_then(|text| text.to_str().ok());
+                let target = text.ok_or_else(|| Fault::new("", "its target is no text"))?.to_owned();
+                return Ok(Some(("link", Node::Soft { name: own, target })));
+            }
+            h5l::H5L_type_t::H5L_TYPE_EXTERNAL => {
+                let (file, target) = outside(&guarded(|| link_value(self.file, path))?)?;
+                let wrong = file_beside(Some(&file), Some(&target));
+                let is_beside = wrong.is_empty();
+                wrong.into_iter().for_each(|(_, cause, hint)| self.wrong(path, cause, hint));
+                return Ok(is_beside.then_some(("link", Node::Outside { name: own, file, target })));
+            }
+            h5l::H5L_type_t::H5L_TYPE_HARD => (),
+            _ => {
+                self.wrong(path, "a link of a kind that only its maker knows", "make it a soft link");
+                return Ok(None);
+            }
+        }
+        let object = open_object(self.file, path)?;
+        if let Some(first) = self.seen.get(&place(&object, path)?) {
+            let target = vec![if first.is_empty() { "/".to_owned() } else { first.clone() }];
+            return Ok(Some(("link", Node::Link { name: own, target, pointer: String::new() })));
+        }
+        match info(&object, path)?.type_ {
+            h5o::H5O_type_t::H5O_TYPE_GROUP => {
+                // In front of what is in it.
+                self.things.insert(path.to_owned(), "group");
+                drop(object);
+                Ok(Some(("group", Node::Group(self.group(name, path, depth + 1)))))
+            }
+            kind @ (h5o::H5O_type_t::H5O_TYPE_DATASET | h5o::H5O_type_t::H5O_TYPE_NAMED_DATATYPE) => {
+                self.note(path, &object)?;
+                let is_dataset = kind == h5o::H5O_type_t::H5O_TYPE_DATASET;
+                if is_dataset && !self.dataset(path, &object)? {
+                    return Ok(None);
+                }
+                self.attributes(path, &object)?;
+                Ok(Some((if is_dataset { "dataset" } else { "type" }, Node::Static { name: own })))
+            }
+            _ => {
+                self.wrong(path, "neither a group nor a dataset", "remove it");
+                Ok(None)
+            }
+        }
+    }
+
+    fn note(&mut self, path: &str, object: &Id) -> Result<(), Fault> {
+        self.seen.insert(place(object, path)?, path.to_owned());
+        Ok(())
+    }
+
+    /// Whether a dataset can be copied: its bytes are in the file, and mean the same in another.
+    fn dataset(&mut self, path: &str, object: &Id) -> Result<bool, Fault> {
+        if guarded(|| Found::open(self.file, path))?.is_none() {
+            let hint = "write it into this file: `h5repack` does not, `h5py` does by reading and writing";
+            self.wrong(path, "its bytes lie in other files", hint);
+            return Ok(false);
+        }
+        let what = || format!("`{path}` cannot be read");
+        // SAFETY: an open dataset.
+        let kind = new_id(what, || unsafe { h5d::H5Dget_type(object.0) })?;
+        if has_references(&kind) {
+            self.wrong(path, REFERENCES.0, REFERENCES.1);
+            return Ok(false);
+        }
+        // SAFETY: an open dataset.
+        let bytes = guarded(|| h5::locked(|| unsafe { h5d::H5Dget_storage_size(object.0) }));
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > STATIC_BYTES_MAX {
+            self.full = true;
+            let cause = format!("up to here {} bytes; the limit is {STATIC_BYTES_MAX}", self.bytes);
+            self.wrong(path, cause, "leave large data in files of their own, and link to them");
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Looks at the attributes of an object; its class, where it says one.
+    fn attributes(&mut self, path: &str, object: &Id) -> Result<Option<String>, Fault> {
+        let (mut class, mut wrong) = (None, Vec::new());
+        each_attribute(object, path, &mut |attribute, name| {
+            let what = || format!("the attribute `{name}`");
+            // SAFETY: an open attribute.
+            let kind = new_id(what, || unsafe { h5a::H5Aget_type(attribute.0) })?;
+            // SAFETY: as above.
+            let bytes = h5::locked(|| unsafe { h5a::H5Aget_storage_size(attribute.0) });
+            if has_references(&kind) {
+                wrong.push((format!("the attribute `{name}`: {}", REFERENCES.0), REFERENCES.1));
+            } else if bytes > ATTRIBUTE_BYTES_MAX as u64 {
+                let cause = format!("the attribute `{name}` has {bytes} bytes; the limit is {ATTRIBUTE_BYTES_MAX}");
+                wrong.push((cause, "make it a dataset"));
+            } else if name == "NX_class" {
+                class = h5::read_text_attribute(attribute);
+            }
+            Ok(())
+        })?;
+        wrong.into_iter().for_each(|(cause, hint)| self.wrong(path, cause, hint));
+        Ok(class)
+    }
+}
+
+const REFERENCES: (&str, &str) = (
+    "references name places of that file, and mean nothing in another",
+    "remove them; links and paths (`depends_on`) can stay",
+);
+
+fn has_references(kind: &Id) -> bool {
+    // SAFETY: an open type.
+    call(String::new, || unsafe { h5t::H5Tdetect_class(kind.0, h5t::H5T_class_t::H5T_REFERENCE) })
+        .is_ok_and(|found| found > 0)
+}
+
+/// Where an object lies in its file.
+fn place(object: &Id, path: &str) -> Result<[u8; h5o::H5O_MAX_TOKEN_SIZE], Fault> {
+    let token = info(object, path)?.token;
+    // SAFETY: the token is so many bytes, without a gap.
+    Ok(unsafe { std::mem::transmute::<h5o::H5O_token_t, [u8; h5o::H5O_MAX_TOKEN_SIZE]>(token) })
+}
+
+/// Names and kinds of the links of a group, by name.
+fn links(file: &File, path: &str) -> Result<Vec<(String, h5l::H5L_type_t)>, Fault> {
+    struct Seen(Vec<(String, h5l::H5L_type_t)>, bool);
+    extern "C" fn see(_: Hid, name: *const c_char, info: *const h5l::H5L_info2_t, seen: *mut c_void) -> c_int {
+        // SAFETY: libhdf5 gives a valid name and record, and `seen` is ours.
+        let (name, kind, seen) = unsafe { (CStr::from_ptr(name), (*info).type_, &mut *seen.cast::<Seen>()) };
+        match name.to_str() {
+            Ok(name) => seen.0.push((name.to_owned(), kind)),
+            Err(_) => seen.1 = true,
+        }
+        // One more than there may be is refused.
+        c_int::from(seen.1 || seen.0.len() > NODES_MAX)
+    }
+    let group = open_object(file, path)?;
+    let (index, order) = (sys::H5_index_t::H5_INDEX_NAME, sys::H5_iter_order_t::H5_ITER_INC);
+    let mut seen = Seen(Vec::new(), false);
+    let to = std::ptr::from_mut(&mut seen).cast();
+    call(
+        || format!("the group `{path}` cannot be read"),
+        // SAFETY: an open group; the callback is called during the call only.
+        || unsafe { h5l::H5Literate2(group.0, index, order, std::ptr::null_mut(), Some(see), to) },
+    )?;
+    if seen.1 {
+        return Err(Fault::new("", "a name in it is not UTF-8"));
+    }
+    Ok(seen.0)
+}
+
+/// What a link says.
+fn link_value(file: &File, path: &str) -> Result<Vec<u8>, Fault> {
+    let name = h5::c_name(path)?;
+    let what = || format!("the link `{path}` cannot be read");
+    // Longer ones are cut, and then refused as what they are not.
+    let mut value = vec![0_u8; ATTRIBUTE_BYTES_MAX];
+    let to = value.as_mut_ptr().cast();
+    // SAFETY: an open file, a valid name, and as many bytes as said.
+    call(what, || unsafe { h5l::H5Lget_val(file.id(), name.as_ptr(), to, value.len(), h5p::H5P_DEFAULT) })?;
+    Ok(value)
+}
+
+/// File and path of a link to another file.
+fn outside(value: &[u8]) -> Result<(String, String), Fault> {
+    let (mut flags, mut file, mut target) = (0 as c_uint, std::ptr::null(), std::ptr::null());
+    let what = || "a link to another file".to_owned();
+    call(
+        what,
+        // SAFETY: so many bytes, and places for three answers, which point into them.
+        || unsafe {
+            h5l::H5Lunpack_elink_val(value.as_ptr().cast(), value.len(), &raw mut flags, &raw mut file, &raw mut target)
+        },
+    )?;
+    // SAFETY: libhdf5 says that both are texts with an end within the bytes.
+    let text = |text: *const c_char| unsafe { CStr::from_ptr(text) }.to_str().map(str::to_owned);
+    match (text(file), text(target)) {
+        (Ok(file), Ok(target)) => Ok((file, target)),
+        _ => Err(Fault::new(what(), "its target is no text")),
+    }
+}
