@@ -136,7 +136,7 @@ def test_files_of_others_are_understood(programs, tmp_path):  # noqa: F811
     with h5py.File(path) as file:
         rows = rows_between(file["raw_data_1/runlog/temp"], "2026-03-01T12:00:01Z", "2026-03-01T12:00:02Z")
         assert rows["value"].tolist() == [0.25, 0.375] and rows["image"].shape == (2, 4, 5)
-        assert not {"elsewhere", "there", "status"} & set(rows)
+        assert not {"elsewhere", "there", "status", "stolen"} & set(rows)
         with pytest.raises(Error, match="no rows by time"):
             rows_between(file["raw_data_1"])
 
@@ -222,3 +222,82 @@ def test_the_page_does_what_it_says(programs, measured, tmp_path):  # noqa: F811
         )  # fmt: skip
         assert answer.returncode == 0 and answer.stdout.strip(), answer.stderr
         print(answer.stdout)
+
+
+def refused(path, fill):
+    """The error of a group that `fill` makes; it is beamport's, with all its parts."""
+    with h5py.File(path, "w") as file:
+        fill(file.create_group("entry"))
+    with h5py.File(path) as file, pytest.raises(Error) as caught:
+        rows_between(file["entry"])
+    assert caught.value.what and caught.value.cause and caught.value.hint
+    assert not isinstance(caught.value.__cause__, (TypeError, IndexError)), "it was not looked at before"
+    return str(caught.value)
+
+
+def test_what_is_no_column_of_times_ended_in_errors_of_others(tmp_path):
+    path = tmp_path / "odd.h5"
+
+    def with_time(time, **units):
+        def fill(group):
+            group["time"], group["value"] = time, np.arange(4)
+            group["time"].attrs.update(units)
+
+        return fill
+
+    assert "it has the shape ()" in refused(path, with_time(5))
+    assert "and not numbers" in refused(path, with_time(np.array([b"a"] * 4)))
+    assert "it is no dataset" in refused(path, lambda group: group.create_group("time"))
+    assert "their unit is" in refused(path, with_time(np.arange(4), units=["s", "ms"]))
+    assert "8 TiB" not in refused(
+        path, lambda group: group.create_dataset("time", (2**40,), "i8", maxshape=(None,), chunks=(1024,))
+    )
+
+    def cued(group):
+        with_time(np.arange(4))(group)
+        group["cue_index"], group["cue_timestamp_zero"] = np.array([0.5]), np.array([0])
+
+    said = refused(path, cued)
+    assert "cue_index" in said and "and not whole numbers" in said
+    with h5py.File(path, "w") as file:
+        with_time(np.arange(4), units=np.array(["ns"], object))(file.create_group("entry"))
+    with h5py.File(path) as file:
+        assert rows_between(file["entry"])["value"].tolist() == [0, 1, 2, 3]
+        # A dataset has `in`, which goes through its values, for ever where there are many.
+        for thing in (file["entry/time"], None, {"time": [1]}):
+            with pytest.raises(Error, match="not a group of an open"):
+                rows_between(thing)
+
+
+@pytest.mark.parametrize("index", [[0, 3, 1, 4], [-3, 0, 2, 4], [0, 2**63, 3, 4]])
+def test_pulses_out_of_order_were_left_out_or_numbered_beyond_all_events(tmp_path, index):
+    def fill(group):
+        group["event_time_zero"] = np.arange(4)
+        group["event_index"] = np.array(index, "u8" if max(index) > 2**62 else "i8")
+        group["event_id"] = group["event_time_offset"] = np.arange(6)
+
+    assert "`event_index` is negative or falls" in refused(tmp_path / "falls.h5", fill)
+
+
+def test_values_that_lie_elsewhere_are_not_read(tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(range(32)))
+    path = tmp_path / "thief.h5"
+    stolen = {"external": [(str(tmp_path / "secret"), 0, 32)]}
+    said = refused(path, lambda group: group.create_dataset("time", (4,), "i8", **stolen))
+    assert "its values lie elsewhere" in said
+
+    def virtual(group):
+        layout = h5py.VirtualLayout((4,), "i8")
+        layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
+        group.create_virtual_dataset("time", layout)
+
+    assert "its values lie elsewhere" in refused(path, virtual)
+    # A link that would have to be opened to know what it is: a pipe waits for ever.
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(path, "w") as file:
+        group = file.create_group("entry")
+        group["time"] = group["value"] = np.arange(4)
+        group["cue_index"] = group["there"] = h5py.ExternalLink("pipe", "/")
+        group.create_dataset("stolen", (4,), "i8", **stolen)
+    with h5py.File(path) as file:
+        assert set(rows_between(file["entry"])) == {"time", "value"}
