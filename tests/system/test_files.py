@@ -323,3 +323,30 @@ def test_a_file_of_others_in_the_way_is_kept_and_told(lab, nexus):
     report = lab.report(process, status=2)
     assert report["failed"][0]["sink"] == "images" and report["written"] == []
     assert (folder / "camera_000002.h5").read_text() == "mine"
+
+
+def test_a_link_left_in_the_folder_led_the_files_of_a_run_out_of_it(lab, nexus):
+    folder = instrument(lab, frames=20)
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(elsewhere)
+    process, _ = lab.up_ready()
+    until(lambda: "it is a link" in lab.said(process)[1], "nothing is said of the link")
+    lab.interrupt(process)
+    assert lab.report(process, status=2)["failed"][0]["sink"] == "images"
+    assert list(elsewhere.iterdir()) == [] and folder.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["lab_first_images", "."])
+@pytest.mark.parametrize("thing", ["file", "dangling"])
+def test_what_had_the_name_of_the_folder_was_tried_for_ever(lab, nexus, name, thing):
+    folder = instrument(lab, frames=20)
+    taken = folder.parent / name if name != "." else folder.parent
+    taken.parent.mkdir(parents=True, exist_ok=True)
+    taken.write_text("mine") if thing == "file" else taken.symlink_to("nowhere")
+    process, _ = lab.up_ready()
+    until(lambda: "cannot write run `first`" in lab.said(process)[1], "the run is not given up")
+    lab.interrupt(process)
+    assert lab.report(process, status=2)["failed"][0]["sink"] == "images"
+    assert taken.is_symlink() if thing == "dangling" else taken.read_text() == "mine"

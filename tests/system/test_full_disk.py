@@ -225,6 +225,11 @@ def test_interrupt_on_a_full_disk_seals_when_there_is_room(lab):
     print(f"interrupt while no file may grow: 1 injected, sealed with room, 0 lost of {stream.marks()[2]} messages")
 
 
+def troubles(lab) -> list[str]:
+    """What the control socket says that holds things up."""
+    return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"]
+
+
 def finish(lab, process, file: Path) -> int:
     """Ends the run and compares its file with the undisturbed one; the number of messages."""
     report = lab.whole(process)
@@ -310,12 +315,15 @@ def test_file_that_may_not_grow_heals_and_is_complete(lab, nexus, times):
                 continue
         count = stream.marks()[2]
         until(lambda count=count: stream.marks()[2] > count + 14, "a full disk of the file stops the streams")
+        (said,) = until(lambda: troubles(lab), "the reason stands nowhere")
+        assert "first.nxs" in said and "make room" in said
         for pid in writers_of(lab, process):
             try:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             except ProcessLookupError:
                 continue
         until(lambda size=size: file.stat().st_size > size + (1 << 20), "the file does not heal")
+        until(lambda: troubles(lab) == [], "it says so for ever")
     messages = finish(lab, process, file)
     assert "ended: signal" not in lab.said(process)[1], "a writer died of a signal on a full disk"
     print(f"file that may not grow: {full} injected, 0 lost of {messages} messages, equal to the undisturbed file")

@@ -16,8 +16,8 @@
 //! * The account of the run stands in the last file of each stream.
 //!
 //! Failure: no room, here too, loses nothing: the same call works when there is room. What was already taken of the
-//! messages of that call is not taken again. A file of that name that is not of the run is not replaced: the work is
-//! refused.
+//! messages of that call is not taken again. A file of that name that is not of the run is not replaced, and where the
+//! folder's name is that of a link or a file, nothing is written: the work is refused.
 
 use crate::module::ANOTHER;
 use crate::product::product;
@@ -43,7 +43,7 @@ pub const SUMS: &str = "B3SUMS";
 /// What is to be written.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Folder of the run, which is there.
+    /// Folder of the run; it is made in a folder that is there.
     pub folder: PathBuf,
     /// Names of the files, with `{stream}` and `{number}` to be filled in.
     pub name: String,
@@ -80,6 +80,7 @@ impl Plan {
 
     /// What [`Files::begin`] refuses, now and later: names that belong to something else.
     pub fn check(&self, replace: bool) -> Result<(), Fault> {
+        self.check_folder()?;
         let sums = self.folder.join(SUMS);
         let mut is_ours = replace || !sums.exists();
         for stream in &self.inputs {
@@ -92,6 +93,28 @@ impl Plan {
         }
         Err(Fault::new(format!("{} exists", sums.display()), "its folder has no files of this run")
             .hint("remove it, or choose another folder"))
+    }
+
+    /// What has the folder's name must be a folder: a link, whoever left it, would lead the files out of that of the sink.
+    fn check_folder(&self) -> Result<(), Fault> {
+        match std::fs::symlink_metadata(&self.folder) {
+            Ok(there) if !there.is_dir() => {
+                let cause = if there.is_symlink() { "it is a link" } else { "it is not a folder" };
+                Err(Fault::new(format!("{} exists", self.folder.display()), cause)
+                    .hint("remove it, or choose another name"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the folder, where it is not there.
+    fn make_folder(&self) -> Result<(), Fault> {
+        match std::fs::create_dir(&self.folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(Fault::new(format!("folder `{}` cannot be made", self.folder.display()), e))
+            }
+            _ => self.check_folder(),
+        }
     }
 }
 
@@ -178,6 +201,7 @@ impl Files {
     /// `replace`.
     pub fn begin(plan: Plan, replace: bool) -> Result<Self, Fault> {
         plan.check(replace)?;
+        plan.make_folder()?;
         let mut series = Vec::new();
         for stream in &plan.inputs {
             let mut one = Series::of(stream, 1);
@@ -197,6 +221,7 @@ impl Files {
         if state["version"] != STATE_VERSION || state["name"] != plan.name.as_str() {
             return Err(other("the state is of another version, or of files with other names".into()));
         }
+        plan.make_folder()?;
         let mut series = Vec::new();
         for stream in &plan.inputs {
             let known = &state["series"][stream];
@@ -318,7 +343,7 @@ impl Series {
     /// Lays out the file that comes next.
     fn begin(&mut self, plan: &Plan, replace: bool) -> Result<(), Stop> {
         let job = plan.job(&self.stream, self.number)?;
-        job.check(replace).map_err(Stop::Refused)?;
+        plan.check_folder().and_then(|()| job.check(replace)).map_err(Stop::Refused)?;
         self.remove_later(plan)?;
         let made = Nexus::lay_out(job, replace);
         let mut sink = made.map_err(|(fault, short)| if short { Stop::Room(fault) } else { Stop::Other(fault) })?;

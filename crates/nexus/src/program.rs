@@ -15,7 +15,8 @@
 //! MODULES: [--module FILE.py:CLASS]... [--folder DIR] [--python PROGRAM] [--time-max-ms N]
 //! ```
 //!
-//! Data on stdout, text for people on stderr. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
+//! Data on stdout, text for people on stderr. While `write` waits for room its newest line on stdout is
+//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it goes on. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
 //! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
 //! know. It dies with its parent and leaves Ctrl-C to it.
 

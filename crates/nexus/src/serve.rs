@@ -11,6 +11,7 @@ use crate::{Files, Job, Nexus, clock, files};
 use flow::records::Run;
 use flow::{Data, Fault, Feed, Sink, ledger};
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -210,7 +211,7 @@ fn opened(path: &Path, static_file: Option<&Path>, layout: Layout, order: &Order
     Ok(template)
 }
 
-/// Writes the file; the answer is the last line on stdout. `alive` says whether anybody still wants it.
+/// Writes the file; the answer is the last line on stdout, and before it a line for each time that there was no room. `alive` says whether anybody still wants it.
 pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
     let template = match &order.work {
@@ -285,6 +286,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
                 // Taking messages needs no room; only what is on disk says that there is some.
                 if std::mem::take(&mut without_room) {
                     tracing::info!("there is room again");
+                    say_trouble(None);
                 }
             }
             flushed = Instant::now();
@@ -312,6 +314,7 @@ fn tell<T>(
         Err(fault) if sink.lacks_room() => {
             if !std::mem::replace(without_room, true) {
                 tracing::warn!("{}: {}; {}", fault.what, fault.cause, fault.hint);
+                say_trouble(Some(&fault));
             }
             std::thread::sleep(PAUSE_WITHOUT_ROOM);
             Ok(None)
@@ -319,6 +322,13 @@ fn tell<T>(
         Err(fault) if sink.is_refused() => Err(Ended::Permanent(fault)),
         Err(fault) => Err(fault.into()),
     }
+}
+
+/// Says on stdout what holds the file up, or that nothing does any more: who started us shows it.
+fn say_trouble(fault: Option<&Fault>) {
+    let told = fault.map(|Fault { what, cause, hint }| json!({"what": what, "cause": cause, "hint": hint}));
+    // It may go to the disk that is full: then the line comes with the next one.
+    let _ = writeln!(std::io::stdout(), "{}", json!({"trouble": told}));
 }
 
 /// Opens the feed; a writer that was just killed may hold the commits a moment longer.

@@ -426,6 +426,33 @@ fn files_of_others_are_not_replaced() {
 }
 
 #[test]
+fn a_link_in_place_of_the_folder_led_files_out_of_it() {
+    let (folder, elsewhere) = (folder("link"), folder("elsewhere"));
+    let link = folder.join("lab_first_images");
+    let refused = |replace| Files::begin(plan(&link, 4), replace).map(|_| ()).unwrap_err();
+    for target in [elsewhere.as_path(), Path::new("nowhere")] {
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let fault = refused(false);
+        assert!(fault.what.ends_with("lab_first_images exists") && fault.cause == "it is a link", "{fault}");
+        refused(true);
+        std::fs::remove_file(&link).unwrap();
+    }
+    std::fs::write(&link, "mine").unwrap();
+    assert_eq!(refused(false).cause, "it is not a folder");
+    std::fs::remove_file(&link).unwrap();
+    // One that comes while the files are written, and one that stands there when a writer goes on.
+    let mut sink = Files::begin(plan(&link, 4), false).unwrap();
+    hand(&mut sink, 0, &run_of(0, 2)).unwrap();
+    let state = sink.flush().unwrap();
+    std::fs::rename(&link, folder.join("moved")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    hand(&mut sink, 0, &run_of(2, 5)).unwrap_err();
+    assert!(sink.is_refused());
+    assert!(Files::resume(plan(&link, 4), &state).is_err());
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
+
+#[test]
 fn streams_have_files_of_their_own() {
     let folder = folder("streams");
     let mut plan = plan(&folder, 2);

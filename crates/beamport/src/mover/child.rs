@@ -20,6 +20,7 @@ use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -167,12 +168,27 @@ impl Job {
         }
     }
 
-    /// Starts the process, which is of our version by the word of its caller; its answer goes to the end of `output`.
-    pub fn start_into(&self, output: &mut std::fs::File) -> Result<Child, Fault> {
-        if let Some(folder) = self.output.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
+    /// Makes the folder that the file goes to; of files of frames the one in which they get a folder, which the writer
+    /// makes. The inner fault will come again: something else has its name.
+    fn make_folder(&self) -> Result<Result<(), Fault>, Fault> {
+        let above = match self.work {
+            Work::Template(_) => 1,
+            Work::Frames(..) => 2,
+        };
+        let Some(folder) = self.output.ancestors().nth(above) else { return Ok(Ok(())) };
+        let Err(e) = std::fs::create_dir_all(folder) else { return Ok(Ok(())) };
+        let fault = Fault::new(format!("folder `{}` cannot be made", folder.display()), &e);
+        match e.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                Ok(Err(fault.hint("remove what has its name, or choose another folder")))
+            }
+            _ => Err(fault),
         }
+    }
+
+    /// Starts the process, which is of our version by the word of its caller; its answer goes to the end of `output`. The
+    /// folder for its file is there.
+    pub fn start_into(&self, output: &mut std::fs::File) -> Result<Child, Fault> {
         let mut command = told_of(&path_of(&self.writer)?, &self.writer, "write");
         command.arg("--data").arg(&self.data).args(["--sink", &self.sink, "--run", &self.run]);
         for input in &self.inputs {
@@ -254,13 +270,17 @@ struct Working {
     child: Option<Child>,
     /// What it says; none until one was started.
     output: Option<std::fs::File>,
+    /// Bytes of it that were looked at.
+    heard: u64,
+    /// What holds it up, as it says.
+    trouble: Option<Fault>,
     pause: Duration,
     again: Instant,
 }
 
 impl Working {
     fn new() -> Self {
-        Self { child: None, output: None, pause: PAUSE, again: Instant::now() }
+        Self { child: None, output: None, heard: 0, trouble: None, pause: PAUSE, again: Instant::now() }
     }
 
     fn start(&mut self, job: &Job) -> Result<Child, Fault> {
@@ -283,9 +303,10 @@ impl Working {
     fn step(&mut self, job: impl FnOnce() -> Job) -> Result<Option<Ended>, Fault> {
         if let Some(child) = &mut self.child {
             let Some(status) = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))? else {
+                self.listen();
                 return Ok(None);
             };
-            self.child = None;
+            (self.child, self.trouble) = (None, None);
             return Ok(Some(match status.code() {
                 Some(0) => Ended::Done(self.answer()),
                 Some(WILL_FAIL_AGAIN) => Ended::Never(told(&self.answer())),
@@ -300,7 +321,12 @@ impl Working {
         if let Some(Err(fault)) = path_of(&job.writer).ok().and_then(|program| version_of(&program).ok()) {
             return Ok(Some(Ended::Never(fault)));
         }
-        match self.start(&job) {
+        let child = match job.make_folder() {
+            Ok(Err(fault)) => return Ok(Some(Ended::Never(fault))),
+            Ok(Ok(())) => self.start(&job),
+            Err(fault) => Err(fault),
+        };
+        match child {
             Ok(child) => self.child = Some(child),
             // No room, too many processes: what a machine is short of now it may have later.
             Err(fault) => {
@@ -309,6 +335,26 @@ impl Working {
             }
         }
         Ok(None)
+    }
+
+    /// Hears what it says of its troubles while it works.
+    fn listen(&mut self) {
+        let Some(output) = &self.output else { return };
+        let length = output.metadata().map_or(0, |found| found.len());
+        if length <= self.heard {
+            return;
+        }
+        // Without moving the place where it writes, which is ours too.
+        let mut bytes = vec![0; usize::try_from(length - self.heard).unwrap_or_default()];
+        let Ok(()) = output.read_exact_at(&mut bytes, self.heard) else { return };
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
+        self.heard += end as u64 + 1;
+        for line in bytes[..end].split(|byte| *byte == b'\n') {
+            let said: Value = serde_json::from_slice(line).unwrap_or_default();
+            if let Some(trouble) = said.get("trouble") {
+                self.trouble = (!trouble.is_null()).then(|| fault_of(trouble));
+            }
+        }
     }
 
     /// The last line that it said, as JSON.
@@ -361,6 +407,11 @@ impl Children {
         Ok(ended)
     }
 
+    /// What holds files up now, as their writers say.
+    pub(super) fn troubles(&self) -> impl Iterator<Item = Fault> {
+        self.working.values().filter_map(|working| working.trouble.clone())
+    }
+
     /// True if this file is given up.
     pub(super) fn has_failed(&self, sink: &str, run: &str) -> bool {
         self.failed.iter().any(|f| f.sink == sink && f.run == run)
@@ -385,11 +436,16 @@ impl Children {
 
 /// The fault that a writer told, `{"fault": {"what", "cause", "hint"}}`, else where it stands.
 fn told(answer: &Value) -> Fault {
-    let text = |key: &str| answer["fault"][key].as_str().unwrap_or_default();
-    match text("what") {
-        "" => Fault::new("the writer said why on stderr", ""),
-        what => Fault::new(what, text("cause")).hint(text("hint")),
+    match fault_of(&answer["fault"]) {
+        fault if fault.what.is_empty() => Fault::new("the writer said why on stderr", ""),
+        fault => fault,
     }
+}
+
+/// `{"what", "cause", "hint"}` as a fault.
+fn fault_of(said: &Value) -> Fault {
+    let text = |key: &str| said[key].as_str().unwrap_or_default();
+    Fault::new(text("what"), text("cause")).hint(text("hint"))
 }
 
 /// A fault that will come again in the words of the run.

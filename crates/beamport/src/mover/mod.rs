@@ -390,11 +390,11 @@ impl Mover {
         stages.map(|stage| stage.told.view()).collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Troubles of the stages, by name.
+    /// Troubles of the stages, of the keeper of runs and of the writers of files.
     pub fn troubles(&self) -> Vec<Fault> {
         let stages = self.sources.iter().chain(&self.merges).chain(&self.workers).filter_map(|s| s.told.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        stages.chain(self.keeper.trouble()).chain(files).collect()
+        stages.chain(self.keeper.trouble()).chain(self.children.troubles()).chain(files).collect()
     }
 
     /// The data folder.
