@@ -1,9 +1,11 @@
 """One run written by several processes: its file leads to those of the others, whoever is killed."""
 
+import json
 import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import h5py
 import pytest
@@ -48,9 +50,27 @@ def test_a_run_by_several_writers_is_the_run_by_one(instrument, dice):
     with h5py.File(files / OTHERS[0]) as second, h5py.File(files / OTHERS[1]) as third:
         alone = [set(file["entry/instrument"]) for file in (second, third)]
         assert sorted(map(sorted, alone)) == [["detector"], ["monitor"]]
-    lab.run("verify", files / "first.nxs", "--data", lab.data)
+    assert b"3 of 3 files are ok" in lab.run("verify", files / "first.nxs", "--data", lab.data).stdout
     for other in OTHERS:
         lab.run("verify", files / other, "--data", lab.data)
+    # Moved, they are known by their bytes, and the others are looked for beside the run's file.
+    moved = shutil.copytree(files, lab.folder / "moved")
+    damaged_parts_of_a_run_are_named(lab, moved)
+
+
+def damaged_parts_of_a_run_are_named(lab, files):
+    def verified():
+        answer = json.loads(lab.run("verify", files / "first.nxs", "--data", lab.data, "--json", status=None).stdout)
+        return answer["ok"], {Path(one["file"]).name: one["wrong"] for one in answer["files"]}
+
+    assert verified() == (True, dict.fromkeys(("first.nxs", *OTHERS)))
+    second = bytearray((files / OTHERS[0]).read_bytes())
+    second[len(second) // 2] ^= 1
+    (files / OTHERS[0]).write_bytes(second)
+    (files / OTHERS[1]).unlink()
+    ok, wrong = verified()
+    assert not ok and wrong["first.nxs"] is None
+    assert "it is not that file" in wrong[OTHERS[0]] and wrong[OTHERS[1]] == "it is not there"
 
 
 def test_a_sink_shared_out_is_checked_as_a_whole(instrument):

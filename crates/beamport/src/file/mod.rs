@@ -33,8 +33,8 @@ pub use run::{RunSection, Start};
 pub(crate) use section::Word;
 pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
-pub(crate) use sink::check_files_pattern;
 pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
+pub(crate) use sink::{check_files_pattern, writer_file, writer_name};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub use worker::{Code, Numbers, Order, Parameters, Share, WorkerSection};
 

@@ -112,7 +112,7 @@ impl SinkSection {
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
         let share = self.share.as_ref();
         let name = filled(&self.file, instrument, run, share.map_or(&self.name, |share| &share.of));
-        self.folder.join(share.map_or(name.clone(), |share| share.file(&name, share.number)))
+        self.folder.join(share.map_or(name.clone(), |share| writer_file(&name, share.number)))
     }
 
     /// Streams that other writers of the run have, each with the name of its file; and the name of the run's file, where this
@@ -123,7 +123,7 @@ impl SinkSection {
         let name = filled(&self.file, instrument, run, &share.of);
         let others = share.streams.iter().enumerate().filter(|(number, _)| *number != share.number);
         let of = |(number, streams): (usize, &Vec<String>)| {
-            let file = share.file(&name, number);
+            let file = writer_file(&name, number);
             streams.iter().map(|stream| (stream.clone(), file.clone())).collect::<Vec<_>>()
         };
         (others.flat_map(of).collect(), (!self.is_first()).then_some(name.clone()))
@@ -151,7 +151,7 @@ impl SinkSection {
         let of = |number: usize| {
             let mut sink = self.clone();
             if number > 0 {
-                (sink.name, sink.shown) = (format!("{}-{}", self.name, number + 1), Vec::new());
+                (sink.name, sink.shown) = (writer_name(&self.name, number), Vec::new());
             }
             sink.inputs.value = streams[number].clone();
             let (of, inputs) = (self.name.clone(), self.inputs.value.clone());
@@ -162,14 +162,17 @@ impl SinkSection {
     }
 }
 
-impl Share {
-    /// Name of a writer's file: that of the run, with the writer's number before its ending.
-    fn file(&self, name: &str, number: usize) -> String {
-        match (number, name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())) {
-            (0, _) => name.to_owned(),
-            (_, Some((stem, ending))) => format!("{stem}.{}.{ending}", number + 1),
-            (_, None) => format!("{name}.{}", number + 1),
-        }
+/// Name of a writer as a sink: the first has that of the sink.
+pub(crate) fn writer_name(sink: &str, number: usize) -> String {
+    if number == 0 { sink.to_owned() } else { format!("{sink}-{}", number + 1) }
+}
+
+/// Name of a writer's file: that of the run, with the writer's number before its ending.
+pub(crate) fn writer_file(name: &str, number: usize) -> String {
+    match (number, name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty())) {
+        (0, _) => name.to_owned(),
+        (_, Some((stem, ending))) => format!("{stem}.{}.{ending}", number + 1),
+        (_, None) => format!("{name}.{}", number + 1),
     }
 }
 

@@ -1,13 +1,16 @@
 //! `beamport verify FILE`: whether a file is what a sink made, by its BLAKE3. `beamport-nexus hash` reads it.
 //!
 //! What a file should be say the commits of the sink that made it, and of files of frames the list `B3SUMS` beside them. A
-//! file that was moved or renamed is known by its hash. Of the list each file is looked at, and the list itself.
+//! file that was moved or renamed is known by its hash. Of the list each file is looked at, and the list itself; of a run by
+//! several writers the run's file and those beside it that it leads to.
 
 use super::figures::{bytes, thousands};
 use super::table::Table;
 use super::verify::Progress;
 use super::{Answer, Stop, json_line, open};
 use crate::cli::Verify;
+use crate::file::{writer_file, writer_name};
+use crate::limits::WRITERS_MAX;
 use crate::mover::program;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
@@ -18,12 +21,20 @@ use std::process::{Command, ExitCode, Stdio};
 /// Name of the list of hashes beside files of frames.
 const SUMS: &str = "B3SUMS";
 
-/// What a sink made of a run.
+/// What a sink made of a run, and has finished.
 struct Made {
     sink: String,
     run: String,
     file: PathBuf,
     blake3: String,
+}
+
+/// What the commits of a data folder say.
+#[derive(Default)]
+struct Known {
+    made: Vec<Made>,
+    /// Sinks and runs of which a file is not finished.
+    unfinished: Vec<(String, String)>,
 }
 
 /// What is known of a file.
@@ -49,7 +60,8 @@ pub(super) fn verify(asked: &Verify, file: &Path, out: &mut dyn Write, err: &mut
         return Err(fault.hint("`beamport write RUN --output FILE` makes a file again").into());
     }
     // Without a data folder a list still says what its files are.
-    let made = open(&asked.data).ok().map(|data| made(&data)).transpose()?.unwrap_or_default();
+    let known = open(&asked.data).ok().map(|data| known(&data)).transpose()?.unwrap_or_default();
+    let made = &known.made;
     let list = if file.is_dir() { file.join(SUMS) } else { file.to_path_buf() };
     let mut seen = Vec::new();
     if list.file_name().is_some_and(|name| name == SUMS) {
@@ -62,10 +74,13 @@ pub(super) fn verify(asked: &Verify, file: &Path, out: &mut dyn Write, err: &mut
         }
         progress.clear(err);
     }
-    let expected = expected(&list, &made);
+    let expected = expected(&list, made);
     // A list of which no sink says anything is only as good as itself.
     if seen.is_empty() || !expected.is_empty() {
-        seen.push(one(&list, expected, &made)?);
+        let whole = one(&list, expected, made)?;
+        let others = others(&list, &whole, &known)?;
+        seen.push(whole);
+        seen.extend(others);
     }
     let wrong = seen.iter().any(|one| one.wrong.is_some());
     if asked.form.json {
@@ -100,17 +115,43 @@ fn told(one: &Seen) -> Value {
 }
 
 /// What the sinks of a data folder made and still know.
-fn made(data: &Data) -> Result<Vec<Made>, Fault> {
-    let mut made = Vec::new();
+fn known(data: &Data) -> Result<Known, Fault> {
+    let mut known = Known::default();
     for (run, sinks) in flow::commits::last_commits(data)? {
-        for (sink, commit) in sinks.into_iter().filter(|(_, commit)| commit.finished) {
+        for (sink, commit) in sinks {
+            if !commit.finished {
+                known.unfinished.push((sink, run.clone()));
+                continue;
+            }
             let product: Value = serde_json::from_str(&commit.state).unwrap_or_default();
             if let (Some(file), Some(blake3)) = (product["file"].as_str(), product["blake3"].as_str()) {
-                made.push(Made { sink, run: run.clone(), file: file.into(), blake3: blake3.into() });
+                known.made.push(Made { sink, run: run.clone(), file: file.into(), blake3: blake3.into() });
             }
         }
     }
-    Ok(made)
+    Ok(known)
+}
+
+/// Looks at the files beside a run's file that other writers of its sink made: it leads to them.
+fn others(file: &Path, whole: &Seen, known: &Known) -> Result<Vec<Seen>, Stop> {
+    // It was found by its place, its name or its bytes.
+    let Some(of) = known.made.iter().find(|one| one.by() == whole.by) else { return Ok(Vec::new()) };
+    let Some(name) = of.file.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
+    let mut seen = Vec::new();
+    for number in 1..WRITERS_MAX as usize {
+        let (sink, name) = (writer_name(&of.sink, number), writer_file(name, number));
+        let beside = file.with_file_name(&name);
+        let is_it =
+            |made: &&Made| made.sink == sink && made.run == of.run && made.file == of.file.with_file_name(&name);
+        if let Some(made) = known.made.iter().find(is_it) {
+            seen.push(one(&beside, vec![Expected { by: made.by(), blake3: made.blake3.clone() }], &[])?);
+        } else if beside.is_file() && known.unfinished.contains(&(sink.clone(), of.run.clone())) {
+            let wrong = Some("its writer has not finished it".to_owned());
+            let by = format!("sink `{sink}` of run `{}`", of.run);
+            seen.push(Seen { file: beside, size: 0, blake3: String::new(), by, wrong });
+        }
+    }
+    Ok(seen)
 }
 
 /// What is said of a file at its place.
