@@ -708,22 +708,37 @@ fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
     assert!(err.contains("error: no room\n") && err.contains("the writer ended: exit status: 2"), "{err}");
     assert!(!file.exists());
     // As the real one it leaves Ctrl-C to its parent.
-    let mut child = write("trap '' INT; exec sleep 600").stderr(Stdio::piped()).spawn().unwrap();
-    let end = std::time::Instant::now() + GUARD;
-    while !file.exists() {
-        assert!(std::time::Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let part = place.0.join("x.nxs.part");
+    let begun = |script: &str| {
+        let child = write(script).stderr(Stdio::piped()).spawn().unwrap();
+        let end = std::time::Instant::now() + GUARD;
+        while !part.join("x.nxs").exists() {
+            assert!(std::time::Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!file.exists(), "it has its name before it is whole");
+        child
+    };
+    let mut child = begun("trap '' INT; exec sleep 600");
+    let second = write("exit 2").output().unwrap();
+    assert!(String::from_utf8(second.stderr).unwrap().contains("another process writes it"));
     // SAFETY: a signal to a child that has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(ended(&mut child), 2);
-    assert!(!file.exists());
+    assert!(!file.exists() && !part.exists());
+    // Killed, it leaves a part, which the next one replaces.
+    let mut child = begun("exec sleep 5");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!file.exists() && part.exists());
     let output = write("echo '{\"file\":\"x\",\"size\":5,\"blake3\":\"0\",\"account\":{\"closed\":true,\"lost\":3}}'")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "what was lost decides the exit status");
-    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["account"]["lost"], 3);
-    assert!(file.exists());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["account"]["lost"], 3);
+    assert_eq!(answer["file"], file.display().to_string());
+    assert!(file.exists() && !part.exists());
 }
 
 #[test]

@@ -234,6 +234,10 @@ impl Progress {
 
 /// How much of it is done, how fast it was until now, and how long the rest takes at that.
 fn pace(done: u64, of: u64, since: Duration) -> String {
+    // How large it will be is a guess; behind it there is no time that is left.
+    if done >= of {
+        return format!("{}, writing out", bytes(done));
+    }
     let seconds = since.as_secs_f64();
     let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
     let told = format!("{} of {}, {}", bytes(done), bytes(of), si(rate, "B/s"));
@@ -261,8 +265,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(pace(1_000_000_000, 4_000_000_000, 2 * second), "1.00 GB of 4.00 GB, 500 MB/s, 6.0 s left");
         assert_eq!(pace(0, 4_000_000, second), "0 B of 4.00 MB, 0 B/s");
-        assert_eq!(pace(5_000, 5_000, Duration::ZERO), "5.00 kB of 5.00 kB, 0 B/s");
-        assert_eq!(pace(9_000, 5_000, second), "9.00 kB of 5.00 kB, 9.00 kB/s, 0 ms left");
+        assert_eq!(pace(5_000, 5_000, Duration::ZERO), "5.00 kB, writing out");
+        assert_eq!(pace(9_000, 5_000, second), "9.00 kB, writing out");
         assert!(pace(2, u64::MAX, second).ends_with(" left"));
     }
 

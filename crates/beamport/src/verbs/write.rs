@@ -2,7 +2,7 @@
 //! that goes on.
 //!
 //! The work is done by `beamport-nexus` without positions and commits: nothing in the data folder changes, and nobody
-//! waits for it. Refused where the answer could not be the whole run: not sealed, messages gone, or a file in the way. Of a run
+//! waits for it. What is written gets its name when it is whole: until then it grows in the folder `NAME.part` beside. Refused where the answer could not be the whole run: not sealed, messages gone, or a file in the way. Of a run
 //! that is not sealed what there is now is written only where the file's name says so ([`SNAPSHOT`]).
 
 use super::figures::{bytes, moment};
@@ -16,6 +16,7 @@ use flow::records::Run;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Seek as _, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -220,20 +221,84 @@ fn taken(job: &Job) -> &Path {
     }
 }
 
-/// Takes the name, so that of two who want it one is refused and neither removes what is the other's.
-fn reserve(job: &Job) -> Result<(), Fault> {
-    let name = taken(job);
-    let made = match &job.work {
-        Work::Template(_) => std::fs::File::create_new(name).map(drop),
-        Work::Frames(..) => std::fs::create_dir(name),
-    };
-    match made {
-        Ok(()) => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            Err(refused(name, "another process writes it").hint("choose another name, or wait for it"))
+/// The folder in which a file, or a folder of files, grows until it is whole. Who dies leaves it, and who comes next empties
+/// it: the kernel frees the lock.
+struct Part {
+    folder: PathBuf,
+    _lock: std::fs::File,
+}
+
+impl Part {
+    /// Takes the folder beside `name`, so that of two who want a name one is refused and neither removes what is the other's.
+    fn take(name: &Path) -> Result<Self, Fault> {
+        let mut hidden = name.file_name().unwrap_or_default().to_owned();
+        hidden.push(".part");
+        let folder = name.with_file_name(hidden);
+        match std::fs::create_dir(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(refused(name, e)),
+            _ => {}
         }
-        Err(e) => Err(refused(name, e)),
+        let in_the_way = || {
+            let cause = format!("`{}` is not the folder of a file that is being written", folder.display());
+            refused(name, cause).hint("move it away, or choose another name")
+        };
+        if !std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+            return Err(in_the_way());
+        }
+        let lock = std::fs::File::open(&folder).map_err(|e| refused(name, e))?;
+        let is_ours = lock.try_lock().is_ok() && is_at(&lock, &folder);
+        if !is_ours {
+            return Err(refused(name, "another process writes it").hint("choose another name, or wait for it"));
+        }
+        // What a process that died has left, and nothing else: the name may be of a folder of somebody.
+        for left in std::fs::read_dir(&folder).map_err(|e| refused(name, e))?.flatten() {
+            if !is_part_of(&left.file_name(), name) {
+                return Err(in_the_way());
+            }
+            let is_folder = left.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed =
+                if is_folder { std::fs::remove_dir_all(left.path()) } else { std::fs::remove_file(left.path()) };
+            removed.map_err(|e| refused(name, e))?;
+        }
+        Ok(Self { folder, _lock: lock })
     }
+
+    /// Gives what is whole its name, unless that is taken by now.
+    fn name(&self, name: &Path) -> Result<(), Fault> {
+        let whole = self.folder.join(name.file_name().unwrap_or_default());
+        let named = if whole.is_dir() {
+            // Refused by the system, but for an empty folder.
+            std::fs::rename(&whole, name)
+        } else {
+            match std::fs::hard_link(&whole, name) {
+                // A file system without such links.
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists && std::fs::symlink_metadata(name).is_err() => {
+                    std::fs::rename(&whole, name)
+                }
+                answer => answer,
+            }
+        };
+        let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let sync = || std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+        named.and_then(|()| sync()).map_err(|e| refused(name, e))
+    }
+
+    fn remove(&self) {
+        // We made it, and nobody else was told of it.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether an open folder is the one of that name: another may have been made after ours was removed.
+fn is_at(open: &std::fs::File, folder: &Path) -> bool {
+    let of = |found: std::fs::Metadata| (found.dev(), found.ino());
+    open.metadata().map(of).ok() == std::fs::symlink_metadata(folder).map(of).ok()
+}
+
+/// Whether a name in the folder is one that a writer of the file makes: itself, and hidden ones beside it.
+fn is_part_of(left: &std::ffi::OsStr, name: &Path) -> bool {
+    let (left, name) = (left.to_string_lossy(), name.file_name().unwrap_or_default().to_string_lossy());
+    left == name || left.strip_prefix('.').is_some_and(|rest| rest.starts_with(&*name))
 }
 
 /// What a run says that one of its sinks made of it.
@@ -318,11 +383,24 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 /// Lets the child write; its answer. A file that is not the whole run is not left.
 fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let signals = Asked::to_end()?;
-    reserve(job)?;
-    written(job, of, &signals, err).inspect_err(|_| discard(job))
+    let name = taken(job);
+    let part = Part::take(name)?;
+    let below = name.parent().map_or(Ok(job.output.as_path()), |above| job.output.strip_prefix(above));
+    let output = part.folder.join(below.map_err(|e| refused(name, e))?);
+    let answer = written(&Job { output, ..job.clone() }, name, of, &signals, err).and_then(|mut product| {
+        part.name(name)?;
+        let list = product["file"].as_str().and_then(|file| Path::new(file).file_name());
+        let file = if name.is_dir() { name.join(list.unwrap_or_default()) } else { name.to_owned() };
+        if let Some(object) = product.as_object_mut() {
+            object.insert("file".into(), json!(file.display().to_string()));
+        }
+        Ok(product)
+    });
+    part.remove();
+    answer
 }
 
-fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
+fn written(job: &Job, name: &Path, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
     writer(&job.writer, "write").map(drop)?;
     let mut child = job.start_into(&mut answer)?;
@@ -335,20 +413,20 @@ fn written(job: &Job, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<V
         }
         // Close to what it will be: arrays are most of a file and stand in it as they are in the messages.
         let size = size_of(taken(job));
-        progress.draw_bytes(err, &job.run, size.min(of), of);
+        progress.draw_bytes(err, &job.run, size, of);
         if signals.yes() {
             // Ctrl-C is left to us: the child would go on.
             let ended = child.kill().and_then(|()| child.wait());
             progress.clear(err);
             let cause = ended.map_or_else(|e| e.to_string(), |_| "interrupted".into());
-            return Err(refused(taken(job), cause).into());
+            return Err(refused(name, cause).into());
         }
         std::thread::sleep(LOOK);
     };
     progress.clear(err);
     if !status.success() {
         // What it had to say stands on stderr above.
-        return Err(refused(taken(job), format!("the writer ended: {status}")).into());
+        return Err(refused(name, format!("the writer ended: {status}")).into());
     }
     let mut text = String::new();
     answer
@@ -373,21 +451,6 @@ fn size_of(path: &Path) -> u64 {
     match std::fs::read_dir(path) {
         Ok(entries) => entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|m| m.len()).sum(),
         Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
-    }
-}
-
-/// Removes what we have taken the name of.
-fn discard(job: &Job) {
-    let name = taken(job);
-    if let Work::Frames(..) = job.work {
-        // We made it, and nobody else was told of it.
-        let _ = std::fs::remove_dir_all(name);
-        return;
-    }
-    let _ = std::fs::remove_file(name);
-    // Where the writer lays a file out before it has its name.
-    if let Some(file) = name.file_name() {
-        let _ = std::fs::remove_file(name.with_file_name(format!(".{}.new", file.to_string_lossy())));
     }
 }
 
@@ -461,13 +524,38 @@ mod tests {
             ..job.clone()
         };
         for job in [job, frames] {
-            reserve(&job).unwrap();
+            let part = Part::take(taken(&job)).unwrap();
             match made(&job, 0, &mut Vec::new()) {
                 Err(super::super::Stop::Fault(fault)) => assert_eq!(fault.cause, "another process writes it"),
                 _ => panic!("both write it"),
             }
-            assert!(taken(&job).exists());
+            assert!(part.folder.exists());
         }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_had_the_name_of_a_whole_file() {
+        let folder = std::env::temp_dir().join(format!("beamport-part-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("r.nxs.part")).unwrap();
+        let name = folder.join("r.nxs");
+        for left in ["r.nxs", ".r.nxs.new"] {
+            std::fs::write(folder.join("r.nxs.part").join(left), "half").unwrap();
+        }
+        let part = Part::take(&name).unwrap();
+        assert_eq!(std::fs::read_dir(&part.folder).unwrap().count(), 0);
+        std::fs::write(part.folder.join("r.nxs"), "whole").unwrap();
+        part.name(&name).unwrap();
+        // What came meanwhile is not replaced, and neither is what has the name of the folder.
+        std::fs::write(part.folder.join("r.nxs"), "other").unwrap();
+        assert!(part.name(&name).is_err());
+        assert_eq!(std::fs::read(&name).unwrap(), b"whole");
+        part.remove();
+        drop(part);
+        std::fs::create_dir(folder.join("r.nxs.part")).unwrap();
+        std::fs::write(folder.join("r.nxs.part/mine"), "mine").unwrap();
+        assert!(Part::take(&name).is_err());
+        assert_eq!(std::fs::read(folder.join("r.nxs.part/mine")).unwrap(), b"mine");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
