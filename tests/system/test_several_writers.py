@@ -53,9 +53,30 @@ def test_a_run_by_several_writers_is_the_run_by_one(instrument, dice):
     assert b"3 of 3 files are ok" in lab.run("verify", files / "first.nxs", "--data", lab.data).stdout
     for other in OTHERS:
         lab.run("verify", files / other, "--data", lab.data)
+    the_rows_of_all_files_are_shown(lab, files / "first.nxs")
     # Moved, they are known by their bytes, and the others are looked for beside the run's file.
     moved = shutil.copytree(files, lab.folder / "moved")
     damaged_parts_of_a_run_are_named(lab, moved)
+
+
+def the_rows_of_all_files_are_shown(lab, file):
+    def shown(*words):
+        lines = lab.run("cat", file, "--json", *words).stdout.splitlines()
+        return [row["path"] for row in map(json.loads, lines)]
+
+    detector = "/entry/instrument/detector/data"
+    with h5py.File(file) as whole:
+        pulses = len(whole[detector]["event_time_zero"])
+    assert shown("--path", detector) == [detector] * pulses
+    assert {detector, "/entry/sample/temperature"} <= set(shown())
+    # One that is a link in the folder is not followed, and that is said.
+    second = file.with_name(OTHERS[0])
+    second.rename(file.with_name("kept"))
+    second.symlink_to("kept")
+    said = lab.run("cat", file).stderr + lab.run("cat", file, "--path", detector, status=None).stderr
+    assert b"leads to `first.2.nxs`, which is not followed" in said or b"leads to `first.3.nxs`" in said
+    second.unlink()
+    file.with_name("kept").rename(second)
 
 
 def damaged_parts_of_a_run_are_named(lab, files):

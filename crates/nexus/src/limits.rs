@@ -166,6 +166,12 @@ pub const SEARCH_OBJECTS_MAX: usize = NODES_MAX;
 /// Groups inside groups that such a search follows.
 pub const SEARCH_DEPTH_MAX: usize = 32;
 
+/// Links to other files that `cat` looks at: many more than a run has groups that other writers wrote.
+pub const READ_LINKS_MAX: usize = 10_000;
+
+/// Other files that `cat` follows such links to: as many as a sink has writers.
+pub const READ_FILES_MAX: usize = 16;
+
 /// Bytes of one piece of rows that `cat` reads of all datasets of a group together.
 pub const READ_BYTES: usize = 16 << 20;
 

@@ -6,9 +6,9 @@
 //! beside it of the same length or one longer.
 
 use crate::h5::{self, File, Hid, Id, call, lengths, new_id, number_type};
-use crate::limits::{HISTOGRAM_CELLS_MAX, SEARCH_DEPTH_MAX, SEARCH_OBJECTS_MAX};
+use crate::limits::{HISTOGRAM_CELLS_MAX, READ_LINKS_MAX, SEARCH_DEPTH_MAX, SEARCH_OBJECTS_MAX};
 use flow::Fault;
-use hdf5_metno_sys::{h5a, h5d, h5o, h5p, h5s, h5t};
+use hdf5_metno_sys::{h5a, h5d, h5l, h5o, h5p, h5s, h5t};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use wire::DType;
@@ -213,6 +213,60 @@ fn objects(file: &File, wanted: h5o::H5O_type_t) -> Result<Vec<String>, Fault> {
         || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(visit), to, h5o::H5O_INFO_BASIC) },
     )?;
     Ok(walk.paths)
+}
+
+/// A link to a thing in another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Where it stands.
+    pub(crate) path: String,
+    /// The other file, as the link names it.
+    pub(crate) file: String,
+    /// What it means there.
+    pub(crate) target: String,
+}
+
+/// The links of a file to other files; none is followed here.
+pub(crate) fn links(file: &File) -> Result<Vec<Link>, Fault> {
+    struct Walk {
+        seen: usize,
+        links: Vec<(String, usize)>,
+    }
+    extern "C" fn visit(_: Hid, name: *const c_char, info: *const h5l::H5L_info2_t, walk: *mut c_void) -> c_int {
+        // SAFETY: libhdf5 gives a valid name and record, and `walk` is ours. Of a link that is not hard the record has the
+        // size of its value.
+        let (name, info, walk) = unsafe { (CStr::from_ptr(name), &*info, &mut *walk.cast::<Walk>()) };
+        walk.seen += 1;
+        if let (h5l::H5L_type_t::H5L_TYPE_EXTERNAL, Ok(name)) = (info.type_, name.to_str()) {
+            // SAFETY: as above.
+            walk.links.push((format!("/{name}"), unsafe { *(&raw const info.u).cast::<usize>() }));
+        }
+        c_int::from(walk.seen > SEARCH_OBJECTS_MAX || walk.links.len() >= READ_LINKS_MAX)
+    }
+    let mut walk = Walk { seen: 0, links: Vec::new() };
+    let (index, order) =
+        (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
+    let to = std::ptr::from_mut(&mut walk).cast();
+    call(
+        || "the links of the file cannot be read".into(),
+        // SAFETY: an open file; the callback is called during the call only.
+        || unsafe { h5l::H5Lvisit2(file.id(), index, order, Some(visit), to) },
+    )?;
+    let read = |(path, size): (String, usize)| {
+        let name = h5::c_name(&path)?;
+        let what = || format!("the link `{path}` cannot be read");
+        // A name of a file and one of a thing, each as long as a path may be, at most.
+        let mut value = vec![0_u8; size.min(2 * libc::PATH_MAX as usize + 3)];
+        let to = value.as_mut_ptr().cast();
+        // SAFETY: an open file, a valid name, and as many bytes of room as are told.
+        call(what, || unsafe { h5l::H5Lget_val(file.id(), name.as_ptr(), to, value.len(), h5p::H5P_DEFAULT) })?;
+        // A byte of version and flags, then both with a NUL behind: as `H5Lunpack_elink_val` takes it apart.
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut parts = value.get(1..).unwrap_or_default().split(|byte| *byte == 0);
+        let (file, target) = (text(parts.next().unwrap_or_default()), text(parts.next().unwrap_or_default()));
+        Ok(Link { path, file, target })
+    };
+    walk.links.into_iter().map(read).collect()
 }
 
 /// An open dataset whose bytes are in the file.

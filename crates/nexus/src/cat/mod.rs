@@ -8,6 +8,9 @@
 //!
 //! Events are told by the pulse, how many it has; or one by one where that is asked for.
 //!
+//! A group that is a link to one of a plain file in the same folder is shown as if it stood here: so are the files of a run
+//! by several writers. Of any other link to a file one line says that it is not followed.
+//!
 //! The file may be one that grows: a column has the rows that all columns of its table have. It may be from anywhere: see
 //! [`dataset`], and `search` for what is not followed. What cannot be read is a [`Fault`].
 
@@ -15,8 +18,10 @@ mod dataset;
 
 use crate::clock::iso8601;
 use crate::h5::File;
-use crate::limits::{CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_MEMORY_MAX, READ_ROWS};
-use crate::search::groups;
+use crate::limits::{
+    CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_FILES_MAX, READ_MEMORY_MAX, READ_ROWS,
+};
+use crate::search::{Link, groups, links};
 pub(crate) use dataset::guarded;
 use dataset::{Dataset, names};
 use flow::Fault;
@@ -81,7 +86,7 @@ pub(crate) fn bound_memory() {
 /// Prints the rows, group by group.
 pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
     let path = &asked.file;
-    let mut at = At { left: asked.count, table: 0, row: 0, event: 0 };
+    let mut at = At { left: asked.count, table: 0, row: 0, event: 0, told: false };
     loop {
         let (before, place) = (changed(path), (at.table, at.row, at.event));
         let file = guarded(|| File::open(path, false))?;
@@ -111,6 +116,8 @@ struct At {
     table: usize,
     row: u64,
     event: u64,
+    /// It was said that a link is not followed.
+    told: bool,
 }
 
 enum Stop {
@@ -133,21 +140,117 @@ impl From<io::Error> for Stop {
 /// Break: as many rows as were asked for are printed.
 type Answer = Result<ControlFlow<()>, Stop>;
 
+/// A group that may have tables: which of the files has it, where, and how it is shown.
+struct Place {
+    file: usize,
+    group: String,
+    shown: String,
+}
+
+/// The files of a run by several writers, and their groups as the run's file shows them.
+struct Whole {
+    /// The file itself, and those beside it to which it leads.
+    others: Vec<(String, File)>,
+    places: Vec<Place>,
+    /// Links that are not followed.
+    left: Vec<Link>,
+}
+
+impl Whole {
+    /// Follows links of the file to groups of plain files beside it, and of these no further. Nothing else is opened: a name
+    /// in a file from anywhere may be that of anything.
+    fn open(file: &File, path: &Path) -> Result<Self, Fault> {
+        let of = |group: String| Place { file: 0, shown: group.clone(), group };
+        let mut whole = Self {
+            others: Vec::new(),
+            places: guarded(|| groups(file))?.into_iter().map(of).collect(),
+            left: Vec::new(),
+        };
+        for link in guarded(|| links(file))? {
+            if !whole.follow(&link, path) {
+                whole.left.push(link);
+            }
+        }
+        whole.places.sort_by(|one, other| one.shown.cmp(&other.shown));
+        Ok(whole)
+    }
+
+    /// Whether a link leads to a group that can be shown.
+    fn follow(&mut self, link: &Link, path: &Path) -> bool {
+        let is_plain = |beside: &Path| std::fs::symlink_metadata(beside).is_ok_and(|found| found.is_file());
+        let known = self.others.iter().position(|(name, _)| *name == link.file);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let beside = path.with_file_name(&link.file);
+                let is_name = !link.file.contains('/') && beside.file_name().is_some_and(|name| name == &*link.file);
+                if !is_name || !is_plain(&beside) || self.others.len() >= READ_FILES_MAX {
+                    return false;
+                }
+                let Ok(other) = guarded(|| File::open(&beside, false)) else { return false };
+                self.others.push((link.file.clone(), other));
+                self.others.len() - 1
+            }
+        };
+        let Ok(groups) = guarded(|| groups(&self.others[at].1)) else { return false };
+        let before = self.places.len();
+        for group in groups {
+            let Some(rest) = group.strip_prefix(&*link.target).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            else {
+                continue;
+            };
+            self.places.push(Place { file: at + 1, shown: format!("{}{rest}", link.path), group });
+        }
+        self.places.len() > before
+    }
+}
+
 fn print(file: &File, path: &Path, asked: &Asked, at: &mut At, out: &mut dyn Write) -> Answer {
-    let known = guarded(|| groups(file))?;
+    let mut whole = Whole::open(file, path)?;
+    let answer = print_whole(file, &whole, path, asked, at, out);
+    for (_, other) in whole.others.drain(..) {
+        // Read only: closing writes nothing.
+        let _ = guarded(|| other.close());
+    }
+    answer
+}
+
+fn print_whole(file: &File, whole: &Whole, path: &Path, asked: &Asked, at: &mut At, out: &mut dyn Write) -> Answer {
     let wanted: Vec<&str> = asked.paths.iter().map(|path| path.trim_matches('/')).collect();
     let is_in = |group: &str, wanted: &str| {
         let rest = group.trim_start_matches('/').strip_prefix(wanted);
         wanted.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    if let Some(nowhere) = wanted.iter().find(|wanted| !known.iter().any(|group| is_in(group, wanted))) {
+    let is_wanted = |shown: &str| wanted.is_empty() || wanted.iter().any(|wanted| is_in(shown, wanted));
+    if let Some(nowhere) = wanted.iter().find(|wanted| !whole.places.iter().any(|place| is_in(&place.shown, wanted))) {
+        let what = format!("{} cannot be shown so", path.display());
+        let nowhere = nowhere.trim_matches('/');
+        let link = whole.left.iter().find(|link| is_in(&format!("/{nowhere}"), link.path.trim_start_matches('/')));
+        if let Some(link) = link {
+            let cause = format!("`{}` leads to `{}`, which is not followed", shown(&link.path), shown(&link.file));
+            return Err(Fault::new(what, cause).hint(NOT_FOLLOWED).into());
+        }
         let cause = format!("it has no group `/{}`", nowhere.escape_debug());
         let hint = "without `--path` all groups that have times are shown, each with its path";
-        return Err(Fault::new(format!("{} cannot be shown so", path.display()), cause).hint(hint).into());
+        return Err(Fault::new(what, cause).hint(hint).into());
+    }
+    if at.table == 0 && at.row == 0 && !at.told {
+        at.told = true;
+        if let Some(link) = whole.left.iter().find(|link| is_wanted(&link.path)) {
+            let more = whole.left.iter().filter(|link| is_wanted(&link.path)).count() - 1;
+            let more = if more > 0 { format!(" (and {more} more links)") } else { String::new() };
+            tracing::warn!(
+                "`{}` leads to `{}`, which is not followed{more}: {NOT_FOLLOWED}",
+                shown(&link.path),
+                shown(&link.file)
+            );
+        }
     }
     let mut number = 0;
-    for group in known.iter().filter(|group| wanted.is_empty() || wanted.iter().any(|wanted| is_in(group, wanted))) {
-        for table in guarded(|| tables(file, group))? {
+    for place in whole.places.iter().filter(|place| is_wanted(&place.shown)) {
+        let file = if place.file == 0 { file } else { &whole.others[place.file - 1].1 };
+        for mut table in guarded(|| tables(file, &place.group))? {
+            table.path.clone_from(&place.shown);
             number += 1;
             if at.table >= number {
                 continue;
@@ -165,6 +268,18 @@ fn print(file: &File, path: &Path, asked: &Asked, at: &mut At, out: &mut dyn Wri
         return Err(fault.hint(hint).into());
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// Which links are.
+const NOT_FOLLOWED: &str = "only groups of plain files in the same folder are";
+
+/// A name of a file from anywhere.
+fn shown(name: &str) -> String {
+    let mut text: String = name.chars().take(TEXT_CHARS).collect();
+    if text.len() < name.len() {
+        text.push_str("...");
+    }
+    text.escape_debug().to_string()
 }
 
 /// Rows with times.

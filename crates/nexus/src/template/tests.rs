@@ -695,3 +695,17 @@ fn what_cannot_be_packed_is_told() {
     assert_eq!(with(named), at("a dataset has one compression"));
     assert_eq!(with(json!({"name": "a", "values": [1], "compression": "gzip"})), at("unknown compression `gzip`"));
 }
+
+#[test]
+fn a_link_to_itself_was_told_to_mean_itself() {
+    let link = |name: &str, source: &str| {
+        format!(r#"{{"module": "link", "config": {{"name": "{name}", "source": "{source}"}}}}"#)
+    };
+    for links in [link("l", "l"), link("l", "other") + ", " + &link("other", "l")] {
+        let text = format!(r#"{{"children": [{{"type": "group", "name": "entry", "children": [{links}]}}]}}"#);
+        for mistake in Template::parse(text.as_bytes()).unwrap_err() {
+            assert!(mistake.cause.ends_with("is a link that leads to nothing"), "{}", mistake.cause);
+            assert!(!mistake.hint.contains("is meant"), "{}", mistake.hint);
+        }
+    }
+}

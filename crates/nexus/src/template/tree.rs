@@ -278,10 +278,17 @@ impl Tree {
             Nowhere::In(group) => unsure.may_have(group),
             Nowhere::Through | Nowhere::Outside => false,
         };
-        if !is_told {
-            let hint = self.instead(wanted);
-            self.wrong(pointer, format!("there is no `{}`", short(wanted)), hint);
+        if is_told {
+            return;
         }
+        // A link to itself is there, and so is one to another that leads nowhere.
+        let (cause, hint) = if self.things.contains_key(wanted) {
+            let hint = "a link leads to a group or a dataset: not to itself, also not by way of others";
+            (format!("`{}` is a link that leads to nothing", short(wanted)), hint.to_owned())
+        } else {
+            (format!("there is no `{}`", short(wanted)), self.instead(wanted))
+        };
+        self.wrong(pointer, cause, hint);
     }
 
     /// What is there and has nearly this path.
