@@ -446,7 +446,7 @@ fn a_link_in_place_of_the_folder_led_files_out_of_it() {
     let state = sink.flush().unwrap();
     std::fs::rename(&link, folder.join("moved")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-    hand(&mut sink, 0, &run_of(2, 5)).unwrap_err();
+    hand(&mut sink, 2, &run_of(2, 5)).unwrap_err();
     assert!(sink.is_refused());
     assert!(Files::resume(plan(&link, 4), &state).is_err());
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
