@@ -1,4 +1,4 @@
-"""A file written from streams loads where users load it: h5py, scippnexus, and chexus has nothing to say."""
+"""A file written from streams loads where users load it. What other tools say: `test_nexus_tools.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -197,80 +196,6 @@ def test_in_the_layout_of_ess_names_and_types_are_those_of_its_writer(programs, 
             assert events.attrs["topic"] == "detector" and "stream" not in events.attrs
             angle = nexus["entry/sample/mu"]
             assert angle["time"].dtype == "u8" and {"alarm_time", "connection_status"} <= set(angle)
-
-
-def test_chexus_has_nothing_to_say(measured):
-    pytest.importorskip("chexus")
-    chexus = Path(sys.executable).with_name("chexus")
-    answer = subprocess.run(
-        [chexus, "--exit-on-fail", measured[1]], capture_output=True, text=True, timeout=HANG_S, check=False
-    )
-    assert answer.returncode == 0, answer.stdout
-
-
-def test_nexusformat_and_silx_read_all_of_it(measured):
-    nexusformat = pytest.importorskip("nexusformat.nexus")
-    silx = pytest.importorskip("silx.io")
-    with h5py.File(measured[1]) as plain:
-        datasets = []
-        plain.visititems(lambda name, item: datasets.append(name) if isinstance(item, h5py.Dataset) else None)
-        assert len(datasets) > 50
-        root = nexusformat.nxload(measured[1])
-        with silx.open(str(measured[1])) as other:
-            for name in datasets:
-                seen = plain[name][()]
-                assert silx.is_dataset(other[name])
-                for shown in (other[name][()], root[name].nxdata):
-                    if plain[name].dtype.kind in "iuf":
-                        assert (shown == seen).all(), name
-        assert root["entry"].nxclass == "NXentry"
-        assert root["entry/instrument/monitor/data"].nxsignal.nxname == "signal"
-        assert root["entry/instrument/monitor/data"].nxaxes[1].nxname == "tof"
-
-
-# punx takes from Qt only the place of a file with settings, which is not worth a window system.
-QT = """
-class QSettings:
-    IniFormat = UserScope = 0
-
-    def __init__(self, file, *_):
-        self.file = str(file or {folder!r} + "/punx.ini")
-
-    def fileName(self):
-        return self.file
-
-    def value(self, _, default=None):
-        return default
-
-    def setValue(self, *_):
-        pass
-
-    def sync(self):
-        pass
-"""
-
-
-def test_punx_finds_no_error(measured, tmp_path):
-    pytest.importorskip("lxml")
-    punx = Path(sys.executable).with_name("punx")
-    if not punx.is_file():
-        pytest.skip("punx is not there")
-    (tmp_path / "PyQt5").mkdir()
-    (tmp_path / "PyQt5" / "__init__.py").touch()
-    (tmp_path / "PyQt5" / "QtCore.py").write_text(QT.format(folder=str(tmp_path)))
-    answer = subprocess.run(
-        [punx, "validate", "--report", "ERROR,WARN", measured[1]],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stderr
-    findings = [line.split() for line in answer.stdout.splitlines() if line.startswith("/")]
-    assert findings and not [f for f in findings if f[1] == "ERROR"], answer.stdout
-    # Its definitions are of 2018, and know of a collection only that it may hold anything.
-    assert not [f for f in findings if f[3:5] != ["NXcollection", "contains"]], answer.stdout
 
 
 def test_the_account_and_the_truth_stand_in_the_file(measured):

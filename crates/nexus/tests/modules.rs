@@ -837,6 +837,47 @@ fn with_the_layout_of_ess_a_smaller_frame_went_aside() {
     assert_eq!(numbers(&job, "data_metadata/id"), [0, 1, 2]);
 }
 
+/// punx dies of `axes` at a dataset, and scippnexus guessed by the shape which dimensions of the signal another has.
+#[test]
+fn which_dimensions_the_parts_of_an_array_have_stands_at_the_group() {
+    let variable = |name: &'static str, axes: &'static [&'static str], shape: &'static [i64]| wire::da00::Variable {
+        name,
+        unit: Some(""),
+        label: None,
+        source: None,
+        axes: axes.into(),
+        shape: shape.into(),
+        data: (&[1.0_f64, 2.0, 3.0, 4.0][..shape.iter().product::<i64>() as usize]).into(),
+    };
+    let parts = [
+        variable("signal", &["y", "x"], &[2, 2]),
+        variable("signal_errors", &["y", "x"], &[2, 2]),
+        variable("columns", &["x"], &[2]),
+        variable("charge", &[], &[1]),
+        variable("height", &["y", "x"], &[2, 2]),
+        variable("colours", &["colour"], &[3]),
+        variable("x", &["x"], &[2]),
+    ];
+    let message = Message::Da00(wire::da00::Da00 { source_name: "s", timestamp: START, data: (&parts).into() });
+    let config = r#"{"module": "da00", "config": {"stream": "s",
+        "variables": [{"name": "signal"}, {"name": "signal_errors"}, {"name": "columns"}, {"name": "charge"}],
+        "constants": [{"name": "height"}, {"name": "colours"}, {"name": "x"}]}}"#;
+    let job = job_of("parts", &[("array", config)]);
+    assert!(told(&write_in_two(&job, &[any(&message, START)])).is_empty());
+    let group = hdf5_metno::File::open(&job.file).unwrap().group("entry/array").unwrap();
+    let places = |name: &str| group.attr(&format!("{name}_indices")).map(|a| a.read_raw::<i64>().unwrap()).ok();
+    assert_eq!(places("columns"), Some(vec![0, 2]));
+    assert_eq!(places("charge"), Some(vec![0]));
+    assert_eq!(places("height"), Some(vec![1, 2]));
+    assert_eq!(places("x"), Some(vec![2]));
+    assert_eq!((places("signal_errors"), places("colours")), (None, None));
+    for one in &parts {
+        let dataset = group.dataset(one.name).unwrap();
+        assert_eq!(dataset.attr("axes").is_ok(), one.name == "colours", "{}", one.name);
+        assert!(dataset.attr("units").is_ok(), "{}", one.name);
+    }
+}
+
 #[test]
 fn with_the_layout_of_ess_an_array_without_all_its_variables_went_aside() {
     let variable = |name: &'static str, data| wire::da00::Variable {

@@ -19,56 +19,40 @@ pub(super) const TIME: usize = 0;
 pub(super) const CUE: usize = 1;
 const FIRST: usize = 3;
 
+/// The dataset of the errors of the signal; those of another stand in `NAME_errors`.
+pub(super) const ERRORS: &str = "errors";
+/// What stands for a dimension without edges.
+pub(super) const NO_AXIS: &str = ".";
+
 pub(super) fn designs(path: &str, variables: &[Variable]) -> Vec<Design> {
     let mut all = vec![
         design(path, "time", DType::Int64, ns_since("start")),
         design(path, "cue_index", DType::UInt64, Vec::new()),
         design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
     ];
-    all.extend(variables.iter().map(|variable| variable_design(path, variable, part(variables, variable))));
+    all.extend(variables.iter().map(|variable| variable_design(path, variable)));
     all
 }
 
-pub(super) fn variable_design(path: &str, variable: &Variable, part: Part) -> Design {
+pub(super) fn variable_design(path: &str, variable: &Variable) -> Design {
     let dtype = number(variable.dtype).unwrap_or(DType::Float64);
-    let mut one = design(path, &variable.name, dtype, attributes(variable, None, part));
+    let mut one = design(path, &variable.name, dtype, attributes(variable, None));
     one.row = variable.shape.clone().unwrap_or_default();
     one.least = CHUNK_BYTES_MIN;
     one
 }
 
-/// Unit, label and axes, from the template or else the message. What the group says of its signal and its axes stands
-/// there alone: `axes` of a dataset is the form before 2014, at which punx stumbles.
-fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>, part: Part) -> Vec<(&'static str, Data)> {
+/// Unit and label, from the template or else the message. Axes stand in the group alone, where there is a way
+/// ([`Arrays::place_of`]): `axes` of a dataset is the form before 2014, at which punx stumbles.
+fn attributes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Vec<(&'static str, Data)> {
     let mut out = Vec::new();
     let unit = variable.unit.as_deref().or(message.and_then(|m| m.unit));
     let label = variable.label.as_deref().or(message.and_then(|m| m.label));
-    let axes = axes(variable, message);
-    out.extend(unit.filter(|u| !u.is_empty()).map(|u| ("units", text(u))));
+    // Readers ask each real number for its unit, if only to hear that it has none.
+    let is_real = message.is_some_and(|m| matches!(m.data.dtype(), DType::Float32 | DType::Float64));
+    out.extend(unit.filter(|u| is_real || !u.is_empty()).map(|u| ("units", text(u))));
     out.extend(label.filter(|l| !l.is_empty()).map(|l| ("long_name", text(l))));
-    if let Some(mut axes) = axes {
-        if part == Part::Beside {
-            axes.insert(0, "time".into());
-        }
-        let is_said = part == Part::Signal || part == Part::Constant && axes == [variable.name.as_str()];
-        if !axes.is_empty() && !is_said {
-            out.push(("axes", Data::texts(axes)));
-        }
-    }
     out
-}
-
-/// What a dataset is in its group.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Part {
-    Signal,
-    /// Another one with a row a message.
-    Beside,
-    Constant,
-}
-
-fn part(variables: &[Variable], variable: &Variable) -> Part {
-    if signal(variables) == Some(variable) { Part::Signal } else { Part::Beside }
 }
 
 /// A text of a message: HDF5 ends it at a NUL.
@@ -81,6 +65,17 @@ fn axes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Option<Vec
     let message = message.filter(|m| m.axes.len() == m.shape.len());
     let sent = || message.map(|m| m.axes.iter().map(|a| a.split('\0').next().unwrap_or_default().to_owned()).collect());
     variable.axes.clone().or_else(sent)
+}
+
+fn in_time(mut axes: Vec<String>) -> Vec<String> {
+    axes.insert(0, "time".into());
+    axes
+}
+
+fn indices(places: &[usize]) -> Data {
+    let values = Values::Bytes(places.iter().flat_map(|at| (*at as i64).to_le_bytes()).collect());
+    let shape = if places.len() == 1 { Vec::new() } else { vec![places.len() as u64] };
+    Data { dtype: DataType::Number(DType::Int64), shape, values }
 }
 
 /// `signal` and `axes` of the NXdata, as far as the template says.
@@ -154,11 +149,8 @@ impl Arrays {
         let mut fixed = Vec::new();
         for (constant, sent) in &constants {
             let value = constant_data(constant, sent).ok_or(UNFIT)?;
-            fixed.push(Late::Dataset((
-                format!("{path}/{}", constant.name),
-                value,
-                attributes(constant, Some(sent), Part::Constant),
-            )));
+            let attributes = self.described(constant, Some(sent), message);
+            fixed.push(Late::Dataset((format!("{path}/{}", constant.name), value, attributes)));
         }
         // All rows are made before the first is added.
         let mut rows: Vec<(usize, DType, Vec<u64>, std::ops::Range<usize>)> = Vec::new();
@@ -183,7 +175,7 @@ impl Arrays {
             if is_number && wanted.is_none_or(Vec::is_empty) {
                 shape.clear();
             }
-            let dtype = dtype.unwrap_or(sent.data.dtype());
+            let dtype = dtype.unwrap_or_else(|| self.dtype_of(variable, sent.data.dtype()));
             if wanted.is_some_and(|wanted| *wanted != shape)
                 || shape.contains(&0)
                 || sent.data.bytes().len() as u64 * 8 > ROW_BYTES_MAX * 8
@@ -199,12 +191,6 @@ impl Arrays {
         if self.brought.is_none() {
             late.extend(fixed);
             self.first(columns, late, path, message);
-            let numbers = rows.iter().filter(|(_, _, shape, _)| shape.is_empty());
-            let beside = numbers.map(|(at, ..)| &self.variables[at - FIRST]);
-            for variable in beside.filter(|one| part(&self.variables, one) == Part::Beside) {
-                let (name, value) = first_index(&variable.name);
-                late.push(Late::Attribute((*path).to_owned(), name, value));
-            }
         }
         self.brought = Some(brought);
         let row = columns[TIME].rows();
@@ -218,11 +204,20 @@ impl Arrays {
         Ok(())
     }
 
+    /// Readers that know of errors (scipp) want real numbers beside them.
+    fn dtype_of(&self, variable: &Variable, sent: DType) -> DType {
+        let errors = format!("{}_{ERRORS}", variable.name);
+        let is_signal = signal(&self.variables) == Some(variable);
+        let has_errors = self.variables.iter().any(|v| v.name == errors || is_signal && v.name == ERRORS);
+        if has_errors && !matches!(sent, DType::Float32 | DType::Float64) { DType::Float64 } else { sent }
+    }
+
     /// What the first message says beyond the template.
     fn first(&self, columns: &mut [Column], late: &mut Vec<Late>, path: &str, message: &Da00<'_>) {
+        let is_sent = |one: &Variable| message.data.iter().any(|v| v.name == one.name);
         for (at, variable) in self.variables.iter().enumerate() {
             let sent = message.data.iter().find(|v| v.name == variable.name);
-            columns[FIRST + at].describe(attributes(variable, sent, part(&self.variables, variable)));
+            columns[FIRST + at].describe(self.described(variable, sent, message));
             if signal(&self.variables) == Some(variable)
                 && variable.axes.is_none()
                 && let Some(axes) = axes(variable, sent)
@@ -231,7 +226,62 @@ impl Arrays {
                 late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));
             }
         }
+        for one in self.variables.iter().chain(&self.constants).filter(|one| one.data.is_some() || is_sent(one)) {
+            match self.place_of(one, message) {
+                Some(Dimensions::OfSignal(places)) => {
+                    late.push(Late::Attribute(path.to_owned(), format!("{}_indices", one.name), places));
+                }
+                Some(Dimensions::Others(own)) if one.data.is_some() => {
+                    late.push(Late::Attribute(format!("{path}/{}", one.name), "axes".to_owned(), own));
+                }
+                _ => (),
+            }
+        }
     }
+
+    /// What stands at a dataset itself.
+    fn described(
+        &self,
+        one: &Variable,
+        sent: Option<&da00::Variable<'_>>,
+        message: &Da00<'_>,
+    ) -> Vec<(&'static str, Data)> {
+        let mut out = attributes(one, sent);
+        if let Some(Dimensions::Others(own)) = self.place_of(one, message) {
+            out.push(("axes", own));
+        }
+        out
+    }
+
+    /// Which dimensions one beside the signal has, where it has not all of them and not the one that is named after it.
+    fn place_of(&self, one: &Variable, message: &Da00<'_>) -> Option<Dimensions> {
+        let find = |variable: &Variable| message.data.iter().find(|v| v.name == variable.name);
+        let signal = signal(&self.variables).filter(|signal| *signal != one)?;
+        let all = in_time(axes(signal, find(signal))?);
+        // A number alone has none.
+        let is_number = |sent: &&da00::Variable<'_>| sent.axes.is_empty() && sent.extent() == [1];
+        let mut own = axes(one, find(one)).or_else(|| find(one).filter(is_number).map(|_| Vec::new()))?;
+        if self.variables.contains(one) {
+            own = in_time(own);
+        }
+        if own.is_empty() || own == all || own == [one.name.as_str()] {
+            return None;
+        }
+        let place = |axis: &String| all.iter().position(|known| known == axis && axis != NO_AXIS);
+        let places: Option<Vec<usize>> = own.iter().map(place).collect();
+        Some(
+            places
+                .map_or_else(|| Dimensions::Others(Data::texts(own)), |places| Dimensions::OfSignal(indices(&places))),
+        )
+    }
+}
+
+/// Where it stands which dimensions a dataset has.
+enum Dimensions {
+    /// `NAME_indices` of the group.
+    OfSignal(Data),
+    /// `axes` of the dataset: of a dimension that the signal has not NXdata knows no other way.
+    Others(Data),
 }
 
 impl Rows for Arrays {
@@ -294,6 +344,6 @@ fn constant_data(constant: &Variable, sent: &da00::Variable<'_>) -> Option<Data>
 pub(crate) fn fixed_constants(path: &str, constants: &[Variable]) -> Vec<Fixed> {
     constants
         .iter()
-        .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None, Part::Constant))))
+        .filter_map(|c| Some((format!("{path}/{}", c.name), c.data.clone()?, attributes(c, None))))
         .collect()
 }

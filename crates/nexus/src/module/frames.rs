@@ -296,7 +296,11 @@ impl Frames {
             .into_iter()
             .chain([("description", attribute.description), ("source", attribute.source)]);
         let said = said.filter_map(|(word, text)| Some((word, clean(text?)))).filter(|(_, text)| !text.is_empty());
-        let attributes = said.map(|(word, text)| (word, Data::text(text))).collect();
+        let mut attributes: Vec<_> = said.map(|(word, text)| (word, Data::text(text))).collect();
+        // Nobody says one. Readers ask each real number for its unit.
+        if matches!(field.form.dtype, DType::Float32 | DType::Float64) {
+            attributes.push(("units", Data::text("")));
+        }
         columns.push(Column::late(field.design(path, attributes), &field.fill, rows));
         if rows > 0 && field.form.is_whole() {
             field.missing = Some(columns.len());

@@ -4,19 +4,16 @@
 //! A histogram is a `da00` whose variables its first message says ([`Arrays`]): shape, edges, and whether there are errors
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
-use super::arrays::{self, Arrays, Part};
+use super::arrays::{self, Arrays, ERRORS, NO_AXIS};
 use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT};
 use crate::column::{Column, Design};
-use crate::template::{AXES, Data, DataType, Variable};
+use crate::template::{AXES, Data, Variable};
 use serde_json::{Value, json};
 use store::Entry;
 use wire::da00::{self, Da00};
-use wire::{DType, List, Message, Numbers, hs00, hs01};
+use wire::{List, Message, Numbers, hs00, hs01};
 
 const DATA: &str = "data";
-const ERRORS: &str = "errors";
-/// What stands for a dimension without edges.
-const NO_AXIS: &str = ".";
 
 fn variable(name: &str) -> Variable {
     Variable { name: name.to_owned(), ..Variable::default() }
@@ -145,16 +142,8 @@ impl Histograms {
         let known = place.columns.len();
         self.arrays.constants = axes.iter().filter(|axis| **axis != NO_AXIS).map(|axis| variable(axis)).collect();
         if histogram.errors.is_some() {
-            if !matches!(histogram.data.dtype(), DType::Float32 | DType::Float64) {
-                // Readers that know of errors (scipp) want real numbers beside them.
-                self.arrays.variables[0].dtype = Some(DataType::Number(DType::Float64));
-            }
             self.arrays.variables.push(variable(ERRORS));
-            place.columns.push(Column::late(
-                arrays::variable_design(place.path, &variable(ERRORS), Part::Beside),
-                &[],
-                0,
-            ));
+            place.columns.push(Column::late(arrays::variable_design(place.path, &variable(ERRORS)), &[], 0));
         }
         let answer = self.arrays.add(place, &message);
         if answer.is_err() {
@@ -180,12 +169,7 @@ impl Rows for Histograms {
     }
 
     fn late_designs(&self, path: &str) -> Vec<Design> {
-        self.arrays
-            .variables
-            .iter()
-            .skip(1)
-            .map(|variable| arrays::variable_design(path, variable, Part::Beside))
-            .collect()
+        self.arrays.variables.iter().skip(1).map(|variable| arrays::variable_design(path, variable)).collect()
     }
 
     fn cues(&mut self) -> Option<&mut Cues> {

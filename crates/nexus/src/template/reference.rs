@@ -35,8 +35,18 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "`true`",
         "Whether `minimum_value`, `maximum_value` and `average_value` are written at the end.",
     ),
-    ("enable_alarm_info", "`true` or `false`", "`false`", "`al00` of the same origin beside it."),
-    ("enable_epics_con_info", "`true` or `false`", "`false`", "`ep01` of the same origin beside it."),
+    (
+        "enable_alarm_info",
+        "`true` or `false`",
+        "`false`; `true` with `layout = \"ess\"`",
+        "`al00` of the same origin beside it.",
+    ),
+    (
+        "enable_epics_con_info",
+        "`true` or `false`",
+        "`false`; `true` with `layout = \"ess\"`",
+        "`ep01` of the same origin beside it.",
+    ),
     (
         "variables",
         "list of objects",
@@ -52,6 +62,30 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// Keys of modules without a stream, and of a variable of `da00`: whose, then as in [`KEYS`].
+const KEYS_OF: &[(&str, &str, &str, &str, &str)] = &[
+    ("dataset", "name", "text", "required", "Its name."),
+    ("dataset", "values", "a value, or a nested list", "-", "What is in it; this, `range` or `linspace`."),
+    ("dataset", "value", "the same", "-", "Another word for `values`."),
+    ("dataset", "dtype", "a type", "`double`, or `string` of a text", "Its type."),
+    ("dataset", "type", "a type", "-", "Another word for `dtype`."),
+    ("dataset", "range", "`first`, `step`, `shape`", "-", "Whole numbers that count up."),
+    ("dataset", "linspace", "`first`, `last`, `shape`", "-", "Evenly spaced numbers."),
+    ("dataset", "compression", "a name", "none", "How an array of numbers is packed."),
+    ("link", "name", "text", "required", "Its name."),
+    ("link", "source", "a path", "required", "What it stands for, from its group or, with `/`, from the root."),
+    ("link", "file", "a path", "none", "The file in which that is, in the folder of this one or below."),
+    ("mdat", "items", "list of names", "required", "Of `start_time` and `end_time`: those of the run."),
+    ("variable", "name", "text", "required", "Its name in the message and in the file."),
+    ("variable", "unit", "text", "that of the message", "Attribute `units`."),
+    ("variable", "label", "text", "that of the message", "Attribute `long_name`."),
+    ("variable", "source", "text", "-", "Taken and not used: variables are known by their names."),
+    ("variable", "data_type", "a type", "that of the message", "Its type in the file."),
+    ("variable", "axes", "list of names", "those of the message", "Names of its dimensions, without that of time."),
+    ("variable", "shape", "list of lengths", "that of the message", "Its dimensions, without that of time."),
+    ("variable", "data", "a list, or `first`, `last`, `size`", "from the first message", "Values of a constant."),
+];
+
 /// The tables of the page.
 fn reference() -> String {
     let mut out = String::from("## Keys of every module with a stream\n\n");
@@ -63,6 +97,17 @@ fn reference() -> String {
     );
     let packed: Vec<String> = Filter::NAMES.iter().map(|(name, _)| format!("`{name}`")).collect();
     out += &format!("Compressions are {}.\n", packed.join(" and "));
+    let obsolete: Vec<String> = words::OBSOLETE.iter().map(|word| format!("`{word}`")).collect();
+    out += &format!(
+        "Old keys of ESS templates that are taken and not used, in datasets, attributes and variables: {}.\n",
+        obsolete.join(" ")
+    );
+    out += GROUPS;
+    out += "\n## Modules without a stream\n";
+    for (word, names) in [("dataset", words::DATASET), ("link", words::LINK), ("mdat", words::TIMES)] {
+        out += &format!("\n`{word}`:\n\n");
+        keys_of(&mut out, word, names);
+    }
     let mut done: Vec<&str> = Vec::new();
     for (word, _) in MODULES {
         let module = module_of(word, Layout::Nexus);
@@ -81,6 +126,11 @@ fn reference() -> String {
     }
     out
 }
+
+/// What stands at the groups.
+const GROUPS: &str = "
+The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, where the template names one, `source`. An `NXdata` has `signal`, `axes` and `NAME_indices` as well. An attribute of the template counts before one of these.
+";
 
 /// The module that a word means, without any settings.
 fn module_of(word: &str, layout: Layout) -> Module {
@@ -114,6 +164,11 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
         keys(out, &own);
         *out += "\n";
     }
+    if matches!(kind, Kind::Da00 { .. }) {
+        *out += "Of a variable or a constant:\n\n";
+        keys_of(out, "variable", words::VARIABLE);
+        *out += "\n";
+    }
     *out += "| dataset | type | attributes |\n|---|---|---|\n";
     let designs = module::columns(module);
     let names = module.datasets();
@@ -121,8 +176,15 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
         *out += &format!("{}\n", row(kind, design));
     }
     for name in names.iter().filter(|name| designs.iter().all(|design| name_of(design) != **name)) {
-        let when = if name.ends_with("_value") { "`float64`, once, at the end" } else { "with the first message" };
-        *out += &format!("| `{name}` | {when} | - |\n");
+        let (when, said) = match *name {
+            name if name.ends_with("_value") => ("`float64`, once, at the end", "`units`: those of `value`"),
+            "errors" => ("with the first message", "`units`: `counts`"),
+            name if name.starts_with("axis_") => {
+                ("with the first message", "`units`, `long_name`: those of the message")
+            }
+            _ => ("with the first message", "-"),
+        };
+        *out += &format!("| `{name}` | {when} | {said} |\n");
     }
     tell(out, &rules(module));
     if let Some(time) = module::time_of(module) {
@@ -145,6 +207,16 @@ fn as_ess(out: &mut String, module: &Module, ess: &Module) {
         "\nWith `layout = \"ess\"`{class}:\n\n| dataset | type | attributes |\n|---|---|---|\n{}\n",
         other.join("\n")
     );
+    let names: Vec<String> = module::columns(ess).iter().map(|design| name_of(design).to_owned()).collect();
+    let gone: Vec<String> = module::columns(module)
+        .iter()
+        .map(name_of)
+        .filter(|name| !names.iter().any(|n| n == name))
+        .map(|n| format!("`{n}`"))
+        .collect();
+    if !gone.is_empty() {
+        *out += &format!("\nThere is no {} then.\n", gone.join(" "));
+    }
     let mut said = rules(ess);
     if ess.holds_on() && !module.holds_on() {
         said.push("It begins with the last message from before the run.");
@@ -162,7 +234,23 @@ fn tell(out: &mut String, rules: &[&str]) {
 fn rules(module: &Module) -> Vec<&'static str> {
     let is_ess = module.layout == Layout::Ess;
     match (&module.kind, is_ess) {
-        (Kind::Ad00 { .. }, false) => vec!["Attributes of frames are datasets of the group `NAME_metadata` beside it."],
+        (Kind::F144 { .. }, false) => {
+            vec!["A log of arrays has no `minimum_value`, `maximum_value` and `average_value`."]
+        }
+        (Kind::Al00 | Kind::Ep01, false) => vec![
+            "It belongs beside the log of its origin: alone it is an `NXlog` without `value`, which scippnexus loads as a plain group.",
+        ],
+        (Kind::Tdct, false) => {
+            vec!["Call the group `top_dead_center`: of an `NXlog` of another name chexus asks for a `value`."]
+        }
+        (Kind::Da00 { .. }, false) => vec![
+            "Whole numbers that have errors beside them (`NAME_errors`, or `errors` of the signal) are `float64` unless `data_type` says another type: scipp has errors of real numbers only.",
+            "Which dimensions of the signal another has stands in `NAME_indices` of the group; `axes` of a dataset is there only where the signal lacks one of them.",
+        ],
+        (Kind::Ad00 { .. }, false) => vec![
+            "`data` has the attribute `interpretation`: `scalar`, `spectrum` or `image`, by the dimensions of a frame.",
+            "Attributes of frames are datasets of the group `NAME_metadata` beside it; real numbers have an empty `units`, as nobody says one.",
+        ],
         (Kind::Ad00 { .. }, true) => vec![
             "`id`, `arrival_time` and `source` stand in `NAME_metadata` as well.",
             "A frame with the time of the one before it is `repeated`. A smaller one than the first has zeros behind its pixels; a larger one is `unfit`, as its chunks have the shape of the first (the ESS file writer extends the dataset).",
@@ -187,7 +275,13 @@ fn row(kind: &Kind, design: &Design) -> String {
     let said = |(name, value): &(&str, super::Data)| {
         format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
     };
-    let attributes: Vec<String> = design.attributes.iter().map(said).collect();
+    let mut attributes: Vec<String> = design.attributes.iter().map(said).collect();
+    if *kind == Kind::Hs01 && name_of(design) == "data" {
+        attributes.push("`units`: `counts`".to_owned());
+    }
+    if matches!(kind, Kind::F144 { .. } | Kind::Se00 { .. }) && name_of(design) == "value" {
+        attributes.push("`units`: `value_units`".to_owned());
+    }
     let attributes = if attributes.is_empty() { "-".to_owned() } else { attributes.join(", ") };
     format!("| `{}` | {} | {attributes} |", name_of(design), type_of(kind, design))
 }
@@ -219,8 +313,23 @@ fn keys(out: &mut String, names: &[&str]) {
     }
 }
 
+fn keys_of(out: &mut String, of: &str, names: &[&str]) {
+    *out += "| key | takes | default | meaning |\n|---|---|---|---|\n";
+    for name in names {
+        let is_it = |line: &&(&str, &str, &str, &str, &str)| line.0 == of && line.1 == *name;
+        let (_, _, takes, default, about) = KEYS_OF.iter().find(is_it).unwrap_or(&("", "", "-", "-", "-"));
+        *out += &format!("| `{name}` | {takes} | {default} | {about} |\n");
+    }
+}
+
 #[test]
 fn every_key_is_explained() {
+    let of =
+        [("dataset", words::DATASET), ("link", words::LINK), ("mdat", words::TIMES), ("variable", words::VARIABLE)];
+    for (whose, key) in of.iter().flat_map(|(whose, keys)| keys.iter().map(move |key| (whose, key))) {
+        let is_it = KEYS_OF.iter().any(|(of, known, ..)| of == whose && known == key);
+        assert!(is_it, "`{key}` of {whose} has no line in KEYS_OF");
+    }
     let settings = MODULES.iter().flat_map(|(word, _)| words::settings(word));
     for key in words::STREAM.iter().chain(settings).chain(&[words::ALARMS, words::CONNECTION]) {
         assert!(KEYS.iter().any(|(known, ..)| known == key), "`{key}` has no line in KEYS");
