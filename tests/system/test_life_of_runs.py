@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import HANG_S, lost_of, until
+from nexus_files import different
 from test_kill_writer import writer_of
 
 SOURCE = """
@@ -208,6 +209,34 @@ def test_a_writer_killed_before_its_run_ends_takes_nothing_with_it(lab, nexus, t
     reports = lab.reports(process)
     assert len(reports) == kills and all(r["closed"] and lost_of(r) == 0 for r in reports)
     print(f"file writer killed before its run ended: {kills} injected, all files finished, 0 lost")
+
+
+def test_a_file_of_some_streams_was_made_again_of_all(lab, nexus):
+    source = SOURCE.format(level="disk").replace('retain = "1 MiB"', 'retain = "64 MiB"')
+    lab.write(
+        source + source.replace("detector", "other") + SINK + 'inputs = ["detector"]\n[run.r]\nduration = "1 s"\n'
+    )
+    events = """{"type": "group", "name": "NAME", "attributes": {"NX_class": "NXevent_data"}, "children": [
+        {"module": "ev44", "config": {"stream": "NAME", "source": "amor_detector"}}]}"""
+    groups = ", ".join(events.replace("NAME", name) for name in ("detector", "other"))
+    template = """{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": [GROUPS]}]}"""
+    (lab.folder / "t.json").write_text(template.replace("GROUPS", groups))
+    process, _ = lab.up_ready()
+    report = lab.report(process)
+    first = lab.data / "files" / "r.nxs"
+    write = ("write", "r", "--data", lab.data, "--json")
+    made = {
+        name: json.loads(lab.run(*write, "-o", lab.folder / f"{name}.nxs", *more).stdout)
+        for name, more in {
+            "again": (),
+            "by_file": ("--file", lab.file),
+            "all": ("--template", lab.folder / "t.json"),
+        }.items()
+    }
+    assert different(first, lab.folder / "again.nxs") == [] and different(first, lab.folder / "by_file.nxs") == []
+    streams = {name: [row["stream"] for row in one["account"]["rows"]] for name, one in made.items()}
+    assert streams["again"] == streams["by_file"] == ["detector"] and streams["all"] == ["detector", "other"]
+    assert report["closed"]
 
 
 def test_a_run_in_memory_that_was_let_go_of_before_the_seal_was_written_as_if_whole(lab, nexus):

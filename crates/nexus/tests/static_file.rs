@@ -127,7 +127,7 @@ fn a_link_through_a_dangling_one_of_the_static_file_was_made() {
     assert_eq!(
         told,
         [
-            "/children/0/children/0/config/source: there is no `/entry/soft`",
+            "/children/0/children/0/config/source: `/entry/soft` is a link that leads to nothing",
             "/children/0/children/5/attributes: `depends_on` names `soft`, and there is no `/entry/soft`",
         ]
     );

@@ -9,7 +9,7 @@ use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::{self, Compression, Layout, Word as _, Writer, check_files_pattern};
+use crate::file::{self, Compression, Layout, SinkSection, Word as _, Writer, check_files_pattern};
 use crate::mover::{Job, Work, writer};
 use crate::units::shortened;
 use flow::records::Run;
@@ -41,25 +41,32 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let (run, snapshot) = of_run(&data, asked)?;
     let output = named(&asked.output, snapshot);
     check_output(&data, &output)?;
-    let (mut writer, named) = of_file(asked)?;
+    let of_sink = of_file(asked)?;
+    let mut writer = of_sink.as_ref().map_or_else(Writer::default, SinkSection::writer);
+    let named = of_sink.as_ref().and_then(|sink| sink.template().map(Path::to_path_buf));
     let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
         (Some(template), _) if template.is_file() => {
-            let static_file = match asked.template {
-                Some(_) => asked.static_file.clone(),
-                None => writer.static_file.clone(),
+            let (static_file, inputs) = match asked.template {
+                Some(_) => (asked.static_file.clone(), None),
+                None => (writer.static_file.clone(), of_sink.map(|sink| sink.all_inputs().to_vec())),
             };
-            Known::One(template.clone(), static_file, writer.layout)
+            Known::One { template: template.clone(), static_file, layout: writer.layout, inputs }
         }
         (Some(template), _) => return Err(not_there(template).into()),
         (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
             Some(known) => known,
-            None => Known::One(only_template(&data.folder)?, None, writer.layout),
+            None => {
+                let template = only_template(&data.folder)?;
+                Known::One { template, static_file: None, layout: writer.layout, inputs: None }
+            }
         },
     };
     let (work, inputs, output) = match known {
-        Known::One(template, static_file, layout) => {
+        Known::One { template, static_file, layout, inputs } => {
             (writer.static_file, writer.layout) = (static_file, layout);
-            (Work::Template(template), members::streams(&run), output)
+            let mut streams = members::streams(&run);
+            streams.retain(|stream| inputs.as_ref().is_none_or(|inputs| inputs.contains(stream)));
+            (Work::Template(template), streams, output)
         }
         Known::Many { .. } if snapshot.is_some() => {
             let cause =
@@ -154,18 +161,18 @@ fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
     output.to_string_lossy().replace(SNAPSHOT, &time).into()
 }
 
-/// What writes the file, and its template, as a sink of `--file` says: what a run says of itself is data, and names no code.
-fn of_file(asked: &Verb) -> Result<(Writer, Option<PathBuf>), Fault> {
-    let Some(path) = &asked.file else { return Ok((Writer::default(), None)) };
+/// The sink of `--file` that says what writes the file, its template and its streams: what a run says of itself is data, and
+/// names no code.
+fn of_file(asked: &Verb) -> Result<Option<SinkSection>, Fault> {
+    let Some(path) = &asked.file else { return Ok(None) };
     let what = || format!("`{}` does not say how the file is written", path.display());
     let instrument = file::read(path, &|_, _| Vec::new()).map_err(|mistakes| {
         let first = mistakes.first().map(|mistake| mistake.to_string()).unwrap_or_default();
         Fault::new(what(), first).hint(format!("`beamport check {}` tells all", path.display()))
     })?;
-    let mut sinks = instrument.sinks.iter().filter(|sink| sink.template().is_some());
+    let mut sinks = instrument.sinks.into_iter().filter(|sink| sink.template().is_some());
     let sink = sinks.find(|sink| asked.sink.as_ref().is_none_or(|name| *name == sink.name));
-    let sink = sink.ok_or_else(|| Fault::new(what(), "it has no such sink of kind `nexus`"))?;
-    Ok((sink.writer(), sink.template().map(Path::to_path_buf)))
+    sink.map(Some).ok_or_else(|| Fault::new(what(), "it has no such sink of kind `nexus`"))
 }
 
 /// What is not in the file: how many of which stream, and why.
@@ -304,8 +311,8 @@ fn is_part_of(left: &std::ffi::OsStr, name: &Path) -> bool {
 /// What a run says that one of its sinks made of it.
 #[derive(Debug, PartialEq)]
 enum Known {
-    /// A file, of this template and this static file, in this layout.
-    One(PathBuf, Option<PathBuf>, Layout),
+    /// A file, of this template and this static file, in this layout, of these streams of the run or of all.
+    One { template: PathBuf, static_file: Option<PathBuf>, layout: Layout, inputs: Option<Vec<String>> },
     /// Files of so many frames of these streams, packed so.
     Many { frames: u64, compression: Compression, name: String, inputs: Vec<String> },
 }
@@ -320,14 +327,17 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
     let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
     let none = serde_json::Map::new();
     let sinks = metadata["sinks"].as_object().unwrap_or(&none);
-    let template = |made: &Value| {
-        let layout = made["layout"].as_str().and_then(Layout::of).unwrap_or_default();
-        let static_file = made["static"].as_str().map(PathBuf::from);
-        made["template"].as_str().map(|path| (PathBuf::from(path), static_file, layout))
+    let template = |made: &Value| made["template"].as_str().map(PathBuf::from);
+    let one = |(made, template): (&Value, PathBuf)| Known::One {
+        template,
+        static_file: made["static"].as_str().map(PathBuf::from),
+        layout: made["layout"].as_str().and_then(Layout::of).unwrap_or_default(),
+        // Runs of earlier versions say nothing.
+        inputs: streams(made),
     };
-    let one = |(template, static_file, layout)| Known::One(template, static_file, layout);
     let Some(name) = sink else {
-        let found = sinks.values().filter_map(template).find(|(template, ..)| template.is_file()).map(one);
+        let all = sinks.values().filter_map(|made| template(made).map(|path| (made, path)));
+        let found = all.filter(|(_, path)| path.is_file()).map(one).next();
         let first = || sinks.iter().find_map(|(_, made)| many(made));
         return Ok(found.or_else(first));
     };
@@ -341,18 +351,22 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
         return Err(Fault::new(what(), "the run has no such sink").hint(hint));
     };
     match (template(made), many(made)) {
-        (Some(known), _) if known.0.is_file() => Ok(Some(one(known))),
-        (Some((template, ..)), _) => Err(not_there(&template).hint("`--template FILE` names another")),
+        (Some(path), _) if path.is_file() => Ok(Some(one((made, path)))),
+        (Some(template), _) => Err(not_there(&template).hint("`--template FILE` names another")),
         (None, Some(known)) => Ok(Some(known)),
         (None, None) => Err(Fault::new(what(), "the run does not say how its files are to be made")),
     }
 }
 
+/// The streams of a sink, as a run says it.
+fn streams(made: &Value) -> Option<Vec<String>> {
+    made["inputs"].as_array()?.iter().map(|input| input.as_str().map(str::to_owned)).collect()
+}
+
 /// Files of frames, as a run says it, if that can be.
 fn many(made: &Value) -> Option<Known> {
     let frames = made["frames"].as_u64().filter(|frames| *frames > 0)?;
-    let inputs = made["inputs"].as_array()?.iter().map(|input| input.as_str().map(str::to_owned));
-    let inputs: Vec<String> = inputs.collect::<Option<_>>()?;
+    let inputs = streams(made)?;
     let name = made["name"].as_str()?.to_owned();
     // Runs of earlier versions say nothing.
     let compression = made["compression"].as_str().map_or(Some(Compression::None), Compression::of)?;
@@ -547,6 +561,7 @@ mod tests {
         std::fs::write(part.folder.join("r.nxs"), "whole").unwrap();
         part.name(&name).unwrap();
         // What came meanwhile is not replaced, and neither is what has the name of the folder.
+        std::fs::remove_file(part.folder.join("r.nxs")).unwrap();
         std::fs::write(part.folder.join("r.nxs"), "other").unwrap();
         assert!(part.name(&name).is_err());
         assert_eq!(std::fs::read(&name).unwrap(), b"whole");
