@@ -14,11 +14,13 @@ def test_an_instrument_is_described_and_its_file_read(terminal, tmp_path):  # no
     text = "\n".join(
         (ROOT / "docs" / "how-to" / page).read_text() for page in ("describe-my-instrument.md", "read-the-file.md")
     )
-    assert len(blocks(text)) == 8
+    assert len(blocks(text)) == 10
     status, out, err = terminal(script(text))
     print(out, err)
     assert status == 0, err[-3000:]
-    assert "lab.toml: good: 2 sources, 1 sink, 1 run" in out and "exit status 2" in out
+    for file in ("lab.toml", "static.toml"):
+        assert f"{file}: good: 2 sources, 1 sink, 1 run" in out
+    assert "exit status 2" in out
     # Both mistakes are named with their places.
     assert "perhaps `linspace` is meant" in err and "`mm` is no unit of an angle" in err
     assert err.count("/config/") >= 2

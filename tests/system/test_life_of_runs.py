@@ -216,11 +216,7 @@ def test_a_file_of_some_streams_was_made_again_of_all(lab, nexus):
     lab.write(
         source + source.replace("detector", "other") + SINK + 'inputs = ["detector"]\n[run.r]\nduration = "1 s"\n'
     )
-    events = """{"type": "group", "name": "NAME", "attributes": {"NX_class": "NXevent_data"}, "children": [
-        {"module": "ev44", "config": {"stream": "NAME", "source": "amor_detector"}}]}"""
-    groups = ", ".join(events.replace("NAME", name) for name in ("detector", "other"))
-    template = """{"children": [{"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": [GROUPS]}]}"""
-    (lab.folder / "t.json").write_text(template.replace("GROUPS", groups))
+    (lab.folder / "t.json").write_text(TEMPLATE)
     process, _ = lab.up_ready()
     report = lab.report(process)
     first = lab.data / "files" / "r.nxs"

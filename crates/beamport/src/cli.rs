@@ -465,7 +465,7 @@ pub struct Bench {
     /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
     #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
     pub names: Vec<String>,
-    /// Alternating rounds of each measurement
+    /// Alternating rounds of each measurement; of a sweep at most 3
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Small amounts, to see that it works; figures mean nothing
@@ -474,7 +474,7 @@ pub struct Bench {
     /// Exit with status 1 if a figure misses its must
     #[arg(long)]
     pub strict: bool,
-    /// Also write the figures to this file, as JSON
+    /// Also write the figures to this file, as JSON; of a sweep a plot beside it, with the ending png
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Form of the report.
