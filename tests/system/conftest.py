@@ -71,15 +71,15 @@ def dice(request) -> random.Random:
     return random.Random(seed)
 
 
-def until(what, why: str, within_s: float = HANG_S):
-    """The first true answer of `what()`; fails with `why` where none comes."""
+def until(what, why, within_s: float = HANG_S):
+    """The first true answer of `what()`; fails with `why`, or what it answers then, where none comes."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         answer = what()
         if answer:
             return answer
         time.sleep(0.002)
-    pytest.fail(f"nothing came for {within_s:.0f} s: {why}")
+    pytest.fail(f"nothing came for {within_s:.0f} s: {why() if callable(why) else why}")
 
 
 def line_of(pid: int) -> bytes:

@@ -180,9 +180,14 @@ def test_file_of_a_run_through_power_cuts_opens_and_becomes_the_undisturbed_file
         process = lab.up()
         began = time.monotonic()
         until(lambda process=process: lab.ready(process), "it does not come back")
-        shown = until(lambda: seen(lab, file), "the file does not open")
+
+        def state(process=process):
+            status = lab.run("status", "--data", lab.data, "--json", status=None)
+            return f"{refused.get(file)!r}, {status.stdout}, {lab.said(process)}"
+
+        shown = until(lambda: seen(lab, file), lambda: f"the file does not open: {state()}")
         opened.append(time.monotonic() - began)
-        until(lambda shown=shown: seen(lab, file) > shown + 7, "the file does not go on")
+        until(lambda shown=shown: seen(lab, file) > shown + 7, lambda: f"the file does not go on: {state()}")
     lab.interrupt(process)
     # What lay in memory alone went with the power: where the account says so, the status does too.
     (report,) = [json.loads(line) for line in lab.end(process, status=None).splitlines()]
@@ -199,10 +204,15 @@ def test_file_of_a_run_through_power_cuts_opens_and_becomes_the_undisturbed_file
     )
 
 
+# Why a file was not seen at last.
+refused = {}
+
+
 def seen(lab, path: Path) -> int:
     """Pulses that the file shows, plus one; 0 while it does not open, or while its streams are not there."""
     try:
         found = look(lab, path)
-    except (OSError, TornError, KeyError, ValueError, IndexError):
+    except (OSError, TornError, KeyError, ValueError, IndexError) as cause:
+        refused[path] = cause
         return 0
     return 0 if found is None else found + 1
