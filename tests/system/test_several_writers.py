@@ -92,6 +92,13 @@ def damaged_parts_of_a_run_are_named(lab, files):
     ok, wrong = verified()
     assert not ok and wrong["first.nxs"] is None
     assert "it is not that file" in wrong[OTHERS[0]] and wrong[OTHERS[1]] == "it is not there"
+    # What cannot be read hides nothing of the others.
+    os.mkfifo(files / OTHERS[1])
+    ok, wrong = verified()
+    assert not ok and "it is not that file" in wrong[OTHERS[0]] and wrong[OTHERS[1]] == "it is not a plain file"
+    (files / OTHERS[1]).unlink()
+    (files / OTHERS[1]).symlink_to(OTHERS[1])
+    assert "it is not that file" in verified()[1][OTHERS[0]]
 
 
 def test_a_sink_shared_out_is_checked_as_a_whole(instrument):

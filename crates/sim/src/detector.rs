@@ -18,7 +18,7 @@ const COINCIDENCES: u64 = 7;
 
 /// One detector.
 pub(crate) struct Detector {
-    origins: [String; 1],
+    origins: Vec<String>,
     seed: u64,
     number: u32,
     detectors: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Detector {
 }
 
 /// The name of a detector.
-fn name_of(number: u32) -> String {
+pub(crate) fn name_of(number: u32) -> String {
     format!("detector{number:03}")
 }
 
@@ -42,7 +42,7 @@ impl Detector {
     pub(crate) fn new(config: &Config) -> Self {
         let of_pulse = |rate: f64| rate / PULSES_PER_SECOND as f64;
         Self {
-            origins: [config.origin.clone().unwrap_or_else(|| name_of(config.detector))],
+            origins: crate::origins(config),
             seed: config.seed,
             number: config.detector,
             detectors: config.detectors,

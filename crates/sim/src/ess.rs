@@ -23,7 +23,7 @@ const METADATA_STREAM: u64 = 2;
 const EVENT_BYTES: f64 = 8.0;
 
 /// Origins among which metadata is dealt out.
-const METADATA_ORIGINS: usize = 64;
+pub(crate) const METADATA_ORIGINS: usize = 64;
 
 /// Times of flight reach the next pulse.
 const TIME_MAX_NS: u64 = 71_428_571;
@@ -85,11 +85,7 @@ impl Load {
         let mean = config.events_per_second() / PULSES_PER_SECOND as f64;
         let size = ((mean * 4.0) as usize).clamp(POOL_EVENTS.0, POOL_EVENTS.1);
         let mut generator = Generator::at(config.seed, RANDOM_STREAM, -1);
-        let upper = profile.name.to_uppercase();
-        let mut origins = vec![config.origin.clone().unwrap_or_else(|| format!("{}_detector", profile.name))];
-        if config.metadata > 0.0 {
-            origins.extend((1..=METADATA_ORIGINS).map(|i| format!("{upper}:META:PV{i:03}")));
-        }
+        let origins = crate::origins(config);
         let mut sample = Vec::new();
         if let Some(name) = origins.get(1) {
             f144::write(&mut sample, &f144::F144 { source_name: name, timestamp: 0, value: 0.0.into() })

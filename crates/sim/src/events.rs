@@ -58,7 +58,7 @@ impl Packing {
 /// A counting detector.
 pub(crate) struct Counter<D> {
     drawing: D,
-    origins: [String; 1],
+    origins: Vec<String>,
     /// Events of a mean pulse.
     mean: f64,
     seed: u64,
@@ -70,12 +70,12 @@ pub(crate) struct Counter<D> {
 }
 
 impl<D: Drawing> Counter<D> {
-    pub(crate) fn new(drawing: D, origin: &str, config: &Config) -> Self {
+    pub(crate) fn new(drawing: D, config: &Config) -> Self {
         let mean = config.events_per_second() / PULSES_PER_SECOND as f64;
         let room = (mean * 1.1).min(f64::from(limits::EVENTS_PER_MESSAGE_MAX)) as usize;
         Self {
             drawing,
-            origins: [config.origin.clone().unwrap_or_else(|| origin.to_owned())],
+            origins: crate::origins(config),
             mean,
             seed: config.seed,
             generator: Generator::new(0),

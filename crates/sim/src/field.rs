@@ -23,7 +23,7 @@ const NOISE: f64 = 0.001;
 
 /// The digitised field.
 pub(crate) struct Field {
-    origins: [String; 1],
+    origins: Vec<String>,
     /// Samples a second.
     rate: i64,
     frequency: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Field {
 impl Field {
     pub(crate) fn new(config: &Config) -> Result<Self, Fault> {
         Ok(Self {
-            origins: [config.origin.clone().unwrap_or_else(|| ORIGIN.to_owned())],
+            origins: crate::origins(config),
             rate: (config.rate as i64).clamp(1, i64::from(crate::limits::FIELD_SAMPLES_MAX)),
             frequency: config.frequency,
             amplitude: config.amplitude,

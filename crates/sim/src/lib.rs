@@ -72,7 +72,7 @@ impl Model {
         if self.name == "amor-monitor" { &amor::MONITOR_VARIABLES } else { &[] }
     }
 
-    /// Its origins with their units, where its keys do not change them.
+    /// Its origins with their units, where each has one.
     pub fn devices(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let all = if self.name == "amor-devices" { amor::DEVICES } else { &[] };
         all.iter().map(|(name, _, unit)| (*name, *unit))
@@ -192,6 +192,31 @@ pub fn model(name: &str) -> Result<&'static Model, Fault> {
     })
 }
 
+/// Names of the origins whose messages a source makes.
+#[must_use]
+pub fn origins(config: &Config) -> Vec<String> {
+    let one = |own: String| vec![config.origin.clone().unwrap_or(own)];
+    match config.model.as_str() {
+        // One for both, so that a file template serves both.
+        "amor" | "histogram" => one(amor::DETECTOR.into()),
+        "amor-monitor" => one(amor::MONITOR.into()),
+        "amor-devices" => amor::DEVICES.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        "detector" => one(detector::name_of(config.detector)),
+        "field" => one(field::ORIGIN.into()),
+        "camera" => one(camera::ORIGIN.into()),
+        "camera-metadata" => {
+            let base = config.origin.as_deref().unwrap_or(camera::ORIGIN);
+            (1..=config.values).map(|number| format!("{base}:PV{number:03}")).collect()
+        }
+        name => {
+            let count = if config.metadata > 0.0 { ess::METADATA_ORIGINS } else { 0 };
+            let upper = name.to_uppercase();
+            let metadata = (1..=count).map(|number| format!("{upper}:META:PV{number:03}"));
+            one(format!("{name}_detector")).into_iter().chain(metadata).collect()
+        }
+    }
+}
+
 /// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, a pool of up to 16 MiB,
 /// or all frames of a camera.
 pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
@@ -202,15 +227,14 @@ pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {
     }
     Ok(match model.name {
         "amor" => {
-            let counter = events::Counter::new(amor::Detector::new(config)?, amor::DETECTOR, config);
+            let counter = events::Counter::new(amor::Detector::new(config)?, config);
             Box::new(Train::new(counter, config))
         }
         "amor-monitor" => Box::new(Train::new(amor::Monitor::new(config)?, config)),
         "amor-devices" => Box::new(Train::new(amor::Devices::new(config)?, config)),
         "histogram" => {
             let drawing = histogram::Measured::new(&measured(config)?)?;
-            // The same origin as the reflectometer's detector, so that a file template serves both.
-            Box::new(Train::new(events::Counter::new(drawing, amor::DETECTOR, config), config))
+            Box::new(Train::new(events::Counter::new(drawing, config), config))
         }
         "detector" => Box::new(Train::new(detector::Detector::new(config), config)),
         "camera" => Box::new(Train::new(camera::Camera::new(config)?, config)),

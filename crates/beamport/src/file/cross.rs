@@ -41,11 +41,11 @@ pub(super) fn check(
         }
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
-    let simulated: HashMap<&str, &str> = instrument
+    let simulated: HashMap<&str, &sim::Config> = instrument
         .sources
         .iter()
         .filter_map(|source| match &source.kind {
-            SourceKind::Sim(sim) => Some((source.name.as_str(), sim.model.as_str())),
+            SourceKind::Sim(sim) => Some((source.name.as_str(), &sim.config)),
             SourceKind::Replay(_) => None,
         })
         .collect();
@@ -328,12 +328,12 @@ fn check_template(
 }
 
 /// That what each module of the template wants is what the sources of its streams make, as far as that is known.
-fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: &HashMap<&str, &str>) {
+fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: &HashMap<&str, &sim::Config>) {
     let file = sink.template().unwrap_or(Path::new("")).display().to_string();
     for reads in &sink.template_modules {
-        let models: Vec<&str> =
+        let sources: Vec<&sim::Config> =
             reads.streams.iter().filter_map(|stream| simulated.get(stream.as_str()).copied()).collect();
-        for missing in super::models::never_comes(reads, &models) {
+        for missing in super::models::never_comes(reads, &sources) {
             let Missing { key, what, cause, hint } = missing;
             let pointer = format!("{}/{key}", reads.pointer);
             mistakes.push(Mistake { file: file.clone(), line: 0, pointer, what, cause, hint });

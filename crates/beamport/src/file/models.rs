@@ -86,10 +86,11 @@ pub(super) struct Missing {
 }
 
 /// What the source of a stream cannot give to a module of a template, where the source is simulated, so that it is known.
-/// `models` are the models of all streams of the module.
-pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Vec<Missing> {
+/// `sources` are those of all streams of the module.
+pub(super) fn never_comes(reads: &super::template::Reads, sources: &[&sim::Config]) -> Vec<Missing> {
     // Schemas that mean the same as the one that a model makes.
     const ALIKE: [(&str, &str); 4] = [("ev42", "ev44"), ("f142", "f144"), ("senv", "se00"), ("hs00", "hs01")];
+    let models: Vec<&str> = sources.iter().map(|source| source.model.as_str()).collect();
     let all: Vec<&sim::Model> = models.iter().filter_map(|name| sim::model(name).ok()).collect();
     let schema: Option<[u8; 4]> = reads.module.as_bytes().try_into().ok();
     // A module of somebody else takes what it says itself.
@@ -108,31 +109,31 @@ pub(super) fn never_comes(reads: &super::template::Reads, models: &[&str]) -> Ve
     }
     let mut out = Vec::new();
     let sent: Vec<&str> = all.iter().flat_map(|model| model.variables()).copied().collect();
-    for (i, name) in reads.variables.iter().filter(|(_, name)| word == "da00" && !sent.contains(&name.as_str())) {
+    for (at, name) in reads.variables.iter().filter(|(_, name)| word == "da00" && !sent.contains(&name.as_str())) {
         let what = format!("messages of stream `{streams}` have no variable `{}`", shortened(name));
         let hint = match nearest(name, sent.iter().copied()) {
             Some(near) => format!("write `{near}`"),
-            None => "a message without one of its variables stands aside: remove it".to_owned(),
+            None => "it would never come: remove it".to_owned(),
         };
         let cause = format!("the model `{}` sends {}", models.join("`, `"), sent.join(", "));
-        out.push(Missing { key: format!("variables/{i}/name"), what, cause, hint });
+        out.push(Missing { key: at.clone(), what, cause, hint });
     }
-    let devices: Vec<(&str, &str)> = all.iter().flat_map(|model| model.devices()).collect();
-    if let Some(source) = reads.source.as_deref()
-        && all.iter().all(|model| model.devices().next().is_some())
-    {
-        let found = devices.iter().find(|(name, _)| *name == source);
-        if found.is_none() {
+    if let Some(source) = reads.source.as_deref() {
+        let origins: Vec<String> = sources.iter().flat_map(|source| sim::origins(source)).collect();
+        if !origins.iter().any(|name| name == source) {
             let what = format!("stream `{streams}` has no origin `{}`", shortened(source));
             // Small letters: how words are compared.
-            let small: Vec<String> = devices.iter().map(|(name, _)| name.to_lowercase()).collect();
+            let small: Vec<String> = origins.iter().map(|name| name.to_lowercase()).collect();
             let near = nearest(source, small.iter().map(String::as_str));
-            let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| devices[at].0);
-            let hint = meant
-                .map_or_else(|| "`beamport cat STREAM` shows the origins".to_owned(), |name| format!("write `{name}`"));
+            let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| &origins[at]);
+            let hint = match (meant, origins.as_slice()) {
+                (Some(name), _) | (None, [name]) => format!("write `{name}`"),
+                _ => format!("origins are {}", shortened(&origins.join(", "))),
+            };
             out.push(Missing { key: "source".into(), what, cause: said(), hint });
         }
-        if let (Some((_, unit)), Some((key, other))) = (found, &reads.units)
+        let mut devices = all.iter().flat_map(|model| model.devices());
+        if let (Some((_, unit)), Some((key, other))) = (devices.find(|(name, _)| *name == source), &reads.units)
             && other != unit
         {
             let what = format!("the values of `{source}` are not in `{}`", shortened(other));

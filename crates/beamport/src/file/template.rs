@@ -37,8 +37,8 @@ pub(super) struct Reads {
     pub(super) source: Option<String>,
     /// The unit that it gives the values, and the key that says so.
     pub(super) units: Option<(&'static str, String)>,
-    /// The variables that it wants of each message, with their places in the list.
-    pub(super) variables: Vec<(usize, String)>,
+    /// The variables that it wants of messages: their places below the config, and their names.
+    pub(super) variables: Vec<(String, String)>,
 }
 
 /// Where a template asks for a stream.
@@ -108,7 +108,12 @@ fn collect(node: &Seen, at: &str, into: &mut Vec<Reads>) {
         && let Some((key, streams)) = config.first_of([(Key::Stream, "stream"), (Key::Topic, "topic")])
     {
         let units = config.first_of([(Key::ValueUnits, "value_units"), (Key::Unit, "unit")]);
-        let variables = config.get(Key::Variables).map_or(&[][..], |variables| &variables.list);
+        // Constants that have their data in the template come from no message.
+        let named = |key: Key, word: &'static str| {
+            let list = config.get(key).map_or(&[][..], |list| &list.list).iter().enumerate();
+            let sent = list.filter(|(_, one)| one.get(Key::Data).is_none());
+            sent.filter_map(move |(i, one)| Some((format!("{word}/{i}/name"), one.text(Key::Name)?.to_owned())))
+        };
         into.push(Reads {
             pointer: format!("{at}/config"),
             module: module.to_owned(),
@@ -116,11 +121,7 @@ fn collect(node: &Seen, at: &str, into: &mut Vec<Reads>) {
             streams: streams.texts(),
             source: config.text(Key::Source).map(str::to_owned),
             units: units.and_then(|(key, units)| Some((key, units.text.clone()?))),
-            variables: variables
-                .iter()
-                .enumerate()
-                .filter_map(|(i, variable)| Some((i, variable.text(Key::Name)?.to_owned())))
-                .collect(),
+            variables: named(Key::Variables, "variables").chain(named(Key::Constants, "constants")).collect(),
         });
     }
     for (i, child) in node.get(Key::Children).iter().flat_map(|children| &children.list).enumerate() {
@@ -149,6 +150,8 @@ enum Key {
     ValueUnits,
     Unit,
     Variables,
+    Constants,
+    Data,
     Name,
     #[serde(other)]
     Other,
@@ -253,6 +256,12 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = from.next_key::<Key>()? {
             if key == Key::Other || key.is_of_config() != self.is_config {
                 from.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if key == Key::Data {
+                // Large, and only asked whether it is there.
+                from.next_value::<IgnoredAny>()?;
+                seen.members.push((key, Seen::default()));
                 continue;
             }
             let value = from.next_value_seed(Seed { is_config: self.is_config || key == Key::Config, ..self })?;

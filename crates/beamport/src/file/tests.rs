@@ -496,6 +496,19 @@ fn a_module_for_which_nothing_comes_is_refused() {
         (what, hint),
         (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}/source"), "write `AMOR:SE:TEMP01`".into())
     );
+    // Events, too, have an origin.
+    let of_events = |source: &str, keys: &str| {
+        let node = format!("{{\"module\": \"ev44\", \"config\": {{\"stream\": \"d\", \"source\": \"{source}\"}}}}");
+        folder.put("t.json", &format!("{{\"children\": [{node}]}}"));
+        let text = format!(
+            "instrument = \"a\"\n[source.d]\nkind = \"sim\"\nmodel = \"amor\"\n{keys}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n"
+        );
+        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+        mistakes.into_iter().map(|m| m.hint).collect::<Vec<_>>()
+    };
+    assert_eq!(of_events("nope", ""), ["write `amor_detector`"]);
+    assert_eq!(of_events("amor_detector", "origin = \"other\"\n"), ["write `other`"]);
+    assert!(of_events("amor_detector", "").is_empty() && of_events("other", "origin = \"other\"\n").is_empty());
     let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"degC\"").remove(0);
     assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `degC` {at}/value_units"));
     assert_eq!(hint, "write \"value_units\": \"K\"");
@@ -510,6 +523,10 @@ fn a_variable_that_is_never_sent_is_refused() {
     let text = "instrument = \"a\"\n[source.m]\nkind = \"sim\"\nmodel = \"amor-monitor\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n";
     let told = |variables: &str| {
         let config = format!("{{\"stream\": \"m\", \"variables\": [{variables}]}}");
+        // The same as constants, but for those that have their values.
+        let constants = config.replace("variables", "constants").replace("\"signol\"", "\"signol\", \"data\": [1]");
+        folder.put("t.json", &format!("{{\"children\": [{{\"module\": \"da00\", \"config\": {constants}}}]}}"));
+        assert!(parse(text, &folder.0.join("z.toml"), &|_, _| Vec::new()).is_ok());
         folder.put("t.json", &format!("{{\"children\": [{{\"module\": \"da00\", \"config\": {config}}}]}}"));
         let mistakes = parse(text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
         mistakes.into_iter().map(|m| (m.pointer, m.hint)).collect::<Vec<_>>()
@@ -517,6 +534,8 @@ fn a_variable_that_is_never_sent_is_refused() {
     assert_eq!(told(r#"{"name": "signal"}, {"name": "tof"}"#), []);
     let at = "/children/0/config/variables/1/name".to_owned();
     assert_eq!(told(r#"{"name": "tof"}, {"name": "signol"}"#), [(at, "write `signal`".to_owned())]);
+    let at = "/children/0/config/constants/0/name".to_owned();
+    assert_eq!(told(r#"{"name": "tof"}], "constants": [{"name": "nosuch"}"#)[0].0, at);
 }
 
 /// What the file asks for and what the template itself has wrong: one look says all of it, with lines.

@@ -70,7 +70,7 @@ pub(super) fn verify(asked: &Verify, file: &Path, out: &mut dyn Write, err: &mut
         for (at, (name, blake3)) in named.iter().enumerate() {
             progress.draw(err, SUMS, at as u64, named.len() as u64);
             let by = format!("in {SUMS}");
-            seen.push(one(&list.with_file_name(name), vec![Expected { by, blake3: blake3.clone() }], &[])?);
+            seen.push(one_of_many(&list.with_file_name(name), Expected { by, blake3: blake3.clone() })?);
         }
         progress.clear(err);
     }
@@ -144,7 +144,7 @@ fn others(file: &Path, whole: &Seen, known: &Known) -> Result<Vec<Seen>, Stop> {
         let is_it =
             |made: &&Made| made.sink == sink && made.run == of.run && made.file == of.file.with_file_name(&name);
         if let Some(made) = known.made.iter().find(is_it) {
-            seen.push(one(&beside, vec![Expected { by: made.by(), blake3: made.blake3.clone() }], &[])?);
+            seen.push(one_of_many(&beside, Expected { by: made.by(), blake3: made.blake3.clone() })?);
         } else if beside.is_file() && known.unfinished.contains(&(sink.clone(), of.run.clone())) {
             let wrong = Some("its writer has not finished it".to_owned());
             let by = format!("sink `{sink}` of run `{}`", of.run);
@@ -179,6 +179,18 @@ fn expected(file: &Path, made: &[Made]) -> Vec<Expected> {
 impl Made {
     fn by(&self) -> String {
         format!("made by sink `{}` of run `{}`", self.sink, self.run)
+    }
+}
+
+/// Looks at one of several files: what cannot be read is wrong, and the others are looked at all the same.
+fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Stop> {
+    let by = expected.by.clone();
+    match one(file, vec![expected], &[]) {
+        Err(Stop::Fault(fault)) => {
+            let wrong = Some(fault.cause);
+            Ok(Seen { file: file.to_path_buf(), size: 0, blake3: String::new(), by, wrong })
+        }
+        answer => answer,
     }
 }
 

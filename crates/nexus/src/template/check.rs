@@ -278,6 +278,9 @@ impl Check {
                 self.wrong(&at, cause, "write them as \"attributes\": {\"units\": \"m\"}");
             }
         }
+        if out.iter().any(|one| one.name == "NX_class" && one.value.as_text().is_none()) {
+            self.wrong(&at, "`NX_class` is one text", "write \"NX_class\": \"NXdetector\", or another class");
+        }
         out
     }
 
@@ -640,6 +643,7 @@ impl Check {
             layout: self.layout,
             pointer: at.to_owned(),
         };
+        self.packed(at, &module);
         self.beside(at, config, &module);
         Some(Node::Module(module))
     }
@@ -884,6 +888,23 @@ impl Check {
             }
         }
         out
+    }
+
+    /// That each dataset that is to be packed is one of the module, or of what stands beside it. What frames have, nobody
+    /// knows before they come.
+    fn packed(&mut self, at: &str, module: &Module) {
+        let beside =
+            if module.kind.asks_beside() { [Kind::Al00.datasets(), Kind::Ep01.datasets()].concat() } else { vec![] };
+        let names: Vec<&str> = module.datasets().into_iter().chain(beside).collect();
+        let packed = module.compression.iter().filter_map(|(name, _)| name.as_deref());
+        for name in packed.filter(|name| !names.contains(name) && !matches!(module.kind, Kind::Ad00 { .. })) {
+            let hint = match nearest(name, names.iter().copied()) {
+                Some(meant) => format!("perhaps `{meant}` is meant"),
+                None => format!("its datasets are: {}", names.join(", ")),
+            };
+            let at = join(&join(at, "compression"), name);
+            self.wrong(&at, format!("the module has no dataset `{}`", short(name)), hint);
+        }
     }
 
     fn variables(&mut self, at: &str, config: &Object, key: &str) -> Vec<Variable> {

@@ -382,7 +382,7 @@ impl Kind {
     }
 
     /// Names of its datasets where scippnexus reads them.
-    fn datasets(&self) -> Vec<&str> {
+    pub(crate) fn datasets(&self) -> Vec<&str> {
         match self {
             Kind::Ev44 => vec![
                 "event_id",

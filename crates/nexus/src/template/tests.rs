@@ -112,6 +112,12 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (r#"{"module": "ev44", "config": {"stream": "s", "writer_module": 1}}"#, "/config/writer_module", "is a text"),
     (r#"{"module": "ev44", "config": {"stream": "s", "topic": 1}}"#, "/config/topic", "is a text"),
+    (
+        r#"{"module": "ev44", "config": {"stream": "s", "compression": {"event_idd": "deflate"}}}"#,
+        "/config/compression/event_idd",
+        "no dataset `event_idd`",
+    ),
+    (r#"{"type": "group", "name": "a", "attributes": {"NX_class": 5}}"#, "/attributes", "`NX_class` is one text"),
     // Schemas.
     (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "perhaps `f144`"),
     (r#"{"module": "NDAr", "config": {"stream": "s"}}"#, "/module", "ad00"),

@@ -55,7 +55,7 @@ pub(crate) struct Devices {
 impl Devices {
     pub(crate) fn new(config: &Config) -> Result<Self, Fault> {
         Ok(Self {
-            origins: DEVICES.iter().map(|d| d.0.to_owned()).collect(),
+            origins: crate::origins(config),
             angles: Angles::new(config),
             alarm_after_s: config.alarm_after_ns as f64 * 1e-9,
             seed: config.seed,

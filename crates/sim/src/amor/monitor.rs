@@ -3,7 +3,6 @@
 //! Its counts follow the beam, which the slits open further where the sample reflects less: counts of the detector over counts of the
 //! monitor give the reflectivity up to one factor for all angles.
 
-use super::MONITOR;
 use super::optics::{Angles, CHOPPER_MONITOR, WAVELENGTH_RANGE, sample, spectrum, table};
 use crate::config::Config;
 use crate::pulse::{PULSES_PER_SECOND, pulse_time};
@@ -24,7 +23,7 @@ pub(crate) const BINS: usize = 200;
 
 /// The monitor of the reflectometer.
 pub(crate) struct Monitor {
-    origins: [String; 1],
+    origins: Vec<String>,
     angles: Angles,
     /// Counts of a mean pulse for each bin, at the first angle.
     mean: Vec<f64>,
@@ -52,7 +51,7 @@ impl Monitor {
             edges.windows(2).map(|e| spectrum(wavelength((e[0] + e[1]) / 2.0 * 1e-9, CHOPPER_MONITOR))).collect();
         let norm = config.events_per_second() / PULSES_PER_SECOND as f64 / weights.iter().sum::<f64>();
         Ok(Self {
-            origins: [config.origin.clone().unwrap_or_else(|| MONITOR.to_owned())],
+            origins: crate::origins(config),
             angles,
             mean: weights.iter().map(|w| w * norm).collect(),
             factors,

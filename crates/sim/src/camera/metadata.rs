@@ -4,7 +4,7 @@
 //! as those of real devices are. The value says to which frame it belongs, so that a join can be checked: the number of
 //! the frame on the grid modulo 1,000,000, and a thousandth for each variable.
 
-use super::{ORIGIN, grid};
+use super::grid;
 use crate::config::Config;
 use crate::pulse::Grid;
 use crate::random::Generator;
@@ -35,9 +35,8 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     pub(crate) fn new(config: &Config) -> Result<Self, Fault> {
-        let base = config.origin.as_deref().unwrap_or(ORIGIN);
         Ok(Self {
-            origins: (1..=config.values).map(|number| format!("{base}:PV{number:03}")).collect(),
+            origins: crate::origins(config),
             grid: grid(config)?,
             offset: config.offset_ns,
             jitter: config.jitter_ns,

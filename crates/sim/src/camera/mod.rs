@@ -69,7 +69,7 @@ enum Frames {
 
 /// The camera.
 pub(crate) struct Camera {
-    origins: [String; 1],
+    origins: Vec<String>,
     grid: Grid,
     head: Head,
     frames: Frames,
@@ -86,7 +86,7 @@ impl Camera {
     /// Makes its frames: some 30 ns a pixel where it draws lots.
     pub(crate) fn new(config: &Config) -> Result<Self, Fault> {
         let grid = grid(config)?;
-        let origins = [config.origin.clone().unwrap_or_else(|| ORIGIN.to_owned())];
+        let origins = crate::origins(config);
         let (form, frames, count) = if config.files.is_empty() {
             let form = made(config)?;
             let bytes = pattern::make(config, &form.shape, form.dtype);
