@@ -292,35 +292,26 @@ def holds(nexus: h5py.File, m: beamport.Message) -> bool:
 
 def test_the_page_on_writer_modules_runs(programs, memory, tmp_path):  # noqa: F811
     page = (ROOT / "docs/how-to/add-a-writer-module.md").read_text()
-    blocks = {
-        kind: [part.split("```")[0] for part in page.split(f"```{kind}\n")[1:]] for kind in ("python", "toml", "json")
-    }
-    (tmp_path / "counters.py").write_text(blocks["python"][0])
-    (tmp_path / "mine.json").write_text(blocks["json"][0])
-    # What it shows of a notebook, behind the class.
-    subprocess.run([sys.executable, "-c", "\n".join(blocks["python"])], check=True, timeout=HANG_S)
-    sink = blocks["toml"][0].replace("modules =", f'python = "{sys.executable}"\nmodules =')
+    scaler, counters, trial = (part.split("```")[0] for part in page.split("```python\n")[1:])
+    (instrument, *_), (template, *_) = (
+        [part.split("```")[0] for part in page.split(f"```{kind}\n")[1:]] for kind in ("toml", "json")
+    )
+    (tmp_path / "scaler.py").write_text(scaler)
+    (tmp_path / "counters.py").write_text(counters)
+    (tmp_path / "mine.json").write_text(template)
+    subprocess.run([sys.executable, "-c", trial], check=True, timeout=HANG_S, cwd=tmp_path)
     file = tmp_path / "mine.toml"
-    file.write_text(
-        f'instrument = "mine"\ndata = "{memory}"\nsource.scaler = {{ kind = "sim", model = "amor" }}\n{sink}'
-    )
-    with _Writer(memory / "scaler") as writer:
-        for n in range(4):
-            writer.append(counter(0, n)[:8] + counter(0, n)[12:], T0 + n)
-    stream = beamport.open(memory)["scaler"]
-    with _Writer(memory / "runs") as writer:
-        span = [("scaler", stream.uuid, stream.epoch, 0, 4)]
-        writer.append(bprn("r", "sealed", T0, T0 + SECOND, streams=span), T0)
-    checked = run(programs / "beamport", "check", file)
-    assert checked.returncode == 0, checked.stderr
-    answer = run(
-        programs / "beamport", "write", "r", "--output", tmp_path / "out.nxs", "--file", file, "--data", memory
-    )
-    assert answer.returncode == 0, answer.stderr
-    with h5py.File(tmp_path / "out.nxs") as nexus:
+    python = f'python = "{sys.executable}"\n'
+    instrument = instrument.replace("modules =", f"{python}modules =").replace("call =", f"{python}call =")
+    file.write_text(instrument.replace("[source", f'data = "{memory}"\n\n[source', 1))
+    for verb in ("check", "up"):
+        answer = run(programs / "beamport", verb, file)
+        assert answer.returncode == 0, answer.stderr
+    with h5py.File(memory / "files/mine_first.nxs") as nexus:
         group = nexus["entry/scaler"]
-        assert group["counts"][()].tolist() == [[n, n + 1, n + 2, n + 3] for n in range(4)]
-        assert group["sum"][()].tolist() == (2.5 * np.cumsum([4 * n + 6 for n in range(4)])).tolist()
+        counts = group["counts"][()]
+        assert len(counts) > 10 and counts.tolist() == [[n, n + 1, n + 2, n + 3] for n in range(len(counts))]
+        assert group["sum"][()].tolist() == (2.5 * np.cumsum(counts.sum(axis=1))).tolist()
 
 
 def test_rows_are_what_the_dataset_can_hold():
