@@ -203,6 +203,7 @@ pub(super) fn check_stages(
                 None => {
                     let hint = match nearest(input, known.keys().map(String::as_str)) {
                         Some(near) => format!("write `{near}`"),
+                        None if streams.is_empty() => "add a source of that name".to_owned(),
                         None => format!("streams are {}", shortened(&streams.join(", "))),
                     };
                     say(line, format!("{title} takes `{shown}`"), "no source, nor a stage further up, fills it", hint);
@@ -215,6 +216,7 @@ pub(super) fn check_stages(
             }
             let hint = match nearest(beside, known.keys().map(String::as_str)) {
                 Some(near) => format!("write `{near}`"),
+                None if streams.is_empty() => "add a source of that name".to_owned(),
                 None => format!("streams are {}", shortened(&streams.join(", "))),
             };
             let what = format!("{title} looks at `{}`", shortened(beside));
@@ -276,6 +278,7 @@ fn check_inputs(
         } else if !known.contains(input.as_str()) && !has_holes {
             let hint = match nearest(input, streams.iter().map(String::as_str)) {
                 Some(near) => format!("write `{near}`"),
+                None if streams.is_empty() => "add a source of that name".to_owned(),
                 None => format!("streams are {}", shortened(&streams.join(", "))),
             };
             mistakes.push(page.mistake(
@@ -315,6 +318,7 @@ fn check_template(
             streams.sort_unstable();
             let hint = match nearest(stream, streams.iter().copied()) {
                 Some(near) => format!("write `{near}`"),
+                None if streams.is_empty() => "add a source of that name".to_owned(),
                 None => format!("streams are {}", shortened(&streams.join(", "))),
             };
             (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)

@@ -101,7 +101,7 @@ impl Check {
         match count {
             Some(n) if (least..=limit).contains(&n) => Some(shape),
             Some(n) if n < least => {
-                let hint = "no length is 0";
+                let hint = if n == 0 { "no length is 0" } else { "give it more values, or write the one as `values`" };
                 self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), hint);
                 None
             }
