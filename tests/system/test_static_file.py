@@ -203,3 +203,60 @@ def test_a_damaged_static_file_ends_nothing_but_its_check(instrument, dice, time
         file.write(good)
         file.truncate((1 << 30) + 1)
     assert "the limit is 1073741824" in mistakes(lab)[0][2]
+
+
+def test_chunks_that_are_packed_as_only_others_know_were_called_damaged(instrument):
+    lab = instrument
+    with h5py.File(lab.folder / "amor.hdf", "a") as file:
+        for name, filters in {"zstd": [(32015, (3,))], "bitshuffle_zstd": [(32008, (0, 3, 4, 0, 3, 3))]}.items():
+            packing = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            packing.set_chunk((4,))
+            for number, settings in filters:
+                packing.set_filter(number, h5py.h5z.FLAG_OPTIONAL, settings)
+            space = h5py.h5s.create_simple((4,))
+            made = h5py.h5d.create(file.id, f"entry/{name}".encode(), h5py.h5t.STD_I32LE, space, packing)
+            made.write_direct_chunk((0,), b"what others make")
+    lab.run("check", lab.file)
+
+
+def spoilt(good, kind):
+    """A file with one wrong byte where its texts are kept: libhdf5 goes round in circles, or misses one of them."""
+    spoilt = bytearray(good)
+    at = good.index(b"GCOL") + 16
+    if kind == "none":
+        return b"no HDF5"
+    if kind == "text":
+        spoilt[at] = 77
+        return spoilt
+    while good[at : at + 2] != b"\0\0":
+        at += 16 + (int.from_bytes(good[at + 8 : at + 16], "little") + 7) // 8 * 8
+    spoilt[at + 8] = 0
+    return spoilt
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [("circle", "does not come to an end"), ("text", "the attribute `NX_class` of `/`"), ("none", "signature")],
+)
+def test_a_writer_was_started_for_ever_with_a_static_file_that_was_damaged_meanwhile(instrument, kind, cause):
+    lab = instrument
+    path = lab.folder / "amor.hdf"
+    process, _ = lab.up_ready()
+    writer = until(lambda: writer_of(lab, process), "no writer is started")
+    until((lab.data / "files" / "first.nxs").exists, "no file")
+    beside = lab.folder / "beside.hdf"
+    beside.write_bytes(spoilt(path.read_bytes(), kind))
+    beside.replace(path)
+    os.kill(writer, signal.SIGKILL)
+    until(lambda: "cannot write run `first`" in lab.said(process)[1], "the file is not given up")
+    troubles = json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"]
+    assert any("amor.hdf" in told and cause in told for told in troubles), troubles
+    lab.interrupt(process)
+    (failed,) = lab.report(process, status=2)["failed"]
+    assert "amor.hdf" in failed["cause"] and cause in failed["cause"], failed
+    # What it says to ask says the same.
+    assert kind != "none" or f"amor.nexus.json --static {path}` tells all" in failed["hint"], failed
+    assert [name.name for name in (lab.data / "files").iterdir()] == ["first.nxs"]
+    # The next start says it at once.
+    (told,) = mistakes(lab)
+    assert "amor.hdf" in told[2] and cause in told[2], told

@@ -21,7 +21,7 @@
 
 use crate::module::ANOTHER;
 use crate::product::product;
-use crate::sink::{beside, cleared, is_of_run, sync_folder};
+use crate::sink::{NotMade, beside, cleared, is_of_run, sync_folder};
 use crate::template::Template;
 use crate::tree::Tree;
 use crate::{Job, Nexus};
@@ -346,7 +346,11 @@ impl Series {
         plan.check_folder().and_then(|()| job.check(replace)).map_err(Stop::Refused)?;
         self.remove_later(plan)?;
         let made = Nexus::lay_out(job, replace);
-        let mut sink = made.map_err(|(fault, short)| if short { Stop::Room(fault) } else { Stop::Other(fault) })?;
+        let mut sink = made.map_err(|why| match why {
+            NotMade::NoRoom(fault) => Stop::Room(fault),
+            NotMade::Never(fault) => Stop::Refused(fault),
+            NotMade::Other(fault) => Stop::Other(fault),
+        })?;
         sink.set_frames_max(plan.frames);
         self.sink = Some(sink);
         Ok(())

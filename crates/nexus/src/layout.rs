@@ -7,7 +7,7 @@ use crate::metadata::{Apply, lock};
 use crate::module::{Filling, fixed_constants};
 use crate::room::Room;
 use crate::sink::Job;
-use crate::static_file::{copy_attributes, copy_object};
+use crate::static_file::{Source, copy_attributes, copy_object};
 use crate::template::{Data, Group, Kind, Node, Template};
 use flow::Fault;
 
@@ -19,7 +19,9 @@ pub(crate) struct Layout<'a> {
     pub(crate) links: Vec<(String, String)>,
     pub(crate) job: &'a Job,
     /// What the file begins with a copy of.
-    pub(crate) of_static: Option<&'a File>,
+    pub(crate) of_static: Option<&'a Source>,
+    /// Something of that could not be copied.
+    pub(crate) is_damaged: bool,
 }
 
 impl Layout<'_> {
@@ -73,7 +75,7 @@ impl Layout<'_> {
                 }
                 Node::Static { name } => {
                     let path = format!("{path}/{name}");
-                    self.of_static.map_or(Ok(()), |from| copy_object(from, &path, self.file, &path))?;
+                    self.copied(|from, to| copy_object(from, &path, to, &path))?;
                 }
                 Node::Soft { name, target } => self.file.link(To::Path(target), &format!("{path}/{name}"))?,
                 Node::Dataset { name, value, attributes, compression } => {
@@ -104,11 +106,18 @@ impl Layout<'_> {
         Ok(())
     }
 
-    fn attributes_of_static(&self, group: &Group, path: &str) -> Result<(), Fault> {
-        match self.of_static.filter(|_| group.from_static.is_some()) {
-            Some(from) => copy_attributes(from, path, self.file),
-            None => Ok(()),
+    fn attributes_of_static(&mut self, group: &Group, path: &str) -> Result<(), Fault> {
+        if group.from_static.is_none() {
+            return Ok(());
         }
+        self.copied(|from, to| copy_attributes(from, path, to))
+    }
+
+    fn copied(&mut self, copy: impl FnOnce(&Source, &File) -> Result<(), Fault>) -> Result<(), Fault> {
+        let Some(from) = self.of_static else { return Ok(()) };
+        let answer = copy(from, self.file);
+        self.is_damaged |= answer.is_err();
+        answer.map_err(|fault| from.said(fault))
     }
 
     /// Writes what waits in memory before it is much.

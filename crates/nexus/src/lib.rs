@@ -29,6 +29,7 @@ mod sort;
 mod static_file;
 pub mod template;
 mod tree;
+mod watch;
 
 pub use files::Files;
 pub use h5::version;

@@ -29,6 +29,16 @@ pub const FIXED_BYTES_MAX: u64 = 1 << 30;
 /// waits in memory meanwhile. 12 million pixels with a number and a place each have 340 MB.
 pub const STATIC_BYTES_MAX: u64 = 1 << 30;
 
+/// Time of the processor that libhdf5 has for one thing of a static file, s, and bytes of the file for which it has another
+/// second: it takes milliseconds for most, and a damaged file may send it round in circles. A GiB of short texts, which
+/// are the slowest to copy, takes one minute.
+pub const STATIC_SECONDS: u64 = 3;
+/// See [`STATIC_SECONDS`].
+pub const STATIC_BYTES_A_SECOND: u64 = 10 << 20;
+
+/// Chunks of a packed dataset of a static file: their places wait in memory. A GiB has as many of 256 bytes.
+pub const STATIC_CHUNKS_MAX: usize = 4 << 20;
+
 /// Bytes of one attribute: HDF5 keeps attributes in object headers, which end at 64 KiB.
 pub const ATTRIBUTE_BYTES_MAX: usize = 60 << 10;
 

@@ -26,7 +26,7 @@ use crate::outside::{Module, wrong_modules};
 use crate::product::product;
 use crate::serve::{self, Ended, Order, Work};
 use crate::tree::Tree;
-use crate::{cat, pace, search, template, version};
+use crate::{cat, pace, search, sink, template, version, watch};
 use clap::{Args, Parser, Subcommand};
 use flow::{Fault, Product};
 use std::io::Write;
@@ -248,6 +248,12 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
                 None => Work::Template { path: template.unwrap_or_default(), static_file, layout },
             };
             die_with_parent();
+            let beside = sink::beside(&output);
+            watch::say(move |fault| {
+                // What was begun, nobody goes on with.
+                let _ = beside.as_ref().map(std::fs::remove_file);
+                never(fault)
+            });
             match modules.all(own) {
                 Err(fault) => Ok(ExitCode::from(never(&fault))),
                 Ok(modules) => {
@@ -332,22 +338,30 @@ fn check(
     json: bool,
     modules: Result<Vec<&'static dyn Module>, Fault>,
 ) -> Result<ExitCode, Fault> {
+    if static_file.is_some() {
+        // What a file from outside may do to a process, it does to this one, and not to a writer later.
+        cat::bound_memory();
+        let path = path.to_path_buf();
+        watch::say(move |fault| tell_checked(&path, json, Err(vec![mistake_of(fault.clone())])));
+    }
     let checked = match modules {
-        Ok(modules) => {
-            if static_file.is_some() {
-                // What a file from outside may do to a process, it does to this one, and not to a writer later.
-                cat::bound_memory();
-            }
-            template::Template::open(path, static_file, &modules, layout).and_then(|template| {
-                let mistakes = template.try_copies();
-                if mistakes.is_empty() { Ok(template.streams()) } else { Err(mistakes) }
-            })
-        }
-        Err(fault) => {
-            let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
-            Err(vec![template::Mistake { pointer: String::new(), cause, hint: fault.hint }])
-        }
+        Ok(modules) => template::Template::open(path, static_file, &modules, layout).and_then(|template| {
+            let mistakes = template.try_copies();
+            if mistakes.is_empty() { Ok(template.streams()) } else { Err(mistakes) }
+        }),
+        Err(fault) => Err(vec![mistake_of(fault)]),
     };
+    Ok(ExitCode::from(tell_checked(path, json, checked)))
+}
+
+/// A fault that has no place in the template.
+fn mistake_of(fault: Fault) -> template::Mistake {
+    let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
+    template::Mistake { pointer: String::new(), cause, hint: fault.hint }
+}
+
+/// Says what is wrong with a template, or which streams it wants; the exit status.
+fn tell_checked(path: &Path, json: bool, checked: Result<Vec<template::Wanted>, Vec<template::Mistake>>) -> u8 {
     let (mistakes, streams) = match checked {
         Ok(streams) => (Vec::new(), streams),
         Err(mistakes) => (mistakes, Vec::new()),
@@ -369,7 +383,7 @@ fn check(
             );
         }
     }
-    Ok(ExitCode::from(u8::from(!mistakes.is_empty())))
+    u8::from(!mistakes.is_empty())
 }
 
 fn hash(files: &[PathBuf]) -> Result<ExitCode, Fault> {

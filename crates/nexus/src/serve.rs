@@ -6,6 +6,7 @@
 //! cannot be opened.
 
 use crate::outside::Module;
+use crate::sink::NotMade;
 use crate::template::{Elsewhere, Layout, Template};
 use crate::{Files, Job, Nexus, clock, files};
 use flow::records::Run;
@@ -159,7 +160,10 @@ impl Plan {
         Ok(match self {
             Plan::One(job) => {
                 job.check(replace).map_err(Ended::Permanent)?;
-                Box::new(Nexus::begin(job.clone(), replace)?)
+                Box::new(Nexus::lay_out(job.clone(), replace).map_err(|why| match why {
+                    NotMade::Never(fault) => Ended::Permanent(fault),
+                    why => Ended::Fault(why.fault()),
+                })?)
             }
             Plan::Many(plan) => {
                 plan.check(replace).map_err(Ended::Permanent)?;
@@ -204,7 +208,14 @@ fn opened(path: &Path, static_file: Option<&Path>, layout: Layout, order: &Order
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
-        let hint = format!("`beamport-nexus check {}` tells all", path.display());
+        let mut hint = format!("`beamport-nexus check {}", path.display());
+        if let Some(file) = static_file {
+            hint += &format!(" --static {}", file.display());
+        }
+        if layout == Layout::Ess {
+            hint += " --layout ess";
+        }
+        hint += "` tells all";
         Ended::Permanent(Fault::new(what, first).hint(hint))
     })?;
     template.share(&order.elsewhere);

@@ -116,6 +116,30 @@ pub struct Nexus {
     outside: HashSet<[u8; 4]>,
 }
 
+/// Why a file was not laid out.
+pub(crate) enum NotMade {
+    /// For want of room: it may work later.
+    NoRoom(Fault),
+    /// For a reason that will come again.
+    Never(Fault),
+    /// For another.
+    Other(Fault),
+}
+
+impl From<Fault> for NotMade {
+    fn from(fault: Fault) -> Self {
+        NotMade::Other(fault)
+    }
+}
+
+impl NotMade {
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            NotMade::NoRoom(fault) | NotMade::Never(fault) | NotMade::Other(fault) => fault,
+        }
+    }
+}
+
 /// What a filling has from before the run.
 #[derive(Default)]
 enum Before {
@@ -138,25 +162,29 @@ struct Route {
 impl Nexus {
     /// Lays out a new file. A file of the same run that stands there is replaced, any other only with `replace`.
     pub fn begin(job: Job, replace: bool) -> Result<Self, Fault> {
-        Self::lay_out(job, replace).map_err(|(fault, _)| fault)
+        Self::lay_out(job, replace).map_err(NotMade::fault)
     }
 
-    /// As [`Nexus::begin`]; the error comes with whether there was no room, so that the same may work later.
-    pub(crate) fn lay_out(job: Job, replace: bool) -> Result<Self, (Fault, bool)> {
-        let other = |fault| (fault, false);
-        job.check(replace).map_err(other)?;
-        let beside = beside(&job.file).map_err(other)?;
-        cleared(&beside).map_err(other)?;
-        sort::forget(&job.file).map_err(other)?;
-        let file = File::create(&beside).map_err(other)?;
-        let mut room = Room::open(&beside).map_err(other)?;
+    /// As [`Nexus::begin`]; the error says whether the same may work later.
+    pub(crate) fn lay_out(job: Job, replace: bool) -> Result<Self, NotMade> {
+        job.check(replace)?;
+        let beside = beside(&job.file)?;
+        cleared(&beside)?;
+        sort::forget(&job.file)?;
+        let file = File::create(&beside)?;
+        let mut room = Room::open(&beside)?;
         match laid_out(&job, &file, &mut room) {
             Ok((fillings, links)) => Ok(Self::with(job, file, room, fillings, links)),
-            Err(fault) => {
+            Err(why) => {
                 // Tried again and again while there is no room: what it opened must not add up. Nothing can fail to be
                 // written: what libhdf5 still has, the driver holds.
                 let _ = file.close();
-                Err((fault, room.was_short()))
+                // Perhaps nobody tries again.
+                let _ = cleared(&beside);
+                Err(match why {
+                    NotMade::Other(fault) if room.was_short() => NotMade::NoRoom(fault),
+                    why => why,
+                })
             }
         }
     }
@@ -614,14 +642,18 @@ fn begin_with(before: &mut Before, filling: &mut Filling) {
 }
 
 /// Makes the file beside its name, and gives it its name.
-fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Links), Fault> {
+fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Links), NotMade> {
     let of_static = job.template.static_file.as_ref().map(StaticFile::open).transpose()?;
-    let mut layout = Layout { file, room, fillings: Vec::new(), links: Vec::new(), job, of_static: of_static.as_ref() };
+    let (fillings, links) = (Vec::new(), Vec::new());
+    let mut layout = Layout { file, room, fillings, links, job, of_static: of_static.as_ref(), is_damaged: false };
     let made = layout.root();
-    let (fillings, links) = (layout.fillings, layout.links);
-    // Read only: closing writes nothing.
-    let _ = of_static.map(File::close);
-    made?;
+    let (fillings, links, is_damaged) = (layout.fillings, layout.links, layout.is_damaged);
+    if let Some(source) = of_static {
+        source.close();
+    }
+    // One that was replaced meanwhile is another the next time.
+    let is_same = || job.template.static_file.as_ref().is_some_and(StaticFile::is_unchanged);
+    made.map_err(|fault| if is_damaged && is_same() { NotMade::Never(fault) } else { fault.into() })?;
     write_metadata(file, room, Apply::Grown)?;
     let moved = beside(&job.file).map(|from| std::fs::rename(from, &job.file).and_then(|()| sync_folder(&job.file)))?;
     moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;

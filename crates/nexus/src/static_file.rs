@@ -6,24 +6,28 @@
 //! leaves them whole.
 //!
 //! The file is from outside. What would lead out of it is refused: datasets whose bytes lie elsewhere, links to other files
-//! out of the folder, references (which name places of that file). libhdf5 has [`READ_SECONDS_MAX`] for each object
-//! ([`guarded`]) and ends the process after; `check` copies every dataset once, in a process with a limit of memory, so
-//! that what a damaged file does it does there ([`StaticFile::try_copies`]).
-//!
-//! [`READ_SECONDS_MAX`]: crate::limits::READ_SECONDS_MAX
+//! out of the folder, references (which name places of that file), groups in themselves. libhdf5 has a time for each thing
+//! ([`Source::guarded`]), after which the process says which thing it was and ends; `check` reads every attribute, unpacks
+//! every chunk and copies every dataset once, in a process with a limit of memory, so that what a damaged file does it does
+//! there ([`StaticFile::try_copies`]).
 
-use crate::cat::guarded;
+use crate::cat::know_bitshuffle;
+use crate::filter::Filter;
 use crate::h5::{self, File, Hid, Id, call, new_id};
-use crate::limits::{ATTRIBUTE_BYTES_MAX, DEPTH_MAX, NODES_MAX, STATIC_BYTES_MAX};
+use crate::limits::{
+    ATTRIBUTE_BYTES_MAX, DEPTH_MAX, MISTAKES_MAX, NODES_MAX, STATIC_BYTES_A_SECOND, STATIC_BYTES_MAX,
+    STATIC_CHUNKS_MAX, STATIC_SECONDS,
+};
 use crate::search::Found;
 use crate::template::{Group, Mistake, Node, StaticGroup, bad_name, file_beside};
 use crate::tree::{self, Tree};
+use crate::watch;
 use flow::Fault;
-use hdf5_metno_sys::{h5 as sys, h5a, h5d, h5l, h5o, h5p, h5s, h5t};
+use hdf5_metno_sys::{h5 as sys, h5a, h5d, h5i, h5l, h5o, h5p, h5s, h5t, h5z};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Root attributes that say which static file and which template belong together.
 pub(crate) const TEMPLATE_VERSION: &str = "template_version";
@@ -64,13 +68,13 @@ impl StaticFile {
         let damaged = "it must be a whole HDF5 file: does `h5dump -H` read it?";
         let (_, hash) = tree::root(path, Tree::default())
             .map_err(|e| alone(e.to_string(), "it must stay as it is while it is read"))?;
-        let file = guarded(|| File::open(path, false)).map_err(|fault| alone(fault.cause, damaged))?;
-        let mut walk = Walk::new(&file, path);
+        let source = Source::open(path, stamp.1).map_err(|fault| alone(fault.cause, damaged))?;
+        let mut walk = Walk::new(&source);
         let root = walk.group("", "", 0);
-        let version = guarded(|| file.has_attribute(TEMPLATE_VERSION)).then(|| file.text_attribute(TEMPLATE_VERSION));
+        let version = source
+            .guarded("", |file| file.has_attribute(TEMPLATE_VERSION).then(|| file.text_attribute(TEMPLATE_VERSION)));
         let (things, mistakes) = (std::mem::take(&mut walk.things), std::mem::take(&mut walk.mistakes));
-        // Read only: closing writes nothing.
-        let _ = file.close();
+        source.close();
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
@@ -79,17 +83,20 @@ impl StaticFile {
     }
 
     /// Opens the file again, to copy from it; it must be as it was when it was read.
-    pub(crate) fn open(&self) -> Result<File, Fault> {
-        let changed = || {
-            Fault::new(format!("the static file {} cannot be copied", self.path.display()), "it was changed meanwhile")
-        };
-        match stamp(&self.path) {
-            Ok(stamp) if stamp == self.stamp => guarded(|| File::open(&self.path, false)),
-            _ => Err(changed()),
+    pub(crate) fn open(&self) -> Result<Source, Fault> {
+        if !self.is_unchanged() {
+            let what = format!("the static file {} cannot be copied", self.path.display());
+            return Err(Fault::new(what, "it was changed meanwhile"));
         }
+        Source::open(&self.path, self.stamp.1)
     }
 
-    /// Copies every dataset of a group, and of those in it, to a file in memory: a mistake for each that cannot be.
+    /// Whether it is as it was when it was read.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        stamp(&self.path).is_ok_and(|stamp| stamp == self.stamp)
+    }
+
+    /// Reads and copies all that a tree has of the file, to nowhere: a mistake for each thing that cannot be.
     pub(crate) fn try_copies(&self, root: &Group) -> Vec<Mistake> {
         let mistake = |fault: Fault| Mistake {
             pointer: String::new(),
@@ -97,26 +104,85 @@ impl StaticFile {
             hint: "it may be damaged, or packed so that HDF5 needs a filter that is not here: `h5repack` makes it anew"
                 .into(),
         };
-        let file = match self.open() {
-            Ok(file) => file,
+        let source = match self.open() {
+            Ok(source) => source,
             Err(fault) => return vec![mistake(fault)],
         };
+        // Where it cannot be, chunks packed so are copied as they are.
+        let _ = know_bitshuffle();
         let mut out = Vec::new();
-        try_in(&file, root, "", &mut |fault| out.push(mistake(fault)));
-        let _ = file.close();
-        out.truncate(crate::limits::MISTAKES_MAX);
+        let mut failed = |fault| {
+            if out.len() < MISTAKES_MAX {
+                out.push(mistake(fault));
+            }
+        };
+        try_in(&source, root, "", &mut failed);
+        source.close();
         out
     }
 }
 
-fn try_in(file: &File, group: &Group, path: &str, failed: &mut dyn FnMut(Fault)) {
+/// A static file that is open.
+pub(crate) struct Source {
+    file: File,
+    path: PathBuf,
+    /// Time of the processor for each thing in it.
+    time: Duration,
+}
+
+impl Source {
+    fn open(path: &Path, bytes: u64) -> Result<Self, Fault> {
+        let time = Duration::from_secs(STATIC_SECONDS + bytes / STATIC_BYTES_A_SECOND);
+        let file = watch::within(time, || stuck(path, "", time), || File::open(path, false))?;
+        Ok(Self { file, path: path.to_path_buf(), time })
+    }
+
+    /// Ends this process, and says at which thing, if libhdf5 does not come back.
+    fn guarded<T>(&self, at: &str, work: impl FnOnce(&File) -> T) -> T {
+        watch::within(self.time, || stuck(&self.path, at, self.time), || work(&self.file))
+    }
+
+    fn object(&self, path: &str) -> Result<Id, Fault> {
+        self.guarded(path, |file| object(file, path))
+    }
+
+    /// What a fault in it leads to.
+    pub(crate) fn said(&self, fault: Fault) -> Fault {
+        let what = format!("the static file {} cannot be copied", self.path.display());
+        fault.leads_to(what).hint("it may be damaged: `beamport check` tells all")
+    }
+
+    /// Read only: closing writes nothing.
+    pub(crate) fn close(self) {
+        let Self { file, path, time } = self;
+        let _ = watch::within(time, || stuck(&path, "", time), || file.close());
+    }
+}
+
+fn stuck(path: &Path, at: &str, time: Duration) -> Fault {
+    let what = format!("the static file {} cannot be read", path.display());
+    let at = shown(at);
+    let cause = format!("HDF5 does not come to an end with `{at}` in {} s: it is damaged", time.as_secs());
+    Fault::new(what, cause).hint("put a whole copy in its place, or make it anew")
+}
+
+/// A path as it is told.
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+fn try_in(from: &Source, group: &Group, path: &str, failed: &mut dyn FnMut(Fault)) {
+    if group.from_static.is_some() {
+        read_attributes(from, path).unwrap_or_else(&mut *failed);
+    }
     for node in &group.children {
         match node {
-            Node::Group(inner) => try_in(file, inner, &format!("{path}/{}", inner.name), failed),
+            Node::Group(inner) => try_in(from, inner, &format!("{path}/{}", inner.name), failed),
             Node::Static { name } => {
                 let path = format!("{path}/{name}");
-                let copied = File::in_memory().and_then(|memory| {
-                    let copied = copy_object(file, &path, &memory, "/x").and_then(|()| memory.flush());
+                let read = read_attributes(from, &path).and_then(|()| unpack(from, &path));
+                let copied = read.and_then(|()| File::in_memory()).and_then(|memory| {
+                    let copied = copy_object(from, &path, &memory, "/x").and_then(|()| memory.flush());
                     memory.close().and(copied)
                 });
                 copied.unwrap_or_else(&mut *failed);
@@ -124,6 +190,110 @@ fn try_in(file: &File, group: &Group, path: &str, failed: &mut dyn FnMut(Fault))
             _ => (),
         }
     }
+}
+
+/// Has libhdf5 unpack every chunk of a dataset, where it has the filters: a copy takes chunks as they are. All other bytes
+/// are read when they are copied.
+fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
+    let what = || format!("`{path}` cannot be read");
+    let object = from.object(path)?;
+    // SAFETY: an open object, here and below.
+    if h5::locked(|| unsafe { h5i::H5Iget_type(object.0) }) != h5i::H5I_type_t::H5I_DATASET {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let list = new_id(what, || unsafe { h5d::H5Dget_create_plist(object.0) })?;
+    if !is_packed_as_known(&list)? {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let kind = new_id(what, || unsafe { h5d::H5Dget_type(object.0) })?;
+    // SAFETY: as above.
+    let space = new_id(what, || unsafe { h5d::H5Dget_space(object.0) })?;
+    let shape = h5::lengths(&space)?;
+    if shape.is_empty() {
+        return Ok(());
+    }
+    let chunks = from.guarded(path, |_| chunks(&object, shape.len())).map_err(|fault| fault.leads_to(what()))?;
+    // SAFETY: an open type.
+    let bytes = h5::locked(|| unsafe { h5t::H5Tget_size(kind.0) });
+    // Of eight bytes each: texts are pointers.
+    let mut value = Vec::<u64>::new();
+    let room = value.try_reserve_exact(bytes.div_ceil(8));
+    room.map_err(|_| Fault::new(what(), format!("a value of it has {bytes} bytes")))?;
+    value.resize(bytes.div_ceil(8), 0);
+    let (ones, set, none, list) = (vec![1; shape.len()], h5s::H5S_SELECT_SET, std::ptr::null(), h5p::H5P_DEFAULT);
+    // SAFETY: one length.
+    let one = new_id(what, || unsafe { h5s::H5Screate_simple(1, ones.as_ptr(), none) })?;
+    let to = value.as_mut_ptr().cast::<c_void>();
+    for at in chunks.chunks(shape.len()) {
+        // What lies outside is what was cut off.
+        if at.iter().zip(&shape).any(|(at, length)| at >= length) {
+            continue;
+        }
+        from.guarded(path, |_| {
+            // SAFETY: an open shape, and as many numbers as it has dimensions.
+            call(what, || unsafe { h5s::H5Sselect_hyperslab(space.0, set, at.as_ptr(), none, ones.as_ptr(), none) })?;
+            // One value: libhdf5 unpacks the whole chunk for it.
+            // SAFETY: room for a value of the type.
+            let read = call(what, || unsafe { h5d::H5Dread(object.0, kind.0, one.0, space.0, list, to) });
+            read.map_err(|fault| Fault::new(format!("`{path}`: the chunk at {at:?} cannot be unpacked"), fault.cause))?;
+            // SAFETY: what libhdf5 allotted for texts and lists goes back to it; the memory itself is ours.
+            call(what, || unsafe { h5t::H5Treclaim(kind.0, one.0, list, to) })
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a dataset has packed chunks, and libhdf5 all that unpacks them.
+fn is_packed_as_known(list: &Id) -> Result<bool, Fault> {
+    let what = || "the filters of a dataset".to_owned();
+    // SAFETY: an open list, here and below.
+    let layout = call(what, || unsafe { h5p::H5Pget_layout(list.0) } as c_int)?;
+    if layout != h5d::H5D_layout_t::H5D_CHUNKED as c_int {
+        return Ok(false);
+    }
+    // SAFETY: as above.
+    let filters = call(what, || unsafe { h5p::H5Pget_nfilters(list.0) })?;
+    for at in 0..filters {
+        let mut settings: [c_uint; 8] = [0; 8];
+        let (mut flags, mut config, mut count, none) = (0, 0, settings.len(), std::ptr::null_mut());
+        let to = settings.as_mut_ptr();
+        // SAFETY: as above, as many places as said, and none for a name.
+        let number = call(what, || unsafe {
+            h5p::H5Pget_filter2(list.0, at as c_uint, &raw mut flags, &raw mut count, to, 0, none, &raw mut config)
+        })?;
+        // Of the ways of bitshuffle we know one.
+        let is_other = number == Filter::BitshuffleLz4.stages(1)[0].0 && (count < 5 || settings[4] != 2);
+        // SAFETY: any number may be asked for.
+        if is_other || call(what, || unsafe { h5z::H5Zfilter_avail(number) })? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(filters > 0)
+}
+
+/// Where the chunks that a dataset has begin, so many numbers each.
+fn chunks(dataset: &Id, rank: usize) -> Result<Vec<u64>, Fault> {
+    struct Seen(Vec<u64>, usize);
+    unsafe extern "C" fn take(at: *const u64, _: c_uint, _: u64, _: u64, seen: *mut c_void) -> c_int {
+        // SAFETY: a number for each dimension, and the record below, which nobody else uses now.
+        let (at, seen) = unsafe {
+            let seen = &mut *seen.cast::<Seen>();
+            (std::slice::from_raw_parts(at, seen.1), seen)
+        };
+        seen.0.extend_from_slice(at);
+        c_int::from(seen.0.len() > STATIC_CHUNKS_MAX * seen.1)
+    }
+    let mut seen = Seen(Vec::new(), rank);
+    let to = (&raw mut seen).cast();
+    let what = || "its chunks cannot be listed".to_owned();
+    // SAFETY: the call ends before the record does, and `take` does not unwind.
+    call(what, || unsafe { h5d::H5Dchunk_iter(dataset.0, h5p::H5P_DEFAULT, Some(take), to) })?;
+    if seen.0.len() > STATIC_CHUNKS_MAX * rank {
+        return Err(Fault::new(what(), format!("there are more than {STATIC_CHUNKS_MAX}")));
+    }
+    Ok(seen.0)
 }
 
 fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
@@ -135,26 +305,51 @@ fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
 }
 
 /// Copies a dataset or a type with its attributes; chunks stay packed as they are.
-pub(crate) fn copy_object(from: &File, path: &str, to: &File, name: &str) -> Result<(), Fault> {
-    let (source, target) = (h5::c_name(path)?, h5::c_name(name)?);
-    guarded(|| {
+pub(crate) fn copy_object(from: &Source, path: &str, to: &File, name: &str) -> Result<(), Fault> {
+    let (source, target, list) = (h5::c_name(path)?, h5::c_name(name)?, h5p::H5P_DEFAULT);
+    from.guarded(path, |file| {
         call(
             || format!("`{path}` cannot be copied"),
             // SAFETY: open files and valid names.
-            || unsafe {
-                h5o::H5Ocopy(from.id(), source.as_ptr(), to.id(), target.as_ptr(), h5p::H5P_DEFAULT, h5p::H5P_DEFAULT)
-            },
+            || unsafe { h5o::H5Ocopy(file.id(), source.as_ptr(), to.id(), target.as_ptr(), list, list) },
         )
     })?;
     Ok(())
 }
 
 /// Copies the attributes of a group to the group at the same path.
-pub(crate) fn copy_attributes(from: &File, path: &str, to: &File) -> Result<(), Fault> {
-    let (source, target) = (open_object(from, path)?, open_object(to, path)?);
-    each_attribute(&source, path, &mut |attribute, name| {
-        let what = || format!("the attribute `{name}` of `{path}` cannot be copied");
+pub(crate) fn copy_attributes(from: &Source, path: &str, to: &File) -> Result<(), Fault> {
+    let target = object(to, path)?;
+    each_value(from, path, &mut |name, kind, shape, value| {
+        let what = || format!("the attribute `{name}` of `{}` cannot be copied", shown(path));
         let (c_name, list) = (h5::c_name(name)?, h5p::H5P_DEFAULT);
+        let made = new_id(
+            what,
+            // SAFETY: open object, type and shape, and a valid name.
+            || unsafe { h5a::H5Acreate2(target.0, c_name.as_ptr(), kind.0, shape.0, list, list) },
+        )?;
+        if let Some(value) = value {
+            // SAFETY: as many values as the shape has, of the type.
+            call(what, || unsafe { h5a::H5Awrite(made.0, kind.0, value) })?;
+        }
+        Ok(())
+    })
+}
+
+/// Reads the attributes of an object, for nothing.
+fn read_attributes(from: &Source, path: &str) -> Result<(), Fault> {
+    each_value(from, path, &mut |_, _, _, _| Ok(()))
+}
+
+/// What takes an attribute: its name, its type, its shape, and its values, where it has any.
+type Take<'a> = dyn FnMut(&str, &Id, &Id, Option<*const c_void>) -> Result<(), Fault> + 'a;
+
+/// Goes through the attributes of an object with their values.
+fn each_value(from: &Source, path: &str, take: &mut Take<'_>) -> Result<(), Fault> {
+    let source = from.object(path)?;
+    each_attribute(from, &source, path, &mut |attribute, name| {
+        let what = || format!("the attribute `{name}` of `{}` cannot be read", shown(path));
+        let list = h5p::H5P_DEFAULT;
         // SAFETY: an open attribute, here and below.
         let kind = new_id(what, || unsafe { h5a::H5Aget_type(attribute.0) })?;
         // A type that has a name belongs to its file.
@@ -162,11 +357,6 @@ pub(crate) fn copy_attributes(from: &File, path: &str, to: &File) -> Result<(), 
         let kind = new_id(what, || unsafe { h5t::H5Tcopy(kind.0) })?;
         // SAFETY: as above.
         let shape = new_id(what, || unsafe { h5a::H5Aget_space(attribute.0) })?;
-        let made = new_id(
-            what,
-            // SAFETY: open object, type and shape, and a valid name.
-            || unsafe { h5a::H5Acreate2(target.0, c_name.as_ptr(), kind.0, shape.0, list, list) },
-        )?;
         // SAFETY: as above.
         let count = call(what, || unsafe { h5s::H5Sget_simple_extent_npoints(shape.0) })?;
         // SAFETY: an open type.
@@ -174,35 +364,40 @@ pub(crate) fn copy_attributes(from: &File, path: &str, to: &File) -> Result<(), 
         let bytes = (count as usize).checked_mul(size).filter(|bytes| *bytes <= ATTRIBUTE_BYTES_MAX);
         let bytes = bytes.ok_or_else(|| Fault::new(what(), "it is too large"))?;
         if bytes == 0 {
-            return Ok(());
+            return take(name, &kind, &shape, None);
         }
         // Of eight bytes each: texts are pointers.
         let mut memory = vec![0_u64; bytes.div_ceil(8)];
         let at = memory.as_mut_ptr().cast::<c_void>();
         // SAFETY: room for all values of the type.
         call(what, || unsafe { h5a::H5Aread(attribute.0, kind.0, at) })?;
-        // SAFETY: as many values as the shape has.
-        let written = call(what, || unsafe { h5a::H5Awrite(made.0, kind.0, at) });
+        let taken = take(name, &kind, &shape, Some(at));
         // SAFETY: what libhdf5 allotted for texts and lists goes back to it; the memory itself is ours.
         let _ = call(what, || unsafe { h5t::H5Treclaim(kind.0, shape.0, list, at) });
-        written.map(drop)
+        taken
     })
 }
 
-fn open_object(file: &File, path: &str) -> Result<Id, Fault> {
-    let name = h5::c_name(if path.is_empty() { "/" } else { path })?;
+fn object(file: &File, path: &str) -> Result<Id, Fault> {
+    let path = shown(path);
+    let name = h5::c_name(path)?;
     let what = || format!("`{path}` cannot be opened");
     // SAFETY: an open file and a valid name.
-    guarded(|| new_id(what, || unsafe { h5o::H5Oopen(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) }))
+    new_id(what, || unsafe { h5o::H5Oopen(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) })
 }
 
 /// Goes through the attributes of an object.
-fn each_attribute(object: &Id, path: &str, take: &mut dyn FnMut(&Id, &str) -> Result<(), Fault>) -> Result<(), Fault> {
-    let what = || format!("the attributes of `{path}` cannot be read");
-    let count = info(object, path)?.num_attrs;
+fn each_attribute(
+    from: &Source,
+    object: &Id,
+    path: &str,
+    take: &mut dyn FnMut(&Id, &str) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let what = || format!("the attributes of `{}` cannot be read", shown(path));
+    let count = from.guarded(path, |_| info(object, path))?.num_attrs;
     let (index, order) = (sys::H5_index_t::H5_INDEX_NAME, sys::H5_iter_order_t::H5_ITER_INC);
     for at in 0..count {
-        guarded(|| {
+        from.guarded(path, |_| {
             let attribute = new_id(
                 what,
                 // SAFETY: an open object, and a number of one of its attributes.
@@ -239,8 +434,7 @@ fn info(object: &Id, path: &str) -> Result<h5o::H5O_info2_t, Fault> {
 
 /// A look at all objects.
 struct Walk<'a> {
-    file: &'a File,
-    path: &'a Path,
+    from: &'a Source,
     things: HashMap<String, &'static str>,
     /// Path of each object that was seen, by its place in the file.
     seen: HashMap<[u8; h5o::H5O_MAX_TOKEN_SIZE], String>,
@@ -252,14 +446,14 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(file: &'a File, path: &'a Path) -> Self {
+    fn new(from: &'a Source) -> Self {
         let (things, seen) = (HashMap::new(), HashMap::new());
-        Self { file, path, things, seen, bytes: 0, full: false, mistakes: Vec::new() }
+        Self { from, things, seen, bytes: 0, full: false, mistakes: Vec::new() }
     }
 
     fn wrong(&mut self, at: &str, cause: impl std::fmt::Display, hint: &str) {
-        if self.mistakes.len() < crate::limits::MISTAKES_MAX {
-            let cause = format!("the static file {}: `{at}`: {cause}", self.path.display());
+        if self.mistakes.len() < MISTAKES_MAX {
+            let cause = format!("the static file {}: `{}`: {cause}", self.from.path.display(), shown(at));
             self.mistakes.push(Mistake { pointer: String::new(), cause, hint: hint.to_owned() });
         }
     }
@@ -267,13 +461,13 @@ impl<'a> Walk<'a> {
     /// The group at a path, with all that is in it.
     fn group(&mut self, name: &str, path: &str, depth: usize) -> Group {
         let mut group = Group { name: name.to_owned(), ..Group::default() };
-        let class = open_object(self.file, path).and_then(|object| {
+        let class = self.from.object(path).and_then(|object| {
             self.note(path, &object)?;
             self.attributes(path, &object)
         });
         let names = class.and_then(|class| {
             group.from_static = Some(StaticGroup { class });
-            guarded(|| links(self.file, path))
+            self.from.guarded(path, |file| links(file, path))
         });
         match names {
             _ if depth > DEPTH_MAX => {
@@ -323,13 +517,13 @@ impl<'a> Walk<'a> {
         }
         match link {
             h5l::H5L_type_t::H5L_TYPE_SOFT => {
-                let value = guarded(|| link_value(self.file, path))?;
+                let value = self.from.guarded(path, |file| link_value(file, path))?;
                 let text = CStr::from_bytes_until_nul(&value).ok().and_then(|text| text.to_str().ok());
                 let target = text.ok_or_else(|| Fault::new("", "its target is no text"))?.to_owned();
                 return Ok(Some(("link", Node::Soft { name: own, target })));
             }
             h5l::H5L_type_t::H5L_TYPE_EXTERNAL => {
-                let (file, target) = outside(&guarded(|| link_value(self.file, path))?)?;
+                let (file, target) = outside(&self.from.guarded(path, |file| link_value(file, path))?)?;
                 let wrong = file_beside(Some(&file), Some(&target));
                 let is_beside = wrong.is_empty();
                 wrong.into_iter().for_each(|(_, cause, hint)| self.wrong(path, cause, hint));
@@ -341,8 +535,14 @@ impl<'a> Walk<'a> {
                 return Ok(None);
             }
         }
-        let object = open_object(self.file, path)?;
+        let object = self.from.object(path)?;
         if let Some(first) = self.seen.get(&place(&object, path)?) {
+            if path.strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('/')) {
+                let first = if first.is_empty() { "/" } else { first };
+                let cause = format!("a hard link to `{first}`, in which it is: the group would contain itself");
+                self.wrong(path, cause, "remove it, or make it a soft link");
+                return Ok(None);
+            }
             let target = vec![if first.is_empty() { "/".to_owned() } else { first.clone() }];
             return Ok(Some(("link", Node::Link { name: own, target, pointer: String::new() })));
         }
@@ -376,7 +576,7 @@ impl<'a> Walk<'a> {
 
     /// Whether a dataset can be copied: its bytes are in the file, and mean the same in another.
     fn dataset(&mut self, path: &str, object: &Id) -> Result<bool, Fault> {
-        if guarded(|| Found::open(self.file, path))?.is_none() {
+        if self.from.guarded(path, |file| Found::open(file, path))?.is_none() {
             let hint = "write it into this file: `h5repack` does not, `h5py` does by reading and writing";
             self.wrong(path, "its bytes lie in other files", hint);
             return Ok(false);
@@ -389,7 +589,7 @@ impl<'a> Walk<'a> {
             return Ok(false);
         }
         // SAFETY: an open dataset.
-        let bytes = guarded(|| h5::locked(|| unsafe { h5d::H5Dget_storage_size(object.0) }));
+        let bytes = self.from.guarded(path, |_| h5::locked(|| unsafe { h5d::H5Dget_storage_size(object.0) }));
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > STATIC_BYTES_MAX {
             self.full = true;
@@ -403,7 +603,7 @@ impl<'a> Walk<'a> {
     /// Looks at the attributes of an object; its class, where it says one.
     fn attributes(&mut self, path: &str, object: &Id) -> Result<Option<String>, Fault> {
         let (mut class, mut wrong) = (None, Vec::new());
-        each_attribute(object, path, &mut |attribute, name| {
+        each_attribute(self.from, object, path, &mut |attribute, name| {
             let what = || format!("the attribute `{name}`");
             // SAFETY: an open attribute.
             let kind = new_id(what, || unsafe { h5a::H5Aget_type(attribute.0) })?;
@@ -455,7 +655,7 @@ fn links(file: &File, path: &str) -> Result<Vec<(String, h5l::H5L_type_t)>, Faul
         // One more than there may be is refused.
         c_int::from(seen.1 || seen.0.len() > NODES_MAX)
     }
-    let group = open_object(file, path)?;
+    let group = object(file, path)?;
     let (index, order) = (sys::H5_index_t::H5_INDEX_NAME, sys::H5_iter_order_t::H5_ITER_INC);
     let mut seen = Seen(Vec::new(), false);
     let to = std::ptr::from_mut(&mut seen).cast();

@@ -158,7 +158,106 @@ fn a_group_in_itself_was_followed_for_ever() {
         file.link_hard("entry", "entry/inner/again").unwrap();
     });
     let told = open(&made.0, "[]").unwrap_err();
+    assert_eq!((told.len(), told[0].pointer.as_str()), (1, ""), "{told:?}");
+    for part in ["static.hdf", "`/entry/inner/again`", "`/entry`", "contain itself"] {
+        assert!(told[0].cause.contains(part), "{told:?}");
+    }
+}
+
+#[test]
+fn a_link_of_the_static_file_that_closes_a_circle_was_told_at_a_place_that_is_not_in_the_template() {
+    let made = made("circle-of-both", |file| {
+        file.create_group("a").unwrap();
+        file.create_group("b").unwrap();
+        file.link_hard("a", "b/to_a").unwrap();
+        file.link_hard("b", "c").unwrap();
+    });
+    let children = r#"[{"type": "group", "name": "a", "children": [
+        {"module": "link", "config": {"name": "to_b", "source": "/b"}}]}]"#;
+    let told = open(&made.0, children).unwrap_err();
     assert!(told[0].cause.contains("contain itself"), "{told:?}");
+    let is_told = match told[0].pointer.as_str() {
+        "" => told[0].cause.contains("the link `/b/to_a` of the static file"),
+        pointer => pointer == "/children/0/children/0/config/source",
+    };
+    assert!(is_told, "{told:?}");
+}
+
+/// What `beamport-nexus check` says of a static file, and its exit status.
+fn checked(folder: &Path) -> (String, Option<i32>) {
+    std::fs::write(folder.join("template.json"), r#"{"children": []}"#).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_beamport-nexus"));
+    command.arg("check").arg(folder.join("template.json")).arg("--static").arg(folder.join("static.hdf"));
+    let output = command.output().unwrap();
+    (String::from_utf8(output.stderr).unwrap(), output.status.code())
+}
+
+/// Changes the file's own bytes.
+fn damage(folder: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let path = folder.join("static.hdf");
+    let mut bytes = std::fs::read(&path).unwrap();
+    change(&mut bytes);
+    std::fs::write(&path, bytes).unwrap();
+}
+
+/// Where the texts of a file are kept.
+fn heap(bytes: &[u8]) -> usize {
+    bytes.windows(4).position(|four| four == b"GCOL").unwrap()
+}
+
+#[test]
+fn a_static_file_that_sends_libhdf5_round_in_circles_was_told_by_nobody() {
+    let made = made("spin", |file| text(&file.create_group("entry").unwrap(), "NX_class", "NXentry"));
+    assert_eq!(checked(&made.0), (String::new(), Some(0)));
+    damage(&made.0, |bytes| {
+        // Behind the texts comes what is free, number 0: in what is cut off of that, each thing is free and has no bytes.
+        let mut at = heap(bytes) + 16;
+        while bytes[at..at + 2] != [0, 0] {
+            let size = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap());
+            at += 16 + size.next_multiple_of(8) as usize;
+        }
+        bytes[at + 8] = 0;
+    });
+    let (told, status) = checked(&made.0);
+    assert_eq!(status, Some(1), "{told}");
+    for part in ["static.hdf", "`/entry`", "does not come to an end", "hint: "] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn damaged_texts_of_a_group_were_called_good() {
+    let made = made("texts", |file| text(&file.create_group("entry").unwrap(), "NX_class", "NXentry"));
+    damage(&made.0, |bytes| {
+        // Its number in the heap.
+        let at = heap(bytes) + 16;
+        bytes[at] = 77;
+    });
+    let (told, status) = checked(&made.0);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("the attribute `NX_class` of `/entry` cannot be read"), "{told}");
+}
+
+#[test]
+fn damaged_chunks_were_called_good() {
+    let mut place = 0;
+    let made = made("chunks", |file| {
+        let numbers: Vec<i32> = (0..10_000).map(|n| n * n).collect();
+        let builder = file.new_dataset_builder().chunk(1000).shuffle().deflate(4).with_data(&numbers);
+        let dataset = builder.create("numbers").unwrap();
+        // Of texts of any length the numbers are packed: they are unpacked when they are copied, too.
+        let texts: Vec<hdf5_metno::types::VarLenUnicode> = (0..9).map(|n| n.to_string().parse().unwrap()).collect();
+        file.new_dataset_builder().chunk(3).deflate(4).with_data(&texts).create("texts").unwrap();
+        file.new_dataset::<i32>().shape(10).chunk(5).deflate(4).create("never_filled").unwrap();
+        let chunk = dataset.chunk_info(3).unwrap();
+        assert_eq!(chunk.offset, [3000]);
+        place = (chunk.addr + chunk.size / 2) as usize;
+    });
+    assert_eq!(checked(&made.0), (String::new(), Some(0)));
+    damage(&made.0, |bytes| bytes[place] ^= 1);
+    let (told, status) = checked(&made.0);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("`/numbers`: the chunk at [3000] cannot be unpacked"), "{told}");
 }
 
 #[test]

@@ -244,7 +244,7 @@ pub(super) fn names(file: &File, group: &str) -> Result<Vec<String>, Fault> {
 }
 
 /// Teaches libhdf5 to unpack bitshuffle with LZ4.
-fn know_bitshuffle() -> Result<(), Fault> {
+pub(crate) fn know_bitshuffle() -> Result<(), Fault> {
     static ONCE: Once = Once::new();
     let mut answer = Ok(0);
     ONCE.call_once(|| {

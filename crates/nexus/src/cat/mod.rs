@@ -22,8 +22,8 @@ use crate::limits::{
     CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_FILES_MAX, READ_MEMORY_MAX, READ_ROWS,
 };
 use crate::search::{Link, groups, links};
-pub(crate) use dataset::guarded;
 use dataset::{Dataset, names};
+pub(crate) use dataset::{guarded, know_bitshuffle};
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{self, Write};

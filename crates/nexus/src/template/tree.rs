@@ -87,7 +87,7 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
         match tree.resolve(steps) {
             Ok(target) if tree.things.get(&path(&target)) == Some(&Thing::Group) && is_inside(link, &path(&target)) => {
                 let cause = format!("the group `{}` would contain itself", short(&path(&target)));
-                tree.wrong(pointer, cause, "link to something below it");
+                tree.wrong_link(link, pointer, cause, "link to something below it");
             }
             Ok(target) if tree.things.get(&path(&target)) == Some(&Thing::Outside) => {
                 let cause = format!("`{}` lies in another file", short(&path(&target)));
@@ -113,7 +113,8 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
     depends.iter().for_each(|one| tree.check_depends(one, unsure));
     for (group, link) in circles(&tree, &targets, &links) {
         let cause = format!("links make the group `{}` contain itself", short(&group));
-        tree.wrong(links[link].1.clone(), cause, "remove this one, or another of them");
+        let (link, pointer) = &links[link];
+        tree.wrong_link(link, pointer.clone(), cause, "remove this one, or another of them");
     }
     rewrite(root, &mut String::new(), &mut targets);
     *mistakes = tree.mistakes;
@@ -185,6 +186,12 @@ impl Tree {
         }
     }
 
+    /// A link of the static file has no place in the template.
+    fn wrong_link(&mut self, link: &str, pointer: String, cause: String, hint: &str) {
+        let cause = if pointer.is_empty() { format!("the link `{link}` of the static file: {cause}") } else { cause };
+        self.wrong(pointer, cause, hint);
+    }
+
     /// Everything with its path; names that stand twice were told.
     fn gather(&mut self, group: &Group, here: &mut Vec<String>, at: &str) {
         let mut first: Option<&Module> = None;
@@ -211,7 +218,7 @@ impl Tree {
                     self.things.entry(format!("{at}/{name}")).or_insert(thing);
                 }
                 Node::Link { name, target, pointer } => {
-                    let pointer = format!("{pointer}/source");
+                    let pointer = if pointer.is_empty() { String::new() } else { format!("{pointer}/source") };
                     let source = target.first().map(String::as_str).unwrap_or_default();
                     let link = format!("{at}/{name}");
                     match steps(source, here) {
