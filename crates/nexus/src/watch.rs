@@ -40,9 +40,9 @@ pub(crate) fn say(how: impl Fn(&Fault) -> u8 + Send + Sync + 'static) {
 
 /// Ends this process with the fault if the work takes more time of the processor.
 pub(crate) fn within<T>(time: Duration, fault: impl FnOnce() -> Fault, work: impl FnOnce() -> T) -> T {
-    // The clock of a thread as the kernel numbers it, which libc only hides.
-    // SAFETY: always succeeds.
-    let clock = (!unsafe { libc::gettid() } << 3) | 6;
+    let mut clock = libc::CLOCK_THREAD_CPUTIME_ID;
+    // SAFETY: of this thread, which is there; a place for the answer.
+    unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
     let mut watch = lock();
     if !watch.is_looked_at {
         let thread = std::thread::Builder::new().name("watch".into()).spawn(look);
