@@ -245,12 +245,24 @@ class Lab:
         return report
 
     def children(self, process: subprocess.Popen) -> list[int]:
-        """Processes that a process started: its writers."""
+        """Processes that a process started: its writers. Those of a thread that ended while we looked are another's now."""
+        found = []
+        for _ in range(3):
+            try:
+                tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+            except (FileNotFoundError, ProcessLookupError):
+                return []
+            found = [self.children_of(task) for task in tasks]
+            if None not in found:
+                break
+        return [pid for children in found for pid in children or ()]
+
+    def children_of(self, task: Path) -> list[int] | None:
+        """Processes that a thread started; none where it has ended."""
         try:
-            tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
-            return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+            return [int(pid) for pid in (task / "children").read_text().split()]
         except (FileNotFoundError, ProcessLookupError):
-            return []
+            return None
 
     def slots(self, process: subprocess.Popen, stage: str | None = None) -> list[int]:
         """The slots of Python, or of one ready-made worker. One that ended while we looked is none."""
