@@ -182,6 +182,10 @@ pub const READ_LINKS_MAX: usize = 10_000;
 /// Other files that `cat` follows such links to: as many as a sink has writers.
 pub const READ_FILES_MAX: usize = 16;
 
+/// How often `cat` opens a file again that goes on being written and of which it could show no row more: a writer may come
+/// between two of its reads each time, but not for ever.
+pub const READ_TRIES_MAX: u32 = 20;
+
 /// Bytes of one piece of rows that `cat` reads of all datasets of a group together.
 pub const READ_BYTES: usize = 16 << 20;
 

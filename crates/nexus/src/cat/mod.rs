@@ -20,6 +20,7 @@ use crate::clock::iso8601;
 use crate::h5::File;
 use crate::limits::{
     CUE_EVERY_NS, READ_BYTES, READ_COLUMNS_MAX, READ_CUES_MAX, READ_FILES_MAX, READ_MEMORY_MAX, READ_ROWS,
+    READ_TRIES_MAX,
 };
 use crate::search::{Link, groups, links};
 use dataset::{Dataset, names};
@@ -87,16 +88,22 @@ pub(crate) fn bound_memory() {
 pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
     let path = &asked.file;
     let mut at = At { left: asked.count, table: 0, row: 0, event: 0, told: false };
+    let mut tries = 0;
     loop {
         let (before, place) = (changed(path), (at.table, at.row, at.event));
-        let file = guarded(|| File::open(path, false))?;
-        let answer = print(&file, path, asked, &mut at, out);
-        // Read only: closing writes nothing.
-        let _ = guarded(|| file.close());
+        let answer = guarded(|| File::open(path, false)).map_err(Stop::Fault).and_then(|file| {
+            let answer = print(&file, path, asked, &mut at, out);
+            // Read only: closing writes nothing.
+            let _ = guarded(|| file.close());
+            answer
+        });
         match answer {
             Ok(_) => return Ok(()),
-            // The writer went on, and what libhdf5 knows of the file is of before.
-            Err(Stop::Fault(_)) if changed(path) != before && (at.table, at.row, at.event) != place => {}
+            // The writer went on, and what libhdf5 knows of the file is of before. Times of files are coarse: a second look is
+            // due in any case.
+            Err(Stop::Fault(_)) if tries < if changed(path) == before { 1 } else { READ_TRIES_MAX } => {
+                tries = if (at.table, at.row, at.event) == place { tries + 1 } else { 0 };
+            }
             Err(Stop::Fault(fault)) => return Err(fault),
             Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(Stop::Output(e)) => return Err(Fault::new("the answer cannot be printed", e)),
