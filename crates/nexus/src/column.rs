@@ -17,7 +17,10 @@
 use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing, chunk_at};
 use crate::lanes::{Load, Span};
-use crate::limits::{CHUNK_BYTES_BLIND, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LEFT_REST, PACK_THREADS};
+use crate::limits::{
+    CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX_DEFLATE, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LEFT_REST,
+    PACK_THREADS,
+};
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
@@ -245,7 +248,14 @@ impl Column {
         let bytes = if self.rows == 0 { CHUNK_BYTES_BLIND } else { 1_usize << quarter.max(1).ilog2() };
         let bytes = match FORCED.get() {
             Some(forced) if bytes > self.design.least => *forced,
-            _ => bytes.clamp(self.design.least.max(CHUNK_BYTES_MIN), self.design.most),
+            _ => {
+                let least = self.design.least.max(CHUNK_BYTES_MIN);
+                let most = match self.design.filter {
+                    Some(Filter::Deflate) => self.design.most.min(CHUNK_BYTES_MAX_DEFLATE),
+                    _ => self.design.most,
+                };
+                bytes.clamp(least, most.max(least))
+            }
         };
         (bytes / self.row_bytes).max(1) as u64
     }
