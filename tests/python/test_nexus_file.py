@@ -17,7 +17,7 @@ from blake3_by_rule import blake3
 ROOT = Path(__file__).resolve().parents[2]
 HANG_S = 120.0
 
-INSTRUMENT = """
+SOURCES = """
 instrument = "amor"
 data = "{data}"
 
@@ -34,7 +34,10 @@ model = "amor-monitor"
 [source.devices]
 kind = "sim"
 model = "amor-devices"
-
+"""
+INSTRUMENT = (
+    SOURCES
+    + """
 [sink.file]
 kind = "nexus"
 template = "amor.nexus.json"
@@ -44,6 +47,7 @@ file = "{{run}}.nxs"
 start = "now"
 duration = "3 s"
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from beamport.wire import serialise_f142
 from payloads import SECOND, T0, bprn, remove
 from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00
 from streaming_data_types.dataarray_da00 import Variable
-from test_nexus_file import HANG_S, ROOT, programs  # noqa: F401
+from test_nexus_file import HANG_S, ROOT, SOURCES, programs  # noqa: F401
 from test_nexus_modules import VECTORS, messages, module
 
 # Each message comes so many times, a second apart.
@@ -175,24 +175,9 @@ def make_modules(programs: Path, folder: Path, data: Path) -> dict[str, Path]:  
     return made
 
 
-INSTRUMENT = """
-instrument = "kinds"
-data = "{data}"
-
-[source.detector]
-kind = "sim"
-model = "amor"
-rate = 2e5
-seed = 7
-
-[source.monitor]
-kind = "sim"
-model = "amor-monitor"
-
-[source.devices]
-kind = "sim"
-model = "amor-devices"
-
+INSTRUMENT = (
+    SOURCES
+    + """
 [source.camera]
 kind = "sim"
 model = "camera"
@@ -221,6 +206,7 @@ frames = 20
 compression = "bitshuffle-lz4"
 folder = "{folder}/packed"
 """
+)
 
 
 def make_measured(programs: Path, folder: Path, data: Path) -> dict[str, Path]:  # noqa: F811

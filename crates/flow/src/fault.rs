@@ -1,5 +1,6 @@
 //! What went wrong outside: a value with a name, a cause and a hint.
 
+use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
@@ -18,6 +19,19 @@ impl Fault {
     /// A fault with its cause and no hint yet.
     pub fn new(what: impl Into<String>, cause: impl fmt::Display) -> Self {
         Self { what: what.into(), cause: cause.to_string(), hint: String::new() }
+    }
+
+    /// `{"what", "cause", "hint"}`, as one program tells it to another.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({"what": self.what, "cause": self.cause, "hint": self.hint})
+    }
+
+    /// The fault that [`Fault::to_json`] told; empty texts for what is not there.
+    #[must_use]
+    pub fn of_json(told: &Value) -> Self {
+        let text = |key: &str| told[key].as_str().unwrap_or_default();
+        Self::new(text("what"), text("cause")).hint(text("hint"))
     }
 
     /// A refusal of the operating system, with what can be done about it where that is known.

@@ -291,8 +291,7 @@ fn misread(error: &clap::Error) -> ! {
 
 /// Says a fault that will come again; the exit status.
 fn never(fault: &Fault) -> u8 {
-    let Fault { what, cause, hint } = fault;
-    println!("{}", serde_json::json!({"fault": {"what": what, "cause": cause, "hint": hint}}));
+    println!("{}", serde_json::json!({"fault": fault.to_json()}));
     eprintln!("{fault}");
     3
 }

@@ -337,9 +337,8 @@ fn tell<T>(
 
 /// Says on stdout what holds the file up, or that nothing does any more: who started us shows it.
 fn say_trouble(fault: Option<&Fault>) {
-    let told = fault.map(|Fault { what, cause, hint }| json!({"what": what, "cause": cause, "hint": hint}));
     // It may go to the disk that is full: then the line comes with the next one.
-    let _ = writeln!(std::io::stdout(), "{}", json!({"trouble": told}));
+    let _ = writeln!(std::io::stdout(), "{}", json!({"trouble": fault.map(Fault::to_json)}));
 }
 
 /// Opens the feed; a writer that was just killed may hold the commits a moment longer.

@@ -64,6 +64,15 @@ fn write_in_two(job: &Job, all: &[Made]) -> Vec<flow::Aside> {
     aside
 }
 
+fn frame(id: i32, time: i64, sides: &[i64], pixels: &[u16]) -> Made {
+    let (dimensions, data) = (sides.into(), pixels.into());
+    let attributes = wire::List::default();
+    any(
+        &Message::Ad00(wire::ad00::Ad00 { source_name: "camera", id, timestamp: time, dimensions, data, attributes }),
+        time,
+    )
+}
+
 fn f144(time: i64, value: f64) -> Made {
     any(&Message::F144(wire::f144::F144 { source_name: "a", timestamp: time, value: value.into() }), time)
 }
@@ -670,18 +679,7 @@ fn in_the_layout_of_ess_names_and_types_are_those_of_its_writer() {
         let severity = wire::al00::Severity::Minor;
         any(&Message::Al00(wire::al00::Al00 { source_name: "a", timestamp: time, severity, message }), time)
     };
-    let frame = |time| {
-        let (dimensions, pixels) = ([2_i64, 3], [1_u16, 2, 3, 4, 5, 6]);
-        let frame = wire::ad00::Ad00 {
-            source_name: "camera",
-            id: 1,
-            timestamp: time,
-            dimensions: (&dimensions).into(),
-            data: (&pixels).into(),
-            attributes: wire::List::default(),
-        };
-        any(&Message::Ad00(frame), time)
-    };
+    let frame = |time| frame(1, time, &[2, 3], &[1, 2, 3, 4, 5, 6]);
     let all = [
         events(0, 2),
         f144(START + 5, 1.5),
@@ -772,18 +770,7 @@ fn frames_have_the_type_that_the_template_says() {
     let groups = [("wide", frames("float64")), ("narrow", frames("uint8"))];
     let groups: Vec<(&str, &str)> = groups.iter().map(|(name, module)| (*name, module.as_str())).collect();
     let job = job_of("frame-types", &groups);
-    let frame = |time, pixels: [u16; 2]| {
-        let dimensions = [2_i64];
-        let frame = wire::ad00::Ad00 {
-            source_name: "camera",
-            id: 1,
-            timestamp: time,
-            dimensions: (&dimensions).into(),
-            data: (&pixels).into(),
-            attributes: wire::List::default(),
-        };
-        any(&Message::Ad00(frame), time)
-    };
+    let frame = |time, pixels: [u16; 2]| frame(1, time, &[2], &pixels);
     let all = [frame(START, [1, 2]), frame(START + 1, [300, 4]), frame(START + 2, [5, 255]), frame(START + 3, [6, 7])];
     // The frame that one group cannot hold stands in the other: it is done.
     assert_eq!(write_in_two(&job, &all), []);
@@ -808,15 +795,7 @@ fn ess_job(name: &str, module: &str) -> Job {
 fn with_the_layout_of_ess_a_smaller_frame_went_aside() {
     let frame = |n: i64, sides: [i64; 3], first: u16| {
         let pixels: Vec<u16> = (0..sides.iter().product::<i64>() as u16).map(|at| first + at).collect();
-        let frame = wire::ad00::Ad00 {
-            source_name: "camera",
-            id: n as i32,
-            timestamp: START + n,
-            dimensions: (&sides).into(),
-            data: (&pixels).into(),
-            attributes: wire::List::default(),
-        };
-        any(&Message::Ad00(frame), START + n)
+        frame(n as i32, START + n, &sides, &pixels)
     };
     let job = ess_job("padded", r#"{"module": "ad00", "config": {"stream": "s"}}"#);
     let all = [

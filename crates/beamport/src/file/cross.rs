@@ -201,11 +201,7 @@ pub(super) fn check_stages(
                 // One that is wrong in itself has been named.
                 None if streams.contains(input) || has_holes => {}
                 None => {
-                    let hint = match nearest(input, known.keys().map(String::as_str)) {
-                        Some(near) => format!("write `{near}`"),
-                        None if streams.is_empty() => "add a source of that name".to_owned(),
-                        None => format!("streams are {}", shortened(&streams.join(", "))),
-                    };
+                    let hint = write_one_of(input, known.keys().map(String::as_str), &streams.join(", "));
                     say(line, format!("{title} takes `{shown}`"), "no source, nor a stage further up, fills it", hint);
                 }
             }
@@ -214,11 +210,7 @@ pub(super) fn check_stages(
             if streams.contains(beside) || has_holes {
                 continue;
             }
-            let hint = match nearest(beside, known.keys().map(String::as_str)) {
-                Some(near) => format!("write `{near}`"),
-                None if streams.is_empty() => "add a source of that name".to_owned(),
-                None => format!("streams are {}", shortened(&streams.join(", "))),
-            };
+            let hint = write_one_of(beside, known.keys().map(String::as_str), &streams.join(", "));
             let what = format!("{title} looks at `{}`", shortened(beside));
             say(stage.line, what, "no source, nor a stage further up, fills it", hint);
         }
@@ -276,11 +268,7 @@ fn check_inputs(
                 "remove one of the two",
             ));
         } else if !known.contains(input.as_str()) && !has_holes {
-            let hint = match nearest(input, streams.iter().map(String::as_str)) {
-                Some(near) => format!("write `{near}`"),
-                None if streams.is_empty() => "add a source of that name".to_owned(),
-                None => format!("streams are {}", shortened(&streams.join(", "))),
-            };
+            let hint = write_one_of(input, streams.iter().map(String::as_str), &streams.join(", "));
             mistakes.push(page.mistake(
                 line,
                 format!("{title} takes `{}`", shortened(input)),
@@ -316,11 +304,7 @@ fn check_template(
         } else {
             let mut streams: Vec<&str> = known.iter().copied().collect();
             streams.sort_unstable();
-            let hint = match nearest(stream, streams.iter().copied()) {
-                Some(near) => format!("write `{near}`"),
-                None if streams.is_empty() => "add a source of that name".to_owned(),
-                None => format!("streams are {}", shortened(&streams.join(", "))),
-            };
+            let hint = write_one_of(stream, streams.iter().copied(), &streams.join(", "));
             (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)
         };
         let file = sink.template().unwrap_or(Path::new("")).display().to_string();
@@ -346,6 +330,15 @@ fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: 
             mistakes.has_more = true;
             return;
         }
+    }
+}
+
+/// What to write instead of a stream that is none: the nearest of these words, else one of all streams.
+fn write_one_of<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>, streams: &str) -> String {
+    match nearest(wrong, words) {
+        Some(near) => format!("write `{near}`"),
+        None if streams.is_empty() => "add a source of that name".to_owned(),
+        None => format!("streams are {}", shortened(streams)),
     }
 }
 

@@ -352,7 +352,7 @@ impl Working {
         for line in bytes[..end].split(|byte| *byte == b'\n') {
             let said: Value = serde_json::from_slice(line).unwrap_or_default();
             if let Some(trouble) = said.get("trouble") {
-                self.trouble = (!trouble.is_null()).then(|| fault_of(trouble));
+                self.trouble = (!trouble.is_null()).then(|| Fault::of_json(trouble));
             }
         }
     }
@@ -436,16 +436,10 @@ impl Children {
 
 /// The fault that a writer told, `{"fault": {"what", "cause", "hint"}}`, else where it stands.
 fn told(answer: &Value) -> Fault {
-    match fault_of(&answer["fault"]) {
+    match Fault::of_json(&answer["fault"]) {
         fault if fault.what.is_empty() => Fault::new("the writer said why on stderr", ""),
         fault => fault,
     }
-}
-
-/// `{"what", "cause", "hint"}` as a fault.
-fn fault_of(said: &Value) -> Fault {
-    let text = |key: &str| said[key].as_str().unwrap_or_default();
-    Fault::new(text("what"), text("cause")).hint(text("hint"))
 }
 
 /// A fault that will come again in the words of the run.

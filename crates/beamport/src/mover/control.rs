@@ -182,7 +182,7 @@ fn patience(request: &Value) -> Duration {
 fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Result<()> {
     let answer = match answer {
         Ok(value) => json!({"ok": value}),
-        Err(f) => json!({"fault": {"what": f.what, "cause": f.cause, "hint": f.hint}}),
+        Err(fault) => json!({"fault": fault.to_json()}),
     };
     // One piece: a client that has read the end of the line has all of it.
     stream.write_all(format!("{answer}\n").as_bytes())
