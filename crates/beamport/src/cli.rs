@@ -75,6 +75,11 @@ pub enum Verb {
         after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json\n  beamport cat first.nxs --path /entry/sample --from 2026-03-01T12:00:00Z --to 2026-03-01T12:00:10Z"
     )]
     Cat(Cat),
+    /// Append messages to a stream, as `cat --json` prints them: all, or none if one is wrong
+    #[command(
+        after_help = "Examples:\n  beamport append devices messages.json --data beamport-data/amor\n  beamport cat devices --json | beamport append devices - --data /tmp/copy"
+    )]
+    Append(Append),
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
     Top(Top),
@@ -363,6 +368,21 @@ pub struct Cat {
     #[command(flatten)]
     pub data: DataFolder,
     /// Form of the output.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `beamport append`
+#[derive(Debug, Args)]
+pub struct Append {
+    /// Name of the stream; it is made if it is not there
+    pub stream: String,
+    /// JSON: an array of messages, or one message after the other; `-` for stdin
+    pub file: PathBuf,
+    /// Data folder.
+    #[command(flatten)]
+    pub data: DataFolder,
+    /// Form of the answer.
     #[command(flatten)]
     pub form: Form,
 }

@@ -55,6 +55,7 @@ pub fn run() -> ExitCode {
         Verb::Configure(asked) => verbs::configure::run(&asked, &mut out, &mut err),
         Verb::Ls(asked) => verbs::ls::run(&asked, &mut out, &mut err),
         Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),
+        Verb::Append(asked) => verbs::append::run(&asked, &mut out, &mut err),
         Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),
         Verb::Write(asked) => verbs::write::run(&asked, &mut out, &mut err),
         Verb::Replay(asked) => verbs::replay::run(&asked, &mut out, &mut err),

@@ -18,6 +18,8 @@ pub const TEXT_BYTES_MAX: usize = 4096;
 pub const FILE_NAME_BYTES_MAX: usize = 200;
 /// Bytes of a template. A structure of 700 MB is known from an instrument of 12 million pixels written out; templates here use `range`.
 pub const TEMPLATE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a file of messages in JSON, which is held whole: ten million values. More is for a source.
+pub const MESSAGES_BYTES_MAX: u64 = 1 << 30;
 /// Values of a template that are looked at for streams: ten for each of the million nodes that a template may have.
 pub const TEMPLATE_VALUES_MAX: u64 = 10_000_000;
 /// Smallest live end of a stream: two segments that hold the largest common message (124 kB) several times.

@@ -54,13 +54,17 @@ impl Data {
             .media
             .list(&self.folder)
             .map_err(|e| Fault::io(format!("data folder `{}` cannot be read", self.folder.display()), &e))?;
-        let is_book = |name: &str| name.contains('.') && !name.ends_with(VIEW) || BOOKS.contains(&name);
         Ok(names
             .into_iter()
             .filter(|name| {
-                (books || !is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok()
+                (books || !Self::is_book(name)) && store::Header::read(self.media.as_ref(), &self.stream(name)).is_ok()
             })
             .collect())
+    }
+
+    /// Whether a stream of this name is one in which beamport keeps its books.
+    pub fn is_book(name: &str) -> bool {
+        name.contains('.') && !name.ends_with(VIEW) || BOOKS.contains(&name)
     }
 
     /// Opens a stream for reading.

@@ -1,6 +1,7 @@
 //! Stages, credit, runs and the ledger. No protocols, no sockets, no files, no clock of its own: time comes in as an
 //! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
 
+mod append;
 pub mod commits;
 mod data;
 mod fault;
@@ -16,6 +17,7 @@ mod slot;
 mod source;
 mod work;
 
+pub use append::{Appender, Label};
 pub use commits::{commits_of, last_commit};
 pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault, view_of};
 pub use fault::Fault;

@@ -130,6 +130,20 @@ macro_rules! numbers {
             pub fn dtype(self) -> DType {
                 match self { $(Scalar::$d(_) => DType::$d,)* }
             }
+            /// A whole number as this type; `None` where it does not fit. A real type rounds.
+            pub fn of_whole(dtype: DType, value: i128) -> Option<Scalar> {
+                match dtype {
+                    $(DType::$d => <$t>::from_whole(value).map(Scalar::$d),)*
+                    DType::Text => None,
+                }
+            }
+            /// A real number as this type; `None` for the whole types.
+            pub fn of_real(dtype: DType, value: f64) -> Option<Scalar> {
+                match dtype {
+                    $(DType::$d => <$t>::from_real(value).map(Scalar::$d),)*
+                    DType::Text => None,
+                }
+            }
             /// Its bytes as they stand in a message, little-endian: the first `dtype().size()` of these.
             pub fn bytes(self) -> [u8; 8] {
                 let mut bytes = [0; 8];

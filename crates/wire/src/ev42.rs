@@ -1,7 +1,7 @@
 //! `ev42`: neutron events of one pulse, the predecessor of `ev44`; ISIS and detectors under test add to it.
 
 use crate::flat::{Table, Writer};
-use crate::part::Part;
+use crate::part::{Kind, Part, Tabled};
 use crate::{Array, Error, Field};
 
 message!(b"ev42", Ev42);
@@ -67,6 +67,8 @@ table! {
 }
 
 impl<'a> Part<'a> for Facility<'a> {
+    const KIND: Kind = Kind::Table(&[IsisData::COLUMNS, AdcPulseDebug::COLUMNS]);
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         let tag_field = "facility_specific_data_type";
         match table.number(id - 1, 0u8, tag_field)? {

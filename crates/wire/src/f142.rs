@@ -4,7 +4,7 @@
 //! them.
 
 use crate::flat::{Table, Writer};
-use crate::part::{Part, numbers_of};
+use crate::part::{Kind, Part, numbers_of};
 use crate::{Error, Field, List, Numbers, f144};
 
 message!(b"f142", F142);
@@ -81,6 +81,8 @@ const TEXT: u8 = 21;
 const TEXTS: u8 = 22;
 
 impl<'a> Part<'a> for Value<'a> {
+    const KIND: Kind = Kind::Value;
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         let missing = Error::Missing { field };
         let Some(boxed) = table.table(id, field)? else { return Ok(None) };

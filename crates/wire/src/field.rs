@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value as Json, json};
-
-use crate::limits::JSON_VALUES_MAX;
-use crate::part::{self, Part, Tabled, numbers_of};
+use crate::part::{self, Column, Kind, Part, Tabled, numbers_of};
 use crate::*;
 
 /// The value of a field.
@@ -48,19 +45,6 @@ pub type Fields<'a> = Vec<(&'static str, Field<'a>)>;
 /// Names and values of a message, in the order of the schema.
 pub fn fields(bytes: &[u8]) -> Result<Fields<'_>, Error> {
     Ok(read(bytes)?.fields())
-}
-
-/// The message as JSON: an object with `schema` and the fields. Arrays of more than [`JSON_VALUES_MAX`] values
-/// become `{"dtype", "shape", "first"}` with the first values; uuids become hexadecimal text; what JSON has no
-/// number for becomes `"NaN"`, `"inf"` or `"-inf"`.
-pub fn to_json(bytes: &[u8]) -> Result<Json, Error> {
-    let message = read(bytes)?;
-    let mut object = Map::new();
-    // A schema that was read has an identifier of ASCII letters.
-    let schema = schema_id(bytes).unwrap_or_default().escape_ascii().to_string();
-    object.insert("schema".into(), schema.into());
-    insert_fields(&mut object, &message.fields());
-    Ok(Json::Object(object))
 }
 
 /// Where `part` lies in `whole`, in bytes; `None` if it does not lie there. For views without copies.
@@ -188,49 +172,106 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The message of a schema that has these values: what [`Message::fields`] gives, the other way round and without the
-/// names. Values that are not said are as absent ones are read, and so is `Field::None` unless it stands for a number
-/// or a text that no sender leaves out; words of enums may be numbers, and the value of `f142` and `f144`, when it is
-/// one number, is the table around it, with an array of one. Only for schemas of the facility.
-///
-/// Fails with [`Error::Unfit`] where a field cannot hold its value.
-pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>, Error> {
-    match schema {
-        al00::ID => Tabled::of_fields(values).map(Message::Al00),
-        an44::ID => Tabled::of_fields(values).map(Message::An44),
-        answ::ID => Tabled::of_fields(values).map(Message::Answ),
-        ar51::ID => Tabled::of_fields(values).map(Message::Ar51),
-        df12::ID => Tabled::of_fields(values).map(Message::Df12),
-        ep00::ID => Tabled::of_fields(values).map(Message::Ep00),
-        ep01::ID => Tabled::of_fields(values).map(Message::Ep01),
-        ev42::ID => Tabled::of_fields(values).map(Message::Ev42),
-        ev43::ID => Tabled::of_fields(values).map(Message::Ev43),
-        ndar::ID => Tabled::of_fields(values).map(Message::Ndar),
-        vc00::ID => Tabled::of_fields(values).map(Message::Vc00),
-        ev44::ID => Tabled::of_fields(values).map(Message::Ev44),
-        f142::ID => Tabled::of_fields(values).map(Message::F142),
-        fc00::ID => Tabled::of_fields(values).map(Message::Fc00),
-        hs00::ID => Tabled::of_fields(values).map(Message::Hs00),
-        hs01::ID => Tabled::of_fields(values).map(Message::Hs01),
-        json::ID => Tabled::of_fields(values).map(Message::Json),
-        ns10::ID => Tabled::of_fields(values).map(Message::Ns10),
-        pl72::ID => Tabled::of_fields(values).map(Message::Pl72),
-        pu00::ID => Tabled::of_fields(values).map(Message::Pu00),
-        rf5k::ID => Tabled::of_fields(values).map(Message::Rf5k),
-        s6s4t::ID => Tabled::of_fields(values).map(Message::S6s4t),
-        se00::ID => Tabled::of_fields(values).map(Message::Se00),
-        senv::ID => Tabled::of_fields(values).map(Message::Senv),
-        tdct::ID => Tabled::of_fields(values).map(Message::Tdct),
-        un00::ID => Tabled::of_fields(values).map(Message::Un00),
-        wrdn::ID => Tabled::of_fields(values).map(Message::Wrdn),
-        x5f2::ID => Tabled::of_fields(values).map(Message::X5f2),
-        ad00::ID => frame_of(values).map(Message::Ad00),
-        adar::ID => frame_of(values).map(Message::Adar),
-        da00::ID => array_of(values).map(Message::Da00),
-        f144::ID => value_of(values).map(Message::F144),
-        found => Err(Error::UnknownSchema { found }),
-    }
+/// Makes what goes through every schema of the facility that `table!` declares, and through the four that are declared by
+/// hand.
+macro_rules! facility {
+    ($($variant:ident = $module:ident::$part:ident;)*) => {
+        /// The message of a schema that has these values: what [`Message::fields`] gives, the other way round and without the
+        /// names. Values that are not said are as absent ones are read, and so is `Field::None` unless it stands for a number
+        /// or a text that no sender leaves out; words of enums may be numbers, and the value of `f142` and `f144`, when it is
+        /// one number, is the table around it, with an array of one. Only for schemas of the facility.
+        ///
+        /// Fails with [`Error::Unfit`] where a field cannot hold its value.
+        pub fn message_of(schema: [u8; 4], values: Vec<Field<'_>>) -> Result<Message<'_>, Error> {
+            match schema {
+                $( $module::ID => Tabled::of_fields(values).map(Message::$variant), )*
+                ad00::ID => frame_of(values).map(Message::Ad00),
+                adar::ID => frame_of(values).map(Message::Adar),
+                da00::ID => array_of(values).map(Message::Da00),
+                f144::ID => value_of(values).map(Message::F144),
+                found => Err(Error::UnknownSchema { found }),
+            }
+        }
+
+        /// The fields of a schema, in the order of [`message_of`]; `None` where that does not make the schema.
+        pub fn columns(schema: [u8; 4]) -> Option<&'static [Column]> {
+            match schema {
+                $( $module::ID => Some(<$module::$part<'_> as Tabled<'_>>::COLUMNS), )*
+                ad00::ID | adar::ID => Some(FRAME),
+                da00::ID => Some(ARRAY),
+                f144::ID => Some(VALUE),
+                _ => None,
+            }
+        }
+    };
 }
+
+facility! {
+    Al00 = al00::Al00;
+    An44 = an44::An44;
+    Answ = answ::Answ;
+    Ar51 = ar51::Ar51;
+    Df12 = df12::SpectrumMap;
+    Ep00 = ep00::Ep00;
+    Ep01 = ep01::Ep01;
+    Ev42 = ev42::Ev42;
+    Ev43 = ev43::Ev43;
+    Ndar = ndar::Ndar;
+    Vc00 = vc00::Vc00;
+    Ev44 = ev44::Ev44;
+    F142 = f142::F142;
+    Fc00 = fc00::ConfigUpdate;
+    Hs00 = hs00::Histogram;
+    Hs01 = hs01::Histogram;
+    Json = json::JsonData;
+    Ns10 = ns10::CacheEntry;
+    Pl72 = pl72::Pl72;
+    Pu00 = pu00::Pu00;
+    Rf5k = rf5k::ConfigUpdate;
+    S6s4t = s6s4t::RunStop;
+    Se00 = se00::Se00;
+    Senv = senv::Senv;
+    Tdct = tdct::Tdct;
+    Un00 = un00::Un00;
+    Wrdn = wrdn::Wrdn;
+    X5f2 = x5f2::X5f2;
+}
+
+/// Makes columns of names and kinds.
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind }
+}
+
+const FRAME: &[Column] = &[
+    column("source_name", Kind::Text),
+    column("id", Kind::Number(DType::Int32)),
+    column("timestamp", Kind::Number(DType::Int64)),
+    column("dimensions", Kind::Shape("data")),
+    column("data", Kind::Numbers),
+    column("attributes", Kind::List(ATTRIBUTE)),
+];
+const ATTRIBUTE: &[Column] = &[
+    column("name", Kind::Text),
+    column("description", Kind::Text),
+    column("source", Kind::Text),
+    column("data", Kind::Numbers),
+];
+const ARRAY: &[Column] = &[
+    column("source_name", Kind::Text),
+    column("timestamp", Kind::Number(DType::Int64)),
+    column("data", Kind::List(VARIABLE)),
+];
+const VARIABLE: &[Column] = &[
+    column("name", Kind::Text),
+    column("unit", Kind::Text),
+    column("label", Kind::Text),
+    column("source", Kind::Text),
+    column("axes", Kind::Texts),
+    column("shape", Kind::Shape("data")),
+    column("data", Kind::Numbers),
+];
+const VALUE: &[Column] =
+    &[column("source_name", Kind::Text), column("timestamp", Kind::Number(DType::Int64)), column("value", Kind::Value)];
 
 /// The next value, as what the field is.
 fn next<'a, P: Part<'a>>(values: &mut impl Iterator<Item = Field<'a>>, field: &'static str) -> Result<P, Error> {
@@ -454,48 +495,4 @@ impl From<Scalar> for Field<'_> {
             Scalar::Float64(value) => Field::Float(value),
         }
     }
-}
-
-fn insert_fields(object: &mut Map<String, Json>, fields: &Fields<'_>) {
-    for (name, field) in fields {
-        object.insert((*name).into(), field_json(field));
-    }
-}
-
-fn table_json(fields: &Fields<'_>) -> Json {
-    let mut object = Map::new();
-    insert_fields(&mut object, fields);
-    Json::Object(object)
-}
-
-fn field_json(field: &Field<'_>) -> Json {
-    match field {
-        Field::None => Json::Null,
-        Field::Bool(value) => (*value).into(),
-        Field::Int(value) => (*value).into(),
-        Field::UInt(value) => (*value).into(),
-        Field::Float(value) => float_json(*value),
-        Field::Text(text) => (*text).into(),
-        Field::Uuid(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
-        Field::Array { dtype, bytes, shape } => array_json(*dtype, bytes, shape),
-        Field::Texts(texts) => texts.iter().copied().map(Json::from).collect(),
-        Field::List(tables) => tables.iter().map(table_json).collect(),
-        Field::Table(fields) => table_json(fields),
-    }
-}
-
-fn float_json(value: f64) -> Json {
-    match serde_json::Number::from_f64(value) {
-        Some(number) => Json::Number(number),
-        None => value.to_string().into(),
-    }
-}
-
-fn array_json(dtype: DType, bytes: &[u8], shape: &[usize]) -> Json {
-    let numbers = Numbers::new(dtype, bytes).unwrap_or(Numbers::empty(dtype));
-    let first: Vec<Json> = numbers.iter().take(JSON_VALUES_MAX).map(|value| field_json(&value.into())).collect();
-    if numbers.len() <= JSON_VALUES_MAX && shape.len() == 1 {
-        return first.into();
-    }
-    json!({ "dtype": dtype.name(), "shape": shape, "first": first })
 }

@@ -10,7 +10,9 @@ use crate::Message;
 /// If a message that was read cannot be written and read again as the same bytes: a bug.
 pub fn fuzz(bytes: &[u8]) {
     let _ = crate::schema_id(bytes);
-    let _ = crate::to_json(bytes);
+    if let Ok(json) = crate::to_json(bytes) {
+        let _ = crate::of_json(&json, &mut Vec::new());
+    }
     let Ok(message) = crate::read(bytes) else {
         return;
     };

@@ -28,6 +28,7 @@
 mod part;
 
 mod array;
+mod as_json;
 mod error;
 mod field;
 mod flat;
@@ -80,9 +81,11 @@ pub mod wrdn;
 pub mod x5f2;
 
 pub use array::{Array, DType, List, Number, Numbers, Scalar};
+pub use as_json::{JsonError, of_json, to_json};
 pub use error::Error;
-pub use field::{Field, Fields, fields, message_of, range_in, to_json};
+pub use field::{Field, Fields, columns, fields, message_of, range_in};
 pub use message::{KNOWN, Message, read};
+pub use part::{Column, Kind};
 
 /// The schema id of a message: bytes 4..8, or `None` where the buffer is too short to have one.
 ///

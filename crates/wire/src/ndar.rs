@@ -1,8 +1,8 @@
 //! `NDAr`: a frame as areaDetector has it, older than `ADAr`. Its pixels are bytes beside their type.
 
 use crate::flat::{Table, Writer};
-use crate::part::Part;
-use crate::{Array, Error, Field, List};
+use crate::part::{Column, Kind, Part};
+use crate::{Array, DType, Error, Field, List};
 
 message!(b"NDAr", Ndar);
 
@@ -70,6 +70,11 @@ pub struct EpicsTime {
 
 /// The only struct of all schemas: its two numbers stand in the table as one of 8 bytes.
 impl<'a> Part<'a> for EpicsTime {
+    const KIND: Kind = Kind::Table(&[&[
+        Column { name: "secPastEpoch", kind: Kind::Number(DType::Int32) },
+        Column { name: "nsec", kind: Kind::Number(DType::Int32) },
+    ]]);
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         let both = table.number_if::<u64>(id, field)?;
         Ok(both.map(|both| EpicsTime { seconds: both as i32, nanoseconds: (both >> 32) as i32 }))

@@ -9,8 +9,47 @@
 use crate::flat::{Table, Writer};
 use crate::{Array, DType, Error, Field, Fields, List, Number, Numbers};
 
+/// A field of a table, as its schema declares it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// What a field holds. Whoever makes messages from values that carry names but no types goes by this.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Yes or no.
+    Bool,
+    /// A number of this type.
+    Number(DType),
+    /// A string.
+    Text,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// Numbers of this type, in one dimension.
+    Array(DType),
+    /// Lengths of the dimensions of the field of this name, in `int64`.
+    Shape(&'static str),
+    /// Numbers of any type in any number of dimensions, or text: the message says which.
+    Numbers,
+    /// A number, numbers in one dimension, text or texts: the message says which.
+    Value,
+    /// Strings.
+    Texts,
+    /// Tables.
+    List(&'static [Column]),
+    /// One table, of one of these forms.
+    Table(&'static [&'static [Column]]),
+}
+
 /// The type of a field.
 pub(crate) trait Part<'a>: Sized {
+    /// What it holds.
+    const KIND: Kind;
+
     /// Reads field `id`; `None` if it is absent.
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error>;
 
@@ -35,6 +74,9 @@ pub(crate) trait Part<'a>: Sized {
 
 /// A table.
 pub(crate) trait Tabled<'a>: Sized {
+    /// Its fields, in the order of the schema.
+    const COLUMNS: &'static [Column];
+
     /// Reads all fields.
     fn read(table: &Table<'_, 'a>) -> Result<Self, Error>;
     /// Writes it for the slot at `slot`.
@@ -46,6 +88,8 @@ pub(crate) trait Tabled<'a>: Sized {
 }
 
 impl<'a, T: Number> Part<'a> for T {
+    const KIND: Kind = Kind::Number(T::DTYPE);
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         table.number_if(id, field)
     }
@@ -70,6 +114,8 @@ impl<'a, T: Number> Part<'a> for T {
 }
 
 impl<'a> Part<'a> for bool {
+    const KIND: Kind = Kind::Bool;
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         table.flag(id, field).map(Some)
     }
@@ -92,6 +138,8 @@ impl<'a> Part<'a> for bool {
 }
 
 impl<'a> Part<'a> for &'a str {
+    const KIND: Kind = Kind::Text;
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         table.text(id, field)
     }
@@ -113,6 +161,8 @@ impl<'a> Part<'a> for &'a str {
 }
 
 impl<'a, T: Number> Part<'a> for Array<'a, T> {
+    const KIND: Kind = Kind::Array(T::DTYPE);
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         table.array(id, field)
     }
@@ -135,6 +185,8 @@ impl<'a, T: Number> Part<'a> for Array<'a, T> {
 
 /// What may be absent, and is not written then.
 impl<'a, P: Part<'a>> Part<'a> for Option<P> {
+    const KIND: Kind = P::KIND;
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         P::read(table, id, field).map(Some)
     }
@@ -161,6 +213,8 @@ impl<'a, P: Part<'a>> Part<'a> for Option<P> {
 
 /// A vector of tables.
 impl<'a, T: Tabled<'a>> Part<'a> for List<'a, T> {
+    const KIND: Kind = Kind::List(T::COLUMNS);
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         Ok(table.tables(id, field, |entry| T::read(&entry))?.map(List::Owned))
     }
@@ -188,6 +242,8 @@ impl<'a, T: Tabled<'a>> Part<'a> for List<'a, T> {
 
 /// A vector of strings.
 impl<'a> Part<'a> for List<'a, &'a str> {
+    const KIND: Kind = Kind::Texts;
+
     fn read(table: &Table<'_, 'a>, id: usize, field: &'static str) -> Result<Option<Self>, Error> {
         table.texts(id, field).map(|texts| Some(texts.into()))
     }
@@ -284,6 +340,13 @@ macro_rules! table {
         }
 
         impl<'a> $crate::part::Tabled<'a> for $name $(<$life>)? {
+            const COLUMNS: &'static [$crate::part::Column] = &[$(
+                $crate::part::Column {
+                    name: table!(@word $part $($word)?),
+                    kind: table!(@kind $kind $(, by $types)?),
+                }
+            ),*];
+
             fn read(table: &$crate::flat::Table<'_, 'a>) -> Result<Self, $crate::Error> {
                 $(
                     let $part = match table!(@read table, $id, table!(@word $part $($word)?), $kind $(, by $types)?)? {
@@ -330,6 +393,9 @@ macro_rules! table {
 
         // As a field of another table.
         impl<'a> $crate::part::Part<'a> for $name $(<$life>)? {
+            const KIND: $crate::part::Kind =
+                $crate::part::Kind::Table(&[<Self as $crate::part::Tabled<'a>>::COLUMNS]);
+
             fn read(
                 table: &$crate::flat::Table<'_, 'a>,
                 id: usize,
@@ -357,6 +423,9 @@ macro_rules! table {
 
     (@word $part:ident) => { stringify!($part) };
     (@word $part:ident $word:literal) => { $word };
+
+    (@kind $kind:ty) => { <$kind as $crate::part::Part<'a>>::KIND };
+    (@kind $kind:ty, by $types:expr) => { $crate::part::Kind::Numbers };
 
     (@absent $word:expr) => { Default::default() };
     (@absent $word:expr, required) => { return Err($crate::Error::Missing { field: $word }) };
@@ -440,6 +509,8 @@ macro_rules! words {
         }
 
         impl<'a> $crate::part::Part<'a> for $name {
+            const KIND: $crate::part::Kind = $crate::part::Kind::Words(&[$first_word $(, $other_word)*]);
+
             fn read(
                 table: &$crate::flat::Table<'_, 'a>,
                 id: usize,

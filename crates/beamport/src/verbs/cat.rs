@@ -185,7 +185,9 @@ fn flag_words(word: u16) -> Vec<&'static str> {
 fn content(payload: &[u8]) -> String {
     let text = match wire::to_json(payload) {
         Ok(Value::Object(object)) => {
-            let told = |key: &str| matches!(key, "schema" | "source_name" | "timestamp");
+            // The type of a value stands beside it for programs.
+            let is_type = |key: &str| key.strip_suffix("_type").is_some_and(|name| object.contains_key(name));
+            let told = |key: &str| matches!(key, "schema" | "source_name" | "timestamp") || is_type(key);
             let fields = object.iter().filter(|(key, value)| !told(key) && !value.is_null());
             fields.map(|(key, value)| format!("{key}={}", brief(value))).collect::<Vec<_>>().join(" ")
         }

@@ -3,6 +3,7 @@
 //! Each `run` gets what was typed, prints data to `out` and all else to `err`, and gives the exit status: 0 done, 1 asked
 //! and the answer is no, 2 a fault. Nothing here keeps a figure of its own: all are derived from streams and commits.
 
+pub mod append;
 pub mod begin_end;
 pub mod cat;
 mod cat_file;
@@ -12,6 +13,7 @@ pub mod cutover;
 pub mod doctor;
 pub mod figures;
 mod forecast;
+mod given;
 pub mod ls;
 pub mod members;
 pub mod pins;

@@ -1,0 +1,145 @@
+//! Messages that a program appends to a stream itself, without a source: `beamport append`, `beamport make`, Python.
+//!
+//! The stream is made if it is not there. Numbers that are not given go on behind what the stream holds of an origin. A
+//! source time too far ahead is flagged, as a source's is.
+//!
+//! Constraints: one thread, no waiting; where there is no room the caller waits and offers the message again.
+//! Failure: a stream that another process writes is refused with that process.
+
+use crate::data::{Data, stream_fault};
+use crate::ledger::origin_tails;
+use crate::{Fault, Resume};
+use std::collections::HashMap;
+use std::time::Duration;
+use store::{Clock, Error, Header, Level, Meta, Options, SchemaId, Writer, flags};
+
+/// Shared memory of a stream that is made here: the default of the instrument file.
+const LIVE_BYTES: u64 = 64 << 20;
+/// A source time further ahead of now than this, ns, is flagged: the default of the instrument file, 10 min.
+const AHEAD_MAX: i64 = 600_000_000_000;
+
+/// What is known of a message beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Label<'a> {
+    /// Source time, ns since 1970 UTC (or what the stream's clock counts).
+    pub time: i64,
+    /// Who made it.
+    pub origin: &'a str,
+    /// Its number from its maker; `None`: the next one of its origin.
+    pub number: Option<u64>,
+    /// Its schema.
+    pub schema: SchemaId,
+}
+
+/// Appends messages to one stream.
+pub struct Appender {
+    data: Data,
+    name: String,
+    writer: Writer,
+    resume: Resume,
+    /// Row and next number of the origins that were used.
+    origins: HashMap<String, (u32, u64)>,
+}
+
+impl Appender {
+    /// Opens the stream `name`, and makes it if it is not there: at level `memory` where the data folder is in memory, else
+    /// `disk`. `options` replaces this choice for a stream that is made.
+    pub fn open(data: &Data, name: &str, options: Option<Options>) -> Result<Self, Fault> {
+        if name.is_empty() || name.contains('/') || name.starts_with('.') || Data::is_book(name) {
+            let cause = "it is the name of a book that beamport keeps, or leads out of the data folder";
+            let what = format!("cannot append to `{}`", name.escape_default());
+            return Err(Fault::new(what, cause).hint("choose a name of letters, digits, `_` and `-`"));
+        }
+        let known = Header::read(data.media.as_ref(), &data.stream(name)).ok();
+        let of_level = |level, live_bytes| Options { level, ..Options::memory(live_bytes) };
+        let new = || {
+            let level = if data.media.in_memory(&data.folder) { Level::Memory } else { Level::Disk };
+            options.unwrap_or_else(|| of_level(level, LIVE_BYTES))
+        };
+        // A segment is at least an eighth of the live place.
+        let options = known.map_or_else(new, |header| of_level(header.level, LIVE_BYTES.max(8 * header.segment_bytes)));
+        let options = Options { drain: data.drain, ..options };
+        let writer = match Writer::open(&data.media, &data.stream(name), name, &options) {
+            Ok(writer) => writer,
+            Err(Error::Locked(_)) => return Err(held(data, name)),
+            Err(e) => return Err(stream_fault(name, e)),
+        };
+        let resume = Resume { origins: origin_tails(data, name)? };
+        Ok(Self { data: data.clone(), name: name.to_owned(), writer, resume, origins: HashMap::new() })
+    }
+
+    /// Appends one message, whose payload is the parts one behind the other, without publishing it; returns its sequence, or
+    /// `None` where there is no room now: [`Appender::wait_room`], then offer it again.
+    pub fn push(&mut self, label: &Label<'_>, parts: &[&[u8]]) -> Result<Option<u64>, Fault> {
+        let (row, next) = self.origin(label.origin)?;
+        let meta = Meta {
+            source_time: label.time,
+            origin: row,
+            origin_seq: label.number.unwrap_or(next),
+            schema: label.schema,
+            flags: self.flags(label.time),
+        };
+        match self.writer.push(&meta, parts) {
+            Ok(sequence) => {
+                if let Some(known) = self.origins.get_mut(label.origin) {
+                    known.1 = next.max(meta.origin_seq.saturating_add(1));
+                }
+                Ok(Some(sequence))
+            }
+            Err(e) if e.is_full() && !matches!(e, Error::Io { .. }) => Ok(None),
+            Err(e) => Err(stream_fault(&self.name, e)),
+        }
+    }
+
+    /// Shows readers what was appended; mark `memory`.
+    pub fn publish(&mut self) {
+        self.writer.publish();
+    }
+
+    /// Waits for room or the time, whichever comes first.
+    pub fn wait_room(&self, timeout: Duration) {
+        self.writer.wait_room(timeout);
+    }
+
+    /// Publishes, and waits until everything below `sequence` is safe at `level` or the time has passed; true if it is.
+    pub fn wait(&mut self, sequence: u64, level: Level, timeout: Duration) -> Result<bool, Fault> {
+        self.writer.publish();
+        self.writer.wait(sequence, level, timeout).map_err(|e| stream_fault(&self.name, e))
+    }
+
+    /// The sequence of the next message.
+    pub fn next_sequence(&self) -> u64 {
+        self.writer.next_sequence()
+    }
+
+    /// The stream's writer, for its header and marks.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    fn origin(&mut self, name: &str) -> Result<(u32, u64), Fault> {
+        if let Some(known) = self.origins.get(name) {
+            return Ok(*known);
+        }
+        let row = self.writer.origin(name).map_err(|e| stream_fault(&self.name, e))?;
+        let known = (row, self.resume.next_seq(name));
+        self.origins.insert(name.to_owned(), known);
+        Ok(known)
+    }
+
+    fn flags(&self, time: i64) -> u16 {
+        let is_ahead =
+            self.writer.header().clock == Clock::Epoch && time > self.data.media.now().saturating_add(AHEAD_MAX);
+        if is_ahead { flags::AHEAD } else { 0 }
+    }
+}
+
+/// Why nothing is appended to a stream that another process writes.
+fn held(data: &Data, name: &str) -> Fault {
+    let process = data.reader_early(name).ok().and_then(|reader| reader.writer());
+    let process = process.map_or_else(|| "another process".to_owned(), |process| format!("process {}", process.pid));
+    let cause = format!("{process} writes it in {}", data.folder.display());
+    Fault::new(format!("cannot append to stream `{name}`"), cause).hint(
+        "append to a stream of another name; an instrument that runs takes messages from a `[source.NAME]` of its file",
+    )
+}
