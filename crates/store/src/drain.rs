@@ -6,11 +6,12 @@
 //! payloads prove themselves (`recover::tail`), and the record comes with the next commit, 50 ms later at most.
 //! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
 //!
-//! Failure behaviour: no room is reported and tried again (nothing was promised); a sync that fails stops the stream.
+//! Failure behaviour: where there is no room, files that retention gave up are freed before the commit is tried once more;
+//! then it is reported and tried again later (nothing was promised). A sync that fails stops the stream.
 
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result};
-use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, table_bytes};
+use crate::layout::{Commit, Head, STATE_FAILED, TIME_ROW_BYTES, segment_name, segment_number, table_bytes};
 use crate::limits::{COMMIT_PAUSE_NS, GROW_BYTES_MAX, GROW_BYTES_MIN, TIME_BLOCK};
 use crate::media::{Block, File, Map, Media, Open};
 use crate::pins::Pins;
@@ -115,7 +116,10 @@ impl Drainer {
         loop {
             let end = self.commit_end(count)?;
             let origins_dirty = std::mem::take(&mut self.ring.lock().origins_dirty);
-            let answer = self.commit(end, clean && end == count, origins_dirty, brief);
+            let mut answer = self.commit(end, clean && end == count, origins_dirty, brief);
+            if answer.as_ref().is_err_and(Error::is_full) && self.free_released()? {
+                answer = self.commit(end, clean && end == count, origins_dirty, brief);
+            }
             // A commit that failed has not synced the origins either.
             self.ring.lock().origins_dirty |= origins_dirty && answer.is_err();
             any |= answer?;
@@ -238,6 +242,35 @@ impl Drainer {
         Ok(true)
     }
 
+    /// Frees the files that retention gave up, before a commit that found no room is tried again: an ordinary commit frees
+    /// them after it has written. False if there were none.
+    fn free_released(&mut self) -> Result<bool> {
+        let keep = self.ring.lock().keep;
+        if keep.0 > self.done.first && keep.0 <= self.done.count {
+            let (generation, epoch) = (self.done.generation + 1, self.head().epoch.load(Ordering::Relaxed));
+            let (first, first_segment) = (keep.0, keep.1);
+            let record = Commit { generation, epoch, first, first_segment, clean: false, ..self.done };
+            self.write_record(record)?;
+            (self.done, self.recorded) = (record, record.count);
+            self.ring.kept.store(record.first, Ordering::Release);
+        }
+        // Below what the record keeps; a file that waits to be written again is of no use where nothing can be written.
+        let low = [('p', self.done.first_segment), ('i', (self.done.first / self.index_entries) as u32)];
+        self.released.clear();
+        let mut any = false;
+        for name in self.media.list(&self.folder).map_err(Error::io("list", &self.folder))? {
+            if low.iter().any(|&(kind, low)| segment_number(kind, &name).is_some_and(|number| number < low)) {
+                any |= self.media.unlink(&self.folder.join(name)).is_ok();
+            }
+        }
+        if any {
+            self.media.sync_dir(&self.folder).map_err(|e| self.failed(&self.folder, &e))?;
+            self.names_dirty = false;
+            self.pins.moved(self.media.as_ref());
+        }
+        Ok(any)
+    }
+
     /// Writes and syncs a commit record.
     pub(crate) fn write_record(&self, record: Commit) -> Result<()> {
         let path = self.folder.join("commit");
@@ -334,7 +367,7 @@ impl Drainer {
         for (i, (kind, low)) in [('p', keep.1), ('i', keep.2)].into_iter().enumerate() {
             let wanted = newest[i].saturating_sub(written[i]) as usize + 2;
             for name in self.media.list(&self.folder).unwrap_or_default() {
-                let Some(number) = crate::layout::segment_number(kind, &name) else { continue };
+                let Some(number) = segment_number(kind, &name) else { continue };
                 if number >= low || self.released.iter().any(|r| r.0 == kind && r.1 == number) {
                     continue;
                 }

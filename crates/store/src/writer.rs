@@ -540,7 +540,9 @@ impl Writer {
             return Ok(());
         }
         let free = self.media.free(&self.folder).map_err(Error::io("ask for the room of", &self.folder))?;
-        let mut missing = keep.saturating_add(coming).saturating_sub(free);
+        // Twice what comes: the room grows with each segment, and streams that see the same shortage of their disk do not
+        // each make up for the whole of it.
+        let mut missing = keep.saturating_add(coming).saturating_sub(free).min(coming.saturating_mul(2));
         while missing > 0 {
             let (Some(oldest), Some(then)) = (self.chain.front(), self.chain.get(1)) else {
                 return Err(self.full(Error::Full("the disk has less free than `keep_free`")));

@@ -425,6 +425,50 @@ fn retention_took_what_was_not_safe_yet() {
     assert!(stream.first_sequence() > 0);
 }
 
+/// Pushes messages of 4 KiB until `count` more were taken; a drain follows each refusal. Panics after ten times as many.
+fn push_all(stream: &mut Writer, count: u64) {
+    let (mut taken, mut refused) = (0, 0);
+    while taken < count {
+        match stream.append(&meta(taken), &[7; 4096]) {
+            Ok(_) => taken += 1,
+            Err(e) if e.is_full() && refused < 10 * count => refused += 1,
+            Err(e) => panic!("{taken} of {count} messages taken: {e}"),
+        }
+        // What it cannot write is in `trouble`.
+        let _ = stream.drain();
+    }
+}
+
+#[test]
+fn what_was_let_go_of_on_a_full_disk_was_never_freed() {
+    let keep_free = Options { keep_free_bytes: Some(1 << 20), ..options() };
+    let retain = Options { retain_bytes: Some(2 << 20), ..options() };
+    for (options, is_killed) in [(&keep_free, false), (&keep_free, true), (&retain, false), (&retain, true)] {
+        let machine = Machine::new(1);
+        let process = machine.start();
+        machine.room(4 << 20, u64::MAX);
+        let mut stream = writer(&process, options).unwrap();
+        push_all(&mut stream, 1000);
+        let (first, before) = (stream.first_sequence(), machine.used().0);
+        assert!(first > 0);
+        // Another program takes all that is left.
+        machine.room(before, u64::MAX);
+        if is_killed {
+            // SAFETY: the writer is the only object.
+            unsafe { machine.kill(&process, stream) };
+            let process = machine.start();
+            stream = writer(&process, options).unwrap();
+            assert_eq!(stream.recovery(), &Recovery::Live);
+        }
+        push_all(&mut stream, 1000);
+        assert!(stream.first_sequence() > first + 500, "{options:?}");
+        assert_eq!(stream.trouble(), None);
+        // Nothing is on the disk twice, and nothing that was let go of.
+        stream.wait(stream.next_sequence(), Level::Disk, Duration::from_secs(60)).unwrap();
+        assert!(machine.used().0 <= before, "{} of {before} bytes", machine.used().0);
+    }
+}
+
 #[test]
 fn a_second_opening_on_a_full_disk_was_refused() {
     let machine = Machine::new(1);

@@ -522,3 +522,26 @@ fn the_room_that_is_to_be_kept_free_is_kept_free() {
         println!("injected: a disk with less than `keep_free` left, {refused} appends refused, 0 of {n} messages lost");
     }
 }
+
+#[test]
+fn each_stream_of_a_disk_made_up_for_the_whole_of_its_shortage() {
+    let machine = testkit::Machine::new(1);
+    let process = machine.start();
+    let media: std::sync::Arc<dyn Media> = process.clone();
+    let options = Options { keep_free_bytes: Some(1 << 20), drain: Drain::Caller, ..Options::disk(1 << 20) };
+    let open = |name: &str| Writer::open(&media, &Path::new("/disk").join(name), name, &options).unwrap();
+    let mut streams = ["a", "b", "c", "d"].map(open);
+    let push = |writer: &mut Writer, count: u64| {
+        for n in 0..count {
+            writer.append(&meta(n), &[n as u8; 4000]).unwrap();
+            writer.drain().unwrap();
+        }
+    };
+    streams.iter_mut().for_each(|stream| push(stream, 1000));
+    // Another program leaves 512 KiB less than is to be kept free; then each stream goes on for a segment of 128 KiB.
+    machine.room(machine.used().0 + (512 << 10), u64::MAX);
+    streams.iter_mut().for_each(|stream| push(stream, 32));
+    for stream in &streams {
+        assert!((1..200).contains(&stream.first_sequence()), "{} of 1032", stream.first_sequence());
+    }
+}
