@@ -461,12 +461,12 @@ impl<'a> Walk<'a> {
     /// The group at a path, with all that is in it.
     fn group(&mut self, name: &str, path: &str, depth: usize) -> Group {
         let mut group = Group { name: name.to_owned(), ..Group::default() };
-        let class = self.from.object(path).and_then(|object| {
+        let said = self.from.object(path).and_then(|object| {
             self.note(path, &object)?;
             self.attributes(path, &object)
         });
-        let names = class.and_then(|class| {
-            group.from_static = Some(StaticGroup { class });
+        let names = said.and_then(|said| {
+            group.from_static = Some(said);
             self.from.guarded(path, |file| links(file, path))
         });
         match names {
@@ -600,9 +600,9 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// Looks at the attributes of an object; its class, where it says one.
-    fn attributes(&mut self, path: &str, object: &Id) -> Result<Option<String>, Fault> {
-        let (mut class, mut wrong) = (None, Vec::new());
+    /// Looks at the attributes of an object: their names, and its class, where it says one.
+    fn attributes(&mut self, path: &str, object: &Id) -> Result<StaticGroup, Fault> {
+        let (mut said, mut wrong) = (StaticGroup::default(), Vec::new());
         each_attribute(self.from, object, path, &mut |attribute, name| {
             let what = || format!("the attribute `{name}`");
             // SAFETY: an open attribute.
@@ -615,12 +615,13 @@ impl<'a> Walk<'a> {
                 let cause = format!("the attribute `{name}` has {bytes} bytes; the limit is {ATTRIBUTE_BYTES_MAX}");
                 wrong.push((cause, "make it a dataset"));
             } else if name == "NX_class" {
-                class = h5::read_text_attribute(attribute);
+                said.class = h5::read_text_attribute(attribute);
             }
+            said.attributes.push(name.to_owned());
             Ok(())
         })?;
         wrong.into_iter().for_each(|(cause, hint)| self.wrong(path, cause, hint));
-        Ok(class)
+        Ok(said)
     }
 }
 

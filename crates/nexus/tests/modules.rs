@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "other tests need the rest")]
 mod messages;
 
-use beamport_nexus::template::Template;
+use beamport_nexus::template::{Layout, Template};
 use beamport_nexus::{Job, Nexus};
 use flow::Sink;
 use messages::{Made, START, any, events, give, image, job, made, others};
@@ -26,6 +26,13 @@ fn job_of(name: &str, groups: &[(&str, &str)]) -> Job {
     );
     let template = Template::parse(text.as_bytes()).unwrap_or_else(|m| panic!("{m:?}"));
     Job { template, inputs: vec!["s".into()], ..job(&folder.join(format!("{name}.nxs"))) }
+}
+
+/// A text attribute of a group of the entry.
+fn attribute(job: &Job, group: &str, name: &str) -> String {
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    let attribute = file.group(&format!("entry/{group}")).unwrap().attr(name).unwrap();
+    attribute.read_scalar::<hdf5_metno::types::VarLenUnicode>().unwrap().as_str().to_owned()
 }
 
 /// The numbers of a dataset of the group.
@@ -115,6 +122,48 @@ fn a_module_takes_several_streams_and_goes_on_with_all() {
     assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["s", "t"]);
     let fault = Job { inputs: vec!["s".into()], ..job }.check(true).unwrap_err();
     assert!(fault.what.contains("`t`"), "{fault}");
+}
+
+/// A chopper whose group had become a log was not found by its class.
+#[test]
+fn a_module_overwrote_what_the_template_says_of_its_group() {
+    let array = r#"{"module": "da00", "config": {"stream": "s", "variables": [{"name": "counts"}]}}"#;
+    let groups = [
+        ("chopper", "NXdisk_chopper", r#"{"module": "tdct", "config": {"stream": "s", "source": "c"}}"#),
+        ("monitor", "NXmonitor", array),
+        ("detector", "NXdetector", r#"{"module": "ev44", "config": {"stream": "s"}}"#),
+        ("camera", "NXlog", r#"{"module": "ad00", "config": {"stream": "s"}}"#),
+        ("motor", "NXpositioner", r#"{"module": "f144", "config": {"stream": "s", "enable_alarm_info": true}}"#),
+    ];
+    let group = |(name, class, module): &(&str, &str, &str)| {
+        let said =
+            format!(r#"{{"NX_class": "{class}", "writer_module": "mine", "source": "here", "signal": "there"}}"#);
+        format!(r#"{{"type": "group", "name": "{name}", "attributes": {said}, "children": [{module}]}}"#)
+    };
+    let groups_text: Vec<String> = groups.iter().map(group).collect();
+    let text =
+        format!(r#"{{"children": [{{"type": "group", "name": "entry", "children": [{}]}}]}}"#, groups_text.join(","));
+    for (name, layout) in [("nexus", Layout::Nexus), ("ess", Layout::Ess)] {
+        let template = Template::parse_with(text.as_bytes(), &[], layout).unwrap_or_else(|m| panic!("{m:?}"));
+        let job = Job { template, ..job_of(&format!("said-{name}"), &[]) };
+        let counts = wire::da00::Variable {
+            name: "counts",
+            unit: None,
+            label: None,
+            source: None,
+            axes: (&["x"][..]).into(),
+            shape: (&[2_i64][..]).into(),
+            data: (&[1_u8, 2]).into(),
+        };
+        let array = wire::da00::Da00 { source_name: "m", timestamp: 1, data: vec![counts].into() };
+        let sent = [frame(1, 1, &[2], &[1, 2]), any(&Message::Da00(array), 1), f144(1, 1.0), events(0, 2)];
+        // The rest of what a group says comes with the first message.
+        assert_eq!(told(&write_in_two(&job, &sent)), []);
+        for (group, class, _) in groups {
+            let said = ["NX_class", "writer_module", "source", "signal"].map(|said| attribute(&job, group, said));
+            assert_eq!(said, [class, "mine", "here", "there"], "{name} {group}");
+        }
+    }
 }
 
 #[test]

@@ -85,6 +85,8 @@ pub(crate) struct Filling {
     is_outside: bool,
     /// Of the module: some columns come with messages.
     compression: Vec<(Option<String>, Filter)>,
+    /// Names of attributes of the group that messages do not change.
+    kept: Vec<String>,
     rows: Box<dyn Rows>,
 }
 
@@ -177,6 +179,7 @@ impl Filling {
             watch: rows.order().map(Watch::of),
             is_outside: matches!(module.kind, Kind::Outside(_)),
             compression: module.compression.clone(),
+            kept: kept(module),
             rows,
         })
     }
@@ -229,6 +232,7 @@ impl Filling {
             watch,
             is_outside,
             compression,
+            kept: kept(module),
             rows,
         })
     }
@@ -332,6 +336,10 @@ impl Filling {
         let answer = self.rows.take(&mut place, message, entry);
         self.columns.iter_mut().skip(known).for_each(|column| pack(&mut column.design, &self.compression));
         answer?;
+        self.late.retain(|late| match late {
+            Late::Attribute(object, name, _) => *object != self.path || !self.kept.contains(name),
+            Late::Dataset(_) => true,
+        });
         if let (Some(watch), Some(before)) = (&mut self.watch, before) {
             watch.see(&self.columns, before);
         }
@@ -453,7 +461,12 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
     }
 }
 
-/// Attributes of the group: the template's own win.
+/// Names of attributes of the group that are there without the module.
+fn kept(module: &Module) -> Vec<String> {
+    module.attributes.iter().map(|one| &one.name).chain(&module.of_static).cloned().collect()
+}
+
+/// Attributes of the group: those of the template and of the static file count.
 fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
         ("NX_class".to_owned(), Data::text(module.class())),
@@ -475,10 +488,9 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     if module.layout == Layout::Ess {
         ess::dress_group(&mut out);
     }
-    for Attribute { name, value } in &module.attributes {
-        out.retain(|(known, _)| known != name);
-        out.push((name.clone(), value.clone()));
-    }
+    let kept = kept(module);
+    out.retain(|(name, _)| !kept.contains(name));
+    out.extend(module.attributes.iter().map(|Attribute { name, value }| (name.clone(), value.clone())));
     out
 }
 

@@ -45,11 +45,30 @@ pub(super) fn template(
         }
     }
     let mut root = tree::joined(of_static, root);
+    group_counts(&mut root);
     if check.mistakes.len() < MISTAKES_MAX {
         let unsure = tree::Unsure { lost: &check.lost, refused: &check.refused, is_whole };
         tree::check(&mut root, &unsure, &check.depends, &mut check.mistakes);
     }
     if check.mistakes.is_empty() { Ok((root, static_file)) } else { Err(check.mistakes) }
+}
+
+/// Gives each module the attributes of the group around it, so that it changes none of them. One that the module says
+/// itself counts before that of the group.
+fn group_counts(group: &mut Group) {
+    let Group { attributes, children, from_static, .. } = group;
+    let of_static = from_static.as_ref().map(|of_static| of_static.attributes.as_slice()).unwrap_or_default();
+    for node in children {
+        match node {
+            Node::Group(inner) => group_counts(inner),
+            Node::Module(module) => {
+                let own: HashSet<String> = module.attributes.iter().map(|one| one.name.clone()).collect();
+                module.attributes.extend(attributes.iter().filter(|one| !own.contains(&one.name)).cloned());
+                module.of_static = of_static.to_vec();
+            }
+            _ => (),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -638,6 +657,7 @@ impl Check {
             streams: streams.unwrap_or_default(),
             source,
             attributes,
+            of_static: Vec::new(),
             compression,
             cue_every,
             layout: self.layout,

@@ -88,6 +88,8 @@ pub struct Group {
 pub struct StaticGroup {
     /// Its NX_class.
     pub class: Option<String>,
+    /// Names of all its attributes.
+    pub attributes: Vec<String>,
 }
 
 /// An attribute of a group or dataset.
@@ -165,8 +167,10 @@ pub struct Module {
     pub streams: Vec<String>,
     /// Name of the origin; all of the streams' where `None`.
     pub source: Option<String>,
-    /// Attributes of the group.
+    /// Attributes of the group that the template says, at the group or at the module.
     pub attributes: Vec<Attribute>,
+    /// Names of further attributes that the static file gives the group.
+    pub of_static: Vec<String>,
     /// How chunks are packed: of the dataset with this name, and of all where there is none.
     pub compression: Vec<(Option<String>, Filter)>,
     /// Source time between two cues, ns, where it has cues.

@@ -129,7 +129,7 @@ fn reference() -> String {
 
 /// What stands at the groups.
 const GROUPS: &str = "
-The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, where the template names one, `source`. An `NXdata` has `signal`, `axes` and `NAME_indices` as well. An attribute of the template counts before one of these.
+The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, where the template names one, `source`. An `NXdata` has `signal`, `axes` and `NAME_indices` as well. A module never changes an attribute that the template gives its group.
 ";
 
 /// The module that a word means, without any settings.
