@@ -44,6 +44,8 @@ struct Feeding {
     account: Input,
     /// The sink has seen what was there before.
     looked_back: bool,
+    /// Bytes of the payloads read since the last commit.
+    uncommitted: u64,
 }
 
 /// What one step of a feed did.
@@ -155,7 +157,7 @@ impl Feed {
         if keep {
             reader.commit(account.next);
         }
-        Ok(Feeding { reader, account, looked_back: false })
+        Ok(Feeding { reader, account, looked_back: false, uncommitted: 0 })
     }
 
     /// The feed ends at these sequences, one an input, whatever becomes of the run: what is in the streams at `time`, ns since
@@ -223,7 +225,7 @@ impl Feed {
 
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
         let Self { run, inputs, aside, newest, gaps, .. } = self;
-        let Feeding { reader, account, looked_back } = &mut inputs[at];
+        let Feeding { reader, account, looked_back, uncommitted } = &mut inputs[at];
         if !std::mem::replace(looked_back, true) {
             look_back(run, reader, account.next, &mut |message| {
                 message.into_iter().for_each(|message| sink.before(at, message, false));
@@ -283,6 +285,7 @@ impl Feed {
         let next = batch.next();
         let mut members: Vec<Message<'_>> = Vec::with_capacity(batch.len());
         for message in batch.iter() {
+            *uncommitted += message.payload.len() as u64;
             let time = header.clock.time_of(message.entry);
             if run.holds(time) {
                 *newest = (*newest).max(time);
@@ -310,6 +313,15 @@ impl Feed {
         Ok(total)
     }
 
+    /// Whether what no commit covers yet takes a quarter of a memory stream or more: its source may have to wait for the next
+    /// commit. A segment is an eighth of such a stream, or less.
+    pub fn holds_much(&self) -> bool {
+        self.inputs.iter().any(|input| {
+            let header = input.reader.header();
+            header.level == Level::Memory && input.uncommitted >= header.segment_bytes * 2
+        })
+    }
+
     /// Makes what the sink has durable and commits it. `now` in ns since 1970 UTC.
     pub fn flush(&mut self, sink: &mut dyn Sink, now: i64) -> Result<(), Fault> {
         let state = sink.flush()?;
@@ -335,7 +347,7 @@ impl Feed {
     /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that
     /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        for Feeding { reader, account, looked_back } in &mut self.inputs {
+        for Feeding { reader, account, looked_back, .. } in &mut self.inputs {
             *looked_back = false;
             let first = beginning(&self.run, reader)?.min(account.first);
             (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
@@ -376,8 +388,9 @@ impl Feed {
             return Err(Fault::new(format!("stream `{book}` is not written down"), why));
         }
         self.block += 1;
-        for input in &self.inputs {
+        for input in &mut self.inputs {
             input.reader.commit(input.account.next);
+            input.uncommitted = 0;
         }
         Ok(())
     }

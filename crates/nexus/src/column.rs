@@ -18,14 +18,15 @@ use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing, chunk_at};
 use crate::lanes::{Load, Span};
 use crate::limits::{
-    CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX_DEFLATE, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LEFT_REST,
-    PACK_THREADS,
+    CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX_DEFLATE, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LANE_BYTES_MIN,
+    LEFT_REST, PACK_THREADS,
 };
 use crate::pages::{PAGE, Pages};
 use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -35,6 +36,12 @@ static FORCED: OnceLock<usize> = OnceLock::new();
 /// From now on columns with more than little have chunks of so many bytes.
 pub(crate) fn force_chunks(bytes: usize) {
     let _ = FORCED.set(bytes);
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often [`Column::is_due`] was asked.
+    pub(crate) static LOOKED_AT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// What a column is, before it holds anything.
@@ -225,8 +232,15 @@ impl Column {
         &bytes[bytes.len() - rows as usize * self.row_bytes..]
     }
 
+    /// Loads what [`Column::extend`] and [`Column::is_due`] will read and write; nothing waits for it.
+    pub(crate) fn fetch(&self) {
+        black_box((self.rows, self.base, self.design.cell, self.design.filter, self.gathered.bytes().last()));
+    }
+
     /// Whether enough was gathered to be written.
     pub(crate) fn is_due(&self) -> bool {
+        #[cfg(test)]
+        LOOKED_AT.set(LOOKED_AT.get() + 1);
         let least = match self.design.filter {
             // A chunk for each thread that packs.
             Some(_) => GATHER_BYTES.max(PACK_THREADS * self.chunk_rows as usize * self.row_bytes),
@@ -324,6 +338,14 @@ impl Column {
             if let Some(first) = pieces.first_mut() {
                 let known = known.min(first.last);
                 (first.first, first.place) = (known, first.place + known as u64);
+            }
+            if begun < LANE_BYTES_MIN {
+                let bytes = self.gathered.bytes();
+                pieces.iter().try_for_each(|piece| room.put_rows(piece.place, &bytes[piece.first..piece.last]))?;
+                self.gathered.cut_front(begun);
+                self.base += whole as u64 * self.chunk_rows;
+                self.written = if all { self.gathered.len() } else { 0 };
+                return Ok(());
             }
             let mut next = room.buffer();
             next.extend(&self.gathered.bytes()[begun..]);

@@ -40,6 +40,8 @@ pub use sink::{Job, Nexus};
 #[cfg(test)]
 extern crate self as beamport_nexus;
 #[cfg(test)]
+mod many;
+#[cfg(test)]
 mod sealed;
 #[cfg(test)]
 mod whole;

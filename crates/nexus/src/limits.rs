@@ -102,8 +102,18 @@ pub const CHUNK_BYTES_BLIND: usize = 256 << 10;
 /// them there, and libhdf5 would show them what comes next as theirs. A dataset has at most one such chunk a flush.
 pub const LEFT_REST: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(60) };
 
+/// The pause after a flush is at least this many times as long as the flush: it takes at most a tenth of the time.
+pub const FLUSH_PART: u32 = 9;
+
+/// Longest pause that follows from [`FLUSH_PART`]: with it a flush may take as long again, and rows are in the file 60 s
+/// after they came.
+pub const FLUSH_PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// Threads that pack the chunks of one write, the caller among them.
 pub const PACK_THREADS: usize = 2;
+
+/// Whole chunks of fewer bytes are written at once through the page cache: handing them to a thread takes longer.
+pub const LANE_BYTES_MIN: usize = 64 << 10;
 
 /// Buffers that wait for the disk: few, and yet enough that a thread that is done finds the next.
 pub const LANES_WAITING: usize = 2;

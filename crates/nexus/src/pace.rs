@@ -7,7 +7,7 @@ use crate::template::Template;
 use crate::{Job, Nexus, clock};
 use flow::{Data, Fault, Sink, stream_fault};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use store::{Meta, Options, ReadOptions, SchemaId};
@@ -37,34 +37,57 @@ pub enum Load {
     /// `ev44` with so many events a message. Pixels are any of 32,768, times any of a pulse of 14 Hz in ns: what events have
     /// in common, they have in their high bits.
     Events(u32),
-    /// `f144`, a number a message, a thousand a second.
-    Values,
+    /// `f144`, a number a message, in turn over so many logs: one log has a thousand a second, of several each has ten.
+    Logs(u32),
 }
 
 impl Load {
     fn module(self) -> &'static str {
         match self {
             Self::Events(_) => "ev44",
-            Self::Values => "f144",
+            Self::Logs(_) => "f144",
         }
+    }
+
+    /// A group for the events or for each log.
+    fn template(self, compression: Option<&str>) -> Result<Template, Fault> {
+        let name = self.module();
+        let group = |group: &str, source: Option<&str>| {
+            let config = json!({"stream": name, "source": source, "compression": compression});
+            json!({"type": "group", "name": group, "children": [{"module": name, "config": config}]})
+        };
+        let groups: Vec<Value> = match self {
+            Self::Events(_) => vec![group("bench", None)],
+            Self::Logs(logs) => {
+                (0..logs.into()).map(source_of).map(|source| group(&source, Some(source.as_str()))).collect()
+            }
+        };
+        let text = json!({"children": [{
+            "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": groups}]});
+        Template::parse(text.to_string().as_bytes())
+            .map_err(|m| Fault::new("the template", m.first().map(|m| m.told()).unwrap_or_default()))
     }
 
     /// Bytes of a message that come into the file.
     fn bytes(self) -> u64 {
         match self {
             Self::Events(events) => u64::from(events) * 8,
-            Self::Values => 16,
+            Self::Logs(_) => 16,
         }
     }
 
     /// Writes message `n`; its time.
     fn write(self, payload: &mut Vec<u8>, n: u64) -> Result<i64, Fault> {
         let wrong = |e| Fault::new("a message cannot be made", e);
-        let Self::Events(events) = self else {
-            let timestamp = n as i64 * 1_000_000;
-            let value = wire::f144::Value::from(280.0 + (n % 1000) as f64 * 0.01);
-            let message = wire::f144::F144 { source_name: "T", timestamp, value };
-            return wire::f144::write(payload, &message).map(|()| timestamp).map_err(wrong);
+        let events = match self {
+            Self::Events(events) => events,
+            Self::Logs(logs) => {
+                let (log, turn) = (n % u64::from(logs), n / u64::from(logs));
+                let timestamp = turn as i64 * if logs == 1 { 1_000_000 } else { 100_000_000 };
+                let value = wire::f144::Value::from(280.0 + (turn % 1000) as f64 * 0.01);
+                let message = wire::f144::F144 { source_name: &source_of(log), timestamp, value };
+                return wire::f144::write(payload, &message).map(|()| timestamp).map_err(wrong);
+            }
         };
         let any = |i: u32, most: u64| {
             // The mixing steps of splitmix64.
@@ -87,6 +110,11 @@ impl Load {
         };
         wire::ev44::write(payload, &message).map(|()| time).map_err(wrong)
     }
+}
+
+/// Name of a log in the file, and of its source.
+fn source_of(log: u64) -> String {
+    format!("PV{log:05}")
 }
 
 /// How it is written.
@@ -119,12 +147,7 @@ pub fn run(folder: &Path, file: &Path, load: Load, messages: u64, rounds: u32, w
         writer.append(&Meta { source_time, origin, origin_seq: n, schema, flags: 0 }, &payload).map_err(fault)?;
     }
     writer.publish();
-    let config = json!({"stream": name, "compression": compression});
-    let text = json!({"children": [{
-        "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"},
-        "children": [{"type": "group", "name": "bench", "children": [{"module": name, "config": config}]}]}]});
-    let template = Template::parse(text.to_string().as_bytes())
-        .map_err(|m| Fault::new("the template", m.first().map(|m| m.told()).unwrap_or_default()))?;
+    let template = load.template(compression.as_deref())?;
     if way.together {
         println!("ready");
         let _ = std::io::stdin().read_line(&mut String::new());

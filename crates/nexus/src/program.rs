@@ -149,6 +149,9 @@ enum Verb {
         /// Events of a message; 0 for logs with a value a message
         #[arg(long, default_value_t = 12_400)]
         events: u32,
+        /// Logs, with `--events 0`
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        logs: u32,
         /// Rounds
         #[arg(long, default_value_t = 1)]
         rounds: u32,
@@ -213,9 +216,9 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Hash { files }) => hash(&files),
         Some(Verb::Histogram { file, path }) => histogram(&file, path.as_deref()),
-        Some(Verb::Bench { data, output, messages, events, rounds, compression, chunk, together }) => {
+        Some(Verb::Bench { data, output, messages, events, logs, rounds, compression, chunk, together }) => {
             let way = pace::Way { compression, chunk, together };
-            let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Values };
+            let load = if events > 0 { pace::Load::Events(events) } else { pace::Load::Logs(logs) };
             pace::run(&data, &output, load, messages, rounds, &way).map(|all| {
                 all.iter().for_each(|pace| println!("{}", serde_json::json!(pace)));
                 ExitCode::SUCCESS

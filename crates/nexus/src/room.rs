@@ -140,10 +140,15 @@ impl Room {
         Fault::new(format!("{} cannot be written", path.display()), error)
     }
 
+    /// Writes rows now that the file does not count yet.
+    pub(crate) fn put_rows(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.reserve(at + bytes.len() as u64)?;
+        self.file.put(at, bytes).map_err(|e| self.no_room(&e))
+    }
+
     /// Writes now.
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
-        self.reserve(at + bytes.len() as u64)?;
-        self.file.put(at, bytes).map_err(|e| self.no_room(&e))?;
+        self.put_rows(at, bytes)?;
         #[cfg(test)]
         crate::whole::look_between(&self.path);
         Ok(())

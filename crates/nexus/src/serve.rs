@@ -5,6 +5,7 @@
 //! failure of libhdf5 ends the process at once ([`Ended::Broken`]): the next one resumes, or begins the file anew where it
 //! cannot be opened.
 
+use crate::limits::{FLUSH_PART, FLUSH_PAUSE_MAX};
 use crate::outside::Module;
 use crate::sink::NotMade;
 use crate::template::{Elsewhere, Layout, Template};
@@ -257,7 +258,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             }
         },
     };
-    let (mut flushed, mut unflushed) = (Instant::now(), false);
+    let (mut flushes, mut unflushed) = (Flushes::every(order.flush), false);
     let mut without_room = false;
     loop {
         if !alive() {
@@ -290,7 +291,8 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
                 None => continue,
             }
         }
-        if unflushed && flushed.elapsed() >= order.flush {
+        if unflushed && flushes.is_due(feed.holds_much()) {
+            let begun = Instant::now();
             let done = feed.flush(sink.as_mut(), clock::now());
             if tell(done, sink.as_ref(), order, &mut without_room)?.is_some() {
                 unflushed = false;
@@ -300,11 +302,41 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
                     say_trouble(None);
                 }
             }
-            flushed = Instant::now();
+            flushes.done(begun.elapsed());
         }
         if fed.messages == 0 {
             std::thread::sleep(PAUSE);
         }
+    }
+}
+
+/// When the file is flushed. A flush costs time for each dataset that grew: with thousands of logs it comes more rarely, so
+/// that it takes at most a tenth of the time.
+struct Flushes {
+    /// The shortest pause.
+    every: Duration,
+    /// End of the last flush.
+    last: Instant,
+    /// Duration of the last flush.
+    took: Duration,
+}
+
+impl Flushes {
+    fn every(every: Duration) -> Self {
+        Self { every, last: Instant::now(), took: Duration::ZERO }
+    }
+
+    /// Time between the end of the last flush and the next one. `hurry`: the source waits for it, or will soon.
+    fn pause(&self, hurry: bool) -> Duration {
+        if hurry { self.every } else { self.every.max((self.took * FLUSH_PART).min(FLUSH_PAUSE_MAX)) }
+    }
+
+    fn is_due(&self, hurry: bool) -> bool {
+        self.last.elapsed() >= self.pause(hurry)
+    }
+
+    fn done(&mut self, took: Duration) {
+        (self.last, self.took) = (Instant::now(), took);
     }
 }
 
@@ -381,4 +413,25 @@ fn known(data: &Data, order: &Order, state: Option<&str>) -> Result<Value, Fault
     let mut answer: Value = state.and_then(|s| serde_json::from_str(s).ok()).unwrap_or_else(|| json!({}));
     answer["account"] = json!(ledger::account(data, &order.run, std::slice::from_ref(&order.sink))?);
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_took_all_the_time_where_there_were_many_logs() {
+        let ms = Duration::from_millis;
+        let mut flushes = Flushes::every(ms(1000));
+        let pause = |flushes: &mut Flushes, took| {
+            flushes.done(ms(took));
+            flushes.pause(false)
+        };
+        assert_eq!(pause(&mut flushes, 20), ms(1000), "a short flush comes as often as asked");
+        assert_eq!(pause(&mut flushes, 400), ms(3600), "a tenth of the time");
+        assert_eq!(flushes.pause(true), ms(1000), "a source that waits for the flush need not wait longer");
+        // Rows are in the file 60 s after they came, also where a flush takes half of that.
+        assert!(pause(&mut flushes, 30_000) + ms(30_000) <= Duration::from_secs(60));
+        assert_eq!(pause(&mut flushes, 20), ms(1000), "and it comes often again");
+    }
 }

@@ -27,6 +27,7 @@ use crate::tree::Tree;
 use crate::{account, clock};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use store::Message;
@@ -36,6 +37,9 @@ const UNMATCHED: &str = "unmatched";
 
 /// Version of the state that `flush` returns.
 const STATE_VERSION: u64 = 1;
+
+/// Messages whose fillings are fetched from memory at the same time: more than a core has loads under way.
+const TOGETHER: usize = 32;
 
 /// What a file is about.
 #[derive(Clone, Debug)]
@@ -95,8 +99,7 @@ pub struct Nexus {
     /// Of each, the newest message from before the run, until its first of the run.
     before: Vec<Before>,
     routes: Vec<Route>,
-    /// Fillings with rows in memory.
-    touched: Vec<usize>,
+    queue: Queue,
     /// To growing datasets.
     links: Links,
     /// Something was made that is not on disk yet.
@@ -157,6 +160,42 @@ enum Before {
 struct Route {
     any: HashMap<[u8; 4], Vec<usize>>,
     by_source: HashMap<[u8; 4], HashMap<String, Vec<usize>>>,
+    /// All of them.
+    all: Vec<usize>,
+    /// Those of `all` before this place are not [`Before::Unknown`]: no filling becomes so again.
+    known: Cell<usize>,
+    /// Those of `all` before this place are [`Before::Unwanted`]: no filling stops being so.
+    unwanted: Cell<usize>,
+}
+
+/// What has rows in memory. The cost of a message must not depend on the number of fillings, so no message scans them.
+#[derive(Default)]
+struct Queue {
+    /// Fillings with rows that the next flush writes, each once.
+    touched: Vec<usize>,
+    /// Of these, the fillings with enough rows to be written before the next flush, each once.
+    due: Vec<usize>,
+}
+
+impl Queue {
+    /// Notes that a filling got rows.
+    fn note(&mut self, at: usize, filling: &mut Filling) {
+        if !std::mem::replace(&mut filling.touched, true) {
+            self.touched.push(at);
+        }
+        if !filling.due && filling.is_due() {
+            filling.due = true;
+            self.due.push(at);
+        }
+    }
+
+    /// Notes that the due rows were written, or all rows.
+    fn written(&mut self, fillings: &mut [Filling], all: bool) {
+        self.due.drain(..).for_each(|at| fillings[at].due = false);
+        if all {
+            self.touched.drain(..).for_each(|at| fillings[at].touched = false);
+        }
+    }
 }
 
 impl Nexus {
@@ -228,6 +267,7 @@ impl Nexus {
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
             let wanting = job.inputs.iter().zip(&mut routes).filter(|(input, _)| module.streams.contains(input));
             for (_, route) in wanting {
+                route.all.push(at);
                 for &schema in module.kind.schemas() {
                     if let Kind::Outside(_) = module.kind {
                         outside.insert(schema);
@@ -256,7 +296,7 @@ impl Nexus {
             fillings,
             before,
             routes,
-            touched: Vec::new(),
+            queue: Queue::default(),
             links,
             laid: false,
             sorting: false,
@@ -324,7 +364,7 @@ impl Nexus {
             sort::redo(&self.job.file, file, &mut self.room)?;
             self.sorting = false;
         }
-        let due: Vec<usize> = self.touched.iter().copied().filter(|at| all || self.fillings[*at].is_due()).collect();
+        let due = if all { self.queue.touched.clone() } else { self.queue.due.clone() };
         for &at in &due {
             self.lay(file, at)?;
         }
@@ -337,10 +377,7 @@ impl Nexus {
             let columns = &mut self.fillings[at].columns;
             columns.iter_mut().filter(|c| all || c.is_due()).try_for_each(|c| c.write_out(&mut self.room, all))?;
         }
-        if all {
-            self.touched.clear();
-            due.iter().for_each(|at| self.fillings[*at].touched = false);
-        }
+        self.queue.written(&mut self.fillings, all);
         Ok(())
     }
 
@@ -439,14 +476,11 @@ impl Nexus {
         for (at, all) in given {
             let mut rest = all.as_slice();
             while !rest.is_empty() {
-                let was_touched = self.fillings[at].touched;
                 let taken = self.fillings[at].take_all(rest);
                 // Some have taken what others have not: nobody may give it again.
                 let taken = taken.inspect_err(|_| (self.refused, self.lacks_room) = (true, false))?;
                 rest = &rest[taken..];
-                if !was_touched {
-                    self.touched.push(at);
-                }
+                self.queue.note(at, &mut self.fillings[at]);
                 self.drain_due();
             }
         }
@@ -456,29 +490,61 @@ impl Nexus {
     /// Writes what is due before memory is touched for more. Without room messages are taken all the same; the next call says
     /// so.
     fn drain_due(&mut self) {
-        if self.broken.is_none() && !self.lacks_room && self.touched.iter().any(|at| self.fillings[*at].is_due()) {
+        if !self.queue.due.is_empty() && self.broken.is_none() && !self.lacks_room {
             let _ = self.with_file(|me, file| me.drain(file, false));
         }
     }
 
-    fn take(&mut self, input: usize, message: &Message<'_>) -> Result<(), &'static str> {
-        let (read, source) = self.look(message)?;
-        let Self { routes, fillings, touched, before, .. } = self;
-        let route = routes.get(input).ok_or(UNMATCHED)?;
-        // Done if somebody took it; aside with the last reason if nobody could.
-        let (mut answer, mut beside) = (Err(UNMATCHED), false);
-        for at in route.wanting(message.entry.schema.0, source) {
-            let filling = &mut fillings[at];
-            let was_touched = filling.touched;
-            begin_with(&mut before[at], filling);
-            let taken = filling.take(source, read.as_ref(), message.entry);
-            if filling.touched && !was_touched {
-                touched.push(at);
+    /// Gives messages to the fillings that want them, [`TOGETHER`] at a time: with thousands of fillings their memory is in
+    /// no near cache, and what several messages need is fetched at the same time.
+    fn take_all(&mut self, input: usize, messages: &[Message<'_>], aside: &mut Vec<Aside>) {
+        let mut looked = Vec::with_capacity(TOGETHER.min(messages.len()));
+        let (mut wanting, mut ends) = (Vec::new(), Vec::with_capacity(looked.capacity()));
+        for messages in messages.chunks(TOGETHER) {
+            looked.extend(messages.iter().map(|message| self.look(message)));
+            let route = self.routes.get(input);
+            for (message, looked) in messages.iter().zip(&looked) {
+                if let (Some(route), Ok((_, source))) = (route, looked) {
+                    wanting.extend(route.wanting(message.entry.schema.0, source));
+                }
+                // Where those of this message end.
+                ends.push(wanting.len());
             }
-            match taken {
+            wanting.iter().for_each(|at| self.fillings[*at].fetch());
+            wanting.iter().for_each(|at| self.fillings[*at].fetch_columns());
+            let mut first = 0;
+            for (message, (looked, end)) in messages.iter().zip(looked.drain(..).zip(ends.drain(..))) {
+                let taken = looked
+                    .and_then(|(read, source)| self.take(&wanting[first..end], source, read.as_ref(), message.entry));
+                if let Err(reason) = taken {
+                    aside.push(Aside { sequence: message.sequence, reason });
+                }
+                first = end;
+                self.drain_due();
+            }
+            wanting.clear();
+        }
+    }
+
+    fn take(
+        &mut self,
+        wanting: &[usize],
+        source: &str,
+        read: Option<&wire::Message<'_>>,
+        entry: &store::Entry,
+    ) -> Result<(), &'static str> {
+        // Done if a filling took it; aside with the first reason if none could.
+        let (mut answer, mut beside) = (Err(UNMATCHED), false);
+        for &at in wanting {
+            let filling = &mut self.fillings[at];
+            if begin_with(&mut self.before[at], filling) {
+                self.queue.note(at, filling);
+            }
+            match filling.take(source, read, entry) {
                 Ok(()) => {
-                    // Who takes only the alarm of a value does not answer for the value.
-                    if read.as_ref().is_some_and(|read| filling.is_beside(read)) {
+                    self.queue.note(at, filling);
+                    // A module that takes only the alarm of a value does not answer for the value.
+                    if read.is_some_and(|read| filling.is_beside(read)) {
                         beside = true;
                     } else {
                         answer = Ok(());
@@ -494,10 +560,8 @@ impl Nexus {
     /// Fillings without a message of the run begin with what was said before.
     fn begin_all(&mut self) {
         for (at, (filling, before)) in self.fillings.iter_mut().zip(&mut self.before).enumerate() {
-            let was_touched = filling.touched;
-            begin_with(before, filling);
-            if filling.touched && !was_touched {
-                self.touched.push(at);
+            if begin_with(before, filling) {
+                self.queue.note(at, filling);
             }
         }
     }
@@ -533,12 +597,7 @@ impl Sink for Nexus {
         // What found no room last time goes first: until then nothing more is taken, and nothing is taken twice.
         self.with_file(|me, file| me.drain(file, false))?;
         self.take_outside(input, messages)?;
-        for message in messages {
-            if let Err(reason) = self.take(input, message) {
-                aside.push(Aside { sequence: message.sequence, reason });
-            }
-            self.drain_due();
-        }
+        self.take_all(input, messages, aside);
         match self.with_file(|me, file| me.drain(file, false)) {
             // The messages are taken; the next call says that there is no room.
             Err(_) if self.broken.is_none() => Ok(()),
@@ -548,7 +607,7 @@ impl Sink for Nexus {
 
     fn wants_before(&self, input: usize) -> bool {
         let Some(route) = self.routes.get(input) else { return false };
-        route.all().any(|at| matches!(self.before[at], Before::Unknown))
+        route.any_behind(&route.known, |at| matches!(self.before[at], Before::Unknown))
     }
 
     fn before(&mut self, input: usize, message: &Message<'_>, is_newest: bool) {
@@ -560,7 +619,8 @@ impl Sink for Nexus {
             Before::Known(..) => is_newest,
         };
         // Read only where somebody may want it.
-        if wire::schema_id(message.payload) != Some(schema) || !route.all().any(wants) {
+        let behind = if is_newest { &route.unwanted } else { &route.known };
+        if wire::schema_id(message.payload) != Some(schema) || !route.any_behind(behind, wants) {
             return;
         }
         let Ok(read) = wire::read(message.payload) else { return };
@@ -624,21 +684,25 @@ impl Route {
         named.into_iter().chain(self.any.get(&schema)).flatten().copied()
     }
 
-    /// All fillings, once for each schema.
-    fn all(&self) -> impl Iterator<Item = usize> {
-        let named = self.by_source.values().flat_map(HashMap::values);
-        self.any.values().chain(named).flatten().copied()
+    /// Whether one of all fillings wants something, which no filling starts to do again: `place` moves on to the first.
+    fn any_behind(&self, place: &Cell<usize>, wants: impl Fn(usize) -> bool) -> bool {
+        let rest = &self.all[place.get()..];
+        let first = rest.iter().position(|at| wants(*at));
+        place.set(place.get() + first.unwrap_or(rest.len()));
+        first.is_some()
     }
 }
 
-/// Gives a filling what was said before the run, if it was not given yet. What it cannot take is left out: it is no member.
-fn begin_with(before: &mut Before, filling: &mut Filling) {
+/// Gives a filling what was said before the run, if it was not given yet; true where it made rows of that. What it cannot
+/// take is left out: it is no member of the run.
+fn begin_with(before: &mut Before, filling: &mut Filling) -> bool {
     if let Before::Known(entry, payload) = std::mem::take(before)
         && let Ok(read) = wire::read(&payload)
         && let Some(source) = origin(&read)
     {
-        let _ = filling.take(source, Some(&read), &entry);
+        return filling.take(source, Some(&read), &entry).is_ok();
     }
+    false
 }
 
 /// Makes the file beside its name, and gives it its name.

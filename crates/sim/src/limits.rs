@@ -58,8 +58,8 @@ pub const COUNTS_MAX: f64 = 1e12;
 /// Files of one camera: each takes a descriptor, of which a process has 1024.
 pub const FILES_MAX: usize = 256;
 
-/// Process variables of the metadata of a camera: ten times what a beam line attaches to a frame.
-pub const FRAME_VALUES_MAX: u32 = 1000;
+/// Process variables of the metadata of a camera: twice what a large beam line records.
+pub const FRAME_VALUES_MAX: u32 = 10_000;
 
 /// Detectors of one instrument: beyond it they are no streams any more.
 pub const DETECTORS_MAX: u32 = 4096;

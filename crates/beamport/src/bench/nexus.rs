@@ -70,7 +70,7 @@ pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> 
         tell(&figure);
         figures.push(figure);
     }
-    for of in [logged, sealed] {
+    for of in [logged, many_logs, sealed] {
         let figure = of(&programs, sizes, rounds)?;
         tell(&figure);
         figures.push(figure);
@@ -166,13 +166,38 @@ fn logged(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fau
     })
 }
 
+/// What a message costs where there are many logs.
+fn many_logs(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
+    let folder = Folder::in_memory()?;
+    let messages = sizes.nexus_events / 30;
+    let [mut many, mut few] = [Series::new("5,000 logs"), Series::new("10 logs")];
+    for _ in 0..rounds {
+        for (series, logs) in [(&mut many, "5000"), (&mut few, "10")] {
+            let arguments = ["--events", "0", "--logs", logs];
+            let sample = round_of(programs, folder.path(), messages, &arguments)?.rows;
+            series.samples.push(Sample { seconds: sample.cpu_seconds, ..sample });
+        }
+    }
+    Ok(Figure {
+        name: "f144 over 5,000 logs / over 10, by CPU".into(),
+        conditions: format!(
+            "{messages} messages a round, a number each, to the logs in turn, from a memory stream to a new file in /dev/shm, with one flush; messages by the time of all threads together: must 1/1.5, aim 1/1.1"
+        ),
+        unit: Unit::Millions,
+        ours: many,
+        limits: vec![few],
+        must: 0.67,
+        aim: 0.91,
+    })
+}
+
 /// How long a run's file takes from its last rows to its hash, which is made while it is written.
 fn sealed(programs: &Programs, sizes: &Sizes, rounds: u32) -> Result<Figure, Fault> {
     let folder = Folder::on_disk()?;
     let messages = sizes.nexus_events * SEALED / 12_400;
     let (mut ours, mut size) = (Series::new("beamport-nexus"), 0);
     for _ in 0..rounds {
-        let round = round_of(programs, folder.path(), messages, 12_400, None)?;
+        let round = round_of(programs, folder.path(), messages, &["--events", "12400"])?;
         ours.samples.push(round.seal);
         size = round.file;
     }
@@ -206,21 +231,18 @@ fn pace_of(
     events: u64,
     compression: Option<&str>,
 ) -> Result<(Sample, u64), Fault> {
-    round_of(programs, folder, messages, events, compression).map(|round| (round.rows, round.file))
+    let events = events.to_string();
+    let packed = compression.into_iter().flat_map(|word| ["--compression", word]);
+    let arguments: Vec<&str> = ["--events", &events].into_iter().chain(packed).collect();
+    round_of(programs, folder, messages, &arguments).map(|round| (round.rows, round.file))
 }
 
-fn round_of(
-    programs: &Programs,
-    folder: &Path,
-    messages: u64,
-    events: u64,
-    compression: Option<&str>,
-) -> Result<Round, Fault> {
+/// The same; `arguments` say which messages.
+fn round_of(programs: &Programs, folder: &Path, messages: u64, arguments: &[&str]) -> Result<Round, Fault> {
     let stream = Folder::in_memory()?;
     let mut command = Command::new(&programs.nexus);
     command.arg("bench").arg("--data").arg(stream.path().join("data")).arg("--output").arg(folder.join("paced.nxs"));
-    command.args(["--messages", &messages.to_string(), "--events", &events.to_string()]);
-    command.args(compression.into_iter().flat_map(|word| ["--compression", word]));
+    command.args(["--messages", &messages.to_string()]).args(arguments);
     let answer = output(&mut command)?;
     let said: serde_json::Value = serde_json::from_str(&answer).map_err(wrong("beamport-nexus does not answer"))?;
     let number = |name: &str| said[name].as_f64().ok_or_else(|| Fault::new("bench: an answer without a number", name));

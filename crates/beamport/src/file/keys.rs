@@ -467,8 +467,13 @@ pub static WRITERS: Key = key(
     "Processes that write a run side by side, as far as its streams of events, frames and arrays can be shared out. The run's file links to those of the others: `NAME.2.nxs` beside `NAME.nxs`.",
 );
 /// `flush`
-pub static FLUSH: Key =
-    key(Nexus, "flush", "duration, 10 ms or more", "1 s", "How often the file on disk is brought up to date.");
+pub static FLUSH: Key = key(
+    Nexus,
+    "flush",
+    "duration, 10 ms or more",
+    "1 s",
+    "How often the file on disk is brought up to date; less often if that takes over a tenth of the time.",
+);
 
 /// `[sink] kind` of files
 pub static FILES_KIND: Key = required(Files, "kind", "`files`", "What takes the messages.");
@@ -498,8 +503,13 @@ pub static FILES_FILE: Key = key(
 pub static FILES_FOLDER: Key =
     key(Files, "folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
 /// `flush` of files
-pub static FILES_FLUSH: Key =
-    key(Files, "flush", "duration, 10 ms or more", "1 s", "How often the files on disk are brought up to date.");
+pub static FILES_FLUSH: Key = key(
+    Files,
+    "flush",
+    "duration, 10 ms or more",
+    "1 s",
+    "How often the files on disk are brought up to date; less often if that takes over a tenth of the time.",
+);
 
 /// `start`
 pub static START: Key = key(

@@ -36,6 +36,7 @@ use flow::Fault;
 use order::Watch;
 use repeats::Repeats;
 use serde_json::{Value, json};
+use std::hint::black_box;
 use store::Entry;
 use wire::{DType, Message};
 
@@ -56,6 +57,9 @@ pub(crate) const CUE_SECONDS: &str = "cue_seconds";
 /// Beginning of time in the file.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
+/// Columns of a module that are fetched before its message: those of a log.
+const FETCHED_COLUMNS: usize = 4;
+
 /// A fixed dataset: path, values, attributes.
 pub(crate) type Fixed = (String, Data, Vec<(&'static str, Data)>);
 
@@ -73,8 +77,10 @@ pub(crate) struct Filling {
     pub(crate) path: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) messages: u64,
-    /// Has rows that are not in the file.
+    /// Has rows that are not in the file; kept by the sink's queue, as is `due`.
     pub(crate) touched: bool,
+    /// Has enough rows to be written before the next flush.
+    pub(crate) due: bool,
     /// The chunks are chosen.
     fitted: bool,
     pub(crate) late: Vec<Late>,
@@ -94,6 +100,9 @@ pub(crate) struct Filling {
 pub(crate) trait Rows {
     /// Adds the rows of a message, or says in a word why not; then nothing was added.
     fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
+
+    /// See [`Filling::fetch`].
+    fn fetch(&self) {}
 
     /// See [`Filling::take_all`].
     fn take_all(&mut self, _columns: &mut [Column], messages: &[Given<'_>]) -> Result<usize, Fault> {
@@ -173,6 +182,7 @@ impl Filling {
             columns,
             messages: 0,
             touched: false,
+            due: false,
             fitted: false,
             late: Vec::new(),
             repeats: repeats(module),
@@ -226,6 +236,7 @@ impl Filling {
             columns,
             messages,
             touched: false,
+            due: false,
             fitted,
             late,
             repeats,
@@ -308,7 +319,6 @@ impl Filling {
     /// Gives messages to a module from outside, which takes them many at once: how many it took. What became of each is
     /// asked in [`Filling::take`], in this order.
     pub(crate) fn take_all(&mut self, messages: &[Given<'_>]) -> Result<usize, Fault> {
-        self.touched = true;
         self.rows.take_all(&mut self.columns, messages)
     }
 
@@ -347,8 +357,18 @@ impl Filling {
             repeats.note(origin, time);
         }
         self.messages += 1;
-        self.touched = true;
         Ok(())
+    }
+
+    /// Loads what [`Filling::take`] will read of the filling itself; nothing waits for it.
+    pub(crate) fn fetch(&self) {
+        black_box((self.messages, self.columns.len(), self.late.len(), self.rows.fetch()));
+        black_box(self.watch.as_ref().map(Watch::fetch));
+    }
+
+    /// The same of its first columns, whose places must be known by then.
+    pub(crate) fn fetch_columns(&self) {
+        self.columns.iter().take(FETCHED_COLUMNS).for_each(Column::fetch);
     }
 
     /// Whether it is one from outside: [`Filling::take_all`] is for these.
@@ -429,7 +449,7 @@ fn repeats(module: &Module) -> Option<Repeats> {
         Kind::Ad00 { .. } | Kind::Da00 { .. } => module.layout == Layout::Ess,
         _ => module.class() == "NXlog",
     };
-    is_log.then(Repeats::default)
+    is_log.then(|| Repeats::of(module.source.as_ref()))
 }
 
 /// With the names of the layout, and the filters that the template names.

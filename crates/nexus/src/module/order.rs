@@ -57,6 +57,11 @@ impl Watch {
         }
     }
 
+    /// See [`Filling::fetch`](super::Filling::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        self.newest
+    }
+
     pub(super) fn commit(&mut self, columns: &[Column]) {
         self.committed = columns[self.order.time].rows();
     }

@@ -1,0 +1,81 @@
+//! Files of many logs: what a message and a flush cost, and how large they are.
+
+use crate::column::LOOKED_AT;
+use crate::template::Template;
+use crate::whole::messages::{Made, START, give, made};
+use crate::whole::{folder, set_look};
+use crate::{Job, Nexus};
+use flow::Sink;
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A file of so many logs of the stream `devices`.
+fn job(file: &Path, logs: u64) -> Job {
+    let log = |n| {
+        format!(
+            r#"{{"type": "group", "name": "pv{n}", "children": [
+                {{"module": "f144", "config": {{"stream": "devices", "source": "pv{n}", "value_units": "K"}}}}]}}"#
+        )
+    };
+    let logs: Vec<String> = (0..logs).map(log).collect();
+    let text = format!(
+        r#"{{"children": [{{"type": "group", "name": "entry", "attributes": {{"NX_class": "NXentry"}}, "children": [
+            {}]}}]}}"#,
+        logs.join(",")
+    );
+    Job {
+        file: file.to_path_buf(),
+        template: Template::parse(text.as_bytes()).unwrap(),
+        inputs: vec!["devices".into()],
+        run: "many".into(),
+        run_id: "00112233445566778899aabbccddeeff".into(),
+        start: START,
+        metadata: String::new(),
+    }
+}
+
+/// The value of a log after so many tenths of a second.
+fn value(log: u64, turn: u64) -> Made {
+    let timestamp = START + turn as i64 * 100_000_000;
+    let (source, value) = (format!("pv{log}"), wire::f144::Value::from(turn as f64));
+    let mut bytes = Vec::new();
+    wire::f144::write(&mut bytes, &wire::f144::F144 { source_name: &source, timestamp, value }).unwrap();
+    made(bytes, timestamp)
+}
+
+fn turn(sink: &mut Nexus, logs: u64, turn: u64) {
+    let all: Vec<Made> = (0..logs).map(|log| value(log, turn)).collect();
+    assert_eq!(give(sink, 0, turn * logs, &all).unwrap(), []);
+}
+
+#[test]
+fn a_message_cost_a_look_at_every_log() {
+    let folder = folder("many-looks");
+    let logs = 300;
+    let mut sink = Nexus::begin(job(&folder.join("many.nxs"), logs), false).unwrap();
+    turn(&mut sink, logs, 0);
+    let before = LOOKED_AT.get();
+    turn(&mut sink, logs, 1);
+    // Each has four datasets.
+    assert!(LOOKED_AT.get() - before <= 4 * logs, "{}", LOOKED_AT.get() - before);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_flush_writes_only_the_logs_that_grew() {
+    let folder = folder("many-writes");
+    let logs = 300;
+    let mut sink = Nexus::begin(job(&folder.join("many.nxs"), logs), false).unwrap();
+    turn(&mut sink, logs, 0);
+    sink.flush().unwrap();
+    let writes = Rc::new(Cell::new(0));
+    let counted = writes.clone();
+    give(&mut sink, 0, logs, &[value(7, 1)]).unwrap();
+    set_look(Some(Box::new(move |_| counted.set(counted.get() + 1))));
+    sink.flush().unwrap();
+    set_look(None);
+    // Its value, its time, the headers of its datasets and the superblock.
+    assert!((1..=4).contains(&writes.get()), "{}", writes.get());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
