@@ -1,4 +1,4 @@
-"""The pages that describe an instrument and read its file are executed as they stand, one after the other."""
+"""How-to pages whose blocks are executed as they stand, one after the other."""
 
 import re
 
@@ -38,3 +38,20 @@ def test_an_instrument_is_described_and_its_file_read(terminal, tmp_path):  # no
     assert "since 1970-01-01T00:00:00Z" in out and "lost: 0" in out
     assert re.search(r"temperature [0-9.]+ K at 20\d\d-", out)
     assert "temperature in K" in out and "parts: chopper, detector, name, source" in out
+
+
+def test_the_writer_is_tried_without_an_instrument(terminal, tmp_path):  # noqa: F811
+    text = (ROOT / "docs" / "how-to" / "try-the-writer.md").read_text()
+    assert [language for language, _ in blocks(text)] == ["sh", "sh", "python", "sh"]
+    status, out, err = terminal(script(text))
+    assert status == 0, err
+    answer = text.partition("```\nfile      ")[2].partition("```")[0]
+    assert "\nmessages  " + answer.partition("\nmessages  ")[2] in out
+    # What the program prints stands on the page.
+    printed = text.partition("```python\n")[2].partition("```\n\n```\n")[2].partition("```")[0]
+    assert printed and printed in out
+    with h5py.File(tmp_path / "second.nxs") as file:
+        # The first value is older than the run, and the last one before it.
+        np.testing.assert_array_equal(file["entry/temperature/value"], [296.1, 296.3])
+        assert file["entry/start_time"][()].startswith(b"2026-03-01T12:00:00.5")
+        assert len(file["entry/detector/events/event_id"]) == 0

@@ -8,7 +8,7 @@ mod values;
 
 pub use reference::reference;
 
-use crate::file::Speed;
+use crate::file::{Layout, Speed};
 use crate::units::{self, When};
 use clap::{Args, Parser, Subcommand};
 use flow::Fault;
@@ -83,6 +83,11 @@ pub enum Verb {
     /// Watch streams, readers and runs live
     #[command(after_help = "Examples:\n  beamport top")]
     Top(Top),
+    /// Make a NeXus file of a template and messages, without an instrument
+    #[command(
+        after_help = "Examples:\n  beamport make first.nexus.json messages.json --output first.nxs\n  beamport make nexus_structure.json messages.json --output ess.nxs --layout ess --start 2026-03-01T12:00:00Z"
+    )]
+    Make(Make),
     /// Write the file of a sealed run again, or a snapshot of one that goes on
     #[command(
         after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs\n  beamport write nickel-3 --output 'nickel-3-{snapshot}.nxs'"
@@ -398,6 +403,30 @@ pub struct Top {
     pub form: Form,
 }
 
+/// `beamport make`
+#[derive(Debug, Args)]
+pub struct Make {
+    /// Structure of the file
+    pub template: PathBuf,
+    /// Messages, as `beamport append` takes them, each with its `stream`; `-` for stdin
+    pub data: PathBuf,
+    /// The file to write; it must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Names and types of its datasets: nexus, or ess for those of the ESS file writer
+    #[arg(long, value_name = "LAYOUT", default_value = "nexus", value_parser = values::layout)]
+    pub layout: Layout,
+    /// Start of the run [default: the first message]
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub start: Option<When>,
+    /// End of the run, itself left out [default: behind the last message]
+    #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
+    pub stop: Option<When>,
+    /// Form of the answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
 /// `beamport write`
 #[derive(Debug, Args)]
 pub struct Write {
@@ -562,7 +591,11 @@ mod tests {
         for verb in Cli::command().get_subcommands() {
             let short: Vec<_> =
                 verb.get_arguments().filter_map(clap::Arg::get_short).filter(|short| *short != 'h').collect();
-            assert!(short.is_empty() || verb.get_name() == "write", "{} has -{short:?}", verb.get_name());
+            assert!(
+                short.is_empty() || ["make", "write"].contains(&verb.get_name()),
+                "{} has -{short:?}",
+                verb.get_name()
+            );
         }
     }
 

@@ -57,6 +57,7 @@ pub fn run() -> ExitCode {
         Verb::Cat(asked) => verbs::cat::run(&asked, &mut out, &mut err),
         Verb::Append(asked) => verbs::append::run(&asked, &mut out, &mut err),
         Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),
+        Verb::Make(asked) => verbs::make::run(&asked, &mut out, &mut err),
         Verb::Write(asked) => verbs::write::run(&asked, &mut out, &mut err),
         Verb::Replay(asked) => verbs::replay::run(&asked, &mut out, &mut err),
         Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),

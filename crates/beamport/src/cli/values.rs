@@ -1,6 +1,6 @@
 //! Values of flags: each from what was typed, or why not and what to type instead.
 
-use crate::file::{is_run_name, nearest};
+use crate::file::{Layout, Word as _, is_run_name, nearest};
 use crate::units;
 use std::time::Duration;
 
@@ -32,6 +32,11 @@ pub(super) fn length(text: &str) -> Result<Duration, String> {
         Ok(Duration::ZERO) => Err("nothing happens in no time; write a length like `10 s`".to_owned()),
         other => other.map_err(|refused| refused.to_string()),
     }
+}
+
+pub(super) fn layout(text: &str) -> Result<Layout, String> {
+    let words = || Layout::ALL.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    Layout::of(text).ok_or_else(|| format!("write {}", words()))
 }
 
 pub(super) fn run_name(text: &str) -> Result<String, String> {

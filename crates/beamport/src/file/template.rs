@@ -6,6 +6,7 @@
 use super::mistake::Mistake;
 use crate::limits;
 use crate::units::Refused;
+use flow::Fault;
 use serde::de::{Deserialize, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -85,6 +86,20 @@ pub(super) fn streams(path: &Path) -> Result<Found, Wrong> {
         }
     }
     Ok((streams, modules))
+}
+
+/// The names of the streams that a template reads.
+pub(crate) fn named_streams(path: &Path) -> Result<Vec<String>, Fault> {
+    match streams(path) {
+        Ok((streams, _)) => Ok(streams.into_keys().collect()),
+        Err(Wrong::Path(refused)) => {
+            Err(Fault::new(format!("cannot read template `{}`", path.display()), refused.cause))
+        }
+        Err(Wrong::Content(mistake)) => {
+            let what = format!("{}:{}: {}", mistake.file, mistake.line, mistake.what);
+            Err(Fault::new(what, mistake.cause).hint(mistake.hint))
+        }
+    }
 }
 
 fn no_json(path: &Path, error: &serde_json::Error) -> Wrong {

@@ -15,6 +15,7 @@ pub mod figures;
 mod forecast;
 mod given;
 pub mod ls;
+pub mod make;
 pub mod members;
 pub mod pins;
 pub mod replay;

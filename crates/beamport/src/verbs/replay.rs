@@ -189,14 +189,19 @@ fn record(into: &Data, run: &Run, views: &[StreamView]) -> Result<Run, Fault> {
     let mut keeper = RunKeeper::open(into)?;
     keeper.begin(&run.name, run.start, Some(run.stop), Duration::from_nanos(settle), &run.metadata, now)?;
     keeper.end(&run.name, run.stop, &run.reason, now)?;
+    seal(&mut keeper, &run.name, views, now)
+}
+
+/// Seals a run that has ended, with what the streams have.
+pub(super) fn seal(keeper: &mut RunKeeper, name: &str, views: &[StreamView], now: i64) -> Result<Run, Fault> {
     let deadline = Instant::now() + SEAL;
     loop {
         keeper.step(now, views)?;
-        match keeper.runs().iter().find(|r| r.name == run.name) {
-            Some(again) if again.state == State::Sealed => return Ok(again.clone()),
+        match keeper.runs().iter().find(|r| r.name == name) {
+            Some(sealed) if sealed.state == State::Sealed => return Ok(sealed.clone()),
             _ if Instant::now() > deadline => {
                 let why = format!("it is not sealed after {} s", SEAL.as_secs());
-                return Err(Fault::new(format!("run `{}` is not recorded", run.name), why));
+                return Err(Fault::new(format!("run `{name}` is not recorded"), why));
             }
             _ => std::thread::sleep(NAP),
         }

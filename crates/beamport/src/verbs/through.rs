@@ -37,13 +37,14 @@ const BATCHES: u64 = 4;
 const BESIDE: u64 = 256;
 
 /// How a folder beside is called, before the number of the process.
+// One name for all verbs: each removes what any of them left.
 const BESIDE_NAME: &str = "beamport-replay-";
 /// In it: locked while it is worked in.
 const LOCK: &str = "lock";
 
 /// Where input and output lie while it works.
-struct Place {
-    data: Data,
+pub(super) struct Place {
+    pub(super) data: Data,
     /// The streams that go at the end; none: the whole folder.
     remove: Option<Vec<String>>,
     /// Of a folder that goes: says that somebody is at work there.
@@ -51,16 +52,20 @@ struct Place {
 }
 
 impl Place {
+    /// A data folder that is removed with all its streams when this is dropped, or by the next one where the process is
+    /// killed.
+    pub(super) fn beside() -> Result<Self, Fault> {
+        let parent = std::env::temp_dir();
+        Self::sweep(&parent);
+        let folder = parent.join(format!("{BESIDE_NAME}{}", std::process::id()));
+        let fault = |e| Fault::io(format!("folder `{}` cannot be made", folder.display()), &e);
+        std::fs::create_dir(&folder).map_err(fault)?;
+        let lock = Os.lock(&folder.join(LOCK)).map_err(fault)?;
+        Ok(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) })
+    }
+
     fn new(asked: &Verb, stage: &str, input: &str) -> Result<Self, Fault> {
-        let Some(into) = &asked.into else {
-            let parent = std::env::temp_dir();
-            Self::sweep(&parent);
-            let folder = parent.join(format!("{BESIDE_NAME}{}", std::process::id()));
-            let fault = |e| Fault::io(format!("folder `{}` cannot be made", folder.display()), &e);
-            std::fs::create_dir(&folder).map_err(fault)?;
-            let lock = Os.lock(&folder.join(LOCK)).map_err(fault)?;
-            return Ok(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) });
-        };
+        let Some(into) = &asked.into else { return Self::beside() };
         let data = Data::on_disk(into);
         let what = format!("the output cannot stay in {}", into.display());
         let fault = |e| Fault::io(&what, &e);
@@ -78,7 +83,7 @@ impl Place {
         Ok(Self { data, remove: Some(ours.into()), _lock: None })
     }
 
-    /// Removes what replays left there that were killed: their lock is free.
+    /// Removes what killed processes left there: their lock is free.
     fn sweep(parent: &Path) {
         for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let folder = entry.path();

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// In the name of a file: the moment up to which it has a run that goes on.
 const SNAPSHOT: &str = "{snapshot}";
 /// Milliseconds between flushes: nobody watches this file grow, and each flush costs a sync.
-const FLUSH_MS: u128 = 10_000;
+pub(super) const FLUSH_MS: u128 = 10_000;
 
 /// Runs the verb.
 pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -99,33 +99,46 @@ fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         writer,
     };
     let product = made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
+    tell(&product, members.iter().map(|m| m.messages).sum(), snapshot, asked.form.json, out)?;
+    Ok(ExitCode::from(u8::from(!is_whole(&product))))
+}
+
+/// Whether nothing is lost, by the account. One that is not there proves nothing.
+pub(super) fn is_whole(product: &Value) -> bool {
     let account = &product["account"];
-    let (closed, lost) = (account["closed"].as_bool(), account["lost"].as_u64());
-    if asked.form.json {
-        json_line(out, &product)?;
-    } else {
-        // Of files of frames the product is their list.
-        let of_all = if product["files"].is_null() { &product["size"] } else { &product["bytes"] };
-        let size = of_all.as_u64().unwrap_or_default();
-        let messages: u64 = members.iter().map(|m| m.messages).sum();
-        writeln!(out, "file      {}", product["file"].as_str().unwrap_or_default())?;
-        if let Some(files) = product["files"].as_u64() {
-            writeln!(out, "files     {}", super::figures::thousands(files))?;
-        }
-        writeln!(out, "size      {}", bytes(size))?;
-        writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
-        if let Some(time) = snapshot {
-            writeln!(out, "snapshot  {} of a run that goes on", moment(time))?;
-        }
-        writeln!(out, "messages  {}", super::figures::thousands(messages))?;
-        writeln!(out, "lost      {}", super::figures::known(lost))?;
-        for line in aside(account) {
-            writeln!(out, "aside     {line}")?;
-        }
-        writeln!(out, "closed    {}", if closed == Some(true) { "yes" } else { "no" })?;
+    account["closed"].as_bool() == Some(true) && account["lost"].as_u64() == Some(0)
+}
+
+/// Prints what was written, of so many messages.
+pub(super) fn tell(
+    product: &Value,
+    messages: u64,
+    snapshot: Option<i64>,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if json {
+        return json_line(out, product);
     }
-    // An account that is not there proves nothing.
-    Ok(ExitCode::from(u8::from(lost != Some(0) || closed != Some(true))))
+    let account = &product["account"];
+    // Of files of frames the product is their list.
+    let of_all = if product["files"].is_null() { &product["size"] } else { &product["bytes"] };
+    writeln!(out, "file      {}", product["file"].as_str().unwrap_or_default())?;
+    if let Some(files) = product["files"].as_u64() {
+        writeln!(out, "files     {}", super::figures::thousands(files))?;
+    }
+    writeln!(out, "size      {}", bytes(of_all.as_u64().unwrap_or_default()))?;
+    writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
+    if let Some(time) = snapshot {
+        writeln!(out, "snapshot  {} of a run that goes on", moment(time))?;
+    }
+    writeln!(out, "messages  {}", super::figures::thousands(messages))?;
+    writeln!(out, "lost      {}", super::figures::known(account["lost"].as_u64()))?;
+    for line in aside(account) {
+        writeln!(out, "aside     {line}")?;
+    }
+    let closed = if account["closed"].as_bool() == Some(true) { "yes" } else { "no" };
+    writeln!(out, "closed    {closed}")
 }
 
 /// The run, and where it goes on the moment up to which it is written.
@@ -195,7 +208,7 @@ fn refused(file: &Path, cause: impl std::fmt::Display) -> Fault {
 
 /// Refuses a name that is taken, if only by a link that leads nowhere, a folder that is not there (it is made by who knows
 /// where it belongs), and the folder of a stream, where each name means something.
-fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
+pub(super) fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
     if let Ok(there) = std::fs::symlink_metadata(file) {
         let kind = match there.file_type() {
             kind if kind.is_symlink() => "link",
@@ -395,7 +408,7 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Lets the child write; its answer. A file that is not the whole run is not left.
-fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
+pub(super) fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let signals = Asked::to_end()?;
     let name = taken(job);
     let part = Part::take(name)?;

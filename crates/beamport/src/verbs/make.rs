@@ -1,0 +1,121 @@
+//! `beamport make`: a NeXus file of a template and messages, without an instrument and its data folder.
+//!
+//! The ordinary path in small: the messages are appended to streams in memory, in a data folder that is removed at the end,
+//! a run over them is recorded and sealed, and `beamport-nexus` writes its file as for `beamport write`. The exit status is 1
+//! where a message of the run is lost or went aside; what a log says again (`repeated`) is not meant.
+
+use super::append::fill;
+use super::given::{self, Given};
+use super::through::Place;
+use super::write::{self, FLUSH_MS};
+use super::{Answer, Asked, ended, members, nanoseconds};
+use crate::cli::Make as Verb;
+use crate::file::{Writer, named_streams};
+use crate::mover::{Job, Work};
+use crate::units::When;
+use flow::{Appender, Data, Fault, RunKeeper, StreamView};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+use store::Options;
+
+/// Name of the run, and of the sink in its account.
+const NAME: &str = "make";
+/// The stream of messages for which neither they nor the template name one.
+const UNNAMED: &str = "messages";
+/// Least shared memory of a stream.
+const LIVE_BYTES: u64 = 1 << 20;
+/// What a message takes beside its bytes: an entry of the index, and what is left free at the end of a segment.
+const BESIDE_BYTES: u64 = 128;
+
+/// Runs the verb.
+pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = make(asked, out, err);
+    ended(answer, err)
+}
+
+fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+    let place = Place::beside()?;
+    let data = &place.data;
+    let now = data.media.now();
+    write::check_output(data, &asked.output)?;
+    let named = named_streams(&asked.template)?;
+    let messages = given::read(&asked.data, now, |message| match (&message.stream, named.as_slice()) {
+        (None, [_, _, ..]) => Err(format!("it has no `stream`, and the template reads {}", named.join(", "))),
+        _ => Ok(()),
+    })?;
+    let (start, stop) = interval(asked, &messages, now)?;
+    let mut streams: BTreeMap<&str, Vec<&Given>> = named.iter().map(|name| (name.as_str(), Vec::new())).collect();
+    let only = named.first().map_or(UNNAMED, String::as_str);
+    for message in &messages {
+        streams.entry(message.stream.as_deref().unwrap_or(only)).or_default().push(message);
+    }
+    // A writer reads at least one stream.
+    if streams.is_empty() {
+        streams.insert(UNNAMED, Vec::new());
+    }
+    let signals = Asked::to_end()?;
+    // The streams are there for as long as they are written: no source may come in between.
+    let mut appenders = Vec::new();
+    for (name, messages) in &streams {
+        let bytes: u64 = messages.iter().map(|message| message.payload.len() as u64 + BESIDE_BYTES).sum();
+        // Segments are not filled to the last byte.
+        let mut stream = Appender::open(data, name, Some(Options::memory(LIVE_BYTES + 2 * bytes)))?;
+        fill(&mut stream, messages.iter().copied(), &signals)?;
+        appenders.push(stream);
+    }
+    record(data, streams.keys(), start, stop)?;
+    let run = flow::runs::run(data, NAME)?;
+    let members = members::all(data, &run)?;
+    let job = Job {
+        data: data.folder.clone(),
+        sink: NAME.into(),
+        run: NAME.into(),
+        inputs: streams.keys().map(|name| (*name).to_owned()).collect(),
+        work: Work::Template(asked.template.clone()),
+        output: asked.output.clone(),
+        flush_ms: FLUSH_MS,
+        detached: true,
+        snapshot: None,
+        elsewhere: Vec::new(),
+        run_file: None,
+        writer: Writer { layout: asked.layout, ..Writer::default() },
+    };
+    let product = write::made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
+    write::tell(&product, members.iter().map(|m| m.messages).sum(), None, asked.form.json, out)?;
+    Ok(ExitCode::from(u8::from(!write::is_whole(&product) || is_aside(&product["account"]))))
+}
+
+/// Whether messages are not in the file that should be: what a log says again is left out by its rule.
+fn is_aside(account: &Value) -> bool {
+    let rows = account["rows"].as_array().into_iter().flatten();
+    rows.filter_map(|row| row["aside"].as_object()).any(|reasons| reasons.keys().any(|reason| reason != "repeated"))
+}
+
+/// Start and stop of the run: as asked for, else from the first message to behind the last.
+fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, i64), Fault> {
+    let given = |when: Option<When>| when.map(|when| nanoseconds(when, now));
+    let times = || messages.iter().map(|message| message.time);
+    let (start, stop) = (given(asked.start), given(asked.stop));
+    let start = start.or_else(|| times().min()).unwrap_or_else(|| stop.map_or(now, |stop| stop.saturating_sub(1)));
+    let behind = || times().max().map_or(start, |last| last.max(start)).saturating_add(1);
+    let stop = stop.unwrap_or_else(behind);
+    if stop <= start {
+        let cause = "the stop is not after the start, which is the first message where `--start` is not given";
+        return Err(Fault::new(format!("cannot make `{}`", asked.output.display()), cause)
+            .hint("give a later `--stop`, or an earlier `--start`"));
+    }
+    Ok((start, stop))
+}
+
+/// Writes down a sealed run over all that the streams have.
+fn record<'s>(data: &Data, streams: impl Iterator<Item = &'s &'s str>, start: i64, stop: i64) -> Result<(), Fault> {
+    let ended = |name: &&str| StreamView { name: (*name).to_owned(), frontier: stop, ended: true, marked: true };
+    let views: Vec<StreamView> = streams.map(ended).collect();
+    let now = data.media.now().max(stop);
+    let mut keeper = RunKeeper::open(data)?;
+    keeper.begin(NAME, start, Some(stop), Duration::ZERO, "{}", now)?;
+    super::replay::seal(&mut keeper, NAME, &views, now).map(drop)
+}
