@@ -45,7 +45,7 @@ pub struct Intake {
     held: Option<Held>,
 }
 
-/// A reader that makes the source wait: its name, where it stands, and since when.
+/// A reader that makes the source wait: its name, where it stands, and since when (ns of `Media::clock`).
 struct Held(String, u64, i64);
 
 struct Outward<'a> {
@@ -152,6 +152,7 @@ impl Intake {
     /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         let latest = now.saturating_add(self.ahead_max);
+        let clock = self.data.media.clock();
         let (writer, gaps, name) = (&mut self.writer, &mut self.gaps, &self.name);
         let mut out = Outward { writer, gaps, name, latest, blocked: false, no_room: None, behind: None };
         let step = self.source.step(now, &mut out)?;
@@ -159,9 +160,9 @@ impl Intake {
         self.no_room = out.no_room;
         self.held = match (out.behind, self.held.take()) {
             (Some(Error::Behind { name, pid, at, lag }), held) => {
-                let since = held.filter(|h| (&h.0, h.1) == (&name, at)).map_or(now, |h| h.2);
+                let since = held.filter(|h| (&h.0, h.1) == (&name, at)).map_or(clock, |h| h.2);
                 // Not long enough, and it is the ordinary course.
-                if now.saturating_sub(since) >= HELD_PATIENCE {
+                if clock.saturating_sub(since) >= HELD_PATIENCE {
                     let error = Error::Behind { name: name.clone(), pid, at, lag };
                     self.no_room = Some(stream_fault(&self.name, error));
                 }

@@ -151,7 +151,7 @@ struct Account {
     outputs: Vec<u32>,
     aside: Vec<u32>,
     gaps: Vec<Gap>,
-    /// When work on them began, ns since 1970 UTC.
+    /// When work on them began, ns of `Media::clock`.
     began: i64,
     /// What user code keeps, as it said last.
     kept: Vec<u64>,
@@ -177,7 +177,7 @@ pub struct Slot {
     parameters: Option<String>,
     /// There was no task at the last step.
     is_idle: bool,
-    /// When it was asked for its statistics.
+    /// When it was asked for its statistics, ns of `Media::clock`.
     asked: Option<i64>,
     /// Input and message for which there was no room.
     stopped: Option<([u8; 16], u64)>,
@@ -561,11 +561,11 @@ impl Slot {
         }
         self.tasks.commit(task.number + 1);
         let media = self.data.media.as_ref();
-        let now = media.now();
-        let is_due = self.asked.is_none_or(|at| now.saturating_sub(at).unsigned_abs() >= PAUSE.unsigned_abs());
+        let clock = media.clock();
+        let is_due = self.asked.is_none_or(|at| clock.saturating_sub(at) >= PAUSE);
         let statistics = if is_due { worker.statistics() } else { String::new() };
         if is_due {
-            self.asked = Some(now);
+            self.asked = Some(clock);
         }
         if !self.account.answer(&mut self.writer, &task, media, &mut self.bytes, "", &statistics)? {
             return Ok(Stepped::Full);
@@ -617,7 +617,7 @@ impl Slot {
             }
             self.tasks.seek(next);
             if let Some(task) = found {
-                self.account.begin(task.first, self.writer.next_sequence(), self.data.media.now());
+                self.account.begin(task.first, self.writer.next_sequence(), self.data.media.clock());
                 self.task = Some(task);
                 return Ok(true);
             }
@@ -710,13 +710,13 @@ impl Slot {
 
 impl Account {
     /// Begins anew, with the memory that it has.
-    fn begin(&mut self, first: u64, output_first: u64, now: i64) {
+    fn begin(&mut self, first: u64, output_first: u64, clock: i64) {
         let (mut outputs, mut aside) = (std::mem::take(&mut self.outputs), std::mem::take(&mut self.aside));
         outputs.clear();
         aside.clear();
         // It says itself behind which message: it stays true.
         let kept = std::mem::take(&mut self.kept);
-        *self = Self { first, next: first, output_first, outputs, aside, kept, began: now, ..Self::default() };
+        *self = Self { first, next: first, output_first, outputs, aside, kept, began: clock, ..Self::default() };
     }
 
     /// Says what was done of a task since the last answer, and begins anew behind it. False if there is no room even for
@@ -731,7 +731,7 @@ impl Account {
         statistics: &str,
     ) -> Result<bool, Fault> {
         let gaps: Vec<wire::bpgp::Gap<'_>> = self.gaps.iter().map(Gap::as_wire).collect();
-        let now = media.now();
+        let clock = media.clock();
         let answer = wire::bpdn::Answer {
             task: wire::bptk::Task {
                 command,
@@ -752,7 +752,7 @@ impl Account {
             outputs: if self.uneven { self.outputs.as_slice().into() } else { (&[]).into() },
             aside: self.aside.as_slice().into(),
             gaps: gaps.as_slice().into(),
-            busy: now.saturating_sub(self.began).max(0) as u64,
+            busy: clock.saturating_sub(self.began).max(0) as u64,
             state: statistics,
             kept: self.kept.as_slice().into(),
         };
@@ -760,7 +760,7 @@ impl Account {
         let open = self.open;
         // The first of the message that is not done yet lies before the answer.
         let output_first = writer.next_sequence() - u64::from(open);
-        let meta = book_meta(self.began, task.number, SchemaId(wire::bpdn::ID));
+        let meta = book_meta(media.now(), task.number, SchemaId(wire::bpdn::ID));
         let pushed = offer(writer, &meta, &[bytes])?;
         let end = writer.publish();
         if pushed == Pushed::Full {
@@ -770,7 +770,7 @@ impl Account {
             // Asked for, not waited for: the runner looks for the mark.
             writer.wait(end, Level::Disk, Duration::ZERO).map_err(|e| stream_fault(&writer.header().name, e))?;
         }
-        self.begin(self.next, if open > 0 { output_first } else { end }, now);
+        self.begin(self.next, if open > 0 { output_first } else { end }, clock);
         (self.open, self.uneven) = (open, false);
         Ok(true)
     }

@@ -172,8 +172,10 @@ pub trait Media: Send + Sync {
     fn wake(&self, word: &AtomicU32);
     /// A new eventfd of this process, low, that never blocks.
     fn event(&self) -> io::Result<OwnedFd>;
-    /// Nanoseconds since 1970 UTC.
+    /// Nanoseconds since 1970 UTC. The operator and NTP set it: no duration follows from it.
     fn now(&self) -> i64;
+    /// Nanoseconds of a clock that nobody sets, since any moment: for time-outs and pauses.
+    fn clock(&self) -> i64;
     /// This process.
     fn process(&self) -> Process;
     /// True if that process lives.

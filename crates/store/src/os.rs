@@ -244,10 +244,11 @@ impl Media for Os {
     }
 
     fn now(&self) -> i64 {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: writes one timespec that we own.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
-        time.tv_sec * 1_000_000_000 + time.tv_nsec
+        read_clock(libc::CLOCK_REALTIME)
+    }
+
+    fn clock(&self) -> i64 {
+        read_clock(libc::CLOCK_MONOTONIC)
     }
 
     fn process(&self) -> Process {
@@ -443,6 +444,14 @@ fn owned(dir: &Path) -> io::Result<()> {
     }
     let what = format!("{} is not a folder that belongs to user {user} alone; have it removed", dir.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+}
+
+/// A clock of the system, ns.
+fn read_clock(which: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec that we own.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// Field 22 of `/proc/PID/stat`: start time in clock ticks since boot. `None` if there is no such process or it is a zombie.

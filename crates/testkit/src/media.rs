@@ -119,9 +119,21 @@ impl Machine {
         lock(&self.shared).now
     }
 
-    /// Moves the clock, also backwards.
+    /// The clock that is never set, ns.
+    pub fn clock(&self) -> i64 {
+        lock(&self.shared).clock
+    }
+
+    /// Lets time pass.
     pub fn advance(&self, ns: i64) {
-        lock(&self.shared).now += ns;
+        let mut world = lock(&self.shared);
+        world.now += ns;
+        world.clock += ns;
+    }
+
+    /// Sets the wall clock by so much, also back, while no time passes.
+    pub fn set_wall_clock(&self, by_ns: i64) {
+        lock(&self.shared).now += by_ns;
     }
 
     /// A page written through a map that had not been allocated (a SIGBUS waiting for a full disk): file and byte.
@@ -359,6 +371,10 @@ impl Media for PretendMedia {
 
     fn now(&self) -> i64 {
         lock(&self.shared).now
+    }
+
+    fn clock(&self) -> i64 {
+        lock(&self.shared).clock
     }
 
     fn process(&self) -> Process {

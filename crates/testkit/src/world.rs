@@ -128,6 +128,8 @@ pub(crate) struct World {
     pub(crate) alive: BTreeSet<u32>,
     pub(crate) dice: Dice,
     pub(crate) now: i64,
+    /// ns of a clock that is never set.
+    pub(crate) clock: i64,
     pub(crate) boot: u64,
     pub(crate) disk_bytes: u64,
     pub(crate) live_bytes: u64,
@@ -172,6 +174,7 @@ impl World {
             alive: BTreeSet::new(),
             dice: Dice::new(seed),
             now: 1_700_000_000_000_000_000,
+            clock: 0,
             boot: 1,
             disk_bytes: u64::MAX,
             live_bytes: u64::MAX,

@@ -9,6 +9,8 @@
 mod cutover;
 #[path = "work/history.rs"]
 mod history;
+#[path = "work/slots.rs"]
+mod slots;
 
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::{

@@ -295,7 +295,7 @@ impl<'a> Slots<'a> {
             return Ok(self.running.iter().filter(|r| r.child.is_some()).count());
         }
         self.looked = Instant::now();
-        let overdue = work.overdue(self.data.media.now());
+        let overdue = work.overdue();
         while self.running.len() < work.slots() as usize {
             self.running.push(Running { child: None, again: Instant::now(), pause: PAUSE, answered: 0 });
         }

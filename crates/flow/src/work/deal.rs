@@ -7,7 +7,7 @@ use crate::slot::COPY;
 
 impl Work {
     /// Gives slots what there is to do.
-    pub(super) fn deal(&mut self, now: i64) -> Result<bool, Fault> {
+    pub(super) fn deal(&mut self, clock: i64) -> Result<bool, Fault> {
         let mut did = false;
         // What came back goes first: all that is behind waits for it.
         let open: Vec<u64> = self
@@ -27,7 +27,7 @@ impl Work {
                 input += 1;
                 continue;
             }
-            let Some((first, next)) = self.next_block(input, now) else {
+            let Some((first, next)) = self.next_block(input, clock) else {
                 input += 1;
                 continue;
             };
@@ -72,7 +72,7 @@ impl Work {
     }
 
     /// The next messages of an input that go together.
-    pub(super) fn next_block(&mut self, input: usize, now: i64) -> Option<(u64, u64)> {
+    pub(super) fn next_block(&mut self, input: usize, clock: i64) -> Option<(u64, u64)> {
         let source = &mut self.sources[input];
         source.cut = source.cut.max(source.account.next);
         while let Some(next) = source.ahead.get(&source.cut) {
@@ -97,8 +97,8 @@ impl Work {
             count = match whole {
                 0 => {
                     // Not whole: it waits for more, but not for ever.
-                    let since = *source.waits_since.get_or_insert(now);
-                    let is_over = source.ended || now.saturating_sub(since) >= self.options.batch_wait;
+                    let since = *source.waits_since.get_or_insert(clock);
+                    let is_over = source.ended || clock.saturating_sub(since) >= self.options.batch_wait;
                     if !is_over {
                         return None;
                     }

@@ -206,7 +206,9 @@ pub struct Work {
     message_ns: u64,
     turn: usize,
     turn_left: u64,
+    /// When `overdue` looked last, ns of `Media::clock`.
     looked: i64,
+    /// When it looked for writers last, ns of `Media::clock`.
     looked_for_writers: i64,
     statistics: Statistics,
     bytes: Vec<u8>,
@@ -297,9 +299,11 @@ impl Work {
     /// Does what there is to do at `now` (ns since 1970 UTC). `inputs` as their own stages see them, in order. True if
     /// anything was done.
     pub fn step(&mut self, now: i64, inputs: &[Heard]) -> Result<bool, Fault> {
-        let looks = now.saturating_sub(self.looked_for_writers).unsigned_abs() >= WRITER_LOOK.unsigned_abs();
+        // Pauses and time-outs go by a clock that is never set; `now` is what commits and statistics say.
+        let clock = self.data.media.clock();
+        let looks = clock.saturating_sub(self.looked_for_writers) >= WRITER_LOOK;
         if looks {
-            self.looked_for_writers = now;
+            self.looked_for_writers = clock;
             for place in self.places.iter_mut().filter(|p| !p.tasks.is_empty() && p.reader.end() <= p.at) {
                 place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
             }
@@ -313,10 +317,10 @@ impl Work {
             did |= self.collect(slot)?;
         }
         did |= self.make_way();
-        did |= self.deal(now)?;
+        did |= self.deal(clock)?;
         did |= self.show(now)?;
         did |= self.settle()?;
-        self.say(now)?;
+        self.say(now, clock)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)
     }

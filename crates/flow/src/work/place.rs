@@ -28,7 +28,7 @@ pub(super) struct Place {
     pub(super) state: SlotState,
     /// It has no room for what it makes.
     pub(super) is_full: bool,
-    /// Task, place in the input, and since when.
+    /// Task, place in the input, and since when, ns of `Media::clock`.
     pub(super) stands: Option<(u64, u64, i64)>,
 }
 

@@ -146,11 +146,12 @@ impl Work {
     }
 
     /// Slots whose user code is at one message (or batch) for longer than it may: whoever runs them kills them.
-    pub fn overdue(&mut self, now: i64) -> Vec<u32> {
-        if now.saturating_sub(self.looked).unsigned_abs() < OVERDUE_LOOK.unsigned_abs() {
+    pub fn overdue(&mut self) -> Vec<u32> {
+        let clock = self.data.media.clock();
+        if clock.saturating_sub(self.looked) < OVERDUE_LOOK {
             return Vec::new();
         }
-        self.looked = now;
+        self.looked = clock;
         let mut all = Vec::new();
         for number in 0..self.places.len() {
             let place = &self.places[number];
@@ -171,11 +172,11 @@ impl Work {
                 // While it waits for room it stands behind the task.
                 _ if at & WAITS != 0 => place.stands = None,
                 Some((known, stand, since)) if (known, stand) == (task, stood) => {
-                    if now.saturating_sub(since) > limit {
+                    if clock.saturating_sub(since) > limit {
                         all.push(number as u32);
                     }
                 }
-                _ => place.stands = Some((task, stood, now)),
+                _ => place.stands = Some((task, stood, clock)),
             }
         }
         all

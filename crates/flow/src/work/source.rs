@@ -24,7 +24,7 @@ pub(super) struct Source {
     /// All up to a time is there below a sequence.
     pub(super) coming: Option<(i64, u64)>,
     pub(super) ended: bool,
-    /// Since when a batch waits to be full, ns.
+    /// Since when a batch waits to be full, ns of `Media::clock`.
     pub(super) waits_since: Option<i64>,
     /// Committed, and its commit is safe.
     pub(super) committed: u64,

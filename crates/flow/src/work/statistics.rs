@@ -97,18 +97,18 @@ impl WorkerState {
 #[derive(Default)]
 pub(super) struct Statistics {
     writer: Option<Writer>,
-    /// When it was said last, ns since 1970 UTC.
+    /// When it was said last, ns of `Media::clock`.
     at: Option<i64>,
     said: Vec<(Option<usize>, String, Scalar)>,
 }
 
 impl Work {
     /// Says how things are, where that is due.
-    pub(super) fn say(&mut self, now: i64) -> Result<(), Fault> {
-        if self.statistics.at.is_some_and(|at| now.saturating_sub(at).unsigned_abs() < PAUSE.unsigned_abs()) {
+    pub(super) fn say(&mut self, now: i64, clock: i64) -> Result<(), Fault> {
+        if self.statistics.at.is_some_and(|at| clock.saturating_sub(at) < PAUSE) {
             return Ok(());
         }
-        self.statistics.at = Some(now);
+        self.statistics.at = Some(clock);
         let numbers = self.numbers();
         if numbers == self.statistics.said {
             return Ok(());
