@@ -1074,7 +1074,7 @@ fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
     let mut clock = 0;
     let mut step = |merge: &mut flow::Merge, ended| {
         clock += 10_000_000;
-        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended }]).unwrap();
+        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended, ..Heard::NOTHING }]).unwrap();
         assert!(std::time::Instant::now() < end);
     };
     for id in (0..ids).filter(|id| id % 5 != 4) {
@@ -1136,7 +1136,7 @@ fn a_wrong_bit_in_the_book_of_runs_costs_one_message_and_not_the_folder() {
         &data,
         "8",
         START + 10 * SECOND,
-        &[StreamView { name: "devices".into(), frontier: i64::MAX, ended: true, marked: true }],
+        &[StreamView { name: "devices".into(), frontier: i64::MAX, ended: true, marked: true, begun: 0, done: 0 }],
     );
     turn_first(&data, "runs");
     // Its first step is gone; the later ones say all.

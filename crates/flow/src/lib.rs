@@ -30,4 +30,4 @@ pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};
 pub use work::statistics::{WorkerState, statistics_of};
-pub use work::{Boundary, SLOTS_MAX, Share, SlotState, Work, WorkOptions, WorkerNow, slot_stream, tasks_of};
+pub use work::{Boundary, Overdue, SLOTS_MAX, Share, SlotState, Work, WorkOptions, WorkerNow, slot_stream, tasks_of};

@@ -98,6 +98,10 @@ pub struct StreamView {
     pub ended: bool,
     /// All that was published is marked.
     pub marked: bool,
+    /// Of a worker: blocks of its inputs that it has begun; 0 of others.
+    pub begun: u64,
+    /// Of these, blocks before which all are done and committed.
+    pub done: u64,
 }
 
 impl From<&Intake> for StreamView {
@@ -107,6 +111,8 @@ impl From<&Intake> for StreamView {
             frontier: intake.frontier(),
             ended: intake.ended(),
             marked: intake.marked(),
+            begun: 0,
+            done: 0,
         }
     }
 }

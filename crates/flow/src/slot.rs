@@ -36,6 +36,10 @@ pub(crate) const LOST: u32 = u32::MAX - 1;
 pub(crate) const SAME: u32 = u32::MAX - 2;
 /// In the arguments of a task: the output cannot point into the input.
 pub(crate) const COPY: &str = "copy";
+/// Messages (or batches) in a row that a slot which has done others puts aside: behind them a fresh slot tries the next.
+/// Code that broke what it works with (a patched library, memory of a device that is used up) fails from then on
+/// whatever comes, and each message that it puts aside is lost to the output; bad messages seldom come in such rows.
+const ASIDE_ROW_MAX: u32 = 16;
 /// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -163,6 +167,36 @@ struct Account {
     is_cut: bool,
 }
 
+/// How many messages (or batches) in a row went aside.
+#[derive(Default)]
+struct AsideRow {
+    /// The message that was begun last.
+    begun: Option<u64>,
+    /// The one that was begun last and went aside.
+    counted: Option<u64>,
+    count: u32,
+    /// The slot has done a message since it started.
+    is_proven: bool,
+}
+
+impl AsideRow {
+    /// The message that was begun last goes aside. False if a fresh slot should try it.
+    fn add(&mut self) -> bool {
+        if self.begun.is_some() && self.counted == self.begun {
+            return true;
+        }
+        if self.is_proven && self.count >= ASIDE_ROW_MAX {
+            return false;
+        }
+        (self.count, self.counted) = (self.count + 1, self.begun);
+        true
+    }
+
+    fn end(&mut self) {
+        (self.count, self.is_proven) = (0, true);
+    }
+}
+
 /// A slot at work.
 pub struct Slot {
     data: Data,
@@ -175,6 +209,7 @@ pub struct Slot {
     account: Account,
     bytes: Vec<u8>,
     parameters: Option<String>,
+    row: AsideRow,
     /// There was no task at the last step.
     is_idle: bool,
     /// When it was asked for its statistics, ns of `Media::clock`.
@@ -188,6 +223,8 @@ pub struct Outputs<'a> {
     stage: &'a str,
     writer: &'a mut Writer,
     account: &'a mut Account,
+    /// None where what the code keeps must not be lost with the slot.
+    row: Option<&'a mut AsideRow>,
     stand: &'a Reader,
     tasks: &'a Reader,
     task: &'a Task,
@@ -251,6 +288,9 @@ impl Outputs<'_> {
     /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.
     pub fn begin(&mut self, message: &Message<'_>) {
         self.stand.commit(message.sequence);
+        if let Some(row) = &mut self.row {
+            row.begun = Some(message.sequence);
+        }
     }
 
     /// Messages below have an end: they were of other slots, or done together with one behind them.
@@ -344,6 +384,13 @@ impl Outputs<'_> {
     /// The message has its end: what was pushed since the last that had is what was made of it, and of those between,
     /// which were done together with it or are of other slots.
     pub fn done(&mut self, message: &Message<'_>) {
+        if let Some(row) = &mut self.row {
+            row.end();
+        }
+        self.finish(message);
+    }
+
+    fn finish(&mut self, message: &Message<'_>) {
         self.pass(message.sequence);
         let account = &mut *self.account;
         account.uneven |= account.open != 1;
@@ -388,6 +435,12 @@ impl Outputs<'_> {
     /// The message could not be handled. What was pushed of it is nobody's; its bytes go aside with the reason, one word,
     /// and a text for people.
     pub fn aside(&mut self, message: &Message<'_>, reason: &str, text: &str) -> Result<(), Stop> {
+        if self.row.as_mut().is_some_and(|row| !row.add()) {
+            self.stand.commit(NOWHERE);
+            let what = format!("a slot of worker `{}` ends", self.stage);
+            let cause = format!("{ASIDE_ROW_MAX} messages in a row went aside, the last as {reason}: {}", cut(text));
+            return Err(Fault::new(what, cause).hint("a fresh slot tries the next message").into());
+        }
         let entry = message.entry;
         let kind = entry.schema.as_text();
         let aside = wire::bpas::Aside {
@@ -414,7 +467,7 @@ impl Outputs<'_> {
         self.pass(message.sequence);
         self.account.aside.push((message.sequence - self.account.first) as u32);
         self.account.uneven = true;
-        self.done(message);
+        self.finish(message);
         Ok(())
     }
 
@@ -499,6 +552,7 @@ impl Slot {
             account: Account::default(),
             bytes: Vec::new(),
             parameters: None,
+            row: AsideRow::default(),
             is_idle: false,
             asked: None,
             stopped: None,
@@ -583,9 +637,11 @@ impl Slot {
             {
                 let batch = match self.tasks.read(TASKS) {
                     Ok(batch) => batch,
-                    // A slot that slept for long: those tasks were given to others.
+                    // It was busy for long, and they were overwritten. The runner sees by its place that it did not read
+                    // them, and gives them anew.
                     Err(Error::Gone { first }) => {
                         self.tasks.seek(first);
+                        self.tasks.commit(first);
                         continue;
                     }
                     Err(e) => return Err(stream_fault(&name, e)),
@@ -682,6 +738,7 @@ impl Slot {
                 stage: &self.stage,
                 writer: &mut self.writer,
                 account: &mut self.account,
+                row: (!worker.keeps()).then_some(&mut self.row),
                 stand: &source.stand,
                 tasks: &self.tasks,
                 task,

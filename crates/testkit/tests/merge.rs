@@ -145,7 +145,7 @@ impl Place {
 
     fn step(&mut self, frontier: Option<i64>) -> Result<Option<Step>, flow::Fault> {
         let now = self.machine.now();
-        let heard = Heard { frontier: frontier.unwrap_or(i64::MIN), ended: self.ended };
+        let heard = Heard { frontier: frontier.unwrap_or(i64::MIN), ended: self.ended, ..Heard::NOTHING };
         let heard = vec![heard; self.banks.len()];
         let clock = now - self.set;
         self.merge.as_mut().map(|merge| merge.step(now, clock, &heard)).transpose()

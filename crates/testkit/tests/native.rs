@@ -116,7 +116,8 @@ impl Lab {
             }
         }
         let now = self.machine.now();
-        let stepped = self.runner.as_mut().unwrap().step(now, &[Heard { frontier: now, ended: false }]);
+        let stepped =
+            self.runner.as_mut().unwrap().step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]);
         if self.machine.stopped() {
             return self.kill_runner();
         }

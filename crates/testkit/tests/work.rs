@@ -262,7 +262,7 @@ fn what_a_slot_let_pass_and_retention_took_before_it_was_shown_is_lost_once() {
     let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, slot).unwrap();
     work.greet(0).unwrap();
-    let heard = [Heard { frontier: 0, ended: false }];
+    let heard = [Heard { frontier: 0, ended: false, ..Heard::NOTHING }];
     let mut rounds = |work: &mut Work, all: u64| {
         while slot.step(&mut Passes, &mut |_| false).unwrap() == Stepped::Worked {}
         for _ in 0..if all == 0 { 1 } else { 10_000 } {
@@ -341,7 +341,7 @@ fn a_slot_that_keeps_something_went_on_behind_a_message_for_which_there_was_no_r
     let mut code = InOrder { began: Vec::new(), no_room_for: Some(5) };
     for _ in 0..100 {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
         // It has two tasks, and does both before the runner looks.
         slot.step(&mut code, &mut |_| false).unwrap();
         slot.step(&mut code, &mut |_| false).unwrap();
@@ -421,7 +421,7 @@ fn what_a_block_had_shown_before_there_was_no_room_was_shown_again_after_a_death
         // Two answers at a time: the commit of the one is made while the other has no room.
         slots.step(0, &mut |_| false).unwrap();
         slots.step(0, &mut |_| false).unwrap();
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
     };
     // Its output is held, and has no room for three times as many.
     data.hold(STAGE, "witness", 0).unwrap();

@@ -103,7 +103,7 @@ impl Laps {
 
     /// A step of the merge. True once all of the lap is in the output.
     fn step(&mut self) -> Result<bool, Fault> {
-        let heard = vec![Heard { frontier: self.time + WAIT, ended: false }; INPUTS as usize];
+        let heard = vec![Heard { frontier: self.time + WAIT, ended: false, ..Heard::NOTHING }; INPUTS as usize];
         let clock = self.begin.elapsed().as_nanos() as i64;
         self.merge.step(self.time + WAIT, clock, &heard)?;
         Ok(self.merge.frontier() >= self.time / 1_000_000 * 1_000_000)
@@ -150,7 +150,7 @@ impl Builder {
 
     /// Until all of the lap that the merge shows has been looked at, and its groups are in the output.
     fn follow(&mut self) -> Result<(), Fault> {
-        let heard = [Heard { frontier: self.laps.time, ended: false }];
+        let heard = [Heard { frontier: self.laps.time, ended: false, ..Heard::NOTHING }];
         let mut is_merged = false;
         while !(is_merged && self.work.is_idle()) {
             is_merged = self.laps.step()?;

@@ -345,7 +345,7 @@ fn sealed_run(data: &Data, messages: u64, events: usize) -> Result<(), Fault> {
         let meta = Meta { source_time: time, origin, origin_seq: i, schema: SchemaId(ev44::ID), flags: 0 };
         writer.append(&meta, &payload).map_err(wrong::<Error>("append"))?;
     }
-    let view = StreamView { name: "detector".into(), frontier: i64::MAX, ended: true, marked: true };
+    let view = StreamView { name: "detector".into(), frontier: i64::MAX, ended: true, marked: true, begun: 0, done: 0 };
     let mut keeper = RunKeeper::open(data)?;
     let (now, stop) = (data.media.now(), START_NS + messages as i64 * PULSE_NS);
     // The messages arrived today: until now they still belong to the run.

@@ -7,7 +7,7 @@
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageThread, Told, What, ns};
 use crate::file::{Code, Order, Share, WorkerSection};
-use flow::{Data, Fault, Heard, Work, WorkOptions};
+use flow::{Data, Fault, Heard, Overdue, Work, WorkOptions};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
@@ -302,7 +302,8 @@ impl<'a> Slots<'a> {
         for (number, running) in (0..).zip(&mut self.running) {
             let answered = work.states().get(number as usize).map_or(0, |state| state.messages);
             if let Some(child) = &mut running.child {
-                let is_late = overdue.contains(&number);
+                let late = overdue.iter().find(|late| late.0 == number).map(|late| late.1);
+                let is_late = late.is_some();
                 if is_late {
                     let _ = child.kill();
                 }
@@ -311,9 +312,13 @@ impl<'a> Slots<'a> {
                     if is_late { Some(child.wait().map_err(lost)?) } else { child.try_wait().map_err(lost)? };
                 let Some(status) = status else { continue };
                 running.child = None;
-                let (reason, text) = match is_late {
-                    true => ("time", format!("it took longer than {:?}", self.section.time_max.value)),
-                    false => ("killed", ended(status)),
+                let time_max = self.section.time_max.value;
+                let (reason, text) = match late {
+                    Some(Overdue::Code) => ("time", format!("it took longer than {time_max:?}")),
+                    Some(Overdue::Output) => {
+                        ("killed", format!("what it made did not reach the disk for {time_max:?}; it was ended"))
+                    }
+                    None => ("killed", ended(status)),
                 };
                 work.died(number, reason, &text)?;
                 if !starts || number >= work.slots() {
@@ -325,6 +330,9 @@ impl<'a> Slots<'a> {
                 } else {
                     let what = format!("slot {number} of worker `{}` does not work", self.section.name);
                     let hint = match status.code() {
+                        _ if late == Some(Overdue::Output) => {
+                            "look in the code for what closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
+                        }
                         Some(_) => "what it printed stands above; mend the code",
                         None => {
                             "where its own code did not end it, look for who did: `dmesg` names what ran out of memory"

@@ -48,6 +48,9 @@ const STRAYS_PAUSE: i64 = 100_000_000;
 const GAPS_MAX: usize = 1000;
 /// Messages that are pushed between two looks at the room.
 const PUSH: usize = 1 << 17;
+/// Moments of which it is known what had come: four times what an ordinary wait needs. While a slot holds something, no
+/// more are added.
+const SEEN_MAX: usize = 4096;
 /// The longest pause between two steps, ns: a message that comes meanwhile waits so long.
 const PAUSE_MAX: i64 = 5_000_000;
 /// The shortest, ns.
@@ -104,16 +107,36 @@ pub struct Heard {
     pub frontier: i64,
     /// It has come to its end.
     pub ended: bool,
+    /// Of a worker: blocks of its inputs that it has begun, and of these those before which all are in its stream.
+    pub begun: u64,
+    /// See `begun`.
+    pub done: u64,
 }
 
 impl Heard {
     /// Nothing is known.
-    pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false };
+    pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false, begun: 0, done: 0 };
 }
 
 impl From<&StreamView> for Heard {
     fn from(view: &StreamView) -> Self {
-        Self { frontier: view.frontier, ended: view.ended }
+        Self { frontier: view.frontier, ended: view.ended, begun: view.begun, done: view.done }
+    }
+}
+
+/// The largest key that was known at a moment.
+struct Seen {
+    /// ns of a clock that is never set.
+    clock: i64,
+    key: i64,
+    /// What each input had begun by then ([`Heard::begun`]); by time, or where none is of a worker, empty.
+    begun: Vec<u64>,
+}
+
+impl Seen {
+    /// All that inputs had begun is in their streams: an id that is missing is not with a slot.
+    fn is_done(&self, heard: &[Heard]) -> bool {
+        self.begun.iter().zip(heard).all(|(begun, heard)| heard.done >= *begun)
     }
 }
 
@@ -159,7 +182,7 @@ pub struct Merge {
     order: Vec<u32>,
     words: Vec<u64>,
     /// Largest key of all inputs, by the clock.
-    seen: VecDeque<(i64, i64)>,
+    seen: VecDeque<Seen>,
     pace: Pace,
     committed_at: i64,
     moved_at: i64,
@@ -248,9 +271,13 @@ impl Merge {
         // Between two slices, of which the next may be on its way when this step ends.
         if matches!(self.by, By::Number(_)) {
             self.listen(heard);
+            // What an input has begun is known later than what it shows: it goes with the keys of the look before.
+            self.remember(clock, heard);
         }
         let more = self.look()?;
-        self.remember(clock);
+        if matches!(self.by, By::Time(_)) {
+            self.remember(clock, &[]);
+        }
         let longest = self.longest();
         let time = self.pace.step(now, clock, longest);
         if self.slice.is_none() && self.is_safe() {
@@ -297,15 +324,26 @@ impl Merge {
     }
 
     /// Keeps what was the largest key when: an input that brings nothing is passed over by it.
-    fn remember(&mut self, clock: i64) {
+    fn remember(&mut self, clock: i64, heard: &[Heard]) {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
         let longest = self.longest();
-        let last = self.seen.back().copied().unwrap_or((i64::MIN, i64::MIN));
-        // A thousandth of the wait is no matter, and the list stays short.
-        if newest > last.1 && clock >= last.0.saturating_add(longest / 1000) {
-            self.seen.push_back((clock, newest));
+        // A worker that began anew counts its blocks anew.
+        let is_less = |last: &Seen| last.begun.iter().zip(heard).any(|(begun, heard)| heard.begun < *begun);
+        if self.seen.back().is_some_and(is_less) {
+            for seen in &mut self.seen {
+                seen.begun.iter_mut().zip(heard).for_each(|(begun, heard)| *begun = heard.begun.min(*begun));
+            }
         }
-        while self.seen.get(1).is_some_and(|s| s.0 <= clock.saturating_sub(longest)) {
+        let last = self.seen.back().map_or((i64::MIN, i64::MIN), |seen| (seen.clock, seen.key));
+        // A thousandth of the wait is no matter, and the list stays short.
+        let is_due = newest > last.1 && clock >= last.0.saturating_add(longest / 1000);
+        if is_due && self.seen.len() < SEEN_MAX {
+            let is_of_worker = heard.iter().any(|heard| heard.begun > 0);
+            let begun = if is_of_worker { heard.iter().map(|heard| heard.begun).collect() } else { Vec::new() };
+            self.seen.push_back(Seen { clock, key: newest, begun });
+        }
+        let is_over = |seen: &Seen| seen.clock <= clock.saturating_sub(longest) && seen.is_done(heard);
+        while self.seen.get(1).is_some_and(is_over) {
             self.seen.pop_front();
         }
     }
@@ -322,17 +360,17 @@ impl Merge {
     /// * for ever, once its source has ended.
     fn reach(&self, time: i64, clock: i64, heard: &[Heard], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
-            let passed = self.passed(clock.saturating_sub(input.wait));
+            let passed = self.passed(clock.saturating_sub(input.wait), &[]);
             input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), time, passed, ahead_max)
         };
         let reach = self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN);
         self.pace.limit(reach, self.longest())
     }
 
-    /// Behind the largest key that was known at a moment.
-    fn passed(&self, clock: i64) -> i64 {
-        let known = self.seen.partition_point(|s| s.0 <= clock);
-        known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].1.saturating_add(1))
+    /// Behind the largest key that was known at a moment, and before which no slot of an input holds anything.
+    fn passed(&self, clock: i64, heard: &[Heard]) -> i64 {
+        let known = self.seen.partition_point(|seen| seen.clock <= clock && seen.is_done(heard));
+        known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].key.saturating_add(1))
     }
 
     /// Takes the next slice, if one is due. True if another may be. The times are those of the machine, of the merge
@@ -358,7 +396,7 @@ impl Merge {
             By::Number(numbers) => {
                 let is_over = |(i, input): (usize, &Input)| heard.get(i).is_some_and(|h| h.ended) && input.is_at_end();
                 let over = self.inputs.iter().enumerate().all(is_over);
-                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(self.longest())) };
+                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(self.longest()), heard) };
                 (numbers.reach(self.from, passed, most), numbers.reach(self.from, passed, u64::MAX))
             }
         };
@@ -662,6 +700,8 @@ impl From<&Merge> for StreamView {
             frontier: merge.frontier(),
             ended: merge.ended(),
             marked: merge.marked(),
+            begun: 0,
+            done: 0,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Work {
     }
 
     pub(super) fn is_free(&self, slot: usize) -> bool {
-        self.places.get(slot).is_some_and(|p| p.ready && p.tasks.len() < TASKS_EACH)
+        self.places.get(slot).is_some_and(|p| p.ready && p.is_there && p.tasks.len() < TASKS_EACH)
     }
 
     /// The sets of slots that see the same block.
@@ -75,9 +75,7 @@ impl Work {
     pub(super) fn next_block(&mut self, input: usize, clock: i64) -> Option<(u64, u64)> {
         let source = &mut self.sources[input];
         source.cut = source.cut.max(source.account.next);
-        while let Some(next) = source.ahead.get(&source.cut) {
-            source.cut = *next;
-        }
+        source.cut = source.done_to(source.cut);
         let first = source.cut;
         let end = source.reader.end();
         let there = end.checked_sub(first).filter(|n| *n > 0)?;

@@ -44,7 +44,8 @@ const BLOCK_NS: u64 = 5_000_000;
 const BLOCK_MESSAGES_MAX: u64 = 4096;
 /// Deaths after which a message goes aside.
 const DEATHS_MAX: u32 = 2;
-/// Shared memory of the tasks: a few thousand, of which some dozens matter.
+/// Shared memory of the tasks: a few thousand, of which some dozens matter. The oldest give way: a slot that is at one
+/// message while others do thousands holds up nobody, and what it did not read is given anew.
 const TASKS_LIVE_BYTES: u64 = 1 << 20;
 /// What is kept of messages aside.
 const ASIDE_BYTES: u64 = 64 << 20;
@@ -149,6 +150,15 @@ impl WorkOptions {
     }
 }
 
+/// Why a slot is to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// Its code is at one message (or batch) for too long, or does not come to its first.
+    Code,
+    /// What it made does not reach the disk, while what the runner writes does.
+    Output,
+}
+
 /// What a slot does at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotState {
@@ -171,6 +181,8 @@ struct Pending {
     commit: Commit,
     output_next: u64,
     aside_next: u64,
+    /// All blocks below are in it or in those before.
+    done: u64,
     /// Its sequence in the book, once it is there.
     sequence: Option<u64>,
 }
@@ -193,6 +205,8 @@ pub struct Work {
     block: u64,
     pieces: BTreeMap<u64, Piece>,
     next_piece: u64,
+    /// All blocks below are committed.
+    done: u64,
     /// Which piece and part a task is of.
     given: BTreeMap<u64, (u64, usize)>,
     pending: VecDeque<Pending>,
@@ -271,6 +285,7 @@ impl Work {
             block: last.as_ref().map_or(0, |c| c.block + 1),
             pieces: BTreeMap::new(),
             next_piece: 0,
+            done: 0,
             given: BTreeMap::new(),
             pending: VecDeque::new(),
             gaps: Vec::new(),
@@ -308,7 +323,9 @@ impl Work {
                 place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
             }
             self.look_for_full();
+            self.repeat_commands()?;
         }
+        self.look_who_came();
         for (source, view) in self.sources.iter_mut().zip(inputs) {
             source.look(view, looks)?;
         }
@@ -316,6 +333,7 @@ impl Work {
         for slot in 0..self.places.len() {
             did |= self.collect(slot)?;
         }
+        did |= looks && self.take_back_overwritten();
         did |= self.make_way();
         did |= self.deal(clock)?;
         did |= self.show(now)?;
@@ -372,7 +390,8 @@ impl Work {
             Level::Memory => true,
             Level::Disk => self.output.mark(Level::Disk) >= self.output.next_sequence(),
         };
-        StreamView { name: self.stage.clone(), frontier, ended, marked }
+        let done = if self.pieces.is_empty() && self.pending.is_empty() { self.next_piece } else { self.done };
+        StreamView { name: self.stage.clone(), frontier, ended, marked, begun: self.next_piece, done }
     }
 
     /// All that the inputs have now is done and committed.

@@ -364,10 +364,7 @@ impl Work {
                 source.kept = Some((answer.next, std::mem::take(&mut answer.kept)));
             }
         }
-        source.ahead.insert(first, end);
-        while let Some(next) = source.ahead.remove(&source.account.next) {
-            source.account.next = next;
-        }
+        source.enter(first, end);
         source.account.epoch = source.reader.header().epoch_of(source.account.next.saturating_sub(1));
         piece.shown_to(end, self.rows.iter().map(|row| row.count).sum());
     }
@@ -419,7 +416,8 @@ impl Work {
             finished: false,
         };
         self.block += 1;
-        self.pending.push_back(Pending { commit, output_next, aside_next, sequence: None });
+        let done = self.pieces.keys().next().copied().unwrap_or(self.next_piece);
+        self.pending.push_back(Pending { commit, output_next, aside_next, done, sequence: None });
     }
 
     /// Where slots' streams are needed no more: what was answered and is not shown begins there.
@@ -462,7 +460,8 @@ impl Work {
             if book_on_disk && !asked(&mut self.commits, sequence + 1) {
                 break;
             }
-            let Some(Pending { commit, .. }) = self.pending.pop_front() else { break };
+            let Some(Pending { commit, done, .. }) = self.pending.pop_front() else { break };
+            self.done = done;
             for (source, input) in self.sources.iter_mut().zip(&commit.inputs) {
                 source.committed = input.next;
                 source.reader.commit(input.next);

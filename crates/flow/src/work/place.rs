@@ -21,6 +21,12 @@ pub(super) struct Place {
     /// Tasks that it has not answered.
     pub(super) tasks: VecDeque<u64>,
     pub(super) ready: bool,
+    /// It has opened the tasks since it was made ready.
+    pub(super) is_there: bool,
+    /// When it was made ready, ns of `Media::clock`.
+    pub(super) since: i64,
+    /// The newest command (`configure`, `stop`) for it that it may not have read.
+    pub(super) told: Option<u64>,
     /// The first task that was for it when it was made ready.
     pub(super) from: u64,
     /// Its process; 0 for a thread of this one.
@@ -28,6 +34,8 @@ pub(super) struct Place {
     pub(super) state: SlotState,
     /// It has no room for what it makes.
     pub(super) is_full: bool,
+    /// Up to where its stream is on the disk while there is more of it, and since when, ns of `Media::clock`.
+    pub(super) unmoved: Option<(u64, i64)>,
     /// Task, place in the input, and since when, ns of `Media::clock`.
     pub(super) stands: Option<(u64, u64, i64)>,
 }
@@ -61,10 +69,14 @@ impl Place {
             recent: VecDeque::new(),
             tasks: VecDeque::new(),
             ready: false,
+            is_there: false,
+            since: 0,
+            told: None,
             from: 0,
             pid: 0,
             state,
             is_full: false,
+            unmoved: None,
             stands: None,
         })
     }

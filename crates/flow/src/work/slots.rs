@@ -2,7 +2,7 @@
 
 use super::piece::{Answered, Piece, Todo};
 use super::place::Place;
-use super::{DEATHS_MAX, OVERDUE_LOOK, SLOTS_MAX, START_MAX, SlotState, Work, tasks_of};
+use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, SLOTS_MAX, START_MAX, SlotState, Work, tasks_of};
 use crate::Fault;
 use crate::data::stream_fault;
 use crate::intake::book_meta;
@@ -43,15 +43,73 @@ impl Work {
         self.block >= blocks && self.pending.front().is_none_or(|pending| pending.commit.block >= blocks)
     }
 
-    /// A slot is about to start: it takes tasks from now on. `pid`: its process, 0 for a thread of this one. The answer is
+    /// A slot is about to start: it is given tasks as soon as it has opened them. `pid`: its process, 0 for a thread of this one. The answer is
     /// the first task that it shall look at.
     pub fn ready(&mut self, slot: u32, pid: u32) -> u64 {
         let from = self.tasks.next_sequence();
         if let Some(place) = self.places.get_mut(slot as usize) {
             (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
             place.from = from;
+            (place.is_there, place.since, place.told) = (false, self.data.media.clock(), None);
         }
         from
+    }
+
+    /// Finds slots that have opened their tasks.
+    pub(super) fn look_who_came(&mut self) {
+        for number in 0..self.places.len() {
+            let place = &self.places[number];
+            if place.ready && !place.is_there {
+                self.places[number].is_there = self.at(number as u32).is_some_and(|at| at & !WAITS >= place.from);
+            }
+        }
+    }
+
+    /// Takes tasks back that were overwritten before their slot read them: they are given anew. True if there were any.
+    ///
+    /// A slot that is at a task stands at it, and one that finds tasks overwritten stands behind them.
+    pub(super) fn take_back_overwritten(&mut self) -> bool {
+        let first = self.tasks.first_sequence();
+        let mut did = false;
+        for number in 0..self.places.len() {
+            if self.places[number].tasks.front().is_none_or(|task| *task >= first) {
+                continue;
+            }
+            let at_work = self.at(number as u32).map(|at| at & !WAITS);
+            let is_lost = |task: &u64| *task < first && Some(*task) != at_work;
+            let tasks = std::mem::take(&mut self.places[number].tasks);
+            let (lost, kept): (Vec<u64>, Vec<u64>) = tasks.into_iter().partition(is_lost);
+            self.places[number].tasks = kept.into();
+            for task in lost.into_iter().rev() {
+                let Some((id, part)) = self.given.remove(&task) else { continue };
+                let Some(part) = self.pieces.get_mut(&id).and_then(|piece| piece.parts.get_mut(part)) else { continue };
+                let Some(given) = part.given.iter().position(|g| g.0 == task) else { continue };
+                let (_, todo) = part.given.remove(given);
+                part.todo.push_front(todo);
+                did = true;
+            }
+        }
+        did
+    }
+
+    /// Sends commands again that are in the older half of the tasks and that their slot has not read: they shall not be
+    /// overwritten.
+    pub(super) fn repeat_commands(&mut self) -> Result<(), Fault> {
+        let (first, next) = (self.tasks.first_sequence(), self.tasks.next_sequence());
+        // Where there are few tasks none of them is about to be overwritten.
+        let half = (first + (next - first) / 2).saturating_sub(4 * u64::from(SLOTS_MAX));
+        for number in 0..self.places.len() {
+            let Some(told) = self.places[number].told.filter(|told| *told < half) else { continue };
+            let slot = number as u32;
+            match self.at(slot) {
+                Some(at) if at & !WAITS > told => self.places[number].told = None,
+                Some(_) if self.places[number].ready => self.greet(slot)?,
+                Some(_) => drop(self.send(slot, "stop", "")?),
+                // It does not live, or has not come.
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// The process of a slot that was made ready.
@@ -102,7 +160,8 @@ impl Work {
         let place = &mut self.places[at];
         place.answered = place.at;
         let was_ready = std::mem::take(&mut place.ready);
-        (place.state.ready, place.stands) = (false, None);
+        (place.state.ready, place.stands, place.told) = (false, None, None);
+        place.unmoved = None;
         // One that was told to end did not die.
         place.state.deaths += u64::from(was_ready);
         let (pid, stream) = (place.pid, place.stream.clone());
@@ -145,8 +204,8 @@ impl Work {
         Ok(())
     }
 
-    /// Slots whose user code is at one message (or batch) for longer than it may: whoever runs them kills them.
-    pub fn overdue(&mut self) -> Vec<u32> {
+    /// Slots that have not moved for longer than they may: whoever runs them kills them.
+    pub fn overdue(&mut self) -> Vec<(u32, Overdue)> {
         let clock = self.data.media.clock();
         if clock.saturating_sub(self.looked) < OVERDUE_LOOK {
             return Vec::new();
@@ -155,6 +214,15 @@ impl Work {
         let mut all = Vec::new();
         for number in 0..self.places.len() {
             let place = &self.places[number];
+            let start_max = self.options.time_max.saturating_add(START_MAX);
+            if place.ready && !place.is_there && clock.saturating_sub(place.since) > start_max {
+                all.push((number as u32, Overdue::Code));
+            }
+            if self.is_unmoved(number, clock) {
+                all.push((number as u32, Overdue::Output));
+                continue;
+            }
+            let place = &self.places[number];
             let Some(&front) = place.tasks.front().filter(|_| place.ready) else {
                 self.places[number].stands = None;
                 continue;
@@ -162,8 +230,7 @@ impl Work {
             let at = self.at(number as u32).unwrap_or(0);
             // Before its first task it starts, which may take long; behind its last its answer is on its way.
             let is_at_work = place.tasks.contains(&at);
-            let limit =
-                if is_at_work { self.options.time_max } else { self.options.time_max.saturating_add(START_MAX) };
+            let limit = if is_at_work { self.options.time_max } else { start_max };
             let task = if is_at_work { at } else { front };
             let input = self.given.get(&task).and_then(|(id, _)| self.pieces.get(id)).map(|p| p.input);
             let stood = input.and_then(|input| self.sources[input].stand(&place.stream, place.pid)).unwrap_or(at);
@@ -173,13 +240,27 @@ impl Work {
                 _ if at & WAITS != 0 => place.stands = None,
                 Some((known, stand, since)) if (known, stand) == (task, stood) => {
                     if clock.saturating_sub(since) > limit {
-                        all.push(number as u32);
+                        all.push((number as u32, Overdue::Code));
                     }
                 }
                 _ => place.stands = Some((task, stood, clock)),
             }
         }
         all
+    }
+
+    /// True if what a slot made does not reach the disk for as long as it may take over a message. Code of a slot can close
+    /// descriptors, or limit what its process writes. Where the runner cannot write either, the slot is not to blame.
+    fn is_unmoved(&mut self, number: usize, clock: i64) -> bool {
+        let can_write = self.trouble().is_none();
+        let place = &mut self.places[number];
+        let (mark, count) = (place.reader.end(), place.reader.bounds().count);
+        place.unmoved = match place.unmoved {
+            _ if !place.ready || !can_write || mark >= count => None,
+            Some((known, since)) if known == mark => Some((known, since)),
+            _ => Some((mark, clock)),
+        };
+        place.unmoved.is_some_and(|(_, since)| clock.saturating_sub(since) > self.options.time_max)
     }
 
     pub(super) fn send(&mut self, slot: u32, command: &str, arguments: &str) -> Result<bool, Fault> {
@@ -198,7 +279,13 @@ impl Work {
             parts: 1,
             arguments,
         };
-        self.append_task(&task)
+        if !self.append_task(&task)? {
+            return Ok(false);
+        }
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            place.told = Some(task.number);
+        }
+        Ok(true)
     }
 
     pub(super) fn append_task(&mut self, task: &wire::bptk::Task<'_>) -> Result<bool, Fault> {

@@ -17,7 +17,8 @@ pub(super) struct Source {
     pub(super) account: Input,
     /// Next message that is in no block.
     pub(super) cut: u64,
-    /// Blocks that are in the output already, while older ones are not.
+    /// Ranges that are in the output already, while older messages are not. No two of them touch: between them lie blocks
+    /// that are under way, so there are no more of them than of those.
     pub(super) ahead: BTreeMap<u64, u64>,
     /// All up to this time is committed.
     pub(super) frontier: i64,
@@ -53,7 +54,11 @@ impl Source {
                 header.check_identity(known.epoch, known.next).map_err(|e| stream_fault(name, e))?;
                 for range in state["ahead"][name].as_array().into_iter().flatten() {
                     if let (Some(first), Some(next)) = (range[0].as_u64(), range[1].as_u64()) {
-                        ahead.insert(first, next);
+                        // Earlier versions wrote ranges that touch.
+                        match ahead.values_mut().next_back().filter(|end| **end == first) {
+                            Some(end) => *end = next,
+                            None => drop(ahead.insert(first, next)),
+                        }
                     }
                 }
                 known.clone()
@@ -123,7 +128,30 @@ impl Source {
 
     /// True if messages behind what was cut are in the output already.
     pub(super) fn has_ahead(&self) -> bool {
-        self.ahead.range(self.cut..).next().is_some()
+        self.ahead.values().next_back().is_some_and(|next| *next > self.cut)
+    }
+
+    /// Enters messages that are in the output.
+    pub(super) fn enter(&mut self, mut first: u64, mut next: u64) {
+        if let Some((&before, &end)) = self.ahead.range(..first).next_back()
+            && end == first
+        {
+            self.ahead.remove(&before);
+            first = before;
+        }
+        if let Some(end) = self.ahead.remove(&next) {
+            next = end;
+        }
+        if first == self.account.next {
+            self.account.next = next;
+        } else {
+            self.ahead.insert(first, next);
+        }
+    }
+
+    /// The first message from `at` on that is not in the output already.
+    pub(super) fn done_to(&self, at: u64) -> u64 {
+        self.ahead.range(..=at).next_back().map_or(at, |range| at.max(*range.1))
     }
 
     /// True if a message is in the output already.

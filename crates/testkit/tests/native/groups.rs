@@ -268,11 +268,11 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
             }
         }
         machine.advance(1_000_000);
-        let heard = vec![Heard { frontier: time, ended: false }; 2];
+        let heard = vec![Heard { frontier: time, ended: false, ..Heard::NOTHING }; 2];
         merge.step(machine.now(), machine.now(), &heard).unwrap();
-        work.step(machine.now(), &[Heard { frontier: time, ended: false }]).unwrap();
+        work.step(machine.now(), &[Heard { frontier: time, ended: false, ..Heard::NOTHING }]).unwrap();
         while slot.step(&mut native, &mut |_| false).unwrap() == Stepped::Worked {
-            work.step(machine.now(), &[Heard { frontier: time, ended: false }]).unwrap();
+            work.step(machine.now(), &[Heard { frontier: time, ended: false, ..Heard::NOTHING }]).unwrap();
         }
         if time == 8_000 {
             break;

@@ -329,9 +329,9 @@ impl Alone {
 
     fn step(&mut self, machine: &Machine) {
         machine.advance(1_000_000);
-        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
         while self.slot.step(&mut self.maker, &mut |_| false).unwrap() == Stepped::Worked {}
-        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
     }
 }
 
@@ -356,7 +356,7 @@ fn old_code_whose_slots_never_start_could_not_be_cut_over() {
     append(30..60);
     let step = |work: &mut Work| {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
     };
     for _ in 0..3 {
         step(&mut place.work);
@@ -419,7 +419,7 @@ fn what_was_answered_behind_a_message_that_nobody_answered_held_up_the_cut_over(
     };
     let step = |work: &mut Work| {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false }]).unwrap();
+        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
     };
     // The first is given message 0 and does nothing, the second answers message 1.
     work.ready(0, 0);

@@ -216,7 +216,7 @@ impl<K: Kind> History<K> {
         self.open_runner();
         let now = self.machine.now();
         let Some(work) = &mut self.runner else { return };
-        let mut fault = work.step(now, &[Heard { frontier: now, ended: false }]).err();
+        let mut fault = work.step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]).err();
         fault = fault.or(K::beside(self).err());
         if self.kind.starts_slots() {
             fault = fault.or(self.start_slots().err());

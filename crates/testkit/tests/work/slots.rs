@@ -2,19 +2,35 @@
 
 use super::history::{INPUT, STAGE};
 use beamport_testkit::{Machine, PretendMedia, Slots};
-use flow::{Data, Fault, Heard, Outputs, Stop, Work, WorkOptions, Worker};
+use flow::{
+    Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Overdue, Stepped, Stop, Work, WorkOptions,
+    Worker,
+};
+use std::ops::Range;
 use std::sync::Arc;
 use store::{Batch, Drain, Meta, Options, SchemaId, Writer};
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1000 * MS;
+/// More tasks than the stream of tasks holds.
+const MANY: u64 = 5000;
 
-/// User code that filters all messages, and never comes back from those numbered in `hangs_at`.
-struct Filters {
+/// User code that lets messages go on as they are, and never comes back from those numbered in `hangs_at`.
+struct Passes {
     hangs_at: Vec<u64>,
+    /// From this message on all go aside.
+    is_broken_from: u64,
+    /// Those go aside in any slot.
+    bad: Range<u64>,
 }
 
-impl Worker for Filters {
+impl Default for Passes {
+    fn default() -> Self {
+        Self { hangs_at: Vec::new(), is_broken_from: u64::MAX, bad: 0..0 }
+    }
+}
+
+impl Worker for Passes {
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         for message in batch.iter().collect::<Vec<_>>() {
             out.begin(&message);
@@ -22,7 +38,11 @@ impl Worker for Filters {
                 // To the runner, a slot that stopped here looks like one that computes here.
                 return Err(Fault::new("hangs", message.sequence).into());
             }
-            out.filtered(&message);
+            if message.sequence >= self.is_broken_from || self.bad.contains(&message.sequence) {
+                out.aside(&message, "error", "no")?;
+            } else {
+                out.same(&message)?;
+            }
         }
         Ok(())
     }
@@ -41,7 +61,8 @@ struct Bench {
     machine: Machine,
     input: Writer,
     work: Work,
-    slots: Slots<Filters>,
+    data: Data,
+    slots: Slots<Passes>,
     options: WorkOptions,
     _processes: [Arc<PretendMedia>; 2],
 }
@@ -59,7 +80,8 @@ impl Bench {
         input.origin("a").unwrap();
         let work = Work::open(&at(&processes[1]), STAGE, &[INPUT.into()], &options).unwrap();
         let slots = Slots::new("/live/data", STAGE, &[INPUT]);
-        Self { machine, input, work, slots, options, _processes: processes }
+        let data = at(&processes[0]);
+        Self { machine, input, work, data, slots, options, _processes: processes }
     }
 
     fn append(&mut self, messages: u64) {
@@ -73,7 +95,7 @@ impl Bench {
     /// Starts the slots that do not live.
     fn start(&mut self, hangs_at: &[u64]) {
         for one in self.slots.greet(&mut self.work).unwrap() {
-            let code = Filters { hangs_at: hangs_at.to_vec() };
+            let code = Passes { hangs_at: hangs_at.to_vec(), ..Passes::default() };
             self.slots.start(&self.machine, one, &self.options, |_| Ok(code)).unwrap();
         }
     }
@@ -81,7 +103,16 @@ impl Bench {
     fn step_runner(&mut self) {
         self.machine.advance(MS);
         let now = self.machine.now();
-        self.work.step(now, &[Heard { frontier: now, ended: false }]).unwrap();
+        self.work.step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]).unwrap();
+    }
+
+    /// Lets a slot do all that it has.
+    fn step_slot(&mut self, slot: u32) {
+        while self.slots.step(slot, &mut |_| false).unwrap() == Stepped::Worked {}
+    }
+
+    fn newest_commit_bytes(&self) -> usize {
+        self.data.book_messages(&format!("{STAGE}.commits")).unwrap().pop().unwrap().len()
     }
 
     /// The next message of the input that is not done.
@@ -104,9 +135,171 @@ fn a_step_of_the_wall_clock_ended_busy_slots_and_spared_hung_ones() {
     assert!(bench.work.overdue().is_empty());
     bench.machine.set_wall_clock(3600 * SECOND);
     bench.machine.advance(SECOND);
-    assert_eq!(bench.work.overdue(), [0; 0], "they are at their messages for a second");
+    assert_eq!(bench.work.overdue(), [], "they are at their messages for a second");
     bench.machine.set_wall_clock(-7200 * SECOND);
     bench.machine.advance(bench.options.time_max);
-    assert_eq!(bench.work.overdue(), [0, 1, 2, 3], "they are at their messages for 31 seconds");
+    assert_eq!(
+        bench.work.overdue(),
+        [0, 1, 2, 3].map(|slot| (slot, Overdue::Code)),
+        "they are at their messages for 31 seconds"
+    );
     assert_eq!(bench.next(), 0);
+}
+
+#[test]
+fn a_task_that_was_overwritten_while_its_slot_was_busy_was_never_done() {
+    let mut bench = Bench::new(WorkOptions { turn: 1, keep_order: false, ..WorkOptions::memory(2, 1 << 20) });
+    bench.append(1);
+    bench.start(&[0]);
+    bench.step_runner();
+    let slow = 0;
+    bench.append(MANY);
+    bench.step_runner();
+    assert_eq!(bench.work.states()[slow as usize].tasks, 2);
+    while bench.slots.step(slow, &mut |_| false).is_ok() {}
+    for _ in 0..MANY {
+        bench.step_slot(1);
+        bench.step_runner();
+    }
+    assert_eq!(bench.next(), 0);
+    let bytes = bench.newest_commit_bytes();
+    assert!(bytes < 4096, "a commit of {bytes} bytes: what is done ahead is two ranges");
+    bench.slots.worker(slow).unwrap().hangs_at.clear();
+    for _ in 0..100 {
+        bench.step_slot(slow);
+        bench.step_slot(1);
+        bench.step_runner();
+    }
+    assert_eq!(bench.next(), 1 + MANY);
+}
+
+#[test]
+fn a_slot_that_came_late_held_tasks_that_nobody_did() {
+    let mut bench = Bench::new(WorkOptions { turn: 1, keep_order: false, ..WorkOptions::memory(2, 1 << 20) });
+    // The process of slot 1 starts, and does not come yet.
+    let late = (1, bench.work.ready(1, 0));
+    bench.work.greet(1).unwrap();
+    let first = (0, bench.work.ready(0, 0));
+    let code = || Ok(Passes::default());
+    bench.slots.start(&bench.machine, first, &bench.options, |_| code()).unwrap();
+    bench.append(20);
+    for _ in 0..40 {
+        bench.step_slot(0);
+        bench.step_runner();
+    }
+    assert_eq!(bench.next(), 20, "a slot that has not come is given nothing");
+    bench.slots.start(&bench.machine, late, &bench.options, |_| code()).unwrap();
+    bench.append(2);
+    bench.step_runner();
+    assert_eq!(bench.work.states().iter().map(|state| state.tasks).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_slot_that_never_came_was_waited_for_without_end() {
+    let mut bench = Bench::new(WorkOptions::memory(1, 1 << 20));
+    bench.work.ready(0, 0);
+    bench.step_runner();
+    assert_eq!(bench.work.overdue(), []);
+    bench.machine.advance(bench.options.time_max + 121 * SECOND);
+    assert_eq!(bench.work.overdue(), [(0, Overdue::Code)]);
+}
+
+#[test]
+fn a_slot_whose_output_did_not_reach_the_disk_stood_for_good() {
+    let output = Options::disk(1 << 20);
+    let mut bench = Bench::new(WorkOptions { output, turn: 1, ..WorkOptions::memory(1, 1 << 20) });
+    bench.append(4);
+    bench.start(&[]);
+    let go_on = |bench: &mut Bench| {
+        for _ in 0..100 {
+            bench.step_slot(0);
+            bench.step_runner();
+        }
+    };
+    go_on(&mut bench);
+    assert_eq!(bench.next(), 4);
+    bench.append(4);
+    bench.step_runner();
+    // From now on nothing that the slot writes arrives, as after its code has closed the descriptors.
+    bench.machine.fail_sync_after(Some(0));
+    while bench.slots.step(0, &mut |_| false).is_ok_and(|stepped| stepped == Stepped::Worked) {}
+    assert_eq!(bench.work.overdue(), []);
+    bench.machine.advance(bench.options.time_max - SECOND);
+    assert_eq!(bench.work.overdue(), []);
+    bench.machine.advance(2 * SECOND);
+    assert_eq!(bench.work.overdue(), [(0, Overdue::Output)]);
+    bench.slots.kill(&bench.machine, 0);
+    bench.work.died(0, "killed", "").unwrap();
+    bench.start(&[]);
+    go_on(&mut bench);
+    assert_eq!(bench.next(), 8);
+}
+
+/// One slot works on `messages`; where it ends a fresh one with the code `next` comes. How many slots ended.
+fn replaced(bench: &mut Bench, messages: u64, first: Passes, next: impl Fn() -> Passes) -> u64 {
+    bench.append(messages);
+    let (mut ended, mut code) = (0, Some(first));
+    while bench.next() < messages {
+        for one in bench.slots.greet(&mut bench.work).unwrap() {
+            let code = code.take().unwrap_or_else(&next);
+            bench.slots.start(&bench.machine, one, &bench.options, |_| Ok(code)).unwrap();
+        }
+        bench.step_runner();
+        if bench.slots.step(0, &mut |_| false).is_err() {
+            bench.slots.kill(&bench.machine, 0);
+            bench.work.died(0, "killed", "").unwrap();
+            ended += 1;
+        }
+    }
+    ended
+}
+
+#[test]
+fn a_slot_that_its_own_code_had_broken_put_all_that_followed_aside() {
+    let mut bench = Bench::new(WorkOptions { turn: 7, ..WorkOptions::memory(1, 1 << 20) });
+    let broken = Passes { is_broken_from: 10, ..Passes::default() };
+    assert_eq!(replaced(&mut bench, 100, broken, Passes::default), 1);
+    let account = bench.work.accounts().next().unwrap();
+    let aside = account.counts["aside.error"];
+    assert!((1..=16).contains(&aside), "{account:?}");
+    assert_eq!(account.done + aside, 100, "{account:?}");
+}
+
+#[test]
+fn messages_that_fail_in_a_fresh_slot_too_go_aside() {
+    let mut bench = Bench::new(WorkOptions { turn: 7, ..WorkOptions::memory(1, 1 << 20) });
+    let bad = || Passes { bad: 20..80, ..Passes::default() };
+    assert_eq!(replaced(&mut bench, 100, bad(), bad), 1);
+    let account = bench.work.accounts().next().unwrap();
+    assert_eq!((account.counts["aside.error"], account.done), (60, 40), "{account:?}");
+}
+
+#[test]
+fn a_merge_by_number_gave_up_ids_that_a_slot_held() {
+    let slow = 0;
+    let mut bench = Bench::new(WorkOptions { turn: 1, keep_order: false, ..WorkOptions::memory(4, 1 << 20) });
+    let by = MergeBy::Number { parts: 1, cache: 4096 };
+    let inputs = [MergeInput { stream: STAGE.into(), wait: 2 * SECOND }];
+    let options = MergeOptions { stream: Options::memory(1 << 20), by };
+    let mut merge = Merge::open(&bench.data, "ordered", &inputs, &options).unwrap();
+    bench.start(&[0]);
+    let mut shown = 0;
+    for n in 0..800 {
+        bench.append(1);
+        // Message 0 takes 5 s in its slot, and the one that the slot has besides waits for it.
+        if n == 500 {
+            bench.slots.worker(slow).unwrap().hangs_at.clear();
+        }
+        for slot in bench.slots.numbers() {
+            while bench.slots.step(slot, &mut |_| false).is_ok_and(|stepped| stepped == Stepped::Worked) {}
+        }
+        bench.machine.advance(9 * MS);
+        bench.step_runner();
+        let heard = Heard::from(&bench.work.view());
+        merge.step(bench.machine.now(), bench.machine.clock(), &[heard]).unwrap();
+        shown = merge.writer().next_sequence();
+        assert!(n >= 500 || shown == 0, "{shown} are shown at {n}");
+    }
+    let aside = bench.data.reader_early(&flow::aside_of("ordered")).unwrap().bounds().count;
+    assert!(shown > 700 && aside == 0, "{shown} are in order, {aside} aside");
 }
