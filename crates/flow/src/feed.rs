@@ -284,6 +284,7 @@ impl Feed {
         }
         let next = batch.next();
         let mut members: Vec<Message<'_>> = Vec::with_capacity(batch.len());
+        let mut unknown: Option<(u64, u64, u64)> = None;
         for message in batch.iter() {
             *uncommitted += message.payload.len() as u64;
             let time = header.clock.time_of(message.entry);
@@ -292,6 +293,10 @@ impl Feed {
                 members.push(message);
             } else if time < run.start {
                 sink.before(at, &message, true);
+            } else if header.clock != Clock::Epoch && message.entry.flags & store::flags::CLOCK != 0 {
+                // It arrived before the time that it bears, perhaps in the run.
+                let (first, _, count) = unknown.unwrap_or((message.sequence, 0, 0));
+                unknown = Some((first, message.sequence, count + 1));
             }
         }
         aside.clear();
@@ -301,7 +306,11 @@ impl Feed {
         }
         let total = next - account.next;
         account.done += members.len() as u64 - aside.len() as u64;
-        let outside = total - members.len() as u64;
+        let outside = total - members.len() as u64 - unknown.map_or(0, |u| u.2);
+        if let Some((first, last, count)) = unknown {
+            add_gap(gaps, &Input { next: first, ..account.clone() }, last, "clock");
+            *account.counts.entry("lost.clock".into()).or_default() += count;
+        }
         if outside > 0 {
             *account.counts.entry("skipped.outside".into()).or_default() += outside;
         }

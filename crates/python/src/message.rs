@@ -178,10 +178,12 @@ impl Message {
         self.entry.schema.as_text()
     }
 
-    /// Names of its quality flags, of `"ahead"` (source time far beyond arrival) and `"suspect"` (its source says so).
+    /// Names of its quality flags, of `"ahead"` (source time far beyond arrival), `"suspect"` (its source says so) and `"clock"` (the machine's
+    /// clock was set back: the arrival time is that of an earlier message).
     #[getter]
     fn flags(&self) -> Vec<&'static str> {
-        let known = [(store::flags::AHEAD, "ahead"), (store::flags::SUSPECT, "suspect")];
+        let known =
+            [(store::flags::AHEAD, "ahead"), (store::flags::SUSPECT, "suspect"), (store::flags::CLOCK, "clock")];
         known.into_iter().filter(|(bit, _)| self.entry.flags & bit != 0).map(|(_, name)| name).collect()
     }
 

@@ -404,7 +404,7 @@ impl Drainer {
             let drainer = lock();
             (drainer.media.clone(), drainer.ring.clone())
         };
-        let mut last = media.now();
+        let mut last = media.clock();
         loop {
             let stop = ring_of.lock().stop;
             let answer = lock().step(stop, None);
@@ -416,14 +416,14 @@ impl Drainer {
                 continue;
             }
             let idle = !matches!(answer, Ok(true));
-            let elapsed = media.now().saturating_sub(last).max(0);
+            let elapsed = media.clock().saturating_sub(last);
             let pause = if answer.is_err() { 500_000_000 } else { (COMMIT_PAUSE_NS - elapsed).max(0) };
             let pause = if idle { pause.max(COMMIT_PAUSE_NS) } else { pause };
             if pause > 0 {
                 let wait = Duration::from_nanos(pause as u64);
                 drop(ring_of.changed.wait_timeout(ring, wait).unwrap_or_else(|p| p.into_inner()));
             }
-            last = media.now();
+            last = media.clock();
         }
     }
 }

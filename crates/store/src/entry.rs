@@ -54,6 +54,8 @@ pub mod flags {
     pub const AHEAD: u16 = 1;
     /// The source said that the piece of data is suspect.
     pub const SUSPECT: u16 = 2;
+    /// The arrival time is that of an earlier message, as the machine's clock was set back: set by the store.
+    pub const CLOCK: u16 = 4;
 }
 
 /// What the maker of a message says about it; the store adds place, arrival and checksums.
@@ -75,7 +77,8 @@ impl Meta {
     /// What an entry says of its message, for a copy of it in another stream where its maker has this row.
     pub fn of(entry: &Entry, origin: u32) -> Self {
         let &Entry { source_time, origin_seq, schema, flags, .. } = entry;
-        Self { source_time, origin, origin_seq, schema, flags }
+        // The copy has an arrival of its own.
+        Self { source_time, origin, origin_seq, schema, flags: flags & !flags::CLOCK }
     }
 }
 

@@ -29,6 +29,7 @@ mod recover;
 mod repair;
 mod reserve;
 mod segment;
+mod steady;
 mod verify;
 mod view;
 mod watch;

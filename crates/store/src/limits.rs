@@ -44,6 +44,10 @@ pub const GROW_BYTES_MIN: u64 = 16 << 10;
 pub const GROW_BYTES_MAX: u64 = 8 << 20;
 /// Smallest pause between two group commits while nobody waits for the mark, ns.
 pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
+/// A wall clock that differs by more from what it was and the time that passed was set, ns: NTP slews by less.
+pub const CLOCK_STEP_NS: i64 = 1_000_000_000;
+/// How long a wall clock that was set has to hold before retention follows it, ns: a wrong time server is replaced sooner.
+pub const CLOCK_HOLDS_NS: i64 = 60_000_000_000;
 /// Maps that a reader keeps of files that will be written again: a ring of 64 MiB segments of 4 GiB.
 pub const READER_MAPS_MAX: usize = 96;
 /// Rows of a view's table of parents: an entry has 16 bits for them, and each row is a reader of another stream.

@@ -16,6 +16,7 @@ use crate::media::{File, Map, Media, Open, read_again};
 use crate::pins::Pins;
 use crate::protocol::marked;
 use crate::segment::Segment;
+use crate::steady::Steady;
 use crate::view::View;
 use crate::writer::{Kept, Options, Writer, time_row};
 use std::collections::{BTreeMap, VecDeque};
@@ -702,8 +703,11 @@ fn build(
     let payload_first =
         if go_on && count > 0 { entries.first_of(payload_number, standing.first, count)? } else { count };
     let mut chain = VecDeque::new();
-    // When a segment began; of one whose entries are damaged nobody can say how old it is.
-    let began = |entries: &mut Entries<'_>, at: u64| entries.believed(at).map_or(i64::MAX, |e| e.arrival_time);
+    let arrival = if count > standing.first { entries.raw(count - 1)?.arrival_time } else { i64::MIN };
+    let now = m.now();
+    let steady = Steady::new(m, arrival != i64::MIN);
+    // When a segment began: no later than now, also where the clock was ahead then or its entries are damaged.
+    let began = |entries: &mut Entries<'_>, at: u64| entries.believed(at).map_or(now, |e| e.arrival_time.min(now));
     if header.level == Level::Memory || options.lets_go() {
         let mut from = standing.first;
         for number in standing.first_segment..payload_number {
@@ -715,7 +719,7 @@ fn build(
             chain.push_back(Kept { number, first, arrived, bytes });
         }
     }
-    let arrived = if payload_first < count { began(&mut entries, payload_first) } else { i64::MAX };
+    let arrived = if payload_first < count { began(&mut entries, payload_first) } else { now };
     let kept_bytes = chain.iter().map(|kept| kept.bytes).sum();
     chain.push_back(Kept { number: payload_number, first: payload_first, arrived, bytes: 0 });
     let mut block = (i64::MAX, i64::MIN);
@@ -723,7 +727,6 @@ fn build(
         let time = entries.raw(sequence)?.source_time;
         block = (block.0.min(time), block.1.max(time));
     }
-    let arrival = if count > standing.first { entries.raw(count - 1)?.arrival_time } else { i64::MIN };
     drop(entries);
 
     let head = Head::of(&head_map);
@@ -812,6 +815,8 @@ fn build(
         published: count,
         credit: 0,
         arrival,
+        clock_flag: 0,
+        steady,
         payload,
         payload_number,
         used,

@@ -70,7 +70,7 @@ impl Reserved<'_> {
             offset8: (offset / 8) as u32,
             length: bytes.len() as u32,
             payload_crc: crc32c(bytes) ^ salt(self.writer.seed, self.writer.next),
-            flags: meta.flags,
+            flags: meta.flags | self.writer.clock_flag,
             parent: 0,
             crc: 0,
         };

@@ -10,20 +10,21 @@
 
 use crate::crc::{EntryWords, place, settle};
 use crate::drain::{Drainer, Ring};
-use crate::entry::{ENTRY_BYTES, Entry, Meta, salt, salt_seed};
+use crate::entry::{ENTRY_BYTES, Entry, Meta, flags, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
     Clock, Head, Header, Level, Names, ORIGINS, STATE_CLOSED, STATE_FAILED, TIME_ROW_BYTES, segment_name,
 };
 use crate::limits::{
-    ALIGN_FROM, ASK_EARLY, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX, ORIGINS_MAX,
-    PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
+    ALIGN_FROM, ASK_EARLY, CLOCK_STEP_NS, INDEX_ENTRIES_MAX, INDEX_ENTRIES_MIN, LIVE_BYTES_MIN, ORIGIN_NAME_MAX,
+    ORIGINS_MAX, PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TIME_BLOCK,
 };
 use crate::media::{Map, Media};
 use crate::pins::Pins;
 use crate::protocol::{Bell, give_up, mark};
 use crate::recover::{self, Recovery};
 use crate::segment::Segment;
+use crate::steady::Steady;
 use crate::view::View;
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,8 @@ impl Options {
 /// Why there is no room while the medium is behind.
 const BEHIND: &str = "the disk is slower than the source";
 const HELD_BACK: &str = "a reader has not moved on";
+/// Least and longest time between two looks for messages that are too old, ns.
+const LOOK_FOR_OLD_NS: (i64, i64) = (1_000_000, 10_000_000_000);
 
 /// A payload segment that a stream keeps. Where messages have no bytes of their own it is a number without a file, and
 /// closed after as many entries as have its size.
@@ -120,7 +123,7 @@ pub(crate) struct Kept {
     pub(crate) number: u32,
     /// Its first message.
     pub(crate) first: u64,
-    /// When that arrived.
+    /// When that arrived, by the wall clock or `Writer::steady`, whichever was ahead.
     pub(crate) arrived: i64,
     /// What it takes on the medium; of the one that is written not known yet.
     pub(crate) bytes: u64,
@@ -145,6 +148,10 @@ pub struct Writer {
     /// The credit word before it was last looked for room.
     pub(crate) credit: u32,
     pub(crate) arrival: i64,
+    /// [`flags::CLOCK`] while `arrival` is not what the clock says.
+    pub(crate) clock_flag: u16,
+    /// The time by which messages become old.
+    pub(crate) steady: Steady,
     pub(crate) payload: Arc<Segment>,
     pub(crate) payload_number: u32,
     pub(crate) used: u64,
@@ -257,7 +264,7 @@ impl Writer {
             u64::from(meta.origin) | u64::from(u32::from_le_bytes(meta.schema.0)) << 32,
             u64::from(self.payload_number) | (start / 8) << 32,
             len as u64,
-            u64::from(meta.flags),
+            u64::from(meta.flags | self.clock_flag),
         ];
         // SAFETY: both ranges were reserved, lie past everything published, and nobody else writes this stream; the
         // slot is aligned to 64 bytes. `publish` settles before it tells.
@@ -293,9 +300,11 @@ impl Writer {
         self.index.reserve(self.table_bytes + (slot + 1) * ENTRY_BYTES as u64)?;
         if self.next == self.published {
             self.check_failed()?;
-            self.arrival = self.arrival.max(self.media.now());
-            if self.arrival >= self.look_at {
-                self.let_old_go();
+            let now = self.media.now();
+            self.arrival = self.arrival.max(now);
+            self.clock_flag = if self.arrival.saturating_sub(now) > CLOCK_STEP_NS { flags::CLOCK } else { 0 };
+            if self.look_at < i64::MAX {
+                self.look_for_old();
             }
         }
         Ok(slot)
@@ -409,7 +418,8 @@ impl Writer {
         }
         (self.payload, self.payload_number, self.used) = (segment, number, 0);
         self.payload_first = self.next;
-        let arrived = self.media.now().max(self.arrival);
+        // Never too early: what one of both clocks calls young is not let go of.
+        let arrived = self.steady.now(self.media.as_ref()).max(self.media.now());
         self.chain.push_back(Kept { number, first: self.next, arrived, bytes: 0 });
         if self.header.level == Level::Memory && self.chain.len() >= ASK_EARLY {
             // While this segment fills: what views keep takes some steps of theirs to come free. It is hardly counted yet.
@@ -555,17 +565,30 @@ impl Writer {
         Ok(())
     }
 
+    /// Looks for messages that are older than `retain_age_ns`, if it is time to.
+    fn look_for_old(&mut self) {
+        let now = self.steady.now(self.media.as_ref());
+        // A clock that was set back has come from beyond the longest pause.
+        if now >= self.look_at || self.look_at.saturating_sub(now) > LOOK_FOR_OLD_NS.1 {
+            self.let_old_go(now);
+        }
+    }
+
     /// Lets go of segments whose messages are all older than `retain_age_ns`. Age is no need: what a counted reader wants
     /// stays unless `drop-oldest` says otherwise, and so does what is not on the medium.
     #[cold]
-    fn let_old_go(&mut self) {
+    fn let_old_go(&mut self, now: i64) {
         let Some(age) = self.options.retain_age_ns else {
             self.look_at = i64::MAX;
             return;
         };
         // A sixteenth of the age late at most, and no look at each message.
-        self.look_at = self.arrival.saturating_add((age / 16).clamp(1_000_000, 10_000_000_000));
-        let oldest = self.arrival.saturating_sub(age);
+        self.look_at = now.saturating_add((age / 16).clamp(LOOK_FOR_OLD_NS.0, LOOK_FOR_OLD_NS.1));
+        let oldest = now.saturating_sub(age);
+        if !self.steady.is_stepping() && self.chain.get(1).is_some_and(|kept| kept.arrived > now) {
+            // What arrived while the clock was ahead is no younger than now.
+            self.chain.iter_mut().for_each(|kept| kept.arrived = kept.arrived.min(now));
+        }
         let mut any = false;
         while let Some(&Kept { number, first, arrived, .. }) = self.chain.get(1) {
             let wanted = self.options.when_full != WhenFull::DropOldest

@@ -545,3 +545,108 @@ fn each_stream_of_a_disk_made_up_for_the_whole_of_its_shortage() {
         assert!((1..200).contains(&stream.first_sequence()), "{} of 1032", stream.first_sequence());
     }
 }
+
+const HOUR: i64 = 3_600_000_000_000;
+
+/// A stream on a pretend machine that keeps its messages for a day.
+struct Day {
+    machine: testkit::Machine,
+    process: std::sync::Arc<testkit::PretendMedia>,
+    options: Options,
+    stream: Option<Writer>,
+    next: u64,
+}
+
+impl Day {
+    fn new(level: Level) -> Self {
+        let machine = testkit::Machine::new(1);
+        let process = machine.start();
+        let how = if level == Level::Disk { Options::disk(16 << 20) } else { Options::memory(16 << 20) };
+        let options = Options { retain_age_ns: Some(24 * HOUR), drain: Drain::Caller, ..how };
+        let mut day = Self { machine, process, options, stream: None, next: 0 };
+        day.open();
+        day
+    }
+
+    fn open(&mut self) {
+        let media: std::sync::Arc<dyn Media> = self.process.clone();
+        self.stream = Some(Writer::open(&media, Path::new("/disk/s"), "s", &self.options).unwrap());
+    }
+
+    fn restart(&mut self) {
+        // SAFETY: the writer is the only object.
+        unsafe { self.machine.kill(&self.process, self.stream.take()) };
+        self.process = self.machine.start();
+        self.open();
+    }
+
+    fn push(&mut self, count: u64) {
+        let stream = self.stream.as_mut().unwrap();
+        for _ in 0..count {
+            stream.append(&meta(self.next), &[0; 64_000]).unwrap();
+            self.next += 1;
+        }
+        stream.drain().unwrap();
+    }
+
+    /// Two messages each half hour: a segment takes eight hours.
+    fn pass(&mut self, hours: u64) {
+        for _ in 0..2 * hours {
+            self.push(2);
+            self.machine.advance(HOUR / 2);
+        }
+    }
+
+    fn first(&self) -> u64 {
+        self.stream.as_ref().unwrap().first_sequence()
+    }
+
+    fn newest(&self) -> Entry {
+        let media: std::sync::Arc<dyn Media> = self.process.clone();
+        let early = ReadOptions { early: true, ..ReadOptions::default() };
+        let mut reader = Reader::open(&media, Path::new("/disk/s"), early).unwrap();
+        reader.entries(self.next - 1, 1).unwrap()[0]
+    }
+}
+
+#[test]
+fn one_message_while_the_clock_was_ahead_took_a_day_of_messages() {
+    for level in [Level::Memory, Level::Disk] {
+        let mut day = Day::new(level);
+        day.pass(4);
+        day.machine.set_wall_clock(48 * HOUR);
+        day.push(1);
+        assert_eq!((day.first(), day.newest().flags), (0, 0));
+        day.restart();
+        day.push(1);
+        assert_eq!(day.first(), 0, "opened while the clock is ahead");
+        day.machine.set_wall_clock(-48 * HOUR);
+        day.push(1);
+        // It does not fall, and is marked as what the clock did not say.
+        assert_eq!(day.newest().flags, flags::CLOCK);
+        assert!(day.newest().arrival_time > day.machine.now() + 47 * HOUR);
+        day.pass(10);
+        day.restart();
+        day.pass(10);
+        assert_eq!(day.first(), 0, "nothing is a day old");
+        day.pass(28);
+        assert!((1..day.next - 24 * 4).contains(&day.first()), "{} of {}", day.first(), day.next);
+        assert!(day.first() > day.next - 36 * 4, "{} of {}", day.first(), day.next);
+        day.pass(4);
+        assert_eq!(day.newest().flags, 0, "real time has come to where the clock was");
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_stopped_retention_by_age() {
+    let mut day = Day::new(Level::Disk);
+    day.pass(40);
+    let before = day.first();
+    assert!(before > 0);
+    day.machine.set_wall_clock(-100 * HOUR);
+    day.pass(40);
+    assert!(day.first() > day.next - 40 * 4, "{} of {}", day.first(), day.next);
+    day.machine.set_wall_clock(100 * HOUR);
+    day.push(1);
+    assert!(day.first() < day.next - 20 * 4, "a step is not believed at once");
+}

@@ -880,7 +880,7 @@ impl Test {
             80..84 => {
                 let jump = self.dice.pick(&[1_000, 1_000_000_000, 3_600_000_000_000, -3_600_000_000_000, -1]);
                 self.tally.clocks += 1;
-                self.machine.advance(jump);
+                self.machine.set_wall_clock(jump);
             }
             84..88 => {
                 // A death in the midst of something.

@@ -1,10 +1,13 @@
 //! The life of runs, on the pretend machine.
 
-use beamport_testkit::{Machine, PretendMedia};
-use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Resume, RunKeeper, Source, Step, StreamView, ledger};
+use beamport_testkit::{Dice, Machine, PretendMedia};
+use flow::{
+    Aside, Data, Fault, Feed, Intake, IntakeOptions, Outlet, Product, Resume, RunKeeper, Sink, Source, Step,
+    StreamView, ledger,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Drain, Meta, Options, SchemaId};
+use store::{Clock, Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -145,4 +148,129 @@ fn an_absence_after_the_seal_is_not_of_the_run_though_the_source_said_little_in_
     let mut intake = seldom(&data, machine.now());
     assert_eq!(absent(&machine, &data, &mut keeper, &mut intake), away);
     assert_eq!(ledger::absences(&data, "seldom").unwrap().len(), 2);
+}
+
+/// Counts what it is given.
+struct Count(u64);
+
+impl Sink for Count {
+    fn write(&mut self, _input: usize, messages: &[Message<'_>], _aside: &mut Vec<Aside>) -> Result<(), Fault> {
+        self.0 += messages.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<String, Fault> {
+        Ok("{}".into())
+    }
+
+    fn finish(&mut self, _account: &str) -> Result<Product, Fault> {
+        Ok(Product { file: "f".into(), size: 0, blake3: String::new(), files: 1, bytes: 0 })
+    }
+}
+
+#[test]
+fn a_run_by_arrival_had_no_members_and_no_loss_after_the_clock_was_ahead() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut stream = data.writer("s", &Options { clock: Clock::None, ..Options::disk(1 << 20) }).unwrap();
+    let mut append = |count: u64| {
+        for _ in 0..count {
+            let (origin, origin_seq) = (stream.origin("it").unwrap(), stream.next_sequence());
+            let meta = Meta { source_time: 0, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+            stream.append(&meta, b"well").unwrap();
+            stream.drain().unwrap();
+            machine.advance(SECOND / 10);
+        }
+    };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    append(5);
+    let start = machine.now();
+    keeper.begin("r", start, None, Duration::from_secs(1), "{}", start).unwrap();
+    append(10);
+    machine.set_wall_clock(3600 * SECOND);
+    append(1);
+    machine.set_wall_clock(-3600 * SECOND);
+    append(20);
+    let stop = machine.now();
+    keeper.end("r", stop, "asked", stop).unwrap();
+    machine.advance(2 * SECOND);
+    let view = StreamView { name: "s".into(), frontier: machine.now(), ended: false, marked: true };
+    keeper.step(machine.now(), &[view]).unwrap();
+    assert_eq!(keeper.runs()[0].state.name(), "sealed");
+    let (mut feed, _) = Feed::open(&data, "file", "r", &["s".to_owned()], true).unwrap();
+    let mut sink = Count(0);
+    while !feed.step(&mut sink).unwrap().complete {}
+    let account = feed.accounts().next().unwrap();
+    assert_eq!((sink.0, account.counts.get("lost.clock")), (10, Some(&20)), "{:?}", account.counts);
+    // The one that came while the clock was ahead, and those from before the run.
+    assert_eq!(account.counts.get("skipped.outside"), Some(&6));
+    feed.flush(&mut sink, machine.now()).unwrap();
+    let account = ledger::account(&data, "r", &["file".to_owned()]).unwrap();
+    let row = &account.rows[0];
+    assert_eq!((row.read, row.done, row.lost.get("clock")), (30, 10, Some(&20)));
+}
+
+#[test]
+#[ignore = "half a minute"]
+fn soak_a_day_of_a_clock_that_is_set() {
+    const AGE: i64 = 2 * 3600 * SECOND;
+    let mut steps = 0;
+    for seed in 0..200 {
+        let machine = Machine::new(seed);
+        let mut dice = Dice::new(seed);
+        let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+        let options = Options { retain_age_ns: Some(AGE), ..Options::disk(1 << 20) };
+        let mut stream = data.writer("s", &options).unwrap();
+        let named = ReadOptions { name: "r".into(), kind: Kind::Counted, ..ReadOptions::default() };
+        let mut reader = data.reader("s", named).unwrap();
+        let mut half_hour = 1800 * SECOND;
+        let (mut seen, mut ends, mut arrival, mut back) = (0, 0, i64::MIN, None);
+        // A message a second.
+        for n in 0..86_400_u64 {
+            let (origin, schema) = (stream.origin("it").unwrap(), SchemaId(*b"test"));
+            stream
+                .append(&Meta { source_time: machine.now(), origin, origin_seq: n, schema, flags: 0 }, &[7; 200])
+                .unwrap();
+            machine.advance(SECOND);
+            if n % 60 == 0 {
+                stream.drain().unwrap();
+                reader.refresh().unwrap();
+                loop {
+                    let batch = reader.read(1000).unwrap();
+                    for message in batch.iter() {
+                        assert_eq!(message.entry.origin_seq, seen);
+                        assert!(message.entry.arrival_time >= arrival, "arrival fell");
+                        (seen, arrival) = (seen + 1, message.entry.arrival_time);
+                    }
+                    if batch.is_empty() {
+                        break;
+                    }
+                }
+                reader.commit(seen);
+            }
+            if let Some((_, step)) = back.filter(|back: &(u64, i64)| back.0 <= n) {
+                machine.set_wall_clock(-step);
+                back = None;
+            }
+            // Far for less than a minute, or half an hour to and fro for longer.
+            if n == ends {
+                if dice.one_in(2) {
+                    let step = dice.pick(&[-30 * 24, -48, -1, 1, 48, 30 * 24]) * 3600 * SECOND;
+                    machine.set_wall_clock(step);
+                    back = Some((n + dice.below(50), step));
+                } else {
+                    half_hour = -half_hour;
+                    machine.set_wall_clock(half_hour);
+                }
+                (ends, steps) = (n + 60 + dice.below(7200), steps + 1);
+            }
+            let kept = n.saturating_sub(stream.first_sequence()) as i64 * SECOND;
+            assert!(n < 14_400 || kept > AGE / 2, "seed {seed}: only {} s are kept", kept / SECOND);
+            assert!(kept < 4 * AGE, "seed {seed}: {} s are kept", kept / SECOND);
+        }
+        stream.drain().unwrap();
+        let (entries, _) = ledger::entries(&data, "s", 0, u64::MAX).unwrap();
+        assert!(entries.len() == 1 && entries[0].closed && entries[0].lost.is_empty(), "{entries:?}");
+    }
+    println!("injected: {steps} steps of the clock in 200 days of messages, 0 messages lost");
 }

@@ -176,7 +176,7 @@ fn line(message: &Message<'_>, origin: &str, clock: Clock) -> String {
 }
 
 fn flag_words(word: u16) -> Vec<&'static str> {
-    let known = [(flags::AHEAD, "ahead"), (flags::SUSPECT, "suspect")];
+    let known = [(flags::AHEAD, "ahead"), (flags::SUSPECT, "suspect"), (flags::CLOCK, "clock")];
     known.into_iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| name).collect()
 }
 

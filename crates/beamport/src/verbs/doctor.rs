@@ -3,7 +3,7 @@
 //! It changes nothing but one file without a name, made and gone, to see whether the disk takes direct writes. Each
 //! finding is `ok`, `note` (works, but know it) or `wrong` (something will fail; exit status 1).
 
-use super::figures::{bytes, thousands};
+use super::figures::{bytes, span, thousands};
 use super::forecast::{self, Forecast};
 use super::{Answer, ended, json_line, status};
 use crate::cli::{DataFolder, Doctor};
@@ -439,7 +439,7 @@ fn streams(data: &Data) -> Vec<Finding> {
     }
     let names = data.streams(true).unwrap_or_default();
     for name in &names {
-        let reader = match data.reader_early(name) {
+        let mut reader = match data.reader_early(name) {
             Ok(reader) => reader,
             Err(fault) => {
                 findings.push(Finding::new(
@@ -455,6 +455,12 @@ fn streams(data: &Data) -> Vec<Finding> {
                 Finding::new(NAME, Verdict::Note, format!("the writer of `{name}` was killed"))
                     .hint("`beamport up` goes on where it was"),
             );
+        }
+        if let Some(ahead) = status::arrival_ahead(&mut reader, data.media.now()) {
+            let found = format!("the newest arrival of `{name}` is {} ahead of the machine's clock", span(ahead));
+            findings.push(Finding::new(NAME, Verdict::Note, found).hint(
+                "the clock was ahead then; until it comes there, runs cannot tell members of streams without `epoch` times",
+            ));
         }
         if reader.header().level == Level::Memory && reader.header().boot != data.media.boot() {
             findings.push(Finding::new(

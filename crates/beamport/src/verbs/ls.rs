@@ -174,6 +174,7 @@ mod tests {
             late: 1,
             writer: Some(4711),
             orphaned: false,
+            arrival_ahead_ns: None,
             parents: Vec::new(),
             readers: Vec::new(),
         };

@@ -84,6 +84,9 @@ pub struct StreamStatus {
     pub writer: Option<u32>,
     /// A writer was killed and has not come back: the stream is recovered when the next one opens it.
     pub orphaned: bool,
+    /// How far its newest arrival is ahead of now, ns, where the machine's clock was ahead by more than 1 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival_ahead_ns: Option<i64>,
     /// Streams that this one points into, if it is a view.
     pub parents: Vec<String>,
     /// Who reads.
@@ -411,6 +414,13 @@ pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
     Ok(all)
 }
 
+/// How far the newest arrival of a stream is ahead of now, ns: the machine's clock was ahead when it was given.
+pub(super) fn arrival_ahead(reader: &mut Reader, now: i64) -> Option<i64> {
+    let newest = reader.bounds().count.checked_sub(1)?;
+    let ahead = reader.entries(newest, 1).ok()?.first()?.arrival_time.saturating_sub(now);
+    (ahead > store::limits::CLOCK_STEP_NS).then_some(ahead)
+}
+
 fn look_at(
     data: &Data,
     name: &str,
@@ -481,6 +491,7 @@ fn look_at(
         late: seen.late.values().map(|l| l.1).sum(),
         writer: writer.map(|p| p.pid),
         orphaned: bounds.written && writer.is_none(),
+        arrival_ahead_ns: arrival_ahead(&mut reader, data.media.now()),
         parents,
         readers,
     })

@@ -3,7 +3,7 @@
 //! On a terminal it takes the alternate screen and gives it back at Ctrl-C. Otherwise it looks twice, a second apart, so
 //! that there are rates, prints once and ends; with `--json` it prints an object a second for as long as somebody reads.
 
-use super::figures::{bytes, known, percent, si, thousands};
+use super::figures::{bytes, known, percent, si, span, thousands};
 use super::ls;
 use super::status::{Status, Watch, WorkerStatus};
 use super::table::Table;
@@ -131,6 +131,12 @@ fn text(status: &Status) -> String {
         let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };
         text += &format!("\n{}", ls::runs(&shown));
     }
+    for s in &status.streams {
+        if let Some(ahead) = s.arrival_ahead_ns {
+            let name = shortened(&s.name);
+            text += &format!("\nstream `{name}`: its newest arrival is {} ahead of the machine's clock\n", span(ahead));
+        }
+    }
     for broken in &status.unreadable {
         text += &format!("\nstream `{}` cannot be read: {}\n", shortened(&broken.name), broken.why);
     }
@@ -232,6 +238,7 @@ mod tests {
             late: 0,
             writer: None,
             orphaned: false,
+            arrival_ahead_ns: Some(7_200_000_000_000),
             parents: Vec::new(),
             readers: vec![reader],
         };
@@ -281,7 +288,9 @@ mod tests {
              peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0  mine.py:peaks (since detector 40)\n\
              \n\
              worker  slot  statistics\n\
-             peaks      0  mean=0.5 spots=3\n"
+             peaks      0  mean=0.5 spots=3\n\
+             \n\
+             stream `detector`: its newest arrival is 2 h 00 min ahead of the machine's clock\n"
         );
     }
 }

@@ -273,7 +273,7 @@ impl Flow {
             88 => {
                 let jump = self.dice.pick(&[3600 * SECOND, -3600 * SECOND, 10 * SECOND, -SECOND / 4]);
                 self.say(|| format!("the clock jumps by {} ms", jump / 1_000_000));
-                self.machine.advance(jump);
+                self.machine.set_wall_clock(jump);
             }
             89..91 => self.kill_mover(),
             91..93 => {
