@@ -16,7 +16,7 @@
 use crate::crc::crc32c;
 use crate::entry::{ENTRY_BYTES, salt};
 use crate::error::{Error, Result};
-use crate::limits::{HEADER_BYTES_MAX, TABLE_BYTES_MAX, TIME_BLOCK};
+use crate::limits::{HEADER_BYTES_MAX, KEPT_MIN, TABLE_BYTES_MAX, TIME_BLOCK};
 use crate::media::{Map, Media, Open, read_again};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -495,9 +495,11 @@ pub(crate) struct Head {
     pub home: AtomicU64,
     /// Processes with this number (`Media::mounts`) find the stream under `folder`.
     pub mounts: AtomicU64,
-    /// Bytes of stream memory that one reader may keep pinned.
+    /// Bytes of stream memory that one reader may keep pinned, where messages are small.
     pub quota: AtomicU64,
-    _pad4: [u64; 25],
+    /// Bytes of the largest payload segment that one message fills: a reader may keep four of them. 0: there was none.
+    pub largest: AtomicU64,
+    _pad4: [u64; 24],
     /// Path of the stream's folder, zero-filled; a longer one is left out, and the live place is then not told from one that is used.
     pub folder: [AtomicU64; FOLDER_WORDS],
 }
@@ -520,6 +522,13 @@ impl Head {
         assert!(map.len() >= HEAD_BYTES);
         // SAFETY: the map is page-aligned and large enough, and the type is all atomics and padding.
         unsafe { &*map.ptr().cast::<Self>() }
+    }
+
+    /// Bytes of stream memory that one reader may keep pinned: code that reads message after message holds the last one
+    /// while it takes the next, however large they are.
+    pub(crate) fn keeps(&self) -> u64 {
+        let largest = self.largest.load(Ordering::Acquire).saturating_mul(KEPT_MIN);
+        self.quota.load(Ordering::Relaxed).max(largest)
     }
 
     /// The path in `folder`; none where it was too long.

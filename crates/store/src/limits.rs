@@ -26,6 +26,8 @@ pub const FUSE_BLOCK: usize = 8192;
 pub const READERS_MAX: usize = 127;
 /// Segments that one reader may keep mapped at once: its place of 256 B lists them.
 pub const PINNED_MAX: usize = 32;
+/// Messages that one reader may keep whatever their size: the last one, the one it takes, and two to compare them with.
+pub const KEPT_MIN: u64 = 4;
 /// Bytes of a reader's name.
 pub const READER_NAME_MAX: usize = 64;
 /// Bytes of a stream's name: two names of 64 and what a book adds, and still a legal name of a folder.

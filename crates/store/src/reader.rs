@@ -504,7 +504,8 @@ impl Reader {
         bounds_of(&self.control)
     }
 
-    /// Bytes of stream memory that one reader may keep by holding on to what it has read; 0 where the stream is not live.
+    /// Bytes of stream memory that one reader may keep by holding on to what it has read, as the writer was told (large
+    /// messages raise it); 0 where the stream is not live.
     pub fn quota(&self) -> u64 {
         match &self.control {
             Control::Live(head) => Head::of(head).quota.load(Ordering::Relaxed),
@@ -982,7 +983,7 @@ impl Reader {
         held.pin(payload, number)?;
         let answer = self.map_pinned(payload, number, &name).and_then(|((map, file), path, live)| {
             if let (true, true, Control::Live(head)) = (payload, live, &self.control) {
-                held.weigh(number, map.len() as u64, Head::of(head).quota.load(Ordering::Relaxed))?;
+                held.weigh(number, map.len() as u64, Head::of(head).keeps())?;
             }
             let brought = (!live).then(|| Brought::new(file, map.len()));
             Ok((map, path, brought))

@@ -70,6 +70,7 @@ pub struct Options {
     /// Bytes that the stream leaves free on its disk.
     pub keep_free_bytes: Option<u64>,
     /// Bytes of stream memory that one reader may keep by holding on to what it has read; none = a quarter of `live_bytes`.
+    /// It may keep four messages in any case.
     pub pin_bytes: Option<u64>,
     /// Who drains.
     pub drain: Drain,
@@ -392,6 +393,11 @@ impl Writer {
         self.check_failed()?;
         let bytes = self.header.segment_bytes.max(len.next_multiple_of(4096));
         self.make_room(bytes)?;
+        if len > self.header.segment_bytes / 2 {
+            // Each such message is alone in its segment. Stored before the message is published, so that no reader of it
+            // has the smaller quota.
+            self.head().largest.fetch_max(bytes, Ordering::AcqRel);
+        }
         if self.payload_first == self.next && self.used == 0 {
             // Nothing is in the segment: it becomes larger, so that numbers rise by one and recovery can tell what follows.
             let segment = Arc::new(Segment::open(self.media.as_ref(), &self.payload.path, bytes)?);

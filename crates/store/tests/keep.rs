@@ -273,6 +273,49 @@ fn who_keeps_more_than_his_quota_is_named_and_nothing_he_keeps_changes() {
 }
 
 #[test]
+fn a_reader_that_kept_one_message_larger_than_its_quota_could_not_map_the_next() {
+    let media = Os::shared();
+    // Larger than a segment, and so large that a segment holds one.
+    for (bytes, name) in [(300 << 10, "large"), (100 << 10, "alone")] {
+        let place = Place::new(&format!("quota-{name}"));
+        let folder = place.stream("s");
+        let options = Options { when_full: WhenFull::DropOldest, ..Options::memory(1 << 20) };
+        let payload = |n: u64| vec![n as u8; bytes];
+        let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+        let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+        let mut kept: Vec<(std::sync::Arc<Mapped>, u64, u64)> = Vec::new();
+        let mut keep = |writer: &mut Writer, reader: &mut Reader, n: u64| {
+            writer.append(&meta(n), &payload(n)).unwrap();
+            let batch = reader.read(1)?;
+            kept.push((batch.segments()[0].clone(), batch.place(0).1, n));
+            for (segment, at, n) in &kept {
+                assert_eq!(segment.bytes(*at, bytes as u64).unwrap(), payload(*n), "message {n}");
+            }
+            Ok::<_, Error>(())
+        };
+        // Four may be kept while a fifth is read, and then it is as with any other quota.
+        for n in 0..5 {
+            keep(&mut writer, &mut reader, n).unwrap_or_else(|e| panic!("{name}, message {n}: {e}"));
+        }
+        let refused = keep(&mut writer, &mut reader, 5).unwrap_err();
+        assert!(matches!(refused, Error::Quota { segments: 5, .. }), "{name}: {refused}");
+        // A writer that takes the stream up again still has large messages in memory.
+        kept.truncate(1);
+        drop(writer);
+        let mut writer = Writer::open(&media, &folder, "s", &options).unwrap();
+        let mut reader = Reader::open(&media, &folder, ReadOptions::default()).unwrap();
+        reader.seek(reader.end());
+        let (mut last, end) = (None, reader.end());
+        for n in end..end + 4 {
+            writer.append(&meta(n), &payload(n)).unwrap();
+            let read = reader.read(1).map(|batch| batch.segments()[0].clone());
+            last = Some(read.unwrap_or_else(|e| panic!("{name}, message {n}: {e}")));
+        }
+        drop(last);
+    }
+}
+
+#[test]
 fn a_reader_that_may_not_write_pins_was_refused() {
     let media = Os::shared();
     for (level, name) in [(Level::Memory, "pinless-memory"), (Level::Disk, "pinless-disk")] {
