@@ -149,7 +149,9 @@ class Code:
         _fits(target, parameters)
         self.batch: int = declared(target)["batch"]
         self._made = target(**parameters) if inspect.isclass(target) else None
-        self.call: Callable[[Any], Any] = self._made or functools.partial(target, **parameters)
+        # An instance may be false: one with a length of 0.
+        is_class = self._made is not None
+        self.call: Callable[[Any], Any] = self._made if is_class else functools.partial(target, **parameters)
         self._hook("setup")()
 
     def configure(self, parameters: dict[str, Any]) -> Callable[[Any], Any] | None:

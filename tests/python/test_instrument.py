@@ -8,6 +8,7 @@ from pathlib import Path
 import beamport
 import pytest
 from beamport import _instrument
+from beamport._worker import Code
 
 INSTRUMENT = {
     "instrument": "tiny",
@@ -117,6 +118,30 @@ def test_runs_are_begun_and_ended(workplace):
     assert not tiny.running
     assert {run.name: run.state for run in tiny.runs} == dict.fromkeys(["first", short.name, second.name], "sealed")
     assert sum(1 for _ in tiny.run("first")["detector"].read()) >= 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_frames_of_4096_x_4096_pixels_ended_the_loop_of_the_page(workplace, dtype):
+    camera = {"kind": "sim", "model": "camera", "shape": [4096, 4096], "dtype": dtype, "pattern": "constant"}
+    with beamport.run({"instrument": "large", "source": {"camera": camera}}) as large:
+        # The loop of the reference page: `m` holds the last frame while the next is taken.
+        brightest = []
+        for m in large["camera"].read(follow=True):
+            brightest.append(int(m.array.max()))
+            if len(brightest) == 6:
+                break
+        assert m.array.shape == (4096, 4096) and m.array.dtype == dtype
+    assert brightest == [100] * 6
+
+
+def test_a_worker_class_of_length_0_was_called_instead_of_its_instance():
+    class Seen(list):
+        def __call__(self, message):
+            return message + 1
+
+    code = Code(beamport.worker(Seen), {})
+    assert len(code.call) == 0 and code.call(1) == 2
+    assert code.configure({})(2) == 3
 
 
 def test_commands_to_nobody_say_so(workplace):

@@ -24,6 +24,10 @@ pub const MESSAGES_BYTES_MAX: u64 = 1 << 30;
 pub const TEMPLATE_VALUES_MAX: u64 = 10_000_000;
 /// Smallest live end of a stream: two segments that hold the largest common message (124 kB) several times.
 pub const LIVE_BYTES_MIN: u64 = 1 << 20;
+/// Messages that the live end of a stream has room for, at least: one that is written while one is read.
+pub const LIVE_MESSAGES_MIN: u64 = 2;
+/// The same where nobody writes `live`, and in what `check` proposes: a reader may be two messages late.
+pub const LIVE_MESSAGES: u64 = 4;
 /// Largest live end of a stream: shared memory of the largest machines in use.
 pub const LIVE_BYTES_MAX: u64 = 1 << 40;
 /// Longest duration: keeps every sum of a time and two durations within 64 bits of nanoseconds.

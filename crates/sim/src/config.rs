@@ -81,8 +81,8 @@ pub struct Config {
     pub pattern: Pattern,
     /// Counts of the brightest pixels.
     pub counts: f64,
-    /// Distinct frames.
-    pub frames: u64,
+    /// Distinct frames; None is the default.
+    pub frames: Option<u64>,
     /// Frames have the number of their pulse since 1970, not one of the source's own.
     pub by_pulse: bool,
     /// Process variables of the metadata of a camera.
@@ -133,7 +133,7 @@ impl Config {
             dtype: None,
             pattern: Pattern::Beam,
             counts: 100.0,
-            frames: 16,
+            frames: None,
             by_pulse: false,
             values: 1,
             offset_ns: 0,
@@ -244,7 +244,7 @@ impl Config {
             }
             "pattern" => self.pattern = Pattern::of(choice()?).unwrap_or(self.pattern),
             "counts" => self.counts = number(0.0, limits::COUNTS_MAX)?,
-            "frames" => self.frames = whole(1, limits::FRAMES_PIXELS_MAX)?,
+            "frames" => self.frames = Some(whole(1, limits::FRAMES_PIXELS_MAX)?),
             "numbers" => self.by_pulse = choice()? == NUMBERS[1],
             "values" => self.values = whole(1, u64::from(limits::FRAME_VALUES_MAX))? as u32,
             "offset" => self.offset_ns = time(0)?,

@@ -137,7 +137,13 @@ pub(crate) const CAMERA: &[Key] = &[
     key("dtype", Kind::Choice(DTYPES), "", "", "type of the pixels; default uint8, or of `files`"),
     key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "what the frames show"),
     key("counts", Kind::Number, "100", "", "counts of the brightest pixels, on average where they are by chance"),
-    key("frames", Kind::Whole, "16", "frames", "distinct frames, made at the start and shown in turn"),
+    key(
+        "frames",
+        Kind::Whole,
+        "",
+        "frames",
+        "distinct frames, made at the start and shown in turn; by default 16, and of large ones as many as have 128 Mi pixels",
+    ),
     key(
         "numbers",
         Kind::Choice(NUMBERS),

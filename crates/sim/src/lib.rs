@@ -217,6 +217,11 @@ pub fn origins(config: &Config) -> Vec<String> {
     }
 }
 
+/// Bytes of the largest message that a model makes, where its configuration alone says so: that of a camera.
+pub fn message_bytes(config: &Config) -> Option<u64> {
+    camera::message_bytes(config)
+}
+
 /// Makes the source that a configuration describes. Tables are computed here: some 20 ms for each sample angle, a pool of up to 16 MiB,
 /// or all frames of a camera.
 pub fn build(config: &Config) -> Result<Box<dyn Source>, Fault> {

@@ -281,7 +281,8 @@ fn frames_that_cannot_be_made_are_refused_before_any_is() {
     for (keys, hint) in [
         (vec![("shape", json!([100_000, 100_000]))], "shape"),
         (vec![("shape", json!([u64::MAX, 3]))], "shape"),
-        (vec![("shape", json!([4096, 4096])), ("frames", json!(9))], "frames"),
+        (vec![("shape", json!([4096, 4096])), ("frames", json!(9))], "fewer `frames`"),
+        (vec![("shape", json!([16384, 16384]))], "smaller `shape`"),
         (vec![("frames", json!(1u64 << 27))], "frames"),
     ] {
         let Err(fault) = sim::build(&config("camera", &keys)) else { panic!("{keys:?}") };
@@ -290,7 +291,7 @@ fn frames_that_cannot_be_made_are_refused_before_any_is() {
     assert!(Config::new("camera").unwrap().set("fps", &json!(1.0 / 3.0)).is_err());
     assert!(Config::new("camera").unwrap().set("fps", &json!(23.976)).is_ok());
     let unset: [fn(&mut Config); 4] =
-        [|c| c.fps = f64::NAN, |c| c.counts = -1.0, |c| c.shape = Some(vec![0]), |c| c.frames = 0];
+        [|c| c.fps = f64::NAN, |c| c.counts = -1.0, |c| c.shape = Some(vec![0]), |c| c.frames = Some(0)];
     for change in unset {
         let mut config = Config::new("camera").unwrap();
         change(&mut config);

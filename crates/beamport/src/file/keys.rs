@@ -126,7 +126,13 @@ pub static WHEN_FULL: Key = key(
     "What happens when the stream has no room: the source waits for its readers, the oldest messages go, or the new one is refused. What is dropped is counted.",
 );
 /// `live`
-pub static LIVE: Key = key(Source, "live", "size, 1 MiB to 1 TiB", "64 MiB", "Shared memory of the stream's live end.");
+pub static LIVE: Key = key(
+    Source,
+    "live",
+    "size, 1 MiB to 1 TiB",
+    "64 MiB",
+    "Shared memory of the stream's live end. Without the line a simulated camera with larger frames has room for four.",
+);
 /// `retain`
 pub static RETAIN: Key = key(
     Source,

@@ -192,7 +192,11 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
     };
     let level: Setting<Level> = section.need(&keys::LEVEL);
     let when_full = section.need(&keys::WHEN_FULL);
-    let live = section.get::<Size>(&keys::LIVE);
+    let message_bytes = match &kind {
+        Some(SourceKind::Sim(sim)) if sim.files.is_none() => sim::message_bytes(&sim.config).unwrap_or(0),
+        _ => 0,
+    };
+    let live = live_of(section, message_bytes);
     if let Some(live) = &live
         && !(limits::LIVE_BYTES_MIN..=limits::LIVE_BYTES_MAX).contains(&live.0)
     {
@@ -248,6 +252,22 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
         ahead_max,
         shown,
     })
+}
+
+/// The live end of a stream whose messages have so many bytes (0: that is not known), and whether that can be.
+fn live_of(section: &mut Section<'_>, message_bytes: u64) -> Option<Setting<Size>> {
+    let proposed = Size((limits::LIVE_MESSAGES * message_bytes).next_multiple_of(1 << 20));
+    let is_written = section.table.contains_key(keys::LIVE.name);
+    if !is_written && Size::default_of(keys::LIVE.default).is_some_and(|usual| usual.0 < proposed.0) {
+        return Some(section.note(&keys::LIVE, Setting::by_default(proposed)));
+    }
+    let live = section.get::<Size>(&keys::LIVE)?;
+    if live.0 < limits::LIVE_MESSAGES_MIN * message_bytes {
+        let cause = format!("{} of live memory have no room for two frames of {message_bytes} B", size_text(*live));
+        section.refuse(&keys::LIVE, Refused::new(cause, format!("write `live = \"{}\"`", size_text(proposed))));
+        return None;
+    }
+    Some(live)
 }
 
 /// The model and its keys; `None` with an unknown model, which is noted.

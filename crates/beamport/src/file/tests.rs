@@ -137,6 +137,26 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
 }
 
 #[test]
+fn frames_of_4096_x_4096_pixels_were_refused_with_the_defaults() {
+    let camera = |more: &str| {
+        format!("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"camera\"\nshape = [4096, 4096]\n{more}\n")
+    };
+    for (more, live) in [("", 65 << 20), ("dtype = \"uint16\"", 129 << 20), ("dtype = \"float64\"", 513 << 20)] {
+        let instrument = good(&camera(more));
+        let SourceKind::Sim(sim) = &instrument.sources[0].kind else { panic!() };
+        // Room for four, and they can be made.
+        assert_eq!(instrument.sources[0].live.value.0, live, "{more}");
+        assert_eq!(sim::truth(&sim.config).unwrap()["frames"], 8);
+        let shown = instrument.show();
+        assert_eq!(good(&shown).sources[0].live.value.0, live, "{shown}");
+    }
+    let (line, what, hint) = only(&camera("live = \"32 MiB\""));
+    assert!(line == 6 && what.contains("two frames of 16781312 B"), "{line} {what}");
+    assert_eq!(hint, "write `live = \"65 MiB\"`");
+    assert_eq!(good(&camera("live = \"33 MiB\"")).sources[0].live.value.0, 33 << 20);
+}
+
+#[test]
 fn what_show_prints_reads_back_to_the_same() {
     let folder = Folder::new("show");
     for file in examples(&folder) {

@@ -36,6 +36,11 @@ pub const ORIGIN: &str = "camera";
 /// Shape and type where the configuration and the files say nothing.
 const SHAPE: [u64; 2] = [512, 512];
 const DTYPE: DType = DType::UInt8;
+/// Distinct frames where the configuration says nothing, if so many can be made.
+const FRAMES: u64 = 16;
+
+/// Bytes of a message beside its pixels, at most: names, shape and two attributes.
+const HEAD_BYTES_MAX: u64 = 4096;
 
 /// What every frame of a camera has.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,9 +93,9 @@ impl Camera {
         let grid = grid(config)?;
         let origins = crate::origins(config);
         let (form, frames, count) = if config.files.is_empty() {
-            let form = made(config)?;
-            let bytes = pattern::make(config, &form.shape, form.dtype);
-            (form, Frames::Made(bytes), config.frames)
+            let (form, count) = made(config)?;
+            let bytes = pattern::make(config, &form.shape, form.dtype, count);
+            (form, Frames::Made(bytes), count)
         } else {
             let (form, recorded) = Recorded::new(config)?;
             let count = recorded.frames();
@@ -189,17 +194,26 @@ pub(crate) fn millihertz(fps: f64) -> Option<i64> {
     fits.then_some(whole as i64)
 }
 
-/// Form of the frames that are made; an error where they are too many or too large.
-fn made(config: &Config) -> Result<Form, Fault> {
+/// Form and number of the frames that are made; an error where they are too many or too large.
+fn made(config: &Config) -> Result<(Form, u64), Fault> {
     let shape = config.shape.clone().unwrap_or_else(|| SHAPE.to_vec());
     let form = Form { shape, dtype: config.dtype.unwrap_or(DTYPE) };
     let pixels = form.bytes()? as u64 / form.dtype.size() as u64;
-    if config.frames == 0 || pixels.saturating_mul(config.frames) > limits::FRAMES_PIXELS_MAX {
+    let count = config.frames.unwrap_or((limits::FRAMES_PIXELS_MAX / pixels).clamp(1, FRAMES));
+    if count == 0 || pixels.saturating_mul(count) > limits::FRAMES_PIXELS_MAX {
         let cause = format!("they are made ahead, {} million pixels at most", limits::FRAMES_PIXELS_MAX >> 20);
-        let what = format!("{} frames of shape {:?} cannot be made", config.frames, form.shape);
-        return Err(Fault::new(what, cause).hint("write fewer `frames`, or record them into `files`"));
+        let what = format!("{count} frames of shape {:?} cannot be made", form.shape);
+        let hint = if count > 1 { "write fewer `frames`" } else { "write a smaller `shape`" };
+        return Err(Fault::new(what, cause).hint(format!("{hint}, or record them into `files`")));
     }
-    Ok(form)
+    Ok((form, count))
+}
+
+/// Bytes of a message with a frame, and somewhat more; none where only files say how large it is.
+pub(crate) fn message_bytes(config: &Config) -> Option<u64> {
+    let is_made = config.model == "camera" && config.files.is_empty();
+    let (form, _) = is_made.then(|| made(config).ok()).flatten()?;
+    Some(form.bytes().ok()? as u64 + HEAD_BYTES_MAX)
 }
 
 fn pattern_name(config: &Config) -> &'static str {
@@ -210,7 +224,7 @@ fn pattern_name(config: &Config) -> &'static str {
 pub(crate) fn check(config: &Config) -> Result<(), Fault> {
     grid(config)?;
     match (config.model.as_str(), config.files.is_empty()) {
-        ("camera", true) => made(config).map(|_| ()),
+        ("camera", true) => made(config).map(drop),
         ("camera", false) => Recorded::new(config).map(|_| ()),
         _ => Ok(()),
     }
@@ -224,7 +238,7 @@ pub(crate) fn truth(config: &Config) -> Value {
         if config.files.is_empty() {
             truth["shape"] = config.shape.clone().unwrap_or_else(|| SHAPE.to_vec()).into();
             truth["dtype"] = config.dtype.unwrap_or(DTYPE).name().into();
-            truth["frames"] = config.frames.into();
+            truth["frames"] = made(config).map(|(_, count)| count).ok().into();
             truth["counts"] = config.counts.into();
         } else {
             truth["files"] = config.files.iter().map(|file| file.name.as_str()).collect();

@@ -64,14 +64,14 @@ impl Pattern {
 }
 
 /// The pixels of all frames of a configuration, one behind the other. Form and number have been checked.
-pub(super) fn make(config: &Config, shape: &[u64], dtype: DType) -> Vec<u8> {
+pub(super) fn make(config: &Config, shape: &[u64], dtype: DType, frames: u64) -> Vec<u8> {
     let (columns, rest) = shape.split_last().map_or((1, shape), |(last, rest)| (*last as usize, rest));
     let (rows, planes) = rest.split_last().map_or((1, rest), |(last, rest)| (*last as usize, rest));
     let planes = planes.iter().product::<u64>() as usize;
     let picture = Picture { rows, columns, counts: config.counts, spots: Spot::all(config.seed) };
-    let mut bytes = Vec::with_capacity(rows * columns * planes * config.frames as usize * dtype.size());
-    for frame in 0..config.frames {
-        let part = frame as f64 / config.frames as f64;
+    let mut bytes = Vec::with_capacity(rows * columns * planes * frames as usize * dtype.size());
+    for frame in 0..frames {
+        let part = frame as f64 / frames as f64;
         let expected = picture.expected(config.pattern, part);
         let mut generator = Generator::at(config.seed, COUNTS_STREAM, frame as i64);
         for _ in 0..planes {
