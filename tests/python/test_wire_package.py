@@ -471,3 +471,41 @@ def test_a_message_as_large_as_a_frame():
     for pixels in (np.tile(frame, (4, 1)), frame[:2]):
         found = beamport.wire.deserialise_ad00(beamport.wire.serialise_ad00("camera", 1, 2, pixels))
         assert np.array_equal(found.data, pixels)
+
+
+VECTORS = sorted((Path(__file__).parents[1] / "vectors" / "wire").glob("*.bin"))
+
+
+def test_damaged_messages_raised_whatever_numpy_says():
+    dice, tried = Dice("damaged"), set()
+    for path in VECTORS:
+        whole = path.read_bytes()
+        schema = whole[4:8].decode("latin-1")
+        read = beamport.wire.DESERIALISERS.get(schema)
+        if read is None:
+            continue
+        tried.add(schema)
+        for turn in range(100):
+            damaged = bytearray(whole)
+            for _ in range(min(turn, dice.choice([1, 1, 2, 4]))):
+                at = dice.randrange(8, len(damaged))
+                damaged[at] = dice.choice([0, 1, 0x7F, 0x80, 0xFF, damaged[at] ^ 1 << dice.randrange(8)])
+            try:
+                read(bytes(damaged))
+            except BrokenBufferException:
+                assert turn, f"{path.name} is whole"
+            except Exception as error:
+                pytest.fail(f"{path.name}: {damaged.hex()}: {error!r}")
+    assert tried == set(beamport.wire.DESERIALISERS)
+
+
+@pytest.mark.parametrize("schema", ["hs00", "hs01"])
+@pytest.mark.parametrize("shape", [[2, 4], [], [-1, 3], [-2, -3], [2**31 - 1, 2**31 - 1]])
+def test_a_histogram_of_another_shape_raised_a_value_error(schema, shape):
+    write, read = beamport.wire.SERIALISERS[schema], beamport.wire.DESERIALISERS[schema]
+    if schema == "hs00":
+        shape = [length % 2**32 for length in shape]
+    metadata = [{"length": 2, "bin_boundaries": np.arange(3.0)}, {"length": 3, "bin_boundaries": np.arange(4.0)}]
+    buffer = write({"timestamp": 1, "current_shape": shape, "dim_metadata": metadata, "data": np.zeros((2, 3))})
+    with pytest.raises(BrokenBufferException, match=f"not a message of schema {schema}"):
+        read(buffer)

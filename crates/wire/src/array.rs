@@ -260,7 +260,7 @@ impl<'a, T: Number> Array<'a, T> {
 impl Array<'_, i64> {
     /// Number of elements of a shape; `None` if a length is negative or the number too large.
     pub(crate) fn product(&self) -> Option<usize> {
-        self.iter().try_fold(1usize, |all, length| all.checked_mul(usize::try_from(length).ok()?))
+        elements(self.iter().map(|length| usize::try_from(length).ok()))
     }
 }
 
@@ -469,4 +469,15 @@ impl<'l, T> IntoIterator for &'l List<'_, T> {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
+}
+/// Elements of an array of these lengths. None where one is none, or those above 0 are together more than an address
+/// space has, in elements of 8 bytes: beside a length of 0 as well, since numpy has no such array.
+pub(crate) fn elements(lengths: impl Iterator<Item = Option<usize>>) -> Option<usize> {
+    let (mut count, mut bytes) = (1, 8usize);
+    for length in lengths {
+        let length = length?;
+        bytes = bytes.checked_mul(length.max(1)).filter(|bytes| isize::try_from(*bytes).is_ok())?;
+        count *= length;
+    }
+    Some(count)
 }

@@ -67,7 +67,7 @@ pub(crate) use histogram;
 pub(crate) fn extent(shape: Option<Vec<usize>>, numbers: Numbers<'_>) -> Vec<usize> {
     let fits = |shape: &Vec<usize>| {
         shape.len() <= crate::limits::DIMENSIONS_MAX
-            && shape.iter().try_fold(1usize, |all, length| all.checked_mul(*length)) == Some(numbers.len())
+            && crate::array::elements(shape.iter().copied().map(Some)) == Some(numbers.len())
     };
     shape.filter(fits).unwrap_or_else(|| vec![numbers.len()])
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 import numpy as np
 
-from beamport.wire.exceptions import UnfitValueException
+from beamport.wire.exceptions import BrokenBufferException, UnfitValueException
 
 
 def column(values, dtype: str) -> np.ndarray:
@@ -15,6 +16,17 @@ def column(values, dtype: str) -> np.ndarray:
     if values.ndim > 1:
         raise TypeError("only arrays of one dimension can be serialised")
     return np.ascontiguousarray(values.astype(dtype, copy=False))
+
+
+def shaped(schema: str, numbers: np.ndarray | None, shape: list[int]) -> np.ndarray:
+    """An array that was read with the dimensions that its message says."""
+    if numbers is None or math.prod(shape) != numbers.size:
+        count = "no" if numbers is None else numbers.size
+        raise BrokenBufferException(f"not a message of schema {schema}", f"{count} numbers for the shape {shape}")
+    try:
+        return numbers.reshape(shape)
+    except ValueError as error:
+        raise BrokenBufferException(f"not a message of schema {schema}", str(error)) from None
 
 
 def samples(values) -> np.ndarray:

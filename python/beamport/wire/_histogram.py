@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from beamport._core import _wire_read, _wire_write
-from beamport.wire._arrays import column
+from beamport.wire._arrays import column, shaped
 from beamport.wire.exceptions import UnfitValueException
 
 
@@ -21,8 +21,8 @@ def read(schema: str, buffer) -> dict:
             {"length": length, "bin_boundaries": edges, "unit": unit, "label": label}
             for length, unit, label, edges in dims
         ],
-        "data": data.reshape(shape),
-        "errors": [] if errors is None else errors.reshape(shape),
+        "data": shaped(schema, data, shape),
+        "errors": [] if errors is None else shaped(schema, errors, shape),
         "last_metadata_timestamp": changed,
         "info": info,
     }

@@ -8,7 +8,8 @@ from collections import namedtuple
 import numpy as np
 
 from beamport._core import _wire_read, _wire_write
-from beamport.wire.exceptions import UnfitValueException
+from beamport.wire._arrays import shaped
+from beamport.wire.exceptions import BrokenBufferException, UnfitValueException
 
 FILE_IDENTIFIER = b"NDAr"
 
@@ -24,7 +25,13 @@ def serialise_ndar(id: str, dims: list, data_type: int, data: list) -> bytes:
 def deserialise_ndar(buffer) -> nd_Array:
     """Read a message; the pixels are a read-only view of the buffer."""
     number, timestamp, _, dims, data_type, data, _ = _wire_read("NDAr", buffer)
-    return nd_Array(number, timestamp, data.view(data_type.lower()).reshape(dims))
+    try:
+        pixels = data.view(data_type.lower())
+    except ValueError:
+        raise BrokenBufferException("not a message of schema NDAr", f"{data.size} B of {data_type}") from None
+    # Without dimensions there is a number, or nothing.
+    dims = dims.tolist() or [1] * pixels.size
+    return nd_Array(number, timestamp, shaped("NDAr", pixels, dims) if dims else pixels)
 
 
 def _whole(values, dtype: type) -> np.ndarray:
