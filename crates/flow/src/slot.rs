@@ -471,6 +471,18 @@ impl Outputs<'_> {
         Ok(())
     }
 
+    /// The code cannot be given these messages because of what it keeps of the stream's memory: they go aside.
+    fn refuse(&mut self, batch: &Batch<'_>, cause: Error) -> Result<(), Stop> {
+        let what = format!("cannot give a message of `{}` to the code of worker `{}`", self.source, self.stage);
+        let hint = format!("keep copies, `m.array.copy()`, or raise `live` of `{}`", self.source);
+        let text = Fault::new(what, cause).hint(hint).to_string();
+        for message in batch.iter().filter(|message| self.wants(message)).collect::<Vec<_>>() {
+            self.begin(&message);
+            self.aside(&message, "quota", &text)?;
+        }
+        Ok(())
+    }
+
     /// Says what the code keeps, in its own words, among them behind which message: it stands in all answers from here on,
     /// and in their commits ([`crate::work::kept`]), so that the next slot goes on from there.
     pub(crate) fn keep(&mut self, words: &[u64]) {
@@ -701,8 +713,9 @@ impl Slot {
             source.reader.seek(from);
             let max = usize::try_from(task.next - from).unwrap_or(usize::MAX);
             let names = source.names(from, max)?;
-            let batch = match source.reader.read(max) {
-                Ok(batch) if !batch.is_empty() => batch,
+            let mut beside = None;
+            let (batch, refused) = match source.reader.read(max) {
+                Ok(batch) if !batch.is_empty() => (batch, None),
                 Ok(_) => {
                     // The runner has seen it: a writer that started anew has another live place.
                     source.reader.look_again().map_err(|e| stream_fault(&name, e))?;
@@ -724,9 +737,17 @@ impl Slot {
                     self.account.miss(&name, end.min(task.next), "missing");
                     continue;
                 }
+                // What the code keeps leaves no room for this message: a reader that keeps nothing gives its bytes.
+                Err(e @ (Error::Quota { .. } | Error::Limit(_))) => {
+                    let other = beside.insert(source.open_beside(&self.data, from)?);
+                    match other.read(1) {
+                        Ok(batch) if !batch.is_empty() => (batch, Some(e)),
+                        _ => return Err(stream_fault(&name, e)),
+                    }
+                }
                 // Messages before the wrong one are read one by one.
                 Err(Error::Corrupt { .. }) => match source.reader.read(1) {
-                    Ok(batch) if !batch.is_empty() => batch,
+                    Ok(batch) if !batch.is_empty() => (batch, None),
                     Ok(_) => continue,
                     Err(e) => return Err(stream_fault(&name, e)),
                 },
@@ -752,7 +773,11 @@ impl Slot {
                 from,
                 live_bytes: self.options.stream.live_bytes,
             };
-            match worker.work(&batch, &mut out) {
+            let did = match refused {
+                None => worker.work(&batch, &mut out),
+                Some(cause) => out.refuse(&batch, cause),
+            };
+            match did {
                 Ok(()) => out.pass(end),
                 Err(Stop::Full) => {
                     out.account.open = 0;
@@ -867,6 +892,14 @@ impl Source {
             origins: Vec::new(),
             names: Arc::new([]),
         })
+    }
+
+    /// Another reader at a message, which keeps nothing yet.
+    fn open_beside(&self, data: &Data, sequence: u64) -> Result<Reader, Fault> {
+        let options = ReadOptions { early: true, check: self.check, ..ReadOptions::default() };
+        let mut reader = data.reader(&self.name, options)?;
+        reader.seek(sequence);
+        Ok(reader)
     }
 
     /// From now on so much of a message is verified.
