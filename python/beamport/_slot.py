@@ -15,17 +15,19 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from ._code import Copied
 from ._core import _Slot
 from ._worker import Code, _fits, declared, found_by, statistics
 
 
-def load(call: str, folder: str) -> Any:
-    """Find `mine.py:function` (beside the instrument file) or `package.module:function`."""
+def load(call: str, folder: str, copied: Copied | None = None) -> Any:
+    """Find `mine.py:function` (beside the instrument file) or `package.module:function`, in a copy where it is there."""
     where, _, name = call.rpartition(":")
     if where.endswith(".py"):
         path = (Path(folder) / where).resolve()
         sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        spec = copied.spec(path.stem, path.name) if copied else None
+        spec = spec or importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise ImportError(f"{path} is no Python file")
         module = importlib.util.module_from_spec(spec)
@@ -47,11 +49,20 @@ def _die_with(parent: int) -> None:
         sys.exit(0)
 
 
+def _copied(asked: dict[str, Any]) -> Copied | None:
+    """The copy of the code that is to be loaded; imports look there first."""
+    if not asked["copied"]:
+        return None
+    copied = Copied(asked["copied"])
+    copied.install()
+    return copied
+
+
 def _declare(asked: dict[str, Any]) -> int:
     """Say what the code declares, in a line of JSON; what it prints itself goes to stderr."""
     said = os.dup(1)
     os.dup2(2, 1)
-    target = load(asked["call"], asked["folder"])
+    target = load(asked["call"], asked["folder"], _copied(asked))
     says = declared(target)
     try:
         _fits(target, asked["parameters"])
@@ -79,10 +90,11 @@ def _open(asked: dict[str, Any]) -> _Slot:
 
 def _find(asked: dict[str, Any]) -> None:
     """Find groups as code of the user says: the rest is that of the ready-made worker."""
+    copied = _copied(asked)
 
     def make(text: str) -> tuple[Any, int]:
         parameters = json.loads(text)
-        return found_by(load(parameters["find"], asked["folder"]), parameters.get("arguments", {}))
+        return found_by(load(parameters["find"], asked["folder"], copied), parameters.get("arguments", {}))
 
     _open(asked).run_finder(make)
 
@@ -101,7 +113,7 @@ def main() -> int:
     if asked["call"] == "groups":
         _find(asked)
         return 0
-    code = Code(load(asked["call"], asked["folder"]), asked["parameters"])
+    code = Code(load(asked["call"], asked["folder"], _copied(asked)), asked["parameters"])
     known = asked["parameters"]
 
     def configure(text: str) -> Any:

@@ -1,9 +1,11 @@
 """User code on every frame, as a user has it: what it makes is there once and in order, whatever dies."""
 
+import hashlib
 import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -153,6 +155,65 @@ def test_whatever_user_code_dies_of_the_others_are_done_once_and_in_order(lab, l
         f"user code ({level}): {len(bad)} kinds of death, {each} of each injected, {len(done)} frames done, 0 lost, "
         "0 twice, order kept"
     )
+
+
+AVERAGE = """
+from collections import deque
+import beamport
+
+window = deque(maxlen=5)
+last = None
+
+@beamport.worker
+def average(frame):
+    window.append(frame.array)
+    return float(sum(int(array[0, 0]) for array in window)) / len(window)
+
+@beamport.worker
+def copies(frame):
+    window.append(frame.array.copy())
+    return float(len(window))
+
+@beamport.worker
+def one(frame):
+    global last
+    same = last is None or int(last[0, 0]) == int(frame.array[0, 0])
+    last = frame.array
+    return float(same)
+"""
+
+
+def test_code_that_kept_views_of_large_frames_was_restarted_without_a_reason(lab):
+    (lab.folder / "mine.py").write_text(AVERAGE)
+    frames = "level = 'memory'\nfps = 10\nframes = 2\npattern = 'constant'\nkind = 'sim'\nmodel = 'camera'\n"
+    lab.write(
+        f"[source.camera]\nshape = [2048, 2048]\ndtype = 'uint16'\n{frames}"
+        + f"[source.large]\nshape = [4096, 4096]\n{frames}"
+        + worker("average", "mine.py:average")
+        + worker("copies", "mine.py:copies")
+        + worker("one", "mine.py:one").replace('"camera"', '"large"')
+    )
+    process, _ = lab.up_ready()
+    until(lambda: count(lab, "copies") > 6 and count(lab, "one") > 6, "large frames are not done")
+    data = beamport.open(lab.data)
+
+    def aside():
+        messages = data["average.aside"].read() if "average.aside" in data else []
+        return [(m["sequence"], m["reason"], m["text"]) for m in messages]
+
+    # Five views are kept: the sixth frame finds no room, and says why where the others of its kind are.
+    found = until(aside, "nothing is said")
+    assert {reason for _, reason, _ in found} == {"quota"} and found[0][0] == 5
+    text = found[0][2]
+    assert "keeps 5 segments, 41963520 B" in text and "its quota is 33570816 B" in text
+    assert "cannot give a message of `camera` to the code of worker `average`" in text
+    assert "m.array.copy()" in text and "`live` of `camera`" in text
+    until(lambda: numbers(lab, "average") == [0, 1, 2, 3, 4], "what was done before is not there")
+    assert {m["value"] for m in data["one"].read()} == {1.0} and {"copies.aside", "one.aside"}.isdisjoint(data)
+    lab.interrupt(process)
+    lab.end(process)
+    # No slot was started again.
+    assert "slot 0 of worker" not in lab.said(process)[1]
 
 
 ODD = """
@@ -323,6 +384,68 @@ def test_a_worker_is_seen_and_changed_while_it_runs(lab):
     process.wait()
     process, _ = lab.up_ready()
     until(lambda: configure("mean") == "worker `mean` has 1 slot: scale=5\n", "forgotten")
+    lab.interrupt(process)
+    lab.end(process)
+
+
+def test_a_file_that_was_edited_was_taken_up_by_the_slots_that_started_later(lab):
+    code = """
+import os
+import sys
+import beamport
+import helper
+
+@beamport.worker
+def version(frame):
+    if frame.id == 20:
+        raise ValueError("as it was")
+    from late import LATE
+    mine = 1
+    return float(helper.ONE * 100 + LATE * 10 + mine)
+"""
+    for name, text in {"mine.py": code, "helper.py": "ONE = 1\n", "late.py": "LATE = 1\n", "other.py": "1 /"}.items():
+        (lab.folder / name).write_text(text)
+    lab.write(camera(200, "disk") + worker("version", "mine.py:version", "slots = 2\n"))
+    process, _ = lab.up_ready()
+    slots = until(lambda: len(lab.slots(process)) == 2 and lab.slots(process), "no slots")
+    until(lambda: count(lab, "version") > 0, "nothing comes")
+    for name in ("mine.py", "helper.py", "late.py"):
+        edited = (lab.folder / name).read_text().replace(" 1\n", " 2\n").replace("as it was", "as it is")
+        (lab.folder / name).write_text(f"# Another line.\n{edited}")
+    # One that is killed and one that is added load what the first two loaded.
+    kill(slots[0])
+    lab.run("configure", "version", "--slots", "3", "--data", lab.data)
+    until(lambda: len(set(lab.slots(process)) - set(slots)) == 2, "no other slots")
+    known = count(lab, "version")
+    until(lambda: count(lab, "version") > known + 200, "it does not go on")
+    until(lambda: "has changed since worker `version` started" in lab.said(process)[1], "the edit is not seen")
+    data = beamport.open(lab.data)
+    assert {m["value"] for m in data["version"].read()} == {111.0}
+    traceback = [m["text"] for m in data["version.aside"].read()][0]
+    assert f'File "{lab.folder}/mine.py", line 10, in version' in traceback and '"as it was"' in traceback
+    said = lab.said(process)[1]
+    assert said.count("has changed since") == 1 and "`helper.py`, `late.py`, `mine.py`" in said
+    # The hash is that of the files as they were, and in the copy they lie.
+    lab.run("begin", "first", "--data", lab.data)
+    hashed = data.run("first").metadata["workers"]["version"]
+    copy = lab.data / ".code" / hashed["hash"]
+    assert hashed["call"] == "mine.py:version"
+    assert sorted(path.name for path in copy.iterdir()) == ["helper.py", "late.py", "mine.py"]
+    assert (copy / "mine.py").read_text() == code
+    sums = subprocess.run(["sha256sum", "helper.py", "late.py", "mine.py"], cwd=copy, capture_output=True, check=True)
+    assert hashlib.sha256(sums.stdout).hexdigest() == hashed["hash"]
+    top = lab.popen("top", "--json", "--data", lab.data)
+    shown = json.loads(until(lambda: lab.said(top)[0].partition("\n")[0], "nothing is shown"))["workers"]
+    assert [(worker["call"], worker["hash"]) for worker in shown] == [("mine.py:version", hashed["hash"])]
+    top.terminate()
+    lab.interrupt(process)
+    lab.end(process)
+    # The next `up` takes the edited files; what was changed while it ran stays.
+    process, _ = lab.up_ready()
+    until(lambda: list(data["version"].read(start=-1))[0]["value"] == 222.0, "the edited files are not used")
+    assert "has 3 slots" in lab.run("configure", "version", "--data", lab.data).stdout.decode()
+    values = [m["value"] for m in data["version"].read()]
+    assert values == sorted(values)
     lab.interrupt(process)
     lab.end(process)
 

@@ -54,3 +54,11 @@ pub const CACHE_MAX: u64 = 1 << 20;
 pub const FRAMES_MAX: u64 = 1_000_000;
 /// Writers of a sink.
 pub const WRITERS_MAX: u64 = 16;
+/// Files of the code of a worker that are copied: ten times a large package of a user.
+pub const CODE_FILES_MAX: usize = 1000;
+/// Bytes of them: each slot reads them all.
+pub const CODE_BYTES_MAX: usize = 16 << 20;
+/// Folders below each other in which they are.
+pub const CODE_DEPTH_MAX: usize = 8;
+/// Entries of such a folder that are looked at: one with more has data, not code.
+pub const CODE_FOLDER_MAX: usize = 10_000;

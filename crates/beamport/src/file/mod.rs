@@ -37,7 +37,7 @@ pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
 pub(crate) use sink::{check_files_pattern, writer_file, writer_name};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
 pub(crate) use template::named_streams;
-pub use worker::{Code, Numbers, Order, Parameters, Share, WorkerSection};
+pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::limits;
 use crate::units::{Refused, shortened};

@@ -48,6 +48,8 @@ pub struct WorkerSection {
     pub gpus: Setting<Numbers>,
     /// Shared memory of each slot's stream.
     pub slot_live: Setting<Size>,
+    /// The copy of its code that its slots load, once it runs.
+    pub copied: Option<Copied>,
     /// Streams that a ready-made worker looks at beside its inputs.
     pub besides: Vec<String>,
     /// The worker beside which it runs.
@@ -66,6 +68,17 @@ pub struct Code {
     pub folder: PathBuf,
     /// The interpreter, where one is named.
     pub python: Option<PathBuf>,
+    /// The copy of its files that slots load; none of what is installed, of what is ready-made, or before it runs.
+    pub copied: Option<Copied>,
+}
+
+/// Files of Python code as they were when the worker started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// SHA-256 of what `sha256sum` says of them, in hexadecimal digits: the name of the folder with the copy.
+    pub hash: String,
+    /// The folder in which they were.
+    pub root: PathBuf,
 }
 
 impl Code {
@@ -73,7 +86,12 @@ impl Code {
     #[must_use]
     pub fn to_json(&self) -> Json {
         let python = self.python.as_ref().map(|python| python.to_string_lossy());
-        serde_json::json!({"call": self.call, "folder": self.folder.to_string_lossy(), "python": python})
+        let mut json =
+            serde_json::json!({"call": self.call, "folder": self.folder.to_string_lossy(), "python": python});
+        if let Some(Copied { hash, root }) = &self.copied {
+            (json["hash"], json["root"]) = (hash.as_str().into(), root.to_string_lossy().into());
+        }
+        json
     }
 
     /// From there.
@@ -84,6 +102,10 @@ impl Code {
             call: said["call"].as_str()?.to_owned(),
             folder: said["folder"].as_str()?.into(),
             python: said["python"].as_str().map(PathBuf::from),
+            copied: said["hash"]
+                .as_str()
+                .zip(said["root"].as_str())
+                .map(|(hash, root)| Copied { hash: hash.to_owned(), root: root.into() }),
         })
     }
 }
@@ -93,13 +115,20 @@ impl WorkerSection {
     #[must_use]
     pub fn code(&self) -> Code {
         let python = self.python.as_ref().map(|python| python.value.clone());
-        Code { call: self.call.value.clone(), folder: self.folder.clone(), python }
+        Code { call: self.call.value.clone(), folder: self.folder.clone(), python, copied: self.copied.clone() }
+    }
+
+    /// Which function of which module its slots load, where they are processes of Python.
+    #[must_use]
+    pub fn python_call(&self) -> String {
+        self.needs().code.map_or_else(|| self.call.value.clone(), |(find, _)| find)
     }
 
     /// Takes the code of another.
     pub fn take_code(&mut self, code: &Code) {
         (self.call.value, self.folder) = (code.call.clone(), code.folder.clone());
         self.python = code.python.clone().map(Setting::by_default);
+        self.copied = code.copied.clone();
     }
 
     /// Why its code, where it is ready-made, needs one slot and one input; none where it does not.
@@ -134,6 +163,7 @@ impl WorkerSection {
             gpus: Setting::default(),
             // Here the bytes are; the output points to them.
             slot_live: output.live.clone(),
+            copied: None,
             besides: Vec::new(),
             shadow: None,
             output,
@@ -413,6 +443,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         cpus,
         gpus,
         slot_live,
+        copied: None,
         besides,
         shadow,
         output,

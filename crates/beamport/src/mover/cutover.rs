@@ -107,7 +107,7 @@ impl CutOver {
                 }
             }
             Stands::Replacing { .. } if !slots.live() => {
-                slots.takes(work)?;
+                slots.take_over(work)?;
                 work.hold(false);
                 return Ok(true);
             }
@@ -178,7 +178,8 @@ impl Pair {
             return Err(Fault::new(what(), why).hint("it takes one stream: merge them first, `[merge.NAME]`"));
         }
         // Here a mistake in it is told.
-        workers::declared(&next, false, &|| stop.load(Ordering::Relaxed)).map_err(|fault| fault.leads_to(what()))?;
+        let ends = || stop.load(Ordering::Relaxed);
+        workers::declared(&data.folder, &next, false, &ends).map_err(|fault| fault.leads_to(what()))?;
         // Whoever asks has decided: what cannot be compared is said, and is no reason against it.
         let goes_on = || !stop.load(Ordering::Relaxed);
         let compared = match compare::compare(data, (&old.name, &new.name), Some(COMPARED), &goes_on) {

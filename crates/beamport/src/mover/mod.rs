@@ -6,6 +6,7 @@
 
 mod belongings;
 mod child;
+mod code;
 mod control;
 mod cutover;
 mod merges;
@@ -226,7 +227,7 @@ impl Mover {
         Ok(run)
     }
 
-    /// What simulated sources know to be true, and what each sink makes of which streams, goes into the run's metadata:
+    /// What simulated sources know to be true, what each sink makes of which streams, and which code workers run goes into the run's metadata:
     /// so it stands in the file, and the file can be written again.
     fn with_provenance(&self, run: &str, metadata: &str) -> Result<String, Fault> {
         let mut value: Value =
@@ -260,8 +261,17 @@ impl Mover {
                 (s.name.clone(), made)
             })
             .collect();
-        if let Some(object) = value.as_object_mut().filter(|_| !sinks.is_empty()) {
-            object.insert("sinks".into(), sinks.into());
+        // Code that has no hash is ready-made or installed.
+        let code = |worker: &StageThread| worker.told.code().filter(|code| code["hash"].is_string());
+        let workers = self.instrument.workers.iter().zip(&self.workers);
+        let workers: serde_json::Map<String, Value> = workers
+            .filter_map(|(section, worker)| Some((section.name.clone(), code(worker)?)))
+            .map(|(name, code)| (name, json!({"call": code["call"], "hash": code["hash"]})))
+            .collect();
+        for (name, made) in [("sinks", sinks), ("workers", workers)] {
+            if let Some(object) = value.as_object_mut().filter(|_| !made.is_empty()) {
+                object.insert(name.into(), made.into());
+            }
         }
         Ok(value.to_string())
     }

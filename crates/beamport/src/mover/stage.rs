@@ -25,6 +25,7 @@ pub(super) struct Told {
     trouble: Arc<Mutex<Option<Fault>>>,
     warned: Arc<Mutex<Option<Instant>>>,
     orders: Arc<Mutex<VecDeque<Order>>>,
+    code: Arc<Mutex<Option<Value>>>,
 }
 
 /// A command to a worker that runs.
@@ -69,6 +70,16 @@ impl Told {
     /// Takes the oldest command.
     pub(super) fn next_order(&self) -> Option<Order> {
         self.orders.lock().unwrap_or_else(|p| p.into_inner()).pop_front()
+    }
+
+    /// Which code a worker runs now.
+    pub(super) fn code(&self) -> Option<Value> {
+        of(&self.code)
+    }
+
+    /// Sets it.
+    pub(super) fn runs(&self, code: Value) {
+        set(&self.code, Some(code));
     }
 
     /// Where its stream stands now.

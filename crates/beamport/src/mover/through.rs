@@ -11,6 +11,7 @@ use super::workers::{self, Declared};
 use crate::file::WorkerSection;
 use flow::ledger::Row;
 use flow::{Data, Fault, Intake, IntakeOptions, Source, Step, WorkerState, stream_fault};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ pub struct Passing<'a> {
 impl Passing<'_> {
     /// Asks the code of a section what it declares; `ends` is looked at meanwhile.
     pub fn declared(section: &WorkerSection, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
-        workers::declared(section, false, ends)
+        workers::declared(Path::new(""), section, false, ends)
     }
 }
 

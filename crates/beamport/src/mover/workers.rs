@@ -4,6 +4,7 @@
 //! Ctrl-C. One that ends is started again, at once where it has answered since its start, else after a pause that
 //! doubles. One that is at a message for longer than `time_max` is killed.
 
+use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageThread, Told, What, ns};
 use crate::file::{Code, Order, Share, WorkerSection};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long code may take to be loaded: libraries are large.
 const LOAD: Duration = Duration::from_secs(120);
+/// Pause between two looks at whether its files were edited.
+const CODE_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of what it declares at most.
 const LINE: u64 = 4096;
 
@@ -63,17 +66,19 @@ pub(super) fn start(
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
+    let mut copies = Copies::default();
     StageThread::start("worker", &section.name.clone(), stop, move |told| {
         if !stage::wait_for(&besides, &flag) {
             return Ok(());
         }
-        run(&data, (&section, &options), &inputs, &flag, told)
+        run(&data, (&section, &options), &mut copies, &inputs, &flag, told)
     })
 }
 
 fn run(
     data: &Data,
     (section, options): (&WorkerSection, &WorkOptions),
+    copies: &mut Copies,
     inputs: &[Told],
     stop: &Arc<AtomicBool>,
     told: &Told,
@@ -82,9 +87,10 @@ fn run(
         return Ok(());
     }
     let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
+    let mut slots = Slots::new(data, section.clone(), options, copies);
+    slots.begin(&mut work)?;
+    told.runs(slots.section.code().to_json());
     told.stands(work.view());
-    let mut slots = Slots::new(data, section.clone(), options);
-    slots.takes(&work)?;
     let mut until = None;
     let mut promised = Vec::new();
     let mut cutting: Option<CutOver> = None;
@@ -137,6 +143,7 @@ fn run(
         };
         if is_done {
             cutting = None;
+            told.runs(slots.section.code().to_json());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.look_after(&mut work, starts)?;
@@ -190,8 +197,11 @@ pub(super) struct Slots<'a> {
     /// As its code is now.
     pub(super) section: WorkerSection,
     options: &'a WorkOptions,
+    copies: &'a mut Copies,
     running: Vec<Running>,
     looked: Instant,
+    /// When it was looked whether files of the code were edited.
+    compared: Instant,
     /// The parameters of now.
     parameters: Value,
     /// Why slots die that answer nothing.
@@ -199,13 +209,38 @@ pub(super) struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions) -> Self {
+    fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions, copies: &'a mut Copies) -> Self {
         let parameters = section.parameters.0.clone();
-        Self { data, section, options, running: Vec::new(), looked: Instant::now() - NAP, parameters, trouble: None }
+        let now = Instant::now();
+        Self {
+            data,
+            section,
+            options,
+            copies,
+            running: Vec::new(),
+            looked: now - NAP,
+            compared: now,
+            parameters,
+            trouble: None,
+        }
     }
 
-    /// Takes code and parameters of now: slots that start from now on have them.
-    pub(super) fn takes(&mut self, work: &Work) -> Result<(), Fault> {
+    /// Takes code and parameters of now, and copies the files of that code: all slots load the copy.
+    fn begin(&mut self, work: &mut Work) -> Result<(), Fault> {
+        self.take(work)?;
+        self.section.copied = self.copies.of(&self.data.folder, &self.section)?;
+        work.set_code(&self.section.code().to_json().to_string());
+        Ok(())
+    }
+
+    /// Takes the code, its copy and the parameters of a shadow: slots that start from now on have them.
+    pub(super) fn take_over(&mut self, work: &Work) -> Result<(), Fault> {
+        self.take(work)?;
+        self.copies.take(&self.section);
+        Ok(())
+    }
+
+    fn take(&mut self, work: &Work) -> Result<(), Fault> {
         self.parameters = serde_json::from_str(work.parameters()).unwrap_or_default();
         if let Some(code) = Code::from_json(work.code()) {
             self.section.take_code(&code);
@@ -214,6 +249,22 @@ impl<'a> Slots<'a> {
         match self.section.alone(&self.parameters) {
             Some(_) => Ok(()),
             None => work.let_go(&self.section.besides),
+        }
+    }
+
+    /// Warns where files of the code were edited: its slots go on with the copy.
+    fn compare(&mut self) {
+        if self.compared.elapsed() < CODE_PAUSE {
+            return;
+        }
+        self.compared = Instant::now();
+        let changed = self.copies.changed();
+        if !changed.is_empty() {
+            let (names, name) = (changed.join("`, `"), &self.section.name);
+            tracing::warn!(
+                "`{names}` has changed since worker `{name}` started, which goes on with what it loaded: end \
+                 `beamport up` and start it again to use it, or cut over to a shadow"
+            );
         }
     }
 
@@ -252,10 +303,10 @@ impl<'a> Slots<'a> {
             let _ = tell.send(Ok(()));
             return said;
         }
-        let (mut section, stop) = (self.section.clone(), stop.clone());
+        let (mut section, stop, data) = (self.section.clone(), stop.clone(), self.data.folder.clone());
         section.parameters.value.0 = changed_parameters(work, changed);
         std::thread::spawn(move || {
-            let said = declared(&section, true, &|| stop.load(Ordering::Relaxed)).map(drop);
+            let said = declared(&data, &section, true, &|| stop.load(Ordering::Relaxed)).map(drop);
             let what = || format!("worker `{}` cannot be configured", section.name);
             // Nobody hears it when the instrument ends.
             let _ = tell.send(said.map_err(|fault| fault.leads_to(what())));
@@ -294,6 +345,7 @@ impl<'a> Slots<'a> {
         if self.looked.elapsed() < Duration::from_millis(2) {
             return Ok(self.running.iter().filter(|r| r.child.is_some()).count());
         }
+        self.compare();
         self.looked = Instant::now();
         let overdue = work.overdue();
         while self.running.len() < work.slots() as usize {
@@ -378,6 +430,7 @@ impl<'a> Slots<'a> {
             "by_key": options.share == flow::Share::Key,
             "call": section.call.value,
             "folder": section.folder,
+            "copied": copied(&data.folder, section),
             "parameters": parameters,
             "cpu": pick(&section.cpus.0),
             "gpu": pick(&section.gpus.0),
@@ -438,6 +491,15 @@ fn program(section: &WorkerSection, asked: &Value) -> Command {
     command
 }
 
+/// The copy of the code that a slot loads, as it is told of it.
+fn copied(data: &Path, section: &WorkerSection) -> Value {
+    let copied = section.copied.as_ref();
+    copied.map_or(
+        Value::Null,
+        |copied| json!({"folder": code::folder_of(data, copied), "root": copied.root, "hash": copied.hash}),
+    )
+}
+
 /// Where a program does not start: which it is.
 fn interpreted(section: &WorkerSection) -> String {
     match section.is_python() {
@@ -457,7 +519,12 @@ pub struct Declared {
 
 /// Asks a section's code what it declares, which says also whether it can be loaded and takes the parameters: when it is
 /// made, and for `changes` also while it runs. `ends` is looked at meanwhile.
-pub(super) fn declared(section: &WorkerSection, changes: bool, ends: &dyn Fn() -> bool) -> Result<Declared, Fault> {
+pub(super) fn declared(
+    data: &Path,
+    section: &WorkerSection,
+    changes: bool,
+    ends: &dyn Fn() -> bool,
+) -> Result<Declared, Fault> {
     if section.is_native() {
         // One that keeps something between messages says so by being alone.
         let needs = flow::check_native(&section.call, &section.parameters.0);
@@ -469,6 +536,7 @@ pub(super) fn declared(section: &WorkerSection, changes: bool, ends: &dyn Fn() -
         "cpu": null,
         "call": section.call.value,
         "folder": section.folder,
+        "copied": copied(data, section),
         "parameters": section.parameters.0,
         "declares": true,
         "changes": changes,

@@ -124,6 +124,8 @@ pub struct WorkerStatus {
     pub slow: u64,
     /// Which code it runs now; empty before its first commit.
     pub call: String,
+    /// The hash of the copy of its files that its slots load; none of what is installed or ready-made.
+    pub hash: Option<String>,
     /// From which messages on, where it was cut over to it: stream, epoch, sequence; else null.
     pub since: serde_json::Value,
     /// The worker beside which it runs as a shadow.
@@ -317,6 +319,7 @@ impl Watch {
                 lost: state.number("lost"),
                 slow: state.number("slow"),
                 call: now_runs.code["call"].as_str().unwrap_or_default().to_owned(),
+                hash: now_runs.code["hash"].as_str().map(str::to_owned),
                 since: now_runs.since,
                 shadow: now_runs.shadow,
                 statistics: state.slots,

@@ -190,9 +190,15 @@ fn workers(all: &[WorkerStatus]) -> String {
     text
 }
 
+/// Digits of a hash that are shown: two versions of one file differ in them.
+const HASH_DIGITS: usize = 8;
+
 /// Which code a worker runs: since when, or beside whom.
 fn code(w: &WorkerStatus) -> String {
     let mut text = shortened(&w.call);
+    if let Some(hash) = &w.hash {
+        text += &format!("@{}", hash.get(..HASH_DIGITS).unwrap_or(hash));
+    }
     for from in w.since.as_array().into_iter().flatten() {
         text += &format!(" (since {} {})", shortened(from["stream"].as_str().unwrap_or_default()), from["sequence"]);
     }
@@ -258,12 +264,13 @@ mod tests {
             lost: 0,
             slow: 0,
             call: "mine.py:peaks".into(),
+            hash: Some("1a2b3c4d".repeat(8)),
             since: serde_json::json!([{"stream": "detector", "epoch": 0, "sequence": 40}]),
             shadow: None,
             statistics: [(0, numbers)].into(),
         };
         let shadow = WorkerStatus { shadow: Some("peaks".into()), slow: 1200, since: ().into(), ..worker.clone() };
-        assert_eq!(code(&shadow), "mine.py:peaks (shadow of peaks, skipped 1,200)");
+        assert_eq!(code(&shadow), "mine.py:peaks@1a2b3c4d (shadow of peaks, skipped 1,200)");
         let status = Status {
             time: 0,
             data: "d".into(),
@@ -285,7 +292,7 @@ mod tests {
              nexus:7  detector  counted   12        -\n\
              \n\
              worker  slots  living  starting  away  restarts  messages  messages/s  lag  aside  filtered  lost  code\n\
-             peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0  mine.py:peaks (since detector 40)\n\
+             peaks       4       2         1     1         5     1,234       12 /s    7      1         2     0  mine.py:peaks@1a2b3c4d (since detector 40)\n\
              \n\
              worker  slot  statistics\n\
              peaks      0  mean=0.5 spots=3\n\

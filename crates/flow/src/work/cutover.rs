@@ -142,6 +142,15 @@ impl Work {
         &self.since
     }
 
+    /// Says of the code that it runs already what was not known before (JSON), with the next commit.
+    pub fn set_code(&mut self, code: &str) {
+        let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        if json(&self.options.code) != json(code) {
+            self.options.code = code.to_owned();
+            self.is_changed = true;
+        }
+    }
+
     /// Which code its slots run now.
     pub fn code(&self) -> &str {
         &self.options.code
