@@ -17,7 +17,7 @@ from typing import Any
 
 from ._code import Copied
 from ._core import _Slot
-from ._worker import Code, _fits, declared, found_by, statistics
+from ._worker import Code, _fits, declared, found_by, statistics, taken_by
 
 
 def load(call: str, folder: str, copied: Copied | None = None) -> Any:
@@ -69,7 +69,7 @@ def _declare(asked: dict[str, Any]) -> int:
         if asked["changes"] and inspect.isclass(target) and hasattr(target, "configure"):
             _fits(target.configure, asked["parameters"])
     except TypeError as misfit:
-        says = {"misfit": str(misfit)}
+        says = {"misfit": str(misfit), "takes": taken_by(target)}
     with os.fdopen(said, "w") as line:
         print(json.dumps(says), file=line)
     return 0

@@ -140,6 +140,14 @@ def _fits(target: Any, parameters: dict[str, Any]) -> None:
     inspect.signature(target).bind_partial(*first, **parameters)
 
 
+def taken_by(target: Any) -> list[str]:
+    """Names of the parameters that code knows."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [name for name, each in inspect.signature(target).parameters.items() if each.kind in named]
+    # The message is the first of a function.
+    return names if inspect.isclass(target) else names[1:]
+
+
 class Code:
     """A worker as a slot runs it."""
 

@@ -356,10 +356,16 @@ impl Calling<'_> {
         variables: &Bound<'_, PyDict>,
         out: &mut Outputs<'_>,
     ) -> Result<(), Undone> {
+        let py = variables.py();
         let mut arrays: Vec<(String, Plain<'_>)> = Vec::new();
         for (name, value) in variables {
             let key = || format!("a worker made a dict with the key {name}: keys are names, texts like \"x\"");
-            arrays.push((name.extract().map_err(|_| PyTypeError::new_err(key()))?, Plain::of(&value)?));
+            let name: String = name.extract().map_err(|_| PyTypeError::new_err(key()))?;
+            let array = Plain::of(&value).map_err(|e| match e.is_instance_of::<PyTypeError>(py) {
+                true => PyTypeError::new_err(format!("`{name}` of a dict: {}", e.value(py))),
+                false => e,
+            })?;
+            arrays.push((name, array));
         }
         let axes: Vec<Vec<String>> =
             arrays.iter().map(|(_, a)| (0..a.shape.len()).map(|axis| format!("dim_{axis}")).collect()).collect();

@@ -568,7 +568,12 @@ pub(super) fn declared(
     let said: Value = serde_json::from_str(&line).unwrap_or_default();
     if let Some(misfit) = said["misfit"].as_str() {
         let what = format!("`{}` does not take its parameters", section.call.value);
-        return Err(Fault::new(what, misfit).hint(format!("they are {}", section.parameters.0)));
+        let takes: Vec<&str> = said["takes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let hint = match takes.as_slice() {
+            [] => "it takes none: remove them".to_owned(),
+            names => format!("it takes `{}`", names.join("`, `")),
+        };
+        return Err(Fault::new(what, misfit).hint(hint));
     }
     match (said["batch"].as_u64(), said["pure"].as_bool()) {
         (Some(batch), Some(is_pure)) => Ok(Declared { batch, is_pure }),

@@ -119,7 +119,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             reader.seek(at);
             continue;
         }
-        left -= lines(out, &batch, &names, clock, (from, to), left, asked.form.json)?;
+        left -= lines(out, &batch, (&asked.stream, &names), clock, (from, to), left, asked.form.json)?;
     }
     Ok(status)
 }
@@ -128,7 +128,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
 fn lines(
     out: &mut dyn Write,
     batch: &store::Batch<'_>,
-    names: &[String],
+    (stream, names): (&str, &[String]),
     clock: Clock,
     (from, to): (i64, i64),
     most: u64,
@@ -144,7 +144,7 @@ fn lines(
         if json {
             super::json_line(out, &object(&message, origin, clock))?;
         } else {
-            writeln!(out, "{}", line(&message, origin, clock))?;
+            writeln!(out, "{}", line(&message, (stream, origin), clock))?;
         }
         printed += 1;
     }
@@ -159,20 +159,21 @@ fn is_closed() -> bool {
     answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
 }
 
-fn line(message: &Message<'_>, origin: &str, clock: Clock) -> String {
+fn line(message: &Message<'_>, (stream, origin): (&str, &str), clock: Clock) -> String {
     let entry = message.entry;
     let time = match clock {
         Clock::Epoch => instant(entry.source_time),
         Clock::Ticks => format!("{} ticks", entry.source_time),
         Clock::None => format!("arrived {}", instant(entry.arrival_time)),
     };
+    let content = content(message.payload, &[stream, origin]);
     let origin = if origin.is_empty() { "-".into() } else { shortened(origin) };
     let mut flagged = String::new();
     for word in flag_words(entry.flags) {
         flagged += word;
         flagged.push(' ');
     }
-    format!("{:>8}  {time}  {origin}  {}  {flagged}{}", message.sequence, entry.schema, content(message.payload))
+    format!("{:>8}  {time}  {origin}  {}  {flagged}{content}", message.sequence, entry.schema)
 }
 
 fn flag_words(word: u16) -> Vec<&'static str> {
@@ -180,15 +181,19 @@ fn flag_words(word: u16) -> Vec<&'static str> {
     known.into_iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| name).collect()
 }
 
-/// What a message says in one line: fields without the name of its maker and its time, which stand before; a hex head
-/// where its bytes are no message we know.
-fn content(payload: &[u8]) -> String {
+/// What a message says in one line: fields without its time, and without its source name where that is one of the names
+/// that are known already (of its stream and its maker); a hex head where its bytes are no message we know.
+fn content(payload: &[u8], known: &[&str]) -> String {
     let text = match wire::to_json(payload) {
         Ok(Value::Object(object)) => {
             // The type of a value stands beside it for programs.
             let is_type = |key: &str| key.strip_suffix("_type").is_some_and(|name| object.contains_key(name));
-            let told = |key: &str| matches!(key, "schema" | "source_name" | "timestamp") || is_type(key);
-            let fields = object.iter().filter(|(key, value)| !told(key) && !value.is_null());
+            let is_known = |key: &str, value: &Value| match key {
+                "schema" | "timestamp" => true,
+                "source_name" => value.as_str().is_none_or(|name| name.is_empty() || known.contains(&name)),
+                _ => value.is_null() || is_type(key),
+            };
+            let fields = object.iter().filter(|(key, value)| !is_known(key, value));
             fields.map(|(key, value)| format!("{key}={}", brief(value))).collect::<Vec<_>>().join(" ")
         }
         _ => hex_head(payload),
@@ -268,7 +273,12 @@ mod tests {
 
     #[test]
     fn content_is_what_stands_nowhere_else() {
-        assert_eq!(content(&f144(1.5)), "value=1.5");
+        assert_eq!(content(&f144(1.5), &["temperatures", "T"]), "value=1.5");
+    }
+
+    #[test]
+    fn numbers_of_one_origin_were_shown_without_their_names() {
+        assert_eq!(content(&f144(3.0), &["mean.statistics", "slot0"]), "source_name=\"T\" value=3.0");
     }
 
     #[test]
@@ -284,7 +294,7 @@ mod tests {
         };
         let mut bytes = Vec::new();
         wire::ev44::write(&mut bytes, &message).unwrap();
-        let told = content(&bytes);
+        let told = content(&bytes, &["bank"]);
         for part in ["message_id=3", "reference_time=[5]", "time_of_flight=int32[12400]", "pixel_id=int32[12400]"] {
             assert!(told.contains(part), "{told}");
         }
@@ -292,9 +302,9 @@ mod tests {
 
     #[test]
     fn unknown_bytes_are_hexadecimal() {
-        assert_eq!(content(b""), "0 B: ");
-        assert_eq!(content(&[0xab; 3]), "3 B: ababab");
-        assert!(content(&[1; 33]).ends_with("01..."));
+        assert_eq!(content(b"", &[]), "0 B: ");
+        assert_eq!(content(&[0xab; 3], &[]), "3 B: ababab");
+        assert!(content(&[1; 33], &[]).ends_with("01..."));
     }
 
     #[test]
