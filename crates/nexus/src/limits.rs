@@ -45,6 +45,9 @@ pub const ATTRIBUTE_BYTES_MAX: usize = 60 << 10;
 /// Dimensions of a dataset: HDF5 allows 32, one is taken for time.
 pub const RANK_MAX: usize = 31;
 
+/// Numbers of a dataset that are written as texts where the template gives them the type of texts.
+pub const TEXTS_MAX: usize = 1000;
+
 /// Mistakes that are told; more is a sign of one cause that repeats.
 pub const MISTAKES_MAX: usize = 100;
 

@@ -349,7 +349,7 @@ fn check(
     let checked = match modules {
         Ok(modules) => template::Template::open(path, static_file, &modules, layout).and_then(|template| {
             let mistakes = template.try_copies();
-            if mistakes.is_empty() { Ok(template.streams()) } else { Err(mistakes) }
+            if mistakes.is_empty() { Ok((template.streams(), template.warnings)) } else { Err(mistakes) }
         }),
         Err(fault) => Err(vec![mistake_of(fault)]),
     };
@@ -359,33 +359,36 @@ fn check(
 /// A fault that has no place in the template.
 fn mistake_of(fault: Fault) -> template::Mistake {
     let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
-    template::Mistake { pointer: String::new(), cause, hint: fault.hint }
+    template::Mistake { level: template::Level::Error, pointer: String::new(), cause, hint: fault.hint }
 }
 
-/// Says what is wrong with a template, or which streams it wants; the exit status.
-fn tell_checked(path: &Path, json: bool, checked: Result<Vec<template::Wanted>, Vec<template::Mistake>>) -> u8 {
-    let (mistakes, streams) = match checked {
-        Ok(streams) => (Vec::new(), streams),
-        Err(mistakes) => (mistakes, Vec::new()),
+/// What a check found: streams and warnings, or mistakes.
+type Checked = Result<(Vec<template::Wanted>, Vec<template::Mistake>), Vec<template::Mistake>>;
+
+/// Says what is wrong with a template, and which streams it wants; the exit status: 1 where no file can be written.
+fn tell_checked(path: &Path, json: bool, checked: Checked) -> u8 {
+    let is_wrong = checked.is_err();
+    let (streams, mistakes) = checked.unwrap_or_else(|mistakes| (Vec::new(), mistakes));
+    let said = |level| match level {
+        template::Level::Error => ("error", "the template is not right"),
+        template::Level::Warning => ("warning", "the template is not followed word for word"),
     };
     if json {
         let told: Vec<_> = mistakes
             .iter()
-            .map(|m| serde_json::json!({"what": "the template is not right", "pointer": m.pointer, "cause": m.cause, "hint": m.hint}))
+            .map(|m| {
+                let (level, what) = said(m.level);
+                serde_json::json!({"level": level, "what": what, "pointer": m.pointer, "cause": m.cause, "hint": m.hint})
+            })
             .collect();
         println!("{}", serde_json::json!({"mistakes": told, "streams": streams}));
     } else {
         for mistake in &mistakes {
-            eprintln!(
-                "error: {}{}\ncause: {}\nhint:  {}\n",
-                path.display(),
-                mistake.pointer,
-                mistake.cause,
-                mistake.hint
-            );
+            let (place, level) = (format!("{}{}", path.display(), mistake.pointer), said(mistake.level).0);
+            eprintln!("{level}: {place}\ncause: {}\nhint:  {}\n", mistake.cause, mistake.hint);
         }
     }
-    u8::from(!mistakes.is_empty())
+    u8::from(is_wrong)
 }
 
 fn hash(files: &[PathBuf]) -> Result<ExitCode, Fault> {

@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "other tests need the rest")]
 mod messages;
 
-use beamport_nexus::template::{Layout, Template};
+use beamport_nexus::template::{Layout, Level, Template};
 use beamport_nexus::{Job, Nexus};
 use flow::Sink;
 use messages::{Made, START, any, events, give, image, job, made, others};
@@ -33,6 +33,90 @@ fn attribute(job: &Job, group: &str, name: &str) -> String {
     let file = hdf5_metno::File::open(&job.file).unwrap();
     let attribute = file.group(&format!("entry/{group}")).unwrap().attr(name).unwrap();
     attribute.read_scalar::<hdf5_metno::types::VarLenUnicode>().unwrap().as_str().to_owned()
+}
+
+/// Texts, or numbers, of a dataset or an attribute.
+fn values(of: &hdf5_metno::Container) -> (Vec<String>, Vec<f64>) {
+    use hdf5_metno::types::{TypeDescriptor, VarLenUnicode};
+    match of.dtype().unwrap().to_descriptor().unwrap() {
+        TypeDescriptor::VarLenUnicode => {
+            let texts = of.read_raw::<VarLenUnicode>().unwrap();
+            (texts.iter().map(|text| text.as_str().to_owned()).collect(), vec![])
+        }
+        _ => (vec![], of.read_raw::<f64>().unwrap()),
+    }
+}
+
+/// The same of JSON.
+fn values_of(json: &serde_json::Value) -> (Vec<String>, Vec<f64>) {
+    match json {
+        serde_json::Value::String(text) => (vec![text.clone()], vec![]),
+        serde_json::Value::Array(list) => {
+            let all: Vec<_> = list.iter().map(values_of).collect();
+            (all.iter().flat_map(|one| one.0.clone()).collect(), all.iter().flat_map(|one| one.1.clone()).collect())
+        }
+        number => (vec![], vec![number.as_f64().unwrap()]),
+    }
+}
+
+/// Compares what the template says of an object with the file: in `changed` are paths of what is another thing there.
+fn compare(at: &str, said: &serde_json::Value, of: &hdf5_metno::Container, changed: &[&str]) {
+    if changed.contains(&at) {
+        return;
+    }
+    let (said, found) = (values_of(said), values(of));
+    let is_near = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-6 * one.abs();
+    assert_eq!(said.0, found.0, "{at}");
+    assert!(said.1.len() == found.1.len() && said.1.iter().zip(&found.1).all(is_near), "{at}: {said:?} {found:?}");
+}
+
+fn walk_attributes(at: &str, node: &serde_json::Value, of: &hdf5_metno::Location, changed: &[&str]) {
+    let mut said = std::collections::BTreeMap::new();
+    for one in node["attributes"].as_array().into_iter().flatten() {
+        let value = ["values", "value"].into_iter().find_map(|key| one.get(key)).unwrap();
+        said.insert(one["name"].as_str().unwrap(), value);
+    }
+    said.extend(node["attributes"].as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value)));
+    for (name, value) in said {
+        let attribute = of.attr(name).unwrap_or_else(|e| panic!("{at}@{name}: {e}"));
+        compare(&format!("{at}@{name}"), value, &attribute, changed);
+    }
+}
+
+/// That the file has every group, dataset, link and attribute of the template, with its value.
+fn walk(file: &hdf5_metno::File, at: &str, node: &serde_json::Value, changed: &[&str]) {
+    let group = file.group(if at.is_empty() { "/" } else { at }).unwrap_or_else(|e| panic!("{at}: {e}"));
+    walk_attributes(at, node, &group, changed);
+    for child in node["children"].as_array().into_iter().flatten() {
+        let config = &child["config"];
+        let name = config["name"].as_str().or_else(|| child["name"].as_str()).unwrap_or_default();
+        let path = format!("{at}/{name}");
+        match child["module"].as_str() {
+            None => walk(file, &path, child, changed),
+            Some("dataset") => {
+                let dataset = file.dataset(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+                if let Some(said) = config.get("values").or_else(|| config.get("value")) {
+                    compare(&path, said, &dataset, changed);
+                }
+                walk_attributes(&path, child, &dataset, changed);
+            }
+            Some("link") => assert!(changed.contains(&path.as_str()) || group.link_exists(name), "{path}"),
+            Some("mdat") => assert_eq!(config.get("items").is_some(), group.link_exists("start_time"), "{at}"),
+            Some(_) => walk_attributes(at, child, &group, changed),
+        }
+    }
+}
+
+/// Writes a file without messages, and compares it with its template; the warnings.
+fn walked(name: &str, text: &str, layout: Layout, changed: &[&str]) -> Vec<(String, String)> {
+    let template = Template::parse_with(text.as_bytes(), &[], layout).unwrap_or_else(|m| panic!("{name}: {m:?}"));
+    let inputs = template.streams().into_iter().map(|one| one.stream).collect();
+    let warnings = template.warnings.iter().map(|one| (one.cause.clone(), one.hint.clone())).collect();
+    let job = Job { template, inputs, ..job_of(&format!("walk-{name}-{layout:?}"), &[]) };
+    Nexus::begin(job.clone(), false).unwrap().finish("{}").unwrap();
+    let file = hdf5_metno::File::open(&job.file).unwrap();
+    walk(&file, "", &serde_json::from_str(text).unwrap(), changed);
+    warnings
 }
 
 /// The numbers of a dataset of the group.
@@ -163,6 +247,208 @@ fn a_module_overwrote_what_the_template_says_of_its_group() {
             let said = ["NX_class", "writer_module", "source", "signal"].map(|said| attribute(&job, group, said));
             assert_eq!(said, [class, "mine", "here", "there"], "{name} {group}");
         }
+    }
+}
+
+#[test]
+fn files_lacked_what_their_templates_say() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let read = |name: &str| std::fs::read_to_string(examples.join(name)).unwrap();
+    let texts = [("amor", read("amor.nexus.json")), ("coincidence", read("coincidence.nexus.json"))];
+    let own = [("rule", messages::TEMPLATE.to_owned())];
+    for (name, text) in texts.iter().chain(&own) {
+        for layout in [Layout::Nexus, Layout::Ess] {
+            assert_eq!(walked(name, text, layout, &[]), [], "{name}");
+        }
+    }
+}
+
+/// Structures of NICOS and of generate-nexus-files: what is in them, what it is called, and what is made of it.
+#[test]
+fn what_the_ess_file_writer_takes_was_refused() {
+    let group = |more: &str, children: &str| {
+        format!(
+            r#"{{"children": [{{"type": "group", "name": "entry", "attributes": {{"NX_class": "NXentry"}} {more}, "children": [
+                {{"module": "dataset", "config": {{"name": "title", "dtype": "string", "values": "t"}}}} {children}]}}]}}"#
+        )
+    };
+    let vector = |name: &str| {
+        format!(
+            r#", {{"module": "dataset", "config": {{"name": "{name}", "dtype": "double", "values": 1.5}}, "attributes": [
+                {{"name": "vector", "dtype": "string", "values": [0.0, 0, 1]}}, {{"name": "units", "values": "m"}}]}}"#
+        )
+    };
+    let motor = |settings: &str| {
+        format!(
+            r#", {{"type": "group", "name": "m", "children": [
+                {{"module": "tdct", "config": {{"topic": "s", "source": "m" {settings}}}}}]}}"#
+        )
+    };
+    let twice = r#", "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXdata"},
+        {"name": "NX_class", "dtype": "string", "values": "NXentry"}]"#;
+    let ignored = "it is ignored";
+    let cases: [(&str, String, &[(&str, &str)], &[&str]); 13] = [
+        (
+            "vector",
+            group("", &(vector("a") + &vector("b"))),
+            &[(
+                "the attribute `vector` has numbers of the type `string`; 2 places, this is the first",
+                "numbers are written",
+            )],
+            &[],
+        ),
+        (
+            "number-as-text",
+            group("", r#", {"module": "dataset", "config": {"name": "n", "dtype": "int", "values": ["1", " 2"]}}"#),
+            &[("a dataset has numbers given as texts", "numbers are written")],
+            &["/entry/n"],
+        ),
+        (
+            "sample",
+            group("", r#", {"module": "dataset", "config": {"name": "thickness", "dtype": "string", "values": 1.5}}"#),
+            &[("a dataset has numbers of the type `string`", "they are written as texts")],
+            &["/entry/thickness"],
+        ),
+        ("twice", group(twice, ""), &[("the attribute `NX_class` stands twice", "the last one holds")], &[]),
+        (
+            "key-twice",
+            group(r#", "x": 1, "name": "other", "name": "entry""#, ""),
+            &[("the key `name` stands twice", "the last one holds"), ("unknown key `x` of a group", ignored)],
+            &[],
+        ),
+        (
+            "units",
+            group("", &motor(r#", "value_units": "ns""#)),
+            &[("unknown key `value_units` of `tdct`", ignored)],
+            &[],
+        ),
+        (
+            "required",
+            group(r#", "required_nexus": "x", "required_tracking": true"#, &motor(r#", "required_devices": []"#)),
+            &[
+                ("unknown key `required_nexus` of a group", ignored),
+                ("unknown key `required_tracking` of a group", ignored),
+                ("unknown key `required_devices` of `tdct`", ignored),
+            ],
+            &[],
+        ),
+        (
+            "link",
+            group("", r#", {"module": "link", "config": {"name": "l", "type": "NXlink", "source": "title"}}"#),
+            &[],
+            &[],
+        ),
+        (
+            "nothing",
+            group(
+                "",
+                r#", {"module": "link", "config": {"name": "l", "source": "../no"}},
+                {"module": "link", "config": {"name": "k", "source": "l"}}"#,
+            ),
+            &[("a link leads to nothing", "the link is left out")],
+            &["/entry/l", "/entry/k"],
+        ),
+        ("config", group(r#", "config": {"name": "other"}"#, ""), &[("unknown key `config` of a group", ignored)], &[]),
+        (
+            "mdat",
+            group("", r#", {"module": "mdat", "config": {}}"#),
+            &[("`items` is missing", "neither `start_time` nor `end_time` is written here")],
+            &[],
+        ),
+        (
+            "depends",
+            group("", r#", {"module": "dataset", "config": {"name": "depends_on", "values": "no/where"}}"#),
+            &[("`depends_on` names what is not there", "it is written as it is")],
+            &[],
+        ),
+        (
+            "angle",
+            group(
+                "",
+                r#", {"module": "dataset", "config": {"name": "r", "values": 1.5}, "attributes":
+                {"transformation_type": "rotation", "units": "m"}}"#,
+            ),
+            &[("the units of `r`: `m` is a length", "it is written as it is")],
+            &[],
+        ),
+    ];
+    for (name, text, expected, changed) in cases {
+        let found = walked(name, &text, Layout::Ess, changed);
+        let found: Vec<(&str, &str)> = found.iter().map(|(cause, made)| (cause.as_str(), made.as_str())).collect();
+        let starts =
+            |((cause, made), (is, is_made)): (&(&str, &str), &(&str, &str))| cause.starts_with(is) && made == is_made;
+        assert!(found.len() == expected.len() && found.iter().zip(expected).all(starts), "{name}: {found:?}");
+        // Elsewhere what is not as it should be is a mistake.
+        assert_eq!(Template::parse(text.as_bytes()).is_err(), !expected.is_empty(), "{name}");
+    }
+    let file = hdf5_metno::File::open(job_path("walk-vector-Ess")).unwrap();
+    assert_eq!(values(&file.dataset("entry/a").unwrap().attr("vector").unwrap()).1, [0.0, 0.0, 1.0]);
+    let file = hdf5_metno::File::open(job_path("walk-number-as-text-Ess")).unwrap();
+    assert_eq!(values(&file.dataset("entry/n").unwrap()).1, [1.0, 2.0]);
+    let file = hdf5_metno::File::open(job_path("walk-sample-Ess")).unwrap();
+    assert_eq!(values(&file.dataset("entry/thickness").unwrap()).0, ["1.5"]);
+    let placeholder = group("", r#", "$SAMPLE$""#);
+    let mistakes = Template::parse_with(placeholder.as_bytes(), &[], Layout::Ess).unwrap_err();
+    assert_eq!(mistakes.iter().map(|one| one.level).collect::<Vec<_>>(), [Level::Error], "{mistakes:?}");
+}
+
+fn job_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("modules-{name}/{name}.nxs"))
+}
+
+/// A reader that trusted `axes` of one dimension for data of two failed for the whole entry.
+#[test]
+fn axes_of_the_template_lacked_the_dimension_of_time() {
+    let variables = r#""variables": [{"name": "signal"}], "constants": [{"name": "bins"}]"#;
+    let said = r#""attributes": [{"name": "axes", "data": ["bins"]}]"#;
+    let array = format!(r#"{{"module": "da00", "config": {{"stream": "s", {variables}, {said}}}}}"#);
+    let histogram = r#"{"module": "hs01", "config": {"stream": "s"}, "attributes": {"axes": ["x", "y"]}}"#;
+    for (name, layout) in [("nexus", Layout::Nexus), ("ess", Layout::Ess)] {
+        let job = job_of(&format!("axes-{name}"), &[("array", &array), ("histogram", histogram)]);
+        let text = format!(
+            r#"{{"children": [{{"type": "group", "name": "entry", "children": [
+                {{"type": "group", "name": "array", "children": [{array}]}},
+                {{"type": "group", "name": "more", "children": [{}]}},
+                {{"type": "group", "name": "histogram", "children": [{histogram}]}},
+                {{"type": "group", "name": "log", "attributes": {{"NX_class": "NXlog"}}, "children": [
+                    {{"module": "ad00", "config": {{"stream": "s"}}}}]}},
+                {{"type": "group", "name": "value", "children": [
+                    {{"module": "f144", "config": {{"stream": "s"}}}}]}}]}}]}}"#,
+            array.replace(r#"["bins"]"#, r#"["bins", "other"]"#)
+        );
+        let template = Template::parse_with(text.as_bytes(), &[], layout).unwrap_or_else(|m| panic!("{m:?}"));
+        let job = Job { template, ..job };
+        let variable = |name, axes: &'static [&'static str], data: &'static [u8]| wire::da00::Variable {
+            name,
+            unit: None,
+            label: None,
+            source: None,
+            axes: axes.into(),
+            shape: (&[3_i64][..]).into(),
+            data: data.into(),
+        };
+        let data = vec![variable("signal", &[], &[1, 2, 3]), variable("bins", &["bins"], &[1, 2, 3])];
+        let array = wire::da00::Da00 { source_name: "m", timestamp: 1, data: data.into() };
+        let sent = [any(&Message::Da00(array), 1), image(0, 2.0, true), frame(1, 1, &[2], &[1, 2]), f144(1, 1.0)];
+        assert_eq!(told(&write_in_two(&job, &sent)), []);
+        let file = hdf5_metno::File::open(&job.file).unwrap();
+        let of = |group: &str, name: &str| values(&file.group(&format!("entry/{group}")).unwrap().attr(name).unwrap());
+        assert_eq!(of("array", "axes").0, ["time", "bins"], "{name}");
+        assert_eq!(of("array", "bins_indices").1, [1.0], "{name}");
+        // Of another count than the dimensions they are none of theirs.
+        assert_eq!(of("more", "axes").0, ["time", "."], "{name}");
+        let rank = file.dataset("entry/histogram/data").unwrap().ndim();
+        assert_eq!(of("histogram", "axes").0.len(), rank, "{name}");
+        // An NXlog of frames has no other times than its own: a reader takes a name that ends in `_time` for a log.
+        assert!(file.dataset("entry/log/value").is_ok() && file.dataset("entry/log/arrival_time").is_err(), "{name}");
+        let units = ["value/value", "value/maximum_value", "log/value"]
+            .map(|path| file.dataset(&format!("entry/{path}")).unwrap().attr("units").map(|units| values(&units).0));
+        // The ESS file writer says that there is none.
+        let no_unit = Some(vec![String::new()]);
+        assert_eq!(
+            units.map(Result::ok),
+            if layout == Layout::Ess { [(); 3].map(|()| no_unit.clone()) } else { [const { None }; 3] }
+        );
     }
 }
 

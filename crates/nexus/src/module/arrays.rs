@@ -62,9 +62,13 @@ fn text(text: &str) -> Data {
 
 /// From the template, or else the message, unless that names more or fewer than it has: a file would say them wrong.
 fn axes(variable: &Variable, message: Option<&da00::Variable<'_>>) -> Option<Vec<String>> {
-    let message = message.filter(|m| m.axes.len() == m.shape.len());
-    let sent = || message.map(|m| m.axes.iter().map(|a| a.split('\0').next().unwrap_or_default().to_owned()).collect());
-    variable.axes.clone().or_else(sent)
+    let named = message.filter(|m| m.axes.len() == m.shape.len());
+    let sent = || named.map(|m| m.axes.iter().map(|a| a.split('\0').next().unwrap_or_default().to_owned()).collect());
+    // Names that are not as many as the dimensions would be those of others.
+    let fits = |axes: &Vec<String>| {
+        message.is_none_or(|m| axes.len() == m.shape.len() || axes.is_empty() && m.extent() == [1])
+    };
+    variable.axes.clone().filter(fits).or_else(sent)
 }
 
 fn in_time(mut axes: Vec<String>) -> Vec<String> {
@@ -219,8 +223,10 @@ impl Arrays {
             let sent = message.data.iter().find(|v| v.name == variable.name);
             columns[FIRST + at].describe(self.described(variable, sent, message));
             if signal(&self.variables) == Some(variable)
-                && variable.axes.is_none()
-                && let Some(axes) = axes(variable, sent)
+                && let Some(sent) = sent
+                && let Some(axes) = axes(variable, Some(sent))
+                    .or_else(|| variable.axes.is_some().then(|| vec![NO_AXIS.to_owned(); sent.shape.len()]))
+                && variable.axes.as_ref() != Some(&axes)
             {
                 let named = nxdata_axes(&axes, &self.constants);
                 late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));

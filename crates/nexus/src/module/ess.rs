@@ -48,8 +48,11 @@ pub(super) fn dress(designs: &mut [Design], module: &Module) {
                 design.cell = Cell::Chars(ALARM_BYTES);
                 continue;
             }
-            "data" if matches!(module.kind, Kind::Ad00 { .. }) => {
-                design.path = format!("{}value", design.path.trim_end_matches("data"));
+            "value" if matches!(module.kind, Kind::F144 { .. } | Kind::Ad00 { .. }) => {
+                // The ESS file writer says of these also that they have none.
+                if design.attributes.iter().all(|(name, _)| *name != "units") {
+                    design.attributes.push(("units", Data::text("")));
+                }
                 continue;
             }
             _ => continue,

@@ -42,7 +42,7 @@ const SOURCE: usize = 4;
 const CUE: usize = 5;
 
 pub(super) fn designs(path: &str, is_log: bool) -> Vec<Design> {
-    let mut data = design(path, "data", DType::Float64, Vec::new());
+    let mut data = design(path, if is_log { "value" } else { "data" }, DType::Float64, Vec::new());
     data.most = CHUNK_BYTES_MIN;
     // To scippnexus a name that ends in `_time` is a log of its own in an NXlog.
     let beside = if is_log { metadata_of(path) } else { path.to_owned() };

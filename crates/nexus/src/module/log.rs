@@ -2,7 +2,7 @@
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, Fixed, Order, Place, Rows, SCHEMA, UNFIT, convert, unit};
+use super::{Cues, Fixed, Order, Place, Rows, SCHEMA, UNFIT, convert};
 use crate::column::Column;
 use crate::h5::Cell;
 use crate::template::Data;
@@ -17,7 +17,8 @@ const CUE: usize = 2;
 
 pub(super) struct Log {
     dtype: DType,
-    units: String,
+    /// Of the values, and of least, greatest and mean.
+    units: Vec<(&'static str, Data)>,
     /// Whether least, greatest and mean are wanted.
     meta_data: bool,
     cues: Cues,
@@ -30,11 +31,11 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(dtype: DType, units: &str, meta_data: bool) -> Self {
+    pub(super) fn new(dtype: DType, units: Vec<(&'static str, Data)>, meta_data: bool) -> Self {
         Self {
             dtype,
             meta_data,
-            units: units.to_owned(),
+            units,
             cues: Cues::default(),
             least: f64::INFINITY,
             greatest: f64::NEG_INFINITY,
@@ -110,7 +111,7 @@ impl Rows for Log {
         [("minimum_value", self.least), ("maximum_value", self.greatest), ("average_value", mean)]
             .into_iter()
             .map(|(name, value)| {
-                (format!("{path}/{name}"), Data::number(DType::Float64, &value.to_le_bytes()), unit(&self.units))
+                (format!("{path}/{name}"), Data::number(DType::Float64, &value.to_le_bytes()), self.units.clone())
             })
             .collect()
     }

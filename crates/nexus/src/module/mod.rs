@@ -31,7 +31,7 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS, TEXT_BYTES};
 use crate::outside::{Given, Outside};
 use crate::room::Room;
 use crate::sort::Table;
-use crate::template::{Attribute, Data, DataType, Kind, Layout, Module};
+use crate::template::{Attribute, Data, DataType, Kind, Layout, Module, Values, named_axes};
 use flow::Fault;
 use order::Watch;
 use repeats::Repeats;
@@ -91,8 +91,8 @@ pub(crate) struct Filling {
     is_outside: bool,
     /// Of the module: some columns come with messages.
     compression: Vec<(Option<String>, Filter)>,
-    /// Names of attributes of the group that messages do not change.
-    kept: Vec<String>,
+    /// What the template says of the group.
+    said: Said,
     rows: Box<dyn Rows>,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct Place<'a> {
 impl Filling {
     /// Makes what the module has from the beginning: columns and attributes of its group.
     pub(crate) fn make(file: &File, path: &str, module: &Module) -> Result<Self, Fault> {
-        for (name, value) in group_attributes(module) {
+        for (name, value) in group_attributes(path, module) {
             file.set_attribute(path, &name, &value)?;
         }
         if matches!(module.kind, Kind::Ad00 { .. }) {
@@ -189,7 +189,7 @@ impl Filling {
             watch: rows.order().map(Watch::of),
             is_outside: matches!(module.kind, Kind::Outside(_)),
             compression: module.compression.clone(),
-            kept: kept(module),
+            said: Said::of(module),
             rows,
         })
     }
@@ -243,7 +243,7 @@ impl Filling {
             watch,
             is_outside,
             compression,
-            kept: kept(module),
+            said: Said::of(module),
             rows,
         })
     }
@@ -346,9 +346,9 @@ impl Filling {
         let answer = self.rows.take(&mut place, message, entry);
         self.columns.iter_mut().skip(known).for_each(|column| pack(&mut column.design, &self.compression));
         answer?;
-        self.late.retain(|late| match late {
-            Late::Attribute(object, name, _) => *object != self.path || !self.kept.contains(name),
-            Late::Dataset(_) => true,
+        self.late.retain_mut(|late| match late {
+            Late::Attribute(object, name, value) if *object == self.path => self.said.take(name, value),
+            _ => true,
         });
         if let (Some(watch), Some(before)) = (&mut self.watch, before) {
             watch.see(&self.columns, before);
@@ -402,7 +402,8 @@ fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
         Kind::Ev44 => (events::designs(path), Box::new(events::Events::new(is_ess))),
         Kind::F144 { dtype, units, meta_data } => {
             let dtype = number(Some(*dtype)).unwrap_or(DType::Float64);
-            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, units, *meta_data)))
+            let of_values = if is_ess { vec![("units", Data::text(units))] } else { unit(units) };
+            (log_designs(path, Some(dtype), units), Box::new(log::Log::new(dtype, of_values, *meta_data)))
         }
         Kind::Al00 => {
             let (bytes, empty) = if is_ess { (ess::ALARM_BYTES, ess::NO_ALARM) } else { (TEXT_BYTES, "") };
@@ -418,7 +419,10 @@ fn begin_of(path: &str, module: &Module) -> (Vec<Design>, Box<dyn Rows>) {
             (arrays::designs(path, variables), Box::new(arrays::Arrays::new(variables, constants, is_ess)))
         }
         Kind::Hs01 => (histograms::designs(path), Box::new(histograms::Histograms::new())),
-        Kind::Ad00 { dtype } => (frames::designs(path, is_ess), Box::new(frames::Frames::new(is_ess, number(*dtype)))),
+        Kind::Ad00 { dtype } => {
+            let is_log = module.is_log_of_frames();
+            (frames::designs(path, is_log), Box::new(frames::Frames::new(is_log, number(*dtype))))
+        }
         Kind::Ar51 => (bytes::readout_designs(path), Box::new(bytes::Readouts)),
         Kind::Json => (bytes::text_designs(path), Box::new(bytes::Texts)),
         Kind::Bpgr => (groups::designs(path), Box::new(groups::Groups)),
@@ -481,13 +485,44 @@ fn number(dtype: Option<DataType>) -> Option<DType> {
     }
 }
 
-/// Names of attributes of the group that are there without the module.
-fn kept(module: &Module) -> Vec<String> {
-    module.attributes.iter().map(|one| &one.name).chain(&module.of_static).cloned().collect()
+/// What the template and the static file say of the group of a module.
+struct Said {
+    /// Names of the attributes that the module does not change.
+    kept: Vec<String>,
+    /// Names of the dimensions of the data, without that of time.
+    axes: Option<Vec<String>>,
+}
+
+impl Said {
+    fn of(module: &Module) -> Self {
+        let mut kept: Vec<String> =
+            module.attributes.iter().map(|one| &one.name).chain(&module.of_static).cloned().collect();
+        let mut axes = None;
+        let has_axes = matches!(module.kind, Kind::Da00 { .. } | Kind::Hs01 | Kind::Ad00 { .. });
+        if let Some(said) = module.attributes.iter().find(|one| one.name == "axes" && has_axes) {
+            axes = named_axes(&said.value);
+            // Places of dimensions are counted with that of time, which the module adds.
+            let knows_time =
+                matches!(&said.value.values, Values::Texts(texts) if texts.iter().any(|name| name == "time"));
+            kept.retain(|name| name != "axes" && (knows_time || !name.ends_with("_indices")));
+        }
+        Self { kept, axes }
+    }
+
+    /// Whether an attribute of the module is written: not one that the template says; `axes` with its names, where there is
+    /// one for each dimension.
+    fn take(&self, name: &str, value: &mut Data) -> bool {
+        if let (Some(axes), "axes") = (&self.axes, name)
+            && value.count() == axes.len() as u64 + 1
+        {
+            *value = Data::texts(std::iter::once("time".to_owned()).chain(axes.iter().cloned()).collect());
+        }
+        self.kept.iter().all(|kept| kept != name)
+    }
 }
 
 /// Attributes of the group: those of the template and of the static file count.
-fn group_attributes(module: &Module) -> Vec<(String, Data)> {
+fn group_attributes(path: &str, module: &Module) -> Vec<(String, Data)> {
     let mut out = vec![
         ("NX_class".to_owned(), Data::text(module.class())),
         ("stream".to_owned(), streams(module)),
@@ -496,7 +531,7 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     if let Some(source) = &module.source {
         out.push(("source".to_owned(), Data::text(source)));
     }
-    if matches!(module.kind, Kind::Ad00 { .. }) && module.layout == Layout::Nexus {
+    if matches!(module.kind, Kind::Ad00 { .. }) && !module.is_log_of_frames() {
         out.extend(frames::group_attributes(0));
     }
     if let Kind::Da00 { variables, constants } = &module.kind {
@@ -508,9 +543,13 @@ fn group_attributes(module: &Module) -> Vec<(String, Data)> {
     if module.layout == Layout::Ess {
         ess::dress_group(&mut out);
     }
-    let kept = kept(module);
-    out.retain(|(name, _)| !kept.contains(name));
-    out.extend(module.attributes.iter().map(|Attribute { name, value }| (name.clone(), value.clone())));
+    let said = Said::of(module);
+    out.retain_mut(|(name, value)| said.take(name, value));
+    let own = module.attributes.iter().filter(|one| out.iter().all(|(name, _)| *name != one.name));
+    let own: Vec<(String, Data)> = own.map(|Attribute { name, value }| (name.clone(), value.clone())).collect();
+    out.extend(own);
+    // The root of a file stays one.
+    out.retain(|(name, _)| !(path.is_empty() && name == "NX_class"));
     out
 }
 

@@ -18,7 +18,7 @@ use crate::column::Column;
 pub use crate::h5::Cell;
 use crate::limits::{DATASETS_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::module::UNFIT;
-use crate::template::{Data, Mistake, bad_name};
+use crate::template::{Data, Level, Mistake, bad_name};
 use flow::Fault;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
@@ -321,7 +321,12 @@ impl Rows<'_> {
 /// The mistakes of a module's settings where they stand in a template.
 pub(crate) fn mistakes(at: &str, wrongs: Vec<Wrong>) -> impl Iterator<Item = Mistake> {
     let pointer = move |key: &str| if key.is_empty() { at.to_owned() } else { crate::template::join(at, key) };
-    wrongs.into_iter().map(move |Wrong { key, cause, hint }| Mistake { pointer: pointer(&key), cause, hint })
+    wrongs.into_iter().map(move |Wrong { key, cause, hint }| Mistake {
+        level: Level::Error,
+        pointer: pointer(&key),
+        cause,
+        hint,
+    })
 }
 
 /// Who made a message, by its own word; none of the schemas that no module takes.

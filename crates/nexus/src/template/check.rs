@@ -4,7 +4,7 @@ use super::data::{Data, DataType, TYPES, Values};
 use super::json::{Object, Value};
 use super::nearest::nearest;
 use super::values::infer;
-use super::{Attribute, FromOutside, Group, Kind, Layout, Mistake, Module, Node, Variable, tree, units, words};
+use super::{Attribute, FromOutside, Group, Kind, Layout, Level, Mistake, Module, Node, Variable, tree, units, words};
 use crate::filter::Filter;
 use crate::limits::{
     ATTRIBUTE_BYTES_MAX, CUE_EVERY_NS, CUE_SECONDS_MAX, DEPTH_MAX, MISTAKES_MAX, MODULES_MAX, NAME_BYTES_MAX,
@@ -21,7 +21,7 @@ pub(super) fn template(
     content: Option<Result<Content, Vec<Mistake>>>,
     modules: &[&'static dyn outside::Module],
     layout: Layout,
-) -> Result<(Group, Option<StaticFile>), Vec<Mistake>> {
+) -> Result<(Group, Option<StaticFile>, Vec<Mistake>), Vec<Mistake>> {
     let mut check = Check { outside: modules.to_vec(), layout, ..Check::default() };
     let (mut content, mut static_file) = (content, None);
     // Whether it is known what links can lead to.
@@ -48,9 +48,31 @@ pub(super) fn template(
     group_counts(&mut root);
     if check.mistakes.len() < MISTAKES_MAX {
         let unsure = tree::Unsure { lost: &check.lost, refused: &check.refused, is_whole };
-        tree::check(&mut root, &unsure, &check.depends, &mut check.mistakes);
+        let found = tree::check(&mut root, &unsure, &check.depends, layout == Layout::Ess, &mut check.mistakes);
+        found.into_iter().for_each(|(pointer, cause, made)| check.warn(&pointer, cause, made));
     }
-    if check.mistakes.is_empty() { Ok((root, static_file)) } else { Err(check.mistakes) }
+    let warnings = check.warnings.into_iter().map(Warning::told).collect::<Vec<_>>();
+    if check.mistakes.is_empty() {
+        return Ok((root, static_file, warnings));
+    }
+    check.mistakes.extend(warnings);
+    Err(check.mistakes)
+}
+
+/// What a template says otherwise than the file will: the first of the places, and how many there are.
+struct Warning {
+    first: Mistake,
+    places: usize,
+}
+
+impl Warning {
+    fn told(self) -> Mistake {
+        let Self { mut first, places } = self;
+        if places > 1 {
+            first.cause += &format!("; {places} places, this is the first");
+        }
+        first
+    }
 }
 
 /// Gives each module the attributes of the group around it, so that it changes none of them. One that the module says
@@ -75,6 +97,7 @@ fn group_counts(group: &mut Group) {
 pub(super) struct Check {
     layout: Layout,
     mistakes: Vec<Mistake>,
+    warnings: Vec<Warning>,
     /// Path of the group that is read.
     here: String,
     /// Groups in which something was refused: what links want of them may be that.
@@ -96,6 +119,9 @@ pub(super) struct Check {
     of_static: HashMap<String, &'static str>,
 }
 
+/// What is made of what readers may stumble over.
+const AS_IT_IS: &str = "it is written as it is";
+
 /// What a name is.
 const NAME_HINT: &str = "a name is one step of a path, such as `detector`";
 
@@ -108,8 +134,40 @@ pub(crate) fn attribute(value: &serde_json::Value) -> Option<Data> {
 impl Check {
     pub(super) fn wrong(&mut self, pointer: &str, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(Mistake { pointer: pointer.to_owned(), cause: cause.into(), hint: hint.into() });
+            let (pointer, cause, hint) = (pointer.to_owned(), cause.into(), hint.into());
+            self.mistakes.push(Mistake { level: Level::Error, pointer, cause, hint });
         }
+    }
+
+    /// What the ESS file writer takes: a warning that says what is made of it, one for each cause. In another layout it is a
+    /// mistake. True where the template is taken.
+    pub(super) fn wrong_but(
+        &mut self,
+        pointer: &str,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+        made: &str,
+    ) -> bool {
+        if self.layout != Layout::Ess {
+            self.wrong(pointer, cause, hint);
+            return false;
+        }
+        self.warn(pointer, cause.into(), made);
+        true
+    }
+
+    pub(super) fn warn(&mut self, pointer: &str, cause: String, made: &str) {
+        if let Some(known) = self.warnings.iter_mut().find(|one| one.first.cause == cause && one.first.hint == made) {
+            known.places += 1;
+        } else if self.warnings.len() < MISTAKES_MAX {
+            let (pointer, hint) = (pointer.to_owned(), made.to_owned());
+            self.warnings.push(Warning { first: Mistake { level: Level::Warning, pointer, cause, hint }, places: 1 });
+        }
+    }
+
+    /// Whether what the ESS file writer takes is taken.
+    pub(super) fn is_lenient(&self) -> bool {
+        self.layout == Layout::Ess
     }
 
     /// An object, with a mistake for each key that is neither known nor ignored.
@@ -126,7 +184,12 @@ impl Check {
             return None;
         };
         for key in &map.twice {
-            self.wrong(&join(at, key), format!("the key `{}` stands twice", short(key)), "remove one");
+            self.wrong_but(
+                &join(at, key),
+                format!("the key `{}` stands twice", short(key)),
+                "remove one",
+                "the last one holds",
+            );
         }
         for (key, _) in map.members() {
             if known.contains(&key) || ignored.contains(&key) {
@@ -136,7 +199,13 @@ impl Check {
                 Some(meant) => format!("perhaps `{meant}` is meant"),
                 None => format!("{what} has: {}", known.join(", ")),
             };
-            self.wrong(&join(at, key), format!("unknown key `{}`", short(key)), hint);
+            let cause = format!("unknown key `{}` of {what}", short(key));
+            if !self.is_lenient() {
+                self.wrong(&join(at, key), format!("unknown key `{}`", short(key)), hint);
+            } else {
+                let perhaps = if hint.starts_with("perhaps") { format!("; {hint}") } else { String::new() };
+                self.warn(&join(at, key), cause, &format!("it is ignored{perhaps}"));
+            }
         }
         Some(map)
     }
@@ -253,7 +322,8 @@ impl Check {
             None | Some(Value::Null) => (),
             Some(Value::Object(pairs)) => {
                 for name in &pairs.twice {
-                    self.wrong(&join(&at, name), format!("the attribute `{}` stands twice", short(name)), "remove one");
+                    let cause = format!("the attribute `{}` stands twice", short(name));
+                    self.wrong_but(&join(&at, name), cause, "remove one", "the last one holds");
                 }
                 for (name, value) in pairs.members() {
                     let at = join(&at, name);
@@ -282,13 +352,16 @@ impl Check {
                         self.wrong(&at, "`values` is missing", "add \"values\": ...");
                         continue;
                     };
-                    let value = self.attribute_value(&join(&at, key), value, dtype);
+                    let what = format!("the attribute `{}`", short(name.as_deref().unwrap_or_default()));
+                    let (numbers, dtype) = self.numbers_of(&join(&at, key), value, dtype, &what);
+                    let value = self.attribute_value(&join(&at, key), numbers.as_ref().unwrap_or(value), dtype);
                     if let (Some(name), Some(value)) = (name, value) {
                         if !names.insert(name.clone()) {
-                            self.wrong(&at, format!("the attribute `{}` stands twice", short(&name)), "remove one");
-                        } else {
-                            out.push(Attribute { name, value });
+                            let cause = format!("the attribute `{}` stands twice", short(&name));
+                            self.wrong_but(&at, cause, "remove one", "the last one holds");
+                            out.retain(|known| known.name != name);
                         }
+                        out.push(Attribute { name, value });
                     }
                 }
             }
@@ -523,7 +596,8 @@ impl Check {
                 Some(Node::Dataset { name, value, attributes, compression })
             }
             "link" => {
-                let config = self.object(at, config, "a link", words::LINK, &[])?;
+                // NICOS says that a link is an NXlink.
+                let config = self.object(at, config, "a link", words::LINK, &["type"])?;
                 let name = self.name_or_any(at, config);
                 if !config.has("source") {
                     self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
@@ -569,7 +643,8 @@ impl Check {
         if let (Some(wanted), Some(unit)) = (wanted, text_of(attributes, "units"))
             && let Some((cause, hint)) = units::refused(unit, wanted)
         {
-            self.wrong(&join(at, "attributes"), format!("the units of `{}`: {cause}", short(name)), hint);
+            let cause = format!("the units of `{}`: {cause}", short(name));
+            self.wrong_but(&join(at, "attributes"), cause, hint, AS_IT_IS);
         }
     }
 
@@ -585,12 +660,12 @@ impl Check {
             let of_group = text_of(&module.attributes, "units").or_else(|| text_of(attributes, "units"));
             if let Some(other) = of_group.filter(|other| !units.is_empty() && other != units) {
                 let cause = format!("the values are in `{}`, and the group says `{}`", short(units), short(other));
-                self.wrong(&at, cause, "make both the same, or remove one");
+                self.wrong_but(&at, cause, "make both the same, or remove one", "both are written as they are");
             } else if let Some(wanted) = wanted
                 && !units.is_empty()
                 && let Some((cause, hint)) = units::refused(units, wanted)
             {
-                self.wrong(&at, cause, hint);
+                self.wrong_but(&at, cause, hint, AS_IT_IS);
             }
         }
     }
@@ -608,6 +683,10 @@ impl Check {
 
     fn times(&mut self, at: &str, config: &Object) -> Option<Node> {
         let hint = "\"items\": [\"start_time\", \"end_time\"]";
+        if self.is_lenient() && !config.has("items") {
+            self.warn(at, "`items` is missing".into(), "neither `start_time` nor `end_time` is written here");
+            return Some(Node::Times { start: false, end: false });
+        }
         let Some(Value::List(items)) = config.get("items") else {
             self.wrong(at, "`items` is missing or no list", hint);
             return None;
@@ -732,10 +811,28 @@ impl Check {
                         "name what the messages carry: \"variables\": [{\"name\": \"signal\"}]",
                     );
                 }
-                Kind::Da00 { variables, constants }
+                Kind::Da00 { variables: self.described(at, variables, attributes), constants }
             }
         };
         (kind, compression)
+    }
+
+    /// The variables, of which the signal has the names of its dimensions from the attribute `axes`, where it says none itself.
+    fn described(&mut self, at: &str, mut variables: Vec<Variable>, attributes: &[Attribute]) -> Vec<Variable> {
+        let named = attributes.iter().find(|one| one.name == "axes").and_then(|one| named_axes(&one.value));
+        let of_signal = variables.iter().position(|one| one.name == "signal").unwrap_or(0);
+        if let (Some(named), Some(signal)) = (named, variables.get_mut(of_signal)) {
+            let count = signal.axes.as_ref().map(Vec::len).or(signal.shape.as_ref().map(Vec::len));
+            let (name, known) = (signal.name.clone(), count.unwrap_or(named.len()));
+            if known == named.len() {
+                signal.axes.get_or_insert(named);
+            } else {
+                let cause = format!("`axes` names {} dimensions, and `{}` has {known}", named.len(), short(&name));
+                let hint = "name one for each dimension; that of time is added";
+                self.wrong_but(&join(at, "attributes"), cause, hint, "the names of the variable hold");
+            }
+        }
+        variables
     }
 
     /// Keys that are the same in all templates hold what the ESS writer takes for them, also where ours does not use it.
@@ -1002,6 +1099,12 @@ impl Check {
 
 pub(super) fn first_of<'v, 'k>(map: &'v Object, keys: [&'k str; 2]) -> Option<(&'k str, &'v Value)> {
     keys.into_iter().find_map(|key| map.get(key).map(|value| (key, value)))
+}
+
+/// The names that an attribute `axes` gives the dimensions of the data, without that of time, which every module has.
+pub(crate) fn named_axes(value: &Data) -> Option<Vec<String>> {
+    let Values::Texts(texts) = &value.values else { return None };
+    Some(texts.iter().filter(|name| *name != "time").cloned().collect())
 }
 
 /// An attribute that is a text.

@@ -349,9 +349,12 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let value = from.next_value_seed(Seed { packs, ..self })?;
             object.members.push((name, value));
         }
+        // Of two members of a name the last holds: sorting keeps their order, and the first of a name stays.
+        object.members.reverse();
         object.members.sort_by(|(a, _), (b, _)| a.cmp(b));
         let twice = object.members.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| two[0].0.clone());
         object.twice = twice.collect();
+        object.members.dedup_by(|later, first| later.0 == first.0);
         object.members.shrink_to_fit();
         Ok(Value::Object(object))
     }

@@ -18,7 +18,7 @@ mod units;
 mod values;
 mod words;
 
-pub(crate) use check::{attribute, bad_name, file_beside, join};
+pub(crate) use check::{attribute, bad_name, file_beside, join, named_axes};
 pub use data::{Data, DataType, Values};
 pub use share::Elsewhere;
 pub(crate) use words::is_word;
@@ -31,14 +31,27 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
+/// Whether a file can be written all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It cannot.
+    #[default]
+    Error,
+    /// It can, as the hint says.
+    Warning,
+}
+
 /// One thing that is wrong in a template.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mistake {
+    /// Whether a file can be written all the same.
+    pub level: Level,
     /// Where: a JSON pointer (RFC 6901), empty for the whole text.
     pub pointer: String,
     /// What is wrong there.
     pub cause: String,
-    /// What to do.
+    /// What to do; of a warning what was made of it.
     pub hint: String,
 }
 
@@ -68,6 +81,8 @@ pub struct Template {
     pub digest: String,
     /// What its files begin with a copy of.
     pub static_file: Option<StaticFile>,
+    /// What its text says otherwise than its files will, each cause once.
+    pub warnings: Vec<Mistake>,
 }
 
 /// A group.
@@ -192,12 +207,15 @@ pub enum Layout {
 }
 
 impl Module {
-    /// The NX_class of the group that it fills.
+    /// The NX_class of the group that it fills, where the template says none.
     pub fn class(&self) -> &'static str {
-        match (self.layout, &self.kind) {
-            (Layout::Ess, Kind::Ad00 { .. }) => "NXlog",
-            (_, kind) => kind.class(),
-        }
+        if self.is_log_of_frames() { "NXlog" } else { self.kind.class() }
+    }
+
+    /// True if frames are `value` of an NXlog: with the layout of ESS, and in a group that is one.
+    pub(crate) fn is_log_of_frames(&self) -> bool {
+        let is_class = |one: &Attribute| one.name == "NX_class" && one.value.as_text() == Some("NXlog");
+        matches!(self.kind, Kind::Ad00 { .. }) && (self.layout == Layout::Ess || self.attributes.iter().any(is_class))
     }
 
     /// True if what was said before a run still holds when it begins; at ESS so does all but events.
@@ -209,7 +227,7 @@ impl Module {
     /// Names of the datasets that it makes in its group.
     pub fn datasets(&self) -> Vec<&str> {
         let mut names = self.kind.datasets();
-        if self.layout == Layout::Ess && matches!(self.kind, Kind::Ad00 { .. }) {
+        if self.is_log_of_frames() {
             names = vec!["value", "time", "cue_index", "cue_timestamp_zero"];
         }
         names
@@ -486,8 +504,8 @@ impl Template {
         if let Some(Ok(Content { digest: of_file, .. })) = &content {
             digest += &format!(" static {of_file}");
         }
-        let (root, static_file) = check::template(&value, content, modules, layout)?;
-        Ok(Self { root, digest, static_file })
+        let (root, static_file, warnings) = check::template(&value, content, modules, layout)?;
+        Ok(Self { root, digest, static_file, warnings })
     }
 
     /// Every module with the path of its group, in order.
@@ -539,6 +557,7 @@ impl Template {
 
 fn unreadable(name: &str, error: &std::io::Error) -> Mistake {
     Mistake {
+        level: Level::Error,
         pointer: String::new(),
         cause: format!("{name}: {error}"),
         hint: "a template is a JSON file; its path is relative to the instrument file".into(),
@@ -547,6 +566,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> Mistake {
 
 fn too_large() -> Mistake {
     Mistake {
+        level: Level::Error,
         pointer: String::new(),
         cause: format!("the template has more than {TEMPLATE_BYTES_MAX} bytes"),
         hint: "write large arrays as `range` or `linspace`".into(),
@@ -564,7 +584,7 @@ fn not_json(error: &serde_json::Error) -> Mistake {
         "the text ends too early".into()
     };
     let what = if error.is_data() { "it cannot be read" } else { "it is not JSON" };
-    Mistake { pointer: String::new(), cause: format!("{what}: {error}"), hint }
+    Mistake { level: Level::Error, pointer: String::new(), cause: format!("{what}: {error}"), hint }
 }
 
 #[cfg(test)]

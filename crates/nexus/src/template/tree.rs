@@ -4,7 +4,7 @@
 
 use super::check::short;
 use super::nearest::nearest;
-use super::{Group, Mistake, Module, Node};
+use super::{Group, Level, Mistake, Module, Node};
 use crate::limits::MISTAKES_MAX;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -69,15 +69,25 @@ impl Unsure<'_> {
     }
 }
 
-/// Checks the tree and makes each link's target the path of the thing itself.
-pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], mistakes: &mut Vec<Mistake>) {
-    let mut tree = Tree { mistakes: std::mem::take(mistakes), ..Tree::default() };
+/// What is wrong and is taken all the same: where, why, and what is made of it.
+pub(super) type Taken = (String, String, &'static str);
+
+/// Checks the tree and makes each link's target the path of the thing itself. With `is_lenient` a link to nothing is no
+/// mistake: it is left out. So is a `depends_on` that leads nowhere, which stays.
+pub(super) fn check(
+    root: &mut Group,
+    unsure: &Unsure<'_>,
+    depends: &[Depends],
+    is_lenient: bool,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<Taken> {
+    let mut tree = Tree { mistakes: std::mem::take(mistakes), is_lenient, ..Tree::default() };
     tree.things.insert(String::new(), Thing::Group);
     tree.gather(root, &mut Vec::new(), "");
     for refused in unsure.refused {
         tree.things.entry(refused.clone()).or_insert(Thing::Refused);
     }
-    let mut targets = HashMap::new();
+    let (mut targets, mut to_nothing) = (HashMap::new(), HashSet::new());
     let links = std::mem::take(&mut tree.links);
     for (link, pointer) in &links {
         let Some(Thing::Link(steps)) = tree.things.get(link) else {
@@ -98,6 +108,9 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
             }
             Err(nowhere) => {
                 let wanted = path(steps);
+                if is_lenient && !pointer.is_empty() {
+                    to_nothing.insert(link.clone());
+                }
                 tree.leads_nowhere(&nowhere, &wanted, pointer, unsure);
             }
         }
@@ -116,8 +129,9 @@ pub(super) fn check(root: &mut Group, unsure: &Unsure<'_>, depends: &[Depends], 
         let (link, pointer) = &links[link];
         tree.wrong_link(link, pointer.clone(), cause, "remove this one, or another of them");
     }
-    rewrite(root, &mut String::new(), &mut targets);
+    rewrite(root, &mut String::new(), &mut targets, &to_nothing);
     *mistakes = tree.mistakes;
+    tree.taken
 }
 
 /// One group of what the static file and the template have: groups of one name are one, and what the template says counts.
@@ -169,6 +183,8 @@ struct Tree {
     /// Links whose name stands twice: their steps and places.
     again: Vec<(Vec<String>, String)>,
     mistakes: Vec<Mistake>,
+    is_lenient: bool,
+    taken: Vec<Taken>,
 }
 
 fn path(steps: &[String]) -> String {
@@ -182,7 +198,16 @@ fn is_inside(inner: &str, outer: &str) -> bool {
 impl Tree {
     fn wrong(&mut self, pointer: String, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(Mistake { pointer, cause: cause.into(), hint: hint.into() });
+            self.mistakes.push(Mistake { level: Level::Error, pointer, cause: cause.into(), hint: hint.into() });
+        }
+    }
+
+    /// A mistake, or where the ESS file writer takes it what is made of it.
+    fn wrong_but(&mut self, pointer: String, cause: String, hint: String, made: &'static str) {
+        if !self.is_lenient {
+            self.wrong(pointer, cause, hint);
+        } else if self.taken.len() < MISTAKES_MAX {
+            self.taken.push((pointer, cause, made));
         }
     }
 
@@ -275,8 +300,12 @@ impl Tree {
         let hint = self.meant(&wanted).unwrap_or_else(|| {
             "`depends_on` is a path from the group in which it stands, or from the root; `.` ends the chain".to_owned()
         });
-        let cause = format!("`depends_on` names `{}`, and there is no `{}`", short(&depends.on), short(&wanted));
-        self.wrong(depends.pointer.clone(), cause, hint);
+        let cause = if self.is_lenient {
+            "`depends_on` names what is not there".to_owned()
+        } else {
+            format!("`depends_on` names `{}`, and there is no `{}`", short(&depends.on), short(&wanted))
+        };
+        self.wrong_but(depends.pointer.clone(), cause, hint, "it is written as it is");
     }
 
     fn leads_nowhere(&mut self, nowhere: &Nowhere, wanted: &str, pointer: String, unsure: &Unsure<'_>) {
@@ -295,7 +324,8 @@ impl Tree {
         } else {
             (format!("there is no `{}`", short(wanted)), self.instead(wanted))
         };
-        self.wrong(pointer, cause, hint);
+        let cause = if self.is_lenient { "a link leads to nothing".to_owned() } else { cause };
+        self.wrong_but(pointer, cause, hint, "the link is left out");
     }
 
     /// What is there and has nearly this path.
@@ -439,13 +469,24 @@ fn circles(tree: &Tree, targets: &HashMap<String, Vec<String>>, links: &[(String
     found
 }
 
-fn rewrite(group: &mut Group, here: &mut String, targets: &mut HashMap<String, Vec<String>>) {
+/// Gives links their targets, and removes those that lead to nothing.
+fn rewrite(
+    group: &mut Group,
+    here: &mut String,
+    targets: &mut HashMap<String, Vec<String>>,
+    to_nothing: &HashSet<String>,
+) {
     let length = here.len();
+    if !to_nothing.is_empty() {
+        let leads =
+            |node: &Node| !matches!(node, Node::Link { name, .. } if to_nothing.contains(&format!("{here}/{name}")));
+        group.children.retain(leads);
+    }
     for node in &mut group.children {
         match node {
             Node::Group(inner) => {
                 here.extend(["/", &inner.name]);
-                rewrite(inner, here, targets);
+                rewrite(inner, here, targets, to_nothing);
             }
             Node::Link { name, target, .. } => {
                 here.extend(["/", name]);

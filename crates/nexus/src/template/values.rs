@@ -3,7 +3,7 @@
 use super::check::{Check, join, kind_of};
 use super::data::{self, Data, DataType, Values};
 use super::json::{Numbers, Object, Value};
-use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX};
+use crate::limits::{DATASET_BYTES_MAX, FIXED_BYTES_MAX, RANK_MAX, TEXTS_MAX};
 use serde_json::Number;
 use wire::DType;
 
@@ -64,9 +64,47 @@ impl Check {
         let data = match way {
             "range" => self.range(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
             "linspace" => self.linspace(at, value, dtype.unwrap_or(DataType::Number(DType::Float64)))?,
-            _ => self.data(at, value, dtype.unwrap_or_else(|| usual(value)))?,
+            _ => self.values(at, value, dtype)?,
         };
         self.fits(at, &data).then_some(data)
+    }
+
+    /// Values that a template writes out. With the layout of ESS a number of the type `string` is a text, as in samples of
+    /// NICOS, and a text of a type of numbers is the number.
+    fn values(&mut self, at: &str, value: &Value, dtype: Option<DataType>) -> Option<Data> {
+        if let (true, Some(DataType::Text), Some(texts)) = (self.is_lenient(), dtype, numbers_as_texts(value)) {
+            self.warn(at, "a dataset has numbers of the type `string`".into(), "they are written as texts");
+            return Some(texts);
+        }
+        let (numbers, dtype) = self.numbers_of(at, value, dtype, "a dataset");
+        let value = numbers.as_ref().unwrap_or(value);
+        self.data(at, value, dtype.unwrap_or_else(|| usual(value)))
+    }
+
+    /// With the layout of ESS: the type of numbers that are said to be texts (`vector` in ESS templates), and the numbers of a
+    /// type of numbers that are given as texts.
+    pub(super) fn numbers_of(
+        &mut self,
+        at: &str,
+        value: &Value,
+        dtype: Option<DataType>,
+        what: &str,
+    ) -> (Option<Value>, Option<DataType>) {
+        const MADE: &str = "numbers are written";
+        match dtype {
+            Some(DataType::Text) if self.is_lenient() && are_numbers(value) => {
+                self.warn(at, format!("{what} has numbers of the type `string`"), MADE);
+                (None, Some(infer(value)))
+            }
+            Some(DataType::Number(_)) if self.is_lenient() => {
+                let numbers = numbers_in(value);
+                if numbers.is_some() {
+                    self.warn(at, format!("{what} has numbers given as texts"), MADE);
+                }
+                (numbers, dtype)
+            }
+            _ => (None, dtype),
+        }
     }
 
     /// Adds a fixed dataset to what the file holds from the beginning.
@@ -222,6 +260,37 @@ impl Check {
             return None;
         }
         self.fits(at, &data).then_some(data)
+    }
+}
+
+/// Whether it is a number, or a list of nothing else.
+fn are_numbers(value: &Value) -> bool {
+    match value {
+        Value::List(list) => !list.is_empty() && list.iter().all(are_numbers),
+        value => matches!(value, Value::Number(_) | Value::Numbers(_)),
+    }
+}
+
+/// The numbers that texts say; none where one of them says something else.
+fn numbers_in(value: &Value) -> Option<Value> {
+    match value {
+        Value::Text(text) => serde_json::from_str(text.trim()).ok().map(Value::Number),
+        Value::List(list) if !list.is_empty() => list.iter().map(numbers_in).collect::<Option<_>>().map(Value::List),
+        _ => None,
+    }
+}
+
+/// Numbers as the texts that say them, where they are not many.
+fn numbers_as_texts(value: &Value) -> Option<Data> {
+    match value {
+        Value::Number(number) => Some(Data::text(number.to_string())),
+        Value::Numbers(numbers) => {
+            let numbers = numbers.borrow();
+            let texts: Vec<String> = numbers.iter().take(TEXTS_MAX + 1).map(|number| number.to_string()).collect();
+            let shape = numbers.shape.clone();
+            (texts.len() <= TEXTS_MAX).then_some(Data { dtype: DataType::Text, shape, values: Values::Texts(texts) })
+        }
+        _ => None,
     }
 }
 
