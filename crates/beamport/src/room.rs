@@ -77,6 +77,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
     };
     let largest = instrument.sources.iter().max_by_key(|source| source.live.0)?;
     Some(Mistake {
+        level: crate::file::Severity::Error,
         file: instrument.file.display().to_string(),
         line: largest.live.line_or(largest.line),
         pointer: String::new(),

@@ -33,6 +33,7 @@ pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
 pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
     let shown = path.display().to_string();
     let mistake = |pointer: String, what: String, cause: String, hint: String| file::Mistake {
+        level: file::Severity::Error,
         file: shown.clone(),
         line: 0,
         pointer,
@@ -59,7 +60,11 @@ pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
             let text = |v: &serde_json::Value, key: &str| v[key].as_str().unwrap_or_default().to_string();
             let all = value.as_array().or_else(|| value["mistakes"].as_array()).cloned().unwrap_or_default();
             all.iter()
-                .map(|v| mistake(text(v, "pointer"), text(v, "what"), text(v, "cause"), text(v, "hint")))
+                .map(|v| {
+                    let said = mistake(text(v, "pointer"), text(v, "what"), text(v, "cause"), text(v, "hint"));
+                    let is_warning = v["level"] == "warning";
+                    file::Mistake { level: if is_warning { file::Severity::Warning } else { said.level }, ..said }
+                })
                 .collect()
         }
         Err(e) => {

@@ -2,6 +2,7 @@
 //!
 //! A note is no mistake: it says what will be as it is written and is perhaps not meant.
 
+use super::mistake::Severity;
 use super::{Instrument, Mistake, TemplateCheck, read};
 use crate::cli;
 use crate::room;
@@ -28,19 +29,21 @@ pub fn check(
     let notes = result.as_ref().map(notes).unwrap_or_default();
     if asked.form.json {
         let (instrument, mistakes) = match &result {
-            Ok(instrument) => (instrument.show_json(), &[][..]),
+            Ok(instrument) => (instrument.show_json(), instrument.warnings.as_slice()),
             Err(mistakes) => (serde_json::Value::Null, mistakes.as_slice()),
         };
         let mut answer =
-            json!({"file": file.to_string(), "good": mistakes.is_empty(), "mistakes": mistakes, "notes": notes});
+            json!({"file": file.to_string(), "good": result.is_ok(), "mistakes": mistakes, "notes": notes});
         if asked.show
             && let Some(answer) = answer.as_object_mut()
         {
             answer.insert("resolved".into(), instrument);
         }
         writeln!(out, "{answer}")?;
-        return Ok(ExitCode::from(if mistakes.is_empty() { 0 } else { 2 }));
+        return Ok(ExitCode::from(if result.is_ok() { 0 } else { 2 }));
     }
+    let warnings = result.as_ref().map(|instrument| instrument.warnings.as_slice()).unwrap_or_default();
+    let _ = warnings.iter().try_for_each(|warning| writeln!(err, "{warning}\n"));
     let _ = notes.iter().try_for_each(|note| writeln!(err, "note: {note}"));
     match result {
         Ok(instrument) if asked.show => write!(out, "{}", instrument.show())?,
@@ -62,7 +65,11 @@ pub fn check(
         Err(mistakes) => {
             // The exit status says it too, where nobody reads this.
             let _ = mistakes.iter().try_for_each(|mistake: &Mistake| writeln!(err, "{mistake}\n"));
-            let _ = writeln!(err, "{file}: {}", counted(mistakes.len(), "mistake"));
+            let _ = writeln!(
+                err,
+                "{file}: {}",
+                counted(mistakes.iter().filter(|one| one.level == Severity::Error).count(), "mistake")
+            );
             return Ok(ExitCode::from(2));
         }
     }

@@ -3,7 +3,7 @@
 use super::models::Missing;
 use super::page::Page;
 use super::section::{Mistakes, Setting, Shown, Take as _};
-use super::{Clock, Instrument, Level, Mistake, SourceKind, nearest};
+use super::{Clock, Instrument, Level, Mistake, Severity, SourceKind, nearest};
 use crate::units::shortened;
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -45,8 +45,9 @@ pub(super) fn check(
         .sources
         .iter()
         .filter_map(|source| match &source.kind {
-            SourceKind::Sim(sim) => Some((source.name.as_str(), &sim.config)),
-            SourceKind::Replay(_) => None,
+            // What a wrong section would send is not known: one mistake is not told again for each module.
+            SourceKind::Sim(sim) if !source.is_wrong => Some((source.name.as_str(), &sim.config)),
+            SourceKind::Sim(_) | SourceKind::Replay(_) => None,
         })
         .collect();
     for sink in &mut instrument.sinks {
@@ -311,7 +312,15 @@ fn check_template(
         if asked.places > 1 {
             cause += &format!("; {} places ask for it, this is the first", asked.places);
         }
-        mistakes.push(Mistake { file, line: 0, pointer: asked.pointer.clone(), what, cause, hint });
+        mistakes.push(Mistake {
+            level: Severity::Error,
+            file,
+            line: 0,
+            pointer: asked.pointer.clone(),
+            what,
+            cause,
+            hint,
+        });
     }
 }
 
@@ -324,7 +333,7 @@ fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: 
         for missing in super::models::never_comes(reads, &sources) {
             let Missing { key, what, cause, hint } = missing;
             let pointer = format!("{}/{key}", reads.pointer);
-            mistakes.push(Mistake { file: file.clone(), line: 0, pointer, what, cause, hint });
+            mistakes.push(Mistake { level: Severity::Error, file: file.clone(), line: 0, pointer, what, cause, hint });
         }
         if mistakes.is_full() {
             mistakes.has_more = true;

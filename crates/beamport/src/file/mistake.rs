@@ -3,9 +3,22 @@
 use serde::Serialize;
 use std::fmt;
 
+/// Whether a file can be used all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It cannot.
+    #[default]
+    Error,
+    /// It can; the hint says what is made of it.
+    Warning,
+}
+
 /// One mistake, told in the three lines that every error of beamport has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {
+    /// Whether the file can be used all the same.
+    pub level: Severity,
     /// The file as the user named it.
     pub file: String,
     /// Its line, from 1; 0 where the mistake is the whole file.
@@ -21,11 +34,15 @@ pub struct Mistake {
 }
 
 impl fmt::Display for Mistake {
-    /// `error:` with `file:line` and the place, then `cause:` and `hint:` where there are such; no line break at the end.
+    /// `error:` or `warning:` with `file:line` and the place, then `cause:` and `hint:` where there are such; no line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
         match self.line {
-            0 => write!(f, "error: {}: {}", self.file, self.what)?,
-            line => write!(f, "error: {}:{line}: {}", self.file, self.what)?,
+            0 => write!(f, "{level}: {}: {}", self.file, self.what)?,
+            line => write!(f, "{level}: {}:{line}: {}", self.file, self.what)?,
         }
         if !self.pointer.is_empty() {
             write!(f, " (at {})", self.pointer)?;
@@ -95,6 +112,7 @@ mod tests {
     #[test]
     fn a_mistake_is_told_in_three_lines() {
         let mut mistake = Mistake {
+            level: Severity::Error,
             file: "amor.toml".into(),
             line: 7,
             pointer: String::new(),
@@ -109,7 +127,11 @@ mod tests {
         mistake.line = 0;
         mistake.cause.clear();
         assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle`\nhint:  write `model`");
+        mistake.level = Severity::Warning;
         mistake.pointer = "/children/0".into();
-        assert_eq!(mistake.to_string(), "error: amor.toml: unknown key `modle` (at /children/0)\nhint:  write `model`");
+        assert_eq!(
+            mistake.to_string(),
+            "warning: amor.toml: unknown key `modle` (at /children/0)\nhint:  write `model`"
+        );
     }
 }

@@ -26,7 +26,7 @@ mod worker;
 
 pub use check::check;
 pub use merge::{MergeKind, MergeSection, Waits};
-pub use mistake::{Mistake, nearest};
+pub use mistake::{Mistake, Severity, nearest};
 pub use models::models;
 pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
@@ -69,6 +69,8 @@ pub struct Instrument {
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
     pub runs: Vec<RunSection>,
+    /// What is not taken word for word, such as a key that is ignored.
+    pub warnings: Vec<Mistake>,
     shown: Vec<Shown>,
 }
 
@@ -96,14 +98,21 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
         let mut reader = Reader { page: &page, mistakes: &mut mistakes, has_holes: parsed.has_holes };
         reader.instrument(document.as_table(), path, template_check)
     });
-    if let (Some(instrument), true) = (instrument, mistakes.list.is_empty()) {
-        return Ok(instrument);
+    let mut list = std::mem::take(&mut mistakes.list);
+    let is_good = list.is_empty();
+    list.append(&mut mistakes.warnings);
+    if let (Some(instrument), true) = (instrument, is_good) {
+        return Ok(Instrument { warnings: sorted(list, &page), ..instrument });
     }
     if mistakes.has_more {
         let what = format!("more than {} mistakes", limits::MISTAKES_MAX);
-        mistakes.list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
+        list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
     }
-    let mut list = mistakes.list;
+    Err(sorted(list, &page))
+}
+
+/// In the order of the lines, each once.
+fn sorted(mut list: Vec<Mistake>, page: &Page) -> Vec<Mistake> {
     find_lines(&mut list);
     // Mistakes of templates come behind those of the file itself, each file in the order of its lines.
     list.sort_by(|a, b| (a.file != page.file, &a.file, a.line).cmp(&(b.file != page.file, &b.file, b.line)));
@@ -111,7 +120,7 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
     // Two sinks may have the same template.
     let mut known = HashSet::new();
     list.retain(|mistake| known.insert(mistake.to_string()));
-    Err(list)
+    list
 }
 
 /// The lines of mistakes in templates, which are known by their pointers.
@@ -187,6 +196,7 @@ impl Reader<'_> {
             workers: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
+            warnings: Vec::new(),
             shown,
         };
         let mut count = 0;
@@ -270,7 +280,12 @@ impl Reader<'_> {
                 shown: Vec::new(),
             };
             match kind {
-                "source" => into.sources.extend(source::read(name, &mut section, folder)),
+                "source" => {
+                    let before = section.mistakes.list.len();
+                    let source = source::read(name, &mut section, folder);
+                    let is_wrong = section.mistakes.list.len() > before;
+                    into.sources.extend(source.map(|source| SourceSection { is_wrong, ..source }));
+                }
                 "merge" => into.merges.push(merge::read(name, &mut section)),
                 "worker" => into.workers.push(worker::read(name, &mut section, folder)),
                 "sink" => {

@@ -4,7 +4,7 @@
 //! whole section) is blanked out and the rest parsed again, so that every mistake is reported at once;
 //! what was blanked is remembered as holes, because a key missing from a holed section may stand in the hole.
 
-use super::mistake::Mistake;
+use super::mistake::{Mistake, Severity};
 use crate::limits;
 use crate::units::shortened;
 use std::io::Read;
@@ -49,6 +49,7 @@ impl Page {
         hint: impl Into<String>,
     ) -> Mistake {
         Mistake {
+            level: Severity::Error,
             file: self.file.clone(),
             line,
             pointer: String::new(),
@@ -64,7 +65,15 @@ pub(super) fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
     let file = path.display().to_string();
     let whole = |what: &str, cause: String, hint: &str| {
         let (what, hint) = (what.into(), hint.into());
-        Box::new(Mistake { file: file.clone(), line: 0, pointer: String::new(), what, cause, hint })
+        Box::new(Mistake {
+            level: Severity::Error,
+            file: file.clone(),
+            line: 0,
+            pointer: String::new(),
+            what,
+            cause,
+            hint,
+        })
     };
     let failed = |error: std::io::Error| {
         whole("cannot read the instrument file", error.to_string(), "an example to start from is examples/amor.toml")

@@ -1,7 +1,7 @@
 //! One section being read: typed values with their origin, unknown keys, and everything noted for `check --show`.
 
 use super::keys::{self, Key, Place};
-use super::mistake::{Mistake, nearest};
+use super::mistake::{Mistake, Severity, nearest};
 use super::models::models_with;
 use super::page::Page;
 use crate::limits;
@@ -82,6 +82,7 @@ pub(super) trait Take: Sized {
 #[derive(Default)]
 pub(super) struct Mistakes {
     pub(super) list: Vec<Mistake>,
+    pub(super) warnings: Vec<Mistake>,
     pub(super) has_more: bool,
 }
 
@@ -91,7 +92,11 @@ impl Mistakes {
     }
 
     pub(super) fn push(&mut self, mistake: Mistake) {
-        if self.is_full() {
+        if mistake.level == Severity::Warning {
+            if self.warnings.len() < limits::MISTAKES_MAX {
+                self.warnings.push(mistake);
+            }
+        } else if self.is_full() {
             self.has_more = true;
         } else {
             self.list.push(mistake);

@@ -35,6 +35,8 @@ pub struct SourceSection {
     /// How far beyond arrival a source time is believed.
     pub ahead_max: Setting<Duration>,
     pub(super) shown: Vec<Shown>,
+    /// Something in its section is wrong: what it would send is not known.
+    pub(super) is_wrong: bool,
 }
 
 /// The kinds of sources.
@@ -251,6 +253,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
         clock,
         ahead_max,
         shown,
+        is_wrong: false,
     })
 }
 

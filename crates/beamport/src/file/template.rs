@@ -3,7 +3,7 @@
 //! What its modules mean is checked by who knows NeXus (`beamport-nexus check`). What stands here in another form than it
 //! should is passed over, and hides nothing: that one tells it.
 
-use super::mistake::Mistake;
+use super::mistake::{Mistake, Severity};
 use crate::limits;
 use crate::units::Refused;
 use flow::Fault;
@@ -107,6 +107,7 @@ fn no_json(path: &Path, error: &serde_json::Error) -> Wrong {
     // The line stands in front of the message already.
     let cause = cause.split(" at line ").next().unwrap_or_default();
     Wrong::Content(Box::new(Mistake {
+        level: Severity::Error,
         file: path.display().to_string(),
         line: u32::try_from(error.line()).unwrap_or(0),
         pointer: String::new(),

@@ -448,6 +448,7 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
     let check = |path: &Path, _: &Writer| {
         assert!(path.ends_with("t.json"));
         vec![Mistake {
+            level: Severity::Error,
             file: "a.json".into(),
             line: 1,
             pointer: String::new(),
@@ -459,6 +460,48 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
     let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\nflush = 1\n");
     let mistakes = parse(&text, &folder.0.join("z.toml"), &check).unwrap_err();
     assert_eq!(mistakes.iter().map(|mistake| mistake.line).collect::<Vec<_>>(), [8, 1], "{mistakes:#?}");
+}
+
+#[test]
+fn a_warning_about_a_template_kept_the_file_from_being_used() {
+    let folder = Folder::new("warning");
+    folder.put("t.json", "{}");
+    let check = |path: &Path, _: &Writer| {
+        vec![Mistake {
+            level: Severity::Warning,
+            file: path.display().to_string(),
+            line: 0,
+            pointer: String::new(),
+            what: "the template is not followed word for word".into(),
+            cause: "unknown key `x` of a group".into(),
+            hint: "it is ignored".into(),
+        }]
+    };
+    let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n");
+    let instrument = parse(&text, &folder.0.join("z.toml"), &check).unwrap();
+    assert_eq!(instrument.warnings.len(), 1);
+    assert!(instrument.warnings[0].to_string().starts_with("warning: "), "{}", instrument.warnings[0]);
+    // With mistakes it is told as well, and is none of them.
+    let mistakes = parse(&format!("{text}flush = 1\n"), &folder.0.join("z.toml"), &check).unwrap_err();
+    let levels: Vec<Severity> = mistakes.iter().map(|mistake| mistake.level).collect();
+    assert_eq!(levels, [Severity::Error, Severity::Warning], "{mistakes:#?}");
+}
+
+#[test]
+fn one_wrong_key_of_a_source_was_told_again_for_each_module() {
+    let folder = Folder::new("once");
+    let module = |n: usize| format!(r#"{{"module": "f144", "config": {{"stream": "pvs", "source": "nobody{n}"}}}}"#);
+    let modules: Vec<String> = (0..3).map(module).collect();
+    folder.put("t.json", &format!(r#"{{"children": [{}]}}"#, modules.join(",")));
+    let source = "[source.pvs]\nkind = \"sim\"\nmodel = \"camera-metadata\"\n";
+    let sink = "[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ninputs = [\"pvs\"]\n";
+    let of = |more: &str| {
+        let text = format!("instrument = \"a\"\n{source}{more}{sink}");
+        parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).unwrap_err()
+    };
+    assert_eq!(of("").len(), 3);
+    let wrong = of("values = 5000000\n");
+    assert_eq!(wrong.len(), 1, "{wrong:#?}");
 }
 
 #[test]
@@ -574,6 +617,7 @@ fn mistakes_of_streams_and_of_the_template_come_together() {
     );
     let own = |path: &Path, _: &Writer| {
         let of = |pointer: &str| Mistake {
+            level: Severity::Error,
             file: path.display().to_string(),
             line: 0,
             pointer: pointer.into(),
