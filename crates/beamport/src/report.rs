@@ -262,19 +262,18 @@ fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
     let clock = reader.header().clock;
-    let ranges = || run.streams.iter().filter(|r| r.stream == name);
-    let end = ranges().map(|r| r.next).max().unwrap_or(0);
-    let first = ranges().map(|r| r.first).min().unwrap_or(0).max(reader.bounds().first);
+    let begins = run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min().unwrap_or(0);
+    let (spans, _) = run.spans(reader.header(), begins.max(reader.bounds().first), u64::MAX);
     let mut line = StreamLine { name: name.into(), ..StreamLine::default() };
-    reader.seek(first);
-    while reader.position() < end {
-        let max = (end - reader.position()).min(4096) as usize;
-        let batch = reader.read(max).map_err(|e| stream_fault(name, e))?;
-        if batch.is_empty() {
-            break;
-        }
-        for message in batch.iter() {
-            if run.holds(clock.time_of(message.entry)) {
+    for (first, end) in spans {
+        reader.seek(first);
+        while reader.position() < end {
+            let max = (end - reader.position()).min(4096) as usize;
+            let batch = reader.read(max).map_err(|e| stream_fault(name, e))?;
+            if batch.is_empty() {
+                break;
+            }
+            for message in batch.iter().filter(|message| run.holds(clock.time_of(message.entry))) {
                 line.messages += 1;
                 line.bytes += message.payload.len() as u64;
                 line.events += events_of(message.payload);

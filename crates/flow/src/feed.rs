@@ -9,7 +9,7 @@
 use crate::commits::{self, commits_of_run, last_commit};
 use crate::data::{Data, stream_fault};
 use crate::intake::book_meta;
-use crate::records::{Commit, Gap, Input, Range, Run};
+use crate::records::{CUT, Commit, Gap, Input, Range, Run};
 use crate::runs;
 use crate::{Aside, Fault, Product, Sink};
 use std::collections::BTreeMap;
@@ -132,12 +132,7 @@ impl Feed {
         let mut reader = self.data.reader(stream, options)?;
         let header = reader.header().clone();
         let account = match known.filter(|k| k.uuid == header.uuid) {
-            Some(known) => {
-                // What was cut by a recovery after it was read cannot be: only marked messages are read. So the
-                // position holds; if it does not, somebody put another stream here.
-                header.check_identity(known.epoch, known.next).map_err(|e| stream_fault(stream, e))?;
-                known.clone()
-            }
+            Some(known) => gone_on(&self.run, known, &header),
             None => {
                 // A place that was held since the run began says more than what is left: what was taken since is lost.
                 let held = if keep { reader.position() } else { u64::MAX };
@@ -213,7 +208,7 @@ impl Feed {
             let input = &self.inputs[at];
             let end = sealed_end(&self.run, &input.account);
             fed.complete &= end.is_none_or(|end| input.account.next >= end);
-            let last = input.account.counts.get(LAST).copied().unwrap_or(0);
+            let last = input.account.count(LAST);
             fed.overrun |= end.is_some_and(|end| last > end);
             // A power cut brings back what retention had only begun to take: it is of the run again.
             let sealed = self.run.streams.iter().filter(|r| r.stream == input.account.stream).map(|r| r.first).min();
@@ -224,6 +219,7 @@ impl Feed {
     }
 
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
+        let keeps = self.commits.is_some();
         let Self { run, inputs, aside, newest, gaps, .. } = self;
         let Feeding { reader, account, looked_back, uncommitted } = &mut inputs[at];
         if !std::mem::replace(looked_back, true) {
@@ -232,55 +228,60 @@ impl Feed {
                 sink.wants_before(at)
             });
         }
-        let limit = sealed_end(run, account).unwrap_or(u64::MAX);
-        if account.next >= limit {
-            return Ok(0);
-        }
-        let max = (limit - account.next).min(BATCH_MESSAGES as u64) as usize;
-        reader.seek(account.next);
         let header = reader.header().clone();
-        let batch = match reader.read(max) {
-            Ok(batch) => batch,
-            Err(Error::Gone { first }) => {
-                let first = first.min(limit);
-                add_gap(gaps, account, first - 1, "full");
-                *account.counts.entry("lost.full".into()).or_default() += first - account.next;
-                account.next = first;
-                account.epoch = header.epoch_of(first);
-                return Ok(0);
+        let from = account.next;
+        let limit = match stretch(run, &header, account) {
+            Stretch::Kept(end) => end,
+            Stretch::Cut(end) => {
+                let known = Known { members: end - from, ..Known::default() };
+                lose(account, gaps, end, known, CUT);
+                account.epoch = header.epoch();
+                return Ok(end - from);
             }
-            Err(Error::Corrupt { sequence, .. }) if sequence == account.next => {
-                // Its entry may be whole and say that it is none of ours.
-                let member = match reader.entries(sequence, 1) {
-                    Ok(entries) => entries.iter().all(|e| run.holds(header.clock.time_of(e))),
-                    Err(_) => true,
-                };
-                lose(account, gaps, sequence + 1, u64::from(member), "corrupt");
-                account.epoch = header.epoch_of(sequence);
-                return Ok(0);
-            }
-            Err(Error::Lost { end, .. }) => {
-                let (next, end) = (account.next, end.min(limit));
-                // Where the payloads are missing, the index still tells.
-                let mut members = 0;
-                let mut see = |entries: &[store::Entry]| {
-                    members += entries.iter().filter(|e| run.holds(header.clock.time_of(e))).count() as u64;
-                };
-                let walked = reader.walk(next, end, &mut see).map_err(|e| stream_fault(&account.stream, e))?;
-                lose(account, gaps, end, members + walked.lost(), "missing");
-                account.epoch = header.epoch_of(end - 1);
-                return Ok(0);
-            }
+            Stretch::End => return Ok(0),
+        };
+        let max = (limit - from).min(BATCH_MESSAGES as u64) as usize;
+        reader.seek(from);
+        let mut answer = reader.read(max);
+        if let Err(Error::Corrupt { sequence, .. }) = answer
+            && sequence > from
+        {
             // Messages before the wrong one are read one by one.
-            Err(Error::Corrupt { .. }) => match reader.read(1) {
-                Ok(batch) => batch,
-                Err(e) => return Err(stream_fault(&account.stream, e)),
-            },
-            Err(e) => return Err(stream_fault(&account.stream, e)),
+            answer = reader.read(1);
+        }
+        let batch = match answer {
+            Ok(batch) => batch,
+            Err(error) => {
+                let (end, reason) = match &error {
+                    Error::Gone { first } => (*first, "full"),
+                    Error::Corrupt { .. } => (from + 1, "corrupt"),
+                    Error::Lost { end, .. } => (*end, "missing"),
+                    // The next message of a view may be one of another parent.
+                    Error::Parent { .. } => (from + 1, "missing"),
+                    _ => return Err(stream_fault(&account.stream, error)),
+                };
+                let end = end.min(limit);
+                let mut known = match reason {
+                    "full" => Known { members: end - from, ..Known::default() },
+                    // Where the payloads are missing, the index still tells.
+                    _ => known(run, reader, from, end).map_err(|e| stream_fault(&account.stream, e))?,
+                };
+                if let Error::Parent { folder, .. } = &error {
+                    known.origin = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                }
+                lose(account, gaps, end, known, reason);
+                account.epoch = header.epoch_of(end - 1);
+                return Ok(end - from);
+            }
         };
         if batch.is_empty() {
             reader.refresh().map_err(|e| stream_fault(&account.stream, e))?;
-            return Ok(0);
+            // A sealed run was marked to its end: nobody writes what is missing of it now.
+            if keeps || run.state != State::Sealed || reader.bounds().written || reader.end() > from {
+                return Ok(0);
+            }
+            lose(account, gaps, limit, Known { members: limit - from, ..Known::default() }, CUT);
+            return Ok(limit - from);
         }
         let next = batch.next();
         let mut members: Vec<Message<'_>> = Vec::with_capacity(batch.len());
@@ -308,7 +309,7 @@ impl Feed {
         account.done += members.len() as u64 - aside.len() as u64;
         let outside = total - members.len() as u64 - unknown.map_or(0, |u| u.2);
         if let Some((first, last, count)) = unknown {
-            add_gap(gaps, &Input { next: first, ..account.clone() }, last, "clock");
+            add_gap(gaps, &Input { next: first, ..account.clone() }, last, Known::default(), "clock");
             *account.counts.entry("lost.clock".into()).or_default() += count;
         }
         if outside > 0 {
@@ -500,12 +501,95 @@ fn look_back(run: &Run, reader: &mut Reader, next: u64, see: &mut dyn FnMut(Opti
     }
 }
 
-/// Counts `account.next..end` as damaged: `members` of them are lost to the run.
-fn lose(account: &mut Input, gaps: &mut Vec<Gap>, end: u64, members: u64, reason: &str) {
-    let outside = end - account.next - members;
-    if members > 0 {
-        add_gap(gaps, account, end - 1, reason);
-        *account.counts.entry(format!("lost.{reason}")).or_default() += members;
+/// Where a feed goes on in a stream after a restart. What was read is done, also where a recovery has cut it since: a run
+/// that is not sealed goes on where the epoch of the commit ends now, with the messages that came in place of those.
+fn gone_on(run: &Run, known: &Input, header: &store::Header) -> Input {
+    let mut account = known.clone();
+    if let Err(Error::Rewound { end, .. }) = header.check_identity(known.epoch, known.next)
+        && run.state != State::Sealed
+    {
+        let end = end.min(known.next);
+        *account.counts.entry(CUT.into()).or_default() += known.next - end;
+        account.counts.entry(LAST.into()).and_modify(|last| *last = end.min(*last));
+        (account.next, account.epoch) = (end, header.epoch_of(end));
+    }
+    account
+}
+
+/// What comes next of a run in one stream, from the place of an input on.
+enum Stretch {
+    /// Messages that are there or may come, up to this sequence.
+    Kept(u64),
+    /// Sealed messages that a recovery has cut, up to this sequence: they will not come.
+    Cut(u64),
+    /// Nothing.
+    End,
+}
+
+fn stretch(run: &Run, header: &store::Header, account: &Input) -> Stretch {
+    if run.state != State::Sealed {
+        return Stretch::Kept(u64::MAX);
+    }
+    for range in run.streams.iter().filter(|r| r.stream == account.stream) {
+        let kept = range.kept(header);
+        if account.next < kept {
+            return Stretch::Kept(kept);
+        }
+        if account.next < range.next {
+            return Stretch::Cut(range.next);
+        }
+    }
+    Stretch::End
+}
+
+/// What is known of messages that are lost.
+struct Known {
+    /// How many of them are, or may be, members of the run.
+    members: u64,
+    /// Who made them, where that is one origin.
+    origin: String,
+    /// Their first time.
+    from: i64,
+    /// Their last time.
+    to: i64,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { members: 0, origin: String::new(), from: i64::MIN, to: i64::MAX }
+    }
+}
+
+/// What the index says of the members of a run in `first..end`. An entry that does not verify may be a member.
+fn known(run: &Run, reader: &mut Reader, first: u64, end: u64) -> store::Result<Known> {
+    let clock = reader.header().clock;
+    let (mut members, mut rows, mut times) = (0, Vec::new(), (i64::MAX, i64::MIN));
+    let mut see = |entries: &[store::Entry]| {
+        for entry in entries {
+            let time = clock.time_of(entry);
+            if run.holds(time) {
+                members += 1;
+                times = (times.0.min(time), times.1.max(time));
+                if rows.len() < 2 && !rows.contains(&entry.origin) {
+                    rows.push(entry.origin);
+                }
+            }
+        }
+    };
+    let lost = reader.walk(first, end, &mut see)?.lost();
+    if members == 0 || lost > 0 {
+        return Ok(Known { members: members + lost, ..Known::default() });
+    }
+    let origin = if let [row] = rows[..] { reader.origin(row).to_owned() } else { String::new() };
+    Ok(Known { members, origin, from: times.0, to: times.1 })
+}
+
+/// Counts `account.next..end` as lost, as far as these are members.
+fn lose(account: &mut Input, gaps: &mut Vec<Gap>, end: u64, known: Known, reason: &str) {
+    let outside = end - account.next - known.members;
+    if known.members > 0 {
+        *account.counts.entry(format!("lost.{reason}")).or_default() += known.members;
+        add_gap(gaps, account, end - 1, known, reason);
     }
     if outside > 0 {
         *account.counts.entry("skipped.outside".into()).or_default() += outside;
@@ -518,18 +602,24 @@ const GAPS_MAX: usize = 1000;
 
 /// Adds what is missing from the place of an input up to `last`. Neighbours of one reason become one gap; where a
 /// commit would list too many, the newest one reaches on: the counts alone say how many are missing.
-fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, reason: &str) {
+fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, known: Known, reason: &str) {
+    let Known { origin, from, to, .. } = known;
     let listed = gaps.iter().filter(|g| g.stream == account.stream).count();
     let newest = gaps.iter_mut().rev().find(|g| g.stream == account.stream && g.reason == reason);
     match newest {
-        Some(gap) if gap.last.checked_add(1) == Some(account.next) || listed >= GAPS_MAX => gap.last = last,
+        Some(gap) if gap.last.checked_add(1) == Some(account.next) || listed >= GAPS_MAX => {
+            (gap.last, gap.from, gap.to) = (last, gap.from.min(from), gap.to.max(to));
+            if gap.origin != origin {
+                gap.origin.clear();
+            }
+        }
         _ => gaps.push(Gap {
             stream: account.stream.clone(),
-            origin: String::new(),
+            origin,
             first: account.next,
             last,
-            from: i64::MIN,
-            to: i64::MAX,
+            from,
+            to,
             reason: reason.into(),
             by_sequence: true,
         }),
@@ -538,9 +628,6 @@ fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, reason: &str) {
 
 /// Where the sealed run ends in this stream; none while it is not sealed.
 fn sealed_end(run: &Run, account: &Input) -> Option<u64> {
-    if run.state != State::Sealed {
-        return None;
-    }
-    let ranges = run.streams.iter().filter(|r: &&Range| r.stream == account.stream && r.uuid == account.uuid);
-    Some(ranges.map(|r| r.next).max().unwrap_or(0))
+    let ranges = run.streams.iter().filter(|r| r.stream == account.stream);
+    (run.state == State::Sealed).then(|| ranges.map(|r| r.next).max().unwrap_or(0))
 }

@@ -9,7 +9,7 @@
 
 use crate::commits::{BySink, commits_of, last_commits, newest_commit};
 use crate::data::{Data, stream_fault};
-use crate::records::{ABSENT, BEYOND, Commit, Gap, Run, UNKNOWN, WAITS};
+use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, Run, UNKNOWN, WAITS};
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,7 +71,7 @@ pub struct Account {
     pub gaps: Vec<Gap>,
     /// Messages lost, of all reasons.
     pub lost: u64,
-    /// Sealed, every account closes, and nothing is held.
+    /// Sealed, every account closes, nothing is held, and no recovery has cut messages of the run.
     pub closed: bool,
 }
 
@@ -156,8 +156,8 @@ impl Numbers {
     }
 }
 
-/// Numbers of all origins of a stream over a range of sequences.
-fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<String, Numbers>, Fault> {
+/// Numbers of all origins of a stream over ranges of sequences.
+fn numbers(data: &Data, stream: &str, spans: &[(u64, u64)]) -> Result<BTreeMap<String, Numbers>, Fault> {
     let mut reader = data.reader_early(stream)?;
     let fault = |e| stream_fault(stream, e);
     let bounds = reader.bounds();
@@ -167,7 +167,9 @@ fn numbers(data: &Data, stream: &str, from: u64, to: u64) -> Result<BTreeMap<Str
             by_row.entry(entry.origin).or_default().see(entry.origin_seq, entry.source_time);
         }
     };
-    reader.walk(from.max(bounds.first), to.min(bounds.count), &mut see).map_err(fault)?;
+    for (from, to) in spans {
+        reader.walk(*from.max(&bounds.first), *to.min(&bounds.count), &mut see).map_err(fault)?;
+    }
     let names = reader.origins().map_err(fault)?;
     Ok(by_row
         .into_iter()
@@ -214,7 +216,7 @@ pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
 /// Where each origin of a stream stands: for a source that starts again.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
     let gaps = committed(data, stream)?.gaps;
-    let all = numbers(data, stream, 0, u64::MAX)?;
+    let all = numbers(data, stream, &[(0, u64::MAX)])?;
     let mut tails: Vec<ResumeOrigin> =
         all.into_iter().map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name }).collect();
     for gap in gaps {
@@ -243,12 +245,14 @@ fn entries_of(
 ) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
     let Committed { mut gaps, unknown, .. } = committed(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));
-    let retired = data.reader_early(stream)?.bounds().first;
+    let reader = data.reader_early(stream)?;
+    let retired = reader.bounds().first;
+    let spans = run.map_or_else(|| vec![(from, to)], |run| run.spans(reader.header(), from, to).0);
     let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
     let whole = from == 0 && to == u64::MAX;
     let mut accounts = Vec::new();
     let mut used = Vec::new();
-    for (origin, mut n) in numbers(data, stream, from, to)? {
+    for (origin, mut n) in numbers(data, stream, &spans)? {
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         let first = n.first.unwrap_or(0);
         let (mut low, mut next) = (first, n.next);
@@ -360,17 +364,18 @@ fn members(data: &Data, run: &Run, stream: &str, from: u64) -> Result<(u64, u64)
     let mut reader = data.reader_early(stream)?;
     let clock = reader.header().clock;
     let bounds = reader.bounds();
-    let sealed = run.streams.iter().filter(|r| r.stream == stream);
-    let end =
-        if run.state != wire::bprn::State::Sealed { bounds.count } else { sealed.map(|r| r.next).max().unwrap_or(0) };
     let from = from.max(bounds.first);
-    let mut count = 0;
+    let (mut count, mut lost) = (0, 0);
     let mut see = |entries: &[store::Entry]| {
-        count += entries.iter().filter(|e| run.holds(clock.time_of(e))).count();
+        count += entries.iter().filter(|e| run.holds(clock.time_of(e))).count() as u64;
     };
-    let walked = reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
+    let (spans, _) = run.spans(&reader.header().clone(), from, u64::MAX);
+    for (low, high) in spans {
+        let walked = reader.walk(low, high.min(bounds.count), &mut see).map_err(|e| stream_fault(stream, e))?;
+        lost += walked.lost();
+    }
     // A message whose entry does not verify may be a member: it counts as one that is lost.
-    Ok((count as u64 + walked.lost(), from))
+    Ok((count + lost, from))
 }
 
 /// The account of a run over the given sinks.
@@ -425,8 +430,16 @@ fn finish_account(
     rows.sort_by(|a, b| (&a.stage, &a.stream).cmp(&(&b.stage, &b.stream)));
     let mut streams: Vec<&str> = run.streams.iter().map(|r| r.stream.as_str()).collect();
     streams.dedup();
-    let mut all = Vec::new();
+    let (mut all, mut is_cut) = (Vec::new(), false);
     for stream in streams {
+        let (_, cut) = run.spans(data.reader_early(stream)?.header(), 0, u64::MAX);
+        is_cut |= cut > 0;
+        let is_told = rows.iter().any(|row| row.stream == stream && row.lost.contains_key(CUT));
+        if cut > 0 && !is_told {
+            // They were in the stream; who made them was cut with the index.
+            let (stream, origin, lost) = (stream.to_owned(), String::new(), BTreeMap::from([(CUT.into(), cut)]));
+            all.push(Entry { stream, origin, sent: cut, appended: 0, duplicate: 0, lost, closed: true });
+        }
         let ranges = || run.streams.iter().filter(|r| r.stream == stream);
         if filled(data, stream)?.is_some() {
             // Its messages entered elsewhere: the stage that fills it has an account of each input.
@@ -447,6 +460,7 @@ fn finish_account(
     }
     let lost = rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())).sum();
     let closed = finished
+        && !is_cut
         && run.state == wire::bprn::State::Sealed
         && rows.iter().all(|r| r.closed && r.held == 0)
         && all.iter().all(|e| e.closed)
@@ -553,10 +567,12 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
     let sum = |map: &BTreeMap<String, u64>| map.values().sum::<u64>();
     let known = input.done + sum(&aside) + sum(&skipped);
     let held = if finished { 0 } else { members(data, run, &input.stream, input.next)?.0 };
-    // What retention took after it was dealt with can no longer be counted: the commit stands for it.
-    let seen = if from > input.first { known + held } else { counted };
-    // What is damaged stands in the index, or should; what was taken does not.
-    let read = seen + sum(&lost) - if from > input.first { 0 } else { lost.get("corrupt").copied().unwrap_or(0) };
+    let is_cut = input.count(CUT) > 0 || run.spans(data.reader_early(&input.stream)?.header(), 0, u64::MAX).1 > 0;
+    // What retention took after it was done, or a recovery cut, can no longer be counted: the commit is the only record of
+    // it. Everything else has an entry in the index, or a place for one, also what is damaged or missing; of what came
+    // while the clock was set back the entry does not say that it is a member.
+    let in_index = || counted + lost.get("clock").copied().unwrap_or(0);
+    let read = if from > input.first || is_cut { known + sum(&lost) + held } else { in_index() };
     let closed = read == known + sum(&lost) + held;
     Ok(Row {
         stage: stage.into(),

@@ -53,6 +53,21 @@ pub struct Range {
     pub ended: bool,
 }
 
+impl Range {
+    /// One past the last message of the range that the stream still holds in the epoch of the range: the rest was cut by a
+    /// recovery, and other messages may have its numbers now. Another stream of the name holds nothing of it.
+    pub fn kept(&self, header: &store::Header) -> u64 {
+        let row = header.epochs.iter().position(|epoch| epoch.0 == self.epoch);
+        match row.filter(|_| header.uuid == self.uuid) {
+            Some(row) => {
+                let ends = header.epochs.get(row + 1).map_or(self.next, |next| next.1);
+                ends.clamp(self.first, self.next)
+            }
+            None => self.first,
+        }
+    }
+}
+
 fn as_hex<S: serde::Serializer>(id: &[u8; 16], s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&store::hex(id))
 }
@@ -69,6 +84,25 @@ impl Run {
     /// True if a message of this time is a member: source time, or arrival where the stream says so.
     pub fn holds(&self, time: i64) -> bool {
         time >= self.start && time < self.stop
+    }
+
+    /// Where messages of the run are in a stream, `(first, one past the last)`, from `from` on and below `end`; and how many
+    /// messages of its sealed ranges a recovery has cut since.
+    pub fn spans(&self, header: &store::Header, from: u64, end: u64) -> (Vec<(u64, u64)>, u64) {
+        if self.state != State::Sealed {
+            return (vec![(from, end)], 0);
+        }
+        let (mut spans, mut cut, mut from) = (Vec::new(), 0, from);
+        for range in self.streams.iter().filter(|r| r.stream == header.name) {
+            // A sink may have begun before the sealed range, with what retention has taken since.
+            let kept = range.kept(header);
+            if from < kept.min(end) {
+                spans.push((from, kept.min(end)));
+            }
+            cut += range.next - kept;
+            from = from.max(range.next);
+        }
+        (spans, cut)
     }
 
     /// Names of the sinks that were to write it when it began, as its metadata say.
@@ -142,7 +176,7 @@ impl Run {
 pub struct Gap {
     /// Stream.
     pub stream: String,
-    /// Who made them; empty if not known.
+    /// Who made them; empty if not known. Of messages of a view whose parent does not have them: the parent.
     pub origin: String,
     /// First missing number.
     pub first: u64,
@@ -162,6 +196,9 @@ pub struct Gap {
 /// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last sign
 /// of life before, and the start after.
 pub const ABSENT: &str = "absent";
+
+/// Reason of what a recovery has cut off a stream: messages that were marked and that the stream does not hold any more.
+pub const CUT: &str = "cut";
 
 /// Reason of a gap that stands for messages of `SOURCE.commits` that do not verify: what the source lost may be written
 /// in them. It names no number (`last` is before `first`) and no time.

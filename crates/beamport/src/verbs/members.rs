@@ -18,8 +18,10 @@ pub struct Members {
     pub messages: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Sequences (first, one past the last) of the run that are no longer there.
+    /// Sequences (first, one past the last) of the run that retention took, or that went with their stream.
     pub gone: Option<(u64, u64)>,
+    /// Messages of the run that a recovery has cut.
+    pub cut: u64,
 }
 
 /// Names of the streams of a run, each once.
@@ -51,7 +53,19 @@ fn ranges<'a>(run: &'a Run, stream: &'a str) -> impl Iterator<Item = &'a Range> 
     run.streams.iter().filter(move |r| r.stream == stream)
 }
 
-/// Where to look for the members of a run in a stream: (first sequence, one past the last, those that are gone).
+/// Where to look for the members of a run in a stream: sequences (first, one past the last) that may be members, those that
+/// are gone, and how many were cut.
+type Places = (Vec<(u64, u64)>, Option<(u64, u64)>, u64);
+
+fn places(run: &Run, reader: &mut Reader) -> Result<Places, Fault> {
+    let (first, next, gone) = span(run, reader)?;
+    let (spans, cut) = run.spans(reader.header(), first, next);
+    // What went with its stream is said as gone.
+    let is_other = ranges(run, &reader.header().name).any(|r| r.uuid != reader.header().uuid);
+    Ok((spans, gone, if is_other { 0 } else { cut }))
+}
+
+/// First sequence and one past the last, and those that are gone.
 type Span = (u64, u64, Option<(u64, u64)>);
 
 fn span(run: &Run, reader: &mut Reader) -> Result<Span, Fault> {
@@ -82,8 +96,8 @@ pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
     let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
     let mut reader = data.reader(stream, options)?;
     let clock = reader.header().clock;
-    let (at, next, gone) = span(run, &mut reader)?;
-    let mut members = Members { stream: stream.to_owned(), gone, ..Members::default() };
+    let (spans, gone, cut) = places(run, &mut reader)?;
+    let mut members = Members { stream: stream.to_owned(), gone, cut, ..Members::default() };
     let mut see = |entries: &[store::Entry]| {
         for entry in entries {
             if run.holds(clock.time_of(entry)) {
@@ -92,8 +106,13 @@ pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
             }
         }
     };
-    let walked = reader.walk(at, next, &mut see).map_err(fault)?;
-    if let Some((first, end)) = walked.gone {
+    let mut taken: Option<(u64, u64)> = None;
+    for (at, next) in spans {
+        if let Some((first, end)) = reader.walk(at, next, &mut see).map_err(fault)?.gone {
+            taken = Some((taken.map_or(first, |t| t.0), end));
+        }
+    }
+    if let Some((first, end)) = taken {
         members.gone = Some((members.gone.map_or(first, |g| g.0), end));
     }
     Ok(members)
@@ -140,14 +159,24 @@ pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fau
         .hint("its first file is all that is left of it; raise `retain` for runs to come"))
 }
 
+/// Refuses a run of which a recovery has cut messages: what is left is not the run.
+pub fn refuse_cut(run: &str, verb: &str, members: &[Members]) -> Result<(), Fault> {
+    let Some(cut) = members.iter().find(|members| members.cut > 0) else { return Ok(()) };
+    let cause = format!("a recovery cut {} of its messages in `{}`", super::figures::thousands(cut.cut), cut.stream);
+    Err(Fault::new(format!("run `{run}` cannot be {verb}"), cause)
+        .hint(format!("`beamport write {run}` writes what is left of it")))
+}
+
 /// Bytes of the largest member of a sealed run in one stream.
 pub fn largest(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
     let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
     let mut reader = data.reader(stream, options)?;
-    let (at, next, _) = span(run, &mut reader)?;
+    let (spans, ..) = places(run, &mut reader)?;
     let mut largest = 0;
     let mut see = |entries: &[store::Entry]| largest = entries.iter().map(|e| e.length).fold(largest, u32::max);
-    reader.walk(at, next, &mut see).map_err(|e| stream_fault(stream, e))?;
+    for (at, next) in spans {
+        reader.walk(at, next, &mut see).map_err(|e| stream_fault(stream, e))?;
+    }
     Ok(largest.into())
 }
 
@@ -168,23 +197,21 @@ pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> 
     let fault = |e| stream_fault(stream, e);
     let mut reader = data.reader_early(stream)?;
     let clock = reader.header().clock;
-    let (at, next, _) = span(run, &mut reader)?;
-    reader.seek(at);
+    let (spans, ..) = places(run, &mut reader)?;
     let (mut origins, mut messages): (BTreeMap<u32, Sha256>, u64) = (BTreeMap::new(), 0);
-    while reader.position() < next {
-        let batch = reader.read((next - reader.position()).min(1024) as usize).map_err(fault)?;
-        if batch.is_empty() {
-            break;
-        }
-        for message in batch.iter() {
-            let entry = message.entry;
-            if !run.holds(clock.time_of(entry)) {
-                continue;
+    for (at, next) in spans {
+        reader.seek(at);
+        while reader.position() < next {
+            let batch = reader.read((next - reader.position()).min(1024) as usize).map_err(fault)?;
+            if batch.is_empty() {
+                break;
             }
-            enter(origins.entry(entry.origin).or_default(), &message);
-            messages += 1;
+            for message in batch.iter().filter(|message| run.holds(clock.time_of(message.entry))) {
+                enter(origins.entry(message.entry.origin).or_default(), &message);
+                messages += 1;
+            }
+            seen(messages);
         }
-        seen(messages);
     }
     let names = reader.origins().map_err(fault)?;
     let by_name: BTreeMap<&str, Sha256> =

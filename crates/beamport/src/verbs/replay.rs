@@ -60,6 +60,7 @@ fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let all = members::all(&from, &run)?;
     members::refuse_missing(&from, &run, "replayed")?;
     members::refuse_gone(&run.name, "replayed", &all)?;
+    members::refuse_cut(&run.name, "replayed", &all)?;
     let into = Data::on_disk(folder);
     refuse_present(&into, &run)?;
     std::fs::create_dir_all(folder)

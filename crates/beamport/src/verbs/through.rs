@@ -141,6 +141,7 @@ pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn 
     let members = members::count(from, &run, &input)?;
     members::refuse_missing(from, &run, "replayed")?;
     members::refuse_gone(&run.name, "replayed", std::slice::from_ref(&members))?;
+    members::refuse_cut(&run.name, "replayed", std::slice::from_ref(&members))?;
     if from.reader_early(&input)?.header().clock != Clock::Epoch {
         let what = format!("stream `{input}` cannot go through a worker");
         return Err(Fault::new(what, "its times do not count ns since 1970 UTC").into());

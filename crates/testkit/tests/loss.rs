@@ -1,0 +1,202 @@
+//! What of a run is lost: messages without a parent, cut by a recovery, or with their segment, on the pretend machine.
+
+use beamport_testkit::Machine;
+use flow::{Aside, Data, Fault, Feed, Product, RunKeeper, Sink, StreamView, ledger};
+use std::time::Duration;
+use store::{Drain, Message, Meta, Options, SchemaId, Writer};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Takes what it is given.
+#[derive(Default)]
+struct Taker {
+    payloads: Vec<Vec<u8>>,
+}
+
+impl Sink for Taker {
+    fn write(&mut self, _: usize, messages: &[Message<'_>], _: &mut Vec<Aside>) -> Result<(), Fault> {
+        self.payloads.extend(messages.iter().map(|message| message.payload.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<String, Fault> {
+        Ok("{}".into())
+    }
+
+    fn finish(&mut self, _: &str) -> Result<Product, Fault> {
+        Ok(Product { file: "f".into(), size: 0, blake3: String::new(), files: 1, bytes: 0 })
+    }
+}
+
+fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
+    let origin = writer.origin("board").unwrap();
+    for n in numbers {
+        let meta = Meta { source_time: n as i64 + 1, origin, origin_seq: n, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, payload.as_bytes()).unwrap();
+    }
+    writer.drain().unwrap();
+}
+
+/// Times 0 to 1000, sealed with what these streams hold.
+fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&str]) {
+    keeper.begin("r", 0, Some(1000), Duration::ZERO, "{}", now).unwrap();
+    keeper.end("r", 1000, "asked", now).unwrap();
+    let view = |name: &&str| StreamView { name: name.to_string(), frontier: i64::MAX, ended: false, marked: true };
+    keeper.step(now, &streams.iter().map(view).collect::<Vec<_>>()).unwrap();
+    assert_eq!(flow::runs::run(data, "r").unwrap().state.name(), "sealed");
+}
+
+/// Runs a feed until its run is complete, which it must be in a few steps; its account.
+fn fed(data: &Data, feed: &mut Feed, sink: &mut Taker, now: i64) -> ledger::Account {
+    let is_complete = (0..200).any(|_| feed.step(sink).unwrap().complete);
+    assert!(is_complete, "the sink waits for what will not come");
+    let account = ledger::account_of_feed(data, "file", feed).unwrap();
+    feed.finish(sink, "{}", now).unwrap();
+    for row in &account.rows {
+        let parts = [&row.aside, &row.skipped, &row.lost].iter().flat_map(|map| map.values()).sum::<u64>();
+        assert_eq!(row.read, row.done + parts + row.held, "{row:?}");
+    }
+    account
+}
+
+/// A view of ten messages of `a` and ten of `b`, in turn.
+fn view_of_two(data: &Data) -> Vec<Writer> {
+    let mut writers: Vec<Writer> =
+        ["v", "a", "b"].iter().map(|name| data.writer(name, &Options::disk(1 << 20)).unwrap()).collect();
+    for (at, name) in ["a", "b"].into_iter().enumerate() {
+        appended(&mut writers[at + 1], 0..10, name);
+    }
+    let view = &mut writers[0];
+    for n in 0..10 {
+        for name in ["a", "b"] {
+            let parent = view.parent(name).unwrap();
+            let entry = data.reader_early(name).unwrap().entries(n, 1).unwrap()[0];
+            view.push_view(parent, n, &entry).unwrap();
+        }
+    }
+    view.publish();
+    view.drain().unwrap();
+    writers
+}
+
+#[test]
+fn a_sink_of_a_view_counts_what_a_removed_parent_held_as_lost_and_finishes() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let mut writers = view_of_two(&data);
+    sealed(&data, &mut keeper, now, &["v"]);
+    drop(writers.pop());
+    store::remove(&data.media, &data.stream("b")).unwrap();
+    let (mut feed, _) = Feed::open(&data, "file", "r", &["v".into()], true).unwrap();
+    let mut sink = Taker::default();
+    let account = fed(&data, &mut feed, &mut sink, now);
+    assert_eq!(sink.payloads, vec![b"a".to_vec(); 10]);
+    let row = &account.rows[0];
+    assert_eq!((row.read, row.done, row.lost["missing"], row.closed), (20, 10, 10, true));
+    let gaps: Vec<_> = account.gaps.iter().map(|g| (g.origin.as_str(), g.first, g.from)).collect();
+    assert_eq!(gaps, (0..10).map(|n| ("b", 2 * n + 1, n as i64 + 1)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sink_of_a_view_counts_what_a_recovery_cut_of_a_parent_as_lost_and_finishes() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let mut writers = view_of_two(&data);
+    sealed(&data, &mut keeper, now, &["v"]);
+    let b = writers.pop().unwrap();
+    cut_to(&data, b, "b", 4);
+    let mut b = data.writer("b", &Options::disk(1 << 20)).unwrap();
+    assert_eq!(b.next_sequence(), 4);
+    appended(&mut b, 4..30, "another");
+    let (mut feed, _) = Feed::open(&data, "file", "r", &["v".into()], true).unwrap();
+    let mut sink = Taker::default();
+    let account = fed(&data, &mut feed, &mut sink, now);
+    assert_eq!(sink.payloads.len(), 14);
+    assert!(sink.payloads.iter().all(|payload| payload != b"another"));
+    assert_eq!((account.rows[0].read, account.rows[0].lost["missing"]), (20, 6));
+}
+
+/// Ends a writer and cuts the index of its stream behind `messages` entries.
+fn cut_to(data: &Data, writer: Writer, name: &str, messages: u64) {
+    let header = writer.header().clone();
+    drop(writer);
+    let path = data.stream(name).join("i-00000000");
+    let file = data.media.open(&path, store::media::Open::Write).unwrap();
+    file.set_len(header.index_bytes() - (header.index_entries - messages) * 64).unwrap();
+    assert!(data.media.open(&path, store::media::Open::Read).unwrap().len().unwrap() > 0);
+}
+
+#[test]
+fn what_a_recovery_cut_of_a_sealed_run_is_lost_to_its_sink_and_nothing_else_takes_its_place() {
+    for (after, opened) in [(0, false), (100, false), (2, true)] {
+        let machine = Machine::new(1);
+        let (process, now) = (machine.start(), machine.now());
+        let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+        let mut keeper = RunKeeper::open(&data).unwrap();
+        let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+        appended(&mut writer, 0..20, "first");
+        sealed(&data, &mut keeper, now, &["s"]);
+        let mut sink = Taker::default();
+        // A sink that had begun, and goes on after the restart.
+        if opened {
+            let (mut feed, _) = Feed::open(&data, "file", "r", &["s".into()], true).unwrap();
+            feed.flush(&mut sink, now).unwrap();
+        }
+        cut_to(&data, writer, "s", 7);
+        let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+        assert_eq!(writer.next_sequence(), 7);
+        appended(&mut writer, 20..20 + after, "second");
+        let (mut feed, _) = Feed::open(&data, "file", "r", &["s".into()], opened).unwrap();
+        let account = fed(&data, &mut feed, &mut sink, now);
+        assert_eq!(sink.payloads, vec![b"first".to_vec(); 7]);
+        let row = &account.rows[0];
+        assert_eq!((row.read, row.done, row.lost["cut"]), (20, 7, 13));
+        assert_eq!((account.closed, account.lost), (false, 13));
+        let entries: u64 = account.entries.iter().map(|e| e.appended).sum();
+        assert_eq!(entries, 7, "messages of a later epoch are not of the run");
+        // Without a sink the run tells the same.
+        let alone = ledger::account(&data, "r", &[]).unwrap();
+        assert_eq!((alone.closed, alone.lost), (false, 13));
+    }
+}
+
+#[test]
+fn a_payload_segment_that_is_missing_is_counted_once_with_its_origin_and_times() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+    appended(&mut writer, 0..20, "first");
+    sealed(&data, &mut keeper, now, &["s"]);
+    drop(writer);
+    data.media.unlink(&data.stream("s").join("p-00000000")).unwrap();
+    let (mut feed, _) = Feed::open(&data, "file", "r", &["s".into()], false).unwrap();
+    let account = fed(&data, &mut feed, &mut Taker::default(), now);
+    let row = &account.rows[0];
+    assert_eq!((row.read, row.done, row.lost["missing"], row.closed), (20, 0, 20, true));
+    let gap = &account.gaps[0];
+    assert_eq!((gap.origin.as_str(), gap.from, gap.to, gap.first, gap.last), ("board", 1, 20, 0, 19));
+}
+
+#[test]
+fn a_stream_that_cannot_be_read_is_the_trouble_of_its_run_and_the_keeper_goes_on() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    keeper.begin("r", now, Some(now + SECOND), Duration::ZERO, "{}", now).unwrap();
+    let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true };
+    let later = now + 5 * SECOND;
+    let changed = keeper.step(later, std::slice::from_ref(&view)).unwrap();
+    assert_eq!(changed.iter().map(|run| run.state.name()).collect::<Vec<_>>(), ["settling"]);
+    let fault = keeper.trouble().expect("the stream is not there");
+    assert!(fault.what.contains("run `r`") && fault.cause.contains("stream `s`"), "{fault}");
+    let _writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+    let changed = keeper.step(later, &[view]).unwrap();
+    assert_eq!((changed[0].state.name(), keeper.trouble()), ("sealed", None));
+}
