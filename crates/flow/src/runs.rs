@@ -129,6 +129,8 @@ pub struct RunKeeper {
     pending: Option<(Run, u64)>,
     /// Runs whose sources have brought all, waiting for marks: how far each stream went at that moment.
     sealing: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The stream that could not be read at the last step.
+    unread: Option<Fault>,
 }
 
 /// How long a command waits for the mark.
@@ -142,7 +144,7 @@ impl RunKeeper {
         let mut writer = data.book(RUNS)?;
         settle(&mut writer, RUNS)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new() })
+        Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new(), unread: None })
     }
 
     /// All runs.
@@ -150,9 +152,9 @@ impl RunKeeper {
         &self.runs
     }
 
-    /// Why a step of a run is not written down yet, if one is not.
+    /// What keeps a run from moving on: its step is not written down yet, or a stream cannot be read.
     pub fn trouble(&self) -> Option<Fault> {
-        let (run, _) = self.pending.as_ref()?;
+        let Some((run, _)) = &self.pending else { return self.unread.clone() };
         let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
         Some(Fault::new(format!("run `{}` waits to be written down", run.name), why).hint("free space on the device"))
     }
@@ -259,49 +261,68 @@ impl RunKeeper {
             self.adopt(&run);
             changed.push(run);
         }
+        self.unread = None;
         for at in 0..self.runs.len() {
-            let mut run = self.runs[at].clone();
-            let all_ended = !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
-            if run.state == State::Open && (now >= run.stop || all_ended) {
-                run = if now >= run.stop {
-                    ending(&run, Some(run.stop), "its stop came", now)
-                } else {
-                    let stop = self.latest_member(&run, streams)?.saturating_add(1).max(run.start + 1);
-                    ending(&run, Some(stop), "its sources ended", now)
-                };
-                if !self.append(&run, STEP_PATIENCE)? {
-                    return Ok(changed);
-                }
-                changed.push(run.clone());
-            }
-            // Nothing comes that would belong to an empty run, however far ahead it lies.
-            let until = if run.stop > run.start { run.stop.saturating_add(run.settle) } else { run.time };
-            if run.state == State::Settling && streams.iter().all(|s| s.ended || s.frontier >= until) {
-                // The seal falls at this moment: what arrives later is late, however busy the stream is.
-                if !self.sealing.contains_key(&run.name) {
-                    let mut ends = BTreeMap::new();
-                    for stream in streams {
-                        ends.insert(stream.name.clone(), self.data.reader_early(&stream.name)?.bounds().count);
+            loop {
+                match self.next_step(at, now, streams) {
+                    Ok(None) => break,
+                    Ok(Some(run)) => {
+                        if !self.append(&run, STEP_PATIENCE)? {
+                            return Ok(changed);
+                        }
+                        changed.push(run);
                     }
-                    self.sealing.insert(run.name.clone(), ends);
+                    // One stream that cannot be read now keeps its run from moving on, and nothing else.
+                    Err(fault) => {
+                        self.unread = Some(fault.leads_to(format!("run `{}` cannot be moved on", self.runs[at].name)));
+                        break;
+                    }
                 }
-                let mut ranges = Vec::new();
-                let mut marked = true;
-                for stream in streams {
-                    marked &= self.add_ranges(&run, stream, &mut ranges)?;
-                }
-                if !marked {
-                    continue;
-                }
-                self.sealing.remove(&run.name);
-                (run.state, run.time, run.streams) = (State::Sealed, now, ranges);
-                if !self.append(&run, STEP_PATIENCE)? {
-                    return Ok(changed);
-                }
-                changed.push(run);
             }
         }
         Ok(changed)
+    }
+
+    /// The next step of a run's life, if it is due. An error is one of a stream.
+    fn next_step(&mut self, at: usize, now: i64, streams: &[StreamView]) -> Result<Option<Run>, Fault> {
+        let run = &self.runs[at];
+        let all_ended = || !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
+        match run.state {
+            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stop), "its stop came", now))),
+            State::Open if all_ended() => {
+                let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
+                Ok(Some(ending(run, Some(stop), "its sources ended", now)))
+            }
+            State::Settling => {
+                // Nothing comes that would belong to an empty run, however far ahead it lies.
+                let until = if run.stop > run.start { run.stop.saturating_add(run.settle) } else { run.time };
+                let is_settled = streams.iter().all(|s| s.ended || s.frontier >= until);
+                if is_settled { self.sealed(run.clone(), now, streams) } else { Ok(None) }
+            }
+            State::Open | State::Sealed => Ok(None),
+        }
+    }
+
+    /// A settled run with the ranges of its members; none while these are not all marked.
+    fn sealed(&mut self, run: Run, now: i64, streams: &[StreamView]) -> Result<Option<Run>, Fault> {
+        // The seal falls at this moment: what arrives later is late, however busy the stream is.
+        if !self.sealing.contains_key(&run.name) {
+            let mut ends = BTreeMap::new();
+            for stream in streams {
+                ends.insert(stream.name.clone(), self.data.reader_early(&stream.name)?.bounds().count);
+            }
+            self.sealing.insert(run.name.clone(), ends);
+        }
+        let mut ranges = Vec::new();
+        let mut marked = true;
+        for stream in streams {
+            marked &= self.add_ranges(&run, stream, &mut ranges)?;
+        }
+        if !marked {
+            return Ok(None);
+        }
+        self.sealing.remove(&run.name);
+        Ok(Some(Run { state: State::Sealed, time: now, streams: ranges, ..run }))
     }
 
     /// The newest time among the members of a run that has no stop yet.
