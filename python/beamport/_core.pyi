@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, TypeAlias, final
 
@@ -207,6 +207,39 @@ class _Slot:
         statistics: Callable[[], str],
     ) -> None: ...
     def run_finder(self, make: Callable[[str], tuple[Callable[..., Any], int]]) -> None: ...
+
+@final
+class Writer:
+    def __new__(
+        cls,
+        folder: str | os.PathLike[str],
+        name: str,
+        level: Literal["memory", "disk"] | None = None,
+        live: int = ...,
+    ) -> Self: ...
+    # Bytes, or the id of a schema with its fields.
+    def append(
+        self,
+        content: str | bytes | bytearray | memoryview | NDArray[np.uint8],
+        fields: Mapping[str, Any] | bytes | bytearray | memoryview | NDArray[np.uint8] | None = None,
+        *,
+        time: _Time | None = None,
+        origin: str | None = None,
+        origin_seq: int | None = None,
+    ) -> int: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> Literal["memory", "disk"]: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def mark(self) -> int: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_why: object) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
 
 @final
 class _Writer:

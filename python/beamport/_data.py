@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from . import _core
-from ._core import Stream
+from ._core import Stream, Writer
 from ._errors import Error, missing
 from ._run import Run, read_runs
 
@@ -63,6 +63,29 @@ class Data(Mapping[str, Stream]):
             if run.name == name:
                 return run
         raise missing(f"{self._folder} has no run", name, [run.name for run in runs])
+
+    def create(self, name: str, *, level: Literal["disk", "memory"] | None = None, live: int = 64 << 20) -> Writer:
+        """Open a stream of this data folder for writing; it is made if it is not there.
+
+        name: of the stream; no name of a book (`runs`, names with a dot).
+        level: what messages of a new stream survive. Default: `"disk"`, or `"memory"` where the data folder is in memory.
+        live: shared memory of a new stream's live end in bytes; a stream in memory keeps no more than that.
+
+        Raises `Error` where another process writes the stream, with its number.
+
+        Example:
+            >>> import beamport, numpy as np, os
+            >>> data = beamport.open(os.environ["BEAMPORT_DATA"])
+            >>> with data.create("frames") as stream:
+            ...     stream.append("ad00", {"source_name": "cam", "id": 1, "timestamp": 7, "data": np.eye(3)})
+            ...     stream.append("f144", {"source_name": "T", "timestamp": 8, "value": 1.5}, origin_seq=40)
+            ...
+            0
+            1
+            >>> [(m.origin, m.origin_seq, m.source_time) for m in data["frames"].read()]
+            [('cam', 0, 7), ('T', 40, 8)]
+        """
+        return Writer(self._folder, name, level, live)
 
     def stages(self) -> list[dict[str, Any]]:
         """Account for every message that merges and workers were given, derived from their newest commits.

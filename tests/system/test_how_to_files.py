@@ -42,7 +42,7 @@ def test_an_instrument_is_described_and_its_file_read(terminal, tmp_path):  # no
 
 def test_the_writer_is_tried_without_an_instrument(terminal, tmp_path):  # noqa: F811
     text = (ROOT / "docs" / "how-to" / "try-the-writer.md").read_text()
-    assert [language for language, _ in blocks(text)] == ["sh", "sh", "python", "sh"]
+    assert [language for language, _ in blocks(text)] == ["sh", "sh", "python", "sh", "python", "sh"]
     status, out, err = terminal(script(text))
     assert status == 0, err
     answer = text.partition("```\nfile      ")[2].partition("```")[0]
@@ -50,6 +50,7 @@ def test_the_writer_is_tried_without_an_instrument(terminal, tmp_path):  # noqa:
     # What the program prints stands on the page.
     printed = text.partition("```python\n")[2].partition("```\n\n```\n")[2].partition("```")[0]
     assert printed and printed in out
+    assert "3 messages\n" in out and "pixel_id=int32[2000]" in out
     with h5py.File(tmp_path / "second.nxs") as file:
         # The first value is older than the run, and the last one before it.
         np.testing.assert_array_equal(file["entry/temperature/value"], [296.1, 296.3])

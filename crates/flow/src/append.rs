@@ -71,24 +71,47 @@ impl Appender {
     /// Appends one message, whose payload is the parts one behind the other, without publishing it; returns its sequence, or
     /// `None` where there is no room now: [`Appender::wait_room`], then offer it again.
     pub fn push(&mut self, label: &Label<'_>, parts: &[&[u8]]) -> Result<Option<u64>, Fault> {
+        let meta = self.meta(label)?;
+        let answer = self.writer.push(&meta, parts);
+        self.counted(label, &meta, answer)
+    }
+
+    fn meta(&mut self, label: &Label<'_>) -> Result<Meta, Fault> {
         let (row, next) = self.origin(label.origin)?;
-        let meta = Meta {
-            source_time: label.time,
-            origin: row,
-            origin_seq: label.number.unwrap_or(next),
-            schema: label.schema,
-            flags: self.flags(label.time),
-        };
-        match self.writer.push(&meta, parts) {
+        let number = label.number.unwrap_or(next);
+        let flags = self.flags(label.time);
+        Ok(Meta { source_time: label.time, origin: row, origin_seq: number, schema: label.schema, flags })
+    }
+
+    /// Counts a message that was appended.
+    fn counted(&mut self, label: &Label<'_>, meta: &Meta, answer: store::Result<u64>) -> Result<Option<u64>, Fault> {
+        match answer {
             Ok(sequence) => {
                 if let Some(known) = self.origins.get_mut(label.origin) {
-                    known.1 = next.max(meta.origin_seq.saturating_add(1));
+                    known.1 = known.1.max(meta.origin_seq.saturating_add(1));
                 }
                 Ok(Some(sequence))
             }
             Err(e) if e.is_full() && !matches!(e, Error::Io { .. }) => Ok(None),
             Err(e) => Err(stream_fault(&self.name, e)),
         }
+    }
+
+    /// Appends a message of `len` bytes that `write` puts into stream memory itself; else as [`Appender::push`]. What the
+    /// room holds before is unknown.
+    pub fn push_written(
+        &mut self,
+        label: &Label<'_>,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<Option<u64>, Fault> {
+        let meta = self.meta(label)?;
+        let answer = self.writer.reserve(len).and_then(|mut room| {
+            let (at, bytes) = room.rest();
+            write(bytes);
+            room.commit(&meta, at..at + len)
+        });
+        self.counted(label, &meta, answer)
     }
 
     /// Shows readers what was appended; mark `memory`.

@@ -128,7 +128,7 @@ pub(crate) fn _wire_write<'py>(schema: &str, values: &Bound<'py, PyTuple>) -> Py
 }
 
 /// A value and what it is made of, kept while the message borrows from it.
-enum Held<'py> {
+pub(crate) enum Held<'py> {
     One(Bound<'py, PyAny>),
     Array(Raw),
     Table(Vec<Held<'py>>),
@@ -141,7 +141,7 @@ impl<'py> Held<'py> {
     }
 
     /// All that may run Python code.
-    fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of(value: Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(table) = value.cast::<PyTuple>() {
             return Self::all(table.iter()).map(Self::Table);
         }
@@ -169,7 +169,7 @@ impl<'py> Held<'py> {
         })
     }
 
-    fn field(&self, py: Python<'_>) -> PyResult<Field<'_>> {
+    pub(crate) fn field(&self, py: Python<'_>) -> PyResult<Field<'_>> {
         match self {
             Self::One(value) => plain(value),
             Self::Array(raw) => {
@@ -239,14 +239,14 @@ fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
 }
 
 /// An array of numbers in C order, and their type.
-struct Raw {
+pub(crate) struct Raw {
     exported: Exported,
     dtype: DType,
 }
 
 impl Raw {
     /// `None` where it is something else.
-    fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
+    pub(crate) fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
         let exported = Exported::of(value).ok()?;
         let dtype = dtype_of(exported.buffer())?;
         Some(Raw { exported, dtype })
@@ -254,6 +254,11 @@ impl Raw {
 
     fn numbers(&self) -> Numbers<'_> {
         Numbers::new(self.dtype, self.exported.bytes()).unwrap_or(Numbers::empty(self.dtype))
+    }
+
+    /// Lengths of the dimensions.
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.exported.buffer().shape()
     }
 
     fn dimensions(&self) -> usize {
@@ -301,12 +306,12 @@ fn written<'py>(
 }
 
 /// The exception of a value that the schema cannot hold.
-fn unfit(py: Python<'_>, schema: &str, error: &Error) -> PyErr {
+pub(crate) fn unfit(py: Python<'_>, schema: &str, error: &Error) -> PyErr {
     unfit_value(py, format!("not a message of schema {schema}: {error}"), String::new())
 }
 
 /// The exception of a value that no field can hold.
-fn unfit_value(py: Python<'_>, what: String, cause: String) -> PyErr {
+pub(crate) fn unfit_value(py: Python<'_>, what: String, cause: String) -> PyErr {
     exception(py, "UnfitValueException", (what, cause))
 }
 
@@ -358,7 +363,7 @@ pub(crate) fn serialise_f144<'py>(
 }
 
 /// As numpy counts: 0 of a number, 1 of a list of numbers.
-fn dimensions(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+pub(crate) fn dimensions(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     static NDIM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     NDIM.import(value.py(), "numpy", "ndim")?.call1((value,))?.extract()
 }

@@ -7,6 +7,7 @@
 //! Failure behaviour: every error from outside is a `beamport.Error` with cause and hint. What a view shows never
 //! changes: the view pins its segment, and a pinned segment is never written again (decision 0002).
 
+mod append;
 mod batch;
 mod books;
 mod codec;
@@ -16,6 +17,7 @@ mod finder;
 mod limits;
 mod memory;
 mod message;
+mod named;
 mod numpy;
 mod place;
 mod position;
@@ -51,5 +53,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<cursor::Batches>()?;
     module.add_class::<memory::View>()?;
     module.add_class::<worker::PySlot>()?;
+    module.add_class::<append::Writer>()?;
     module.add_class::<writer::Writer>()
 }

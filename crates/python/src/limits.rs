@@ -13,3 +13,6 @@ pub(crate) const SEARCHES_MAX: usize = 8;
 /// Bytes of the buffer for messages being serialised that a thread keeps: the largest usual messages, frames of a
 /// camera.
 pub(crate) const SCRATCH_BYTES_KEPT_MAX: usize = 16 << 20;
+/// Bytes of a message from which on it is written into stream memory itself: below, room that begins on a line of the cache
+/// would waste more than the copy costs.
+pub(crate) const DIRECT_BYTES_MIN: usize = 4096;

@@ -101,7 +101,7 @@ impl Stream {
 }
 
 /// A time as Python writes it, in ns since 1970 UTC.
-fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
+pub(crate) fn nanoseconds(py: Python<'_>, asked: &Bound<'_, PyAny>, word: &str, now: i64) -> PyResult<i64> {
     static READ: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     READ.import(py, "beamport._when", "nanoseconds")?.call1((asked, word, now))?.extract()
 }

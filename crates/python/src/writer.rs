@@ -1,4 +1,4 @@
-//! A writer of streams for the tests of this package. What programs write goes through sources.
+//! A writer of streams for the tests of this package: views, and any flags. Programs have `append::Writer`.
 
 use crate::fault;
 use crate::memory::Ours;

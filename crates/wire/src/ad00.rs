@@ -7,7 +7,7 @@
 //! [`Head`] is all of a message but its pixels: who has these in memory of their own (a driver, a mapped file) gives
 //! [`Head::parts`] to the stream, and the one copy is the one into it.
 
-use crate::flat::{Message, Table, Writer};
+use crate::flat::{Message, Out, Table, Writer};
 use crate::limits::DIMENSIONS_MAX;
 use crate::{Array, DType, Error, List, Numbers};
 
@@ -112,9 +112,14 @@ fn numbers<'a>(table: &Table<'_, 'a>, id: usize, unfit: &'static str) -> Result<
 
 /// Writes a message into `out`, replacing what was there. Refuses dimensions that do not fit.
 pub fn write(out: &mut Vec<u8>, frame: &Ad00<'_>) -> Result<(), Error> {
+    write_to(out, frame)
+}
+
+/// The same, to wherever it goes.
+pub(crate) fn write_to<O: Out>(out: &mut O, frame: &Ad00<'_>) -> Result<(), Error> {
     let places = write_head(out, frame)?;
-    out.extend_from_slice(frame.data.bytes());
-    out.extend_from_slice(&END[..places.end]);
+    out.extend(frame.data.bytes());
+    out.extend(&END[..places.end]);
     Ok(())
 }
 
@@ -198,7 +203,7 @@ impl Head {
 }
 
 /// Writes all up to the pixels.
-fn write_head(out: &mut Vec<u8>, frame: &Ad00<'_>) -> Result<Places, Error> {
+fn write_head<O: Out>(out: &mut O, frame: &Ad00<'_>) -> Result<Places, Error> {
     let mut writer = Writer::begin(out, ID);
     if let Err(fault) = frame.check() {
         writer.refuse(fault);
@@ -219,7 +224,7 @@ fn write_head(out: &mut Vec<u8>, frame: &Ad00<'_>) -> Result<Places, Error> {
     Ok(Places { id, timestamp, pixels, end })
 }
 
-fn write_attribute(writer: &mut Writer<'_>, slot: usize, attribute: &Attribute<'_>) {
+fn write_attribute<O: Out>(writer: &mut Writer<'_, O>, slot: usize, attribute: &Attribute<'_>) {
     let optional = |text: Option<&str>| if text.is_some() { 4 } else { 0 };
     let [name, description, source, data_type, data] =
         writer.table(slot, [4, optional(attribute.description), optional(attribute.source), 1, 4]);

@@ -1,6 +1,6 @@
 //! `da00`: a labelled array with its axes, as variables with names, units and dimensions.
 
-use crate::flat::{Message, Table, Writer};
+use crate::flat::{Message, Out, Table, Writer};
 use crate::{Array, DType, Error, List, Numbers};
 
 /// The schema id.
@@ -97,6 +97,11 @@ fn variable<'a>(table: Table<'_, 'a>) -> Result<Variable<'a>, Error> {
 
 /// Writes a message into `out`, replacing what was there. Refuses shapes that do not fit.
 pub fn write(out: &mut Vec<u8>, parts: &Da00<'_>) -> Result<(), Error> {
+    write_to(out, parts)
+}
+
+/// The same, to wherever it goes.
+pub(crate) fn write_to<O: Out>(out: &mut O, parts: &Da00<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     let [source_name, timestamp, data] = writer.root([4, 8, 4]);
     writer.put(timestamp, parts.timestamp);
@@ -111,7 +116,7 @@ pub fn write(out: &mut Vec<u8>, parts: &Da00<'_>) -> Result<(), Error> {
     writer.finish()
 }
 
-fn write_variable(writer: &mut Writer<'_>, slot: usize, variable: &Variable<'_>) {
+fn write_variable<O: Out>(writer: &mut Writer<'_, O>, slot: usize, variable: &Variable<'_>) {
     let optional = |text: Option<&str>| if text.is_some() { 4 } else { 0 };
     let [name, unit, label, source, data_type, axes, shape, data] = writer
         .table(slot, [4, optional(variable.unit), optional(variable.label), optional(variable.source), 1, 4, 4, 4]);

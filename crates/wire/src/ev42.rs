@@ -1,6 +1,6 @@
 //! `ev42`: neutron events of one pulse, the predecessor of `ev44`; ISIS and detectors under test add to it.
 
-use crate::flat::{Table, Writer};
+use crate::flat::{Out, Table, Writer};
 use crate::part::{Kind, Part, Tabled};
 use crate::{Array, Error, Field};
 
@@ -81,7 +81,7 @@ impl<'a> Part<'a> for Facility<'a> {
     fn size(&self, sizes: &mut [u8], id: usize) {
         (sizes[id - 1], sizes[id]) = (1, 4);
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         let tag = match self {
             Facility::Isis(_) => 1u8,
             Facility::Adc(_) => 2,

@@ -3,7 +3,7 @@
 //! The numbers are those of `f144`, tag for tag; text and lists of texts follow them, as the Python library sends
 //! them.
 
-use crate::flat::{Table, Writer};
+use crate::flat::{Out, Table, Writer};
 use crate::part::{Kind, Part, numbers_of};
 use crate::{Error, Field, List, Numbers, f144};
 
@@ -95,7 +95,7 @@ impl<'a> Part<'a> for Value<'a> {
     fn size(&self, sizes: &mut [u8], id: usize) {
         (sizes[id - 1], sizes[id]) = (1, 4);
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         let (tag, slot) = (places[id - 1], places[id]);
         match self {
             Value::Number(value) => f144::put_value(*value, writer, tag, slot),

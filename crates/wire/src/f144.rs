@@ -1,6 +1,6 @@
 //! `f144`: one value of a process variable, a number or an array of numbers.
 
-use crate::flat::{Message, Table, Writer};
+use crate::flat::{Message, Out, Table, Writer};
 use crate::{DType, Error, Number, Numbers, Scalar};
 
 /// The schema id.
@@ -77,6 +77,11 @@ pub(crate) fn value_in<'a>(tag: u8, boxed: &Table<'_, 'a>) -> Result<Value<'a>, 
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &F144<'_>) -> Result<(), Error> {
+    write_to(out, parts)
+}
+
+/// The same, to wherever it goes.
+pub(crate) fn write_to<O: Out>(out: &mut O, parts: &F144<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
     let [source_name, timestamp, value_type, value] = writer.root([4, 8, 1, 4]);
     writer.put(timestamp, parts.timestamp);
@@ -86,7 +91,7 @@ pub fn write(out: &mut Vec<u8>, parts: &F144<'_>) -> Result<(), Error> {
 }
 
 /// Writes a value of the union: its tag at `tag`, its box for the slot at `slot`.
-pub(crate) fn put_value(value: Value<'_>, writer: &mut Writer<'_>, tag: usize, slot: usize) {
+pub(crate) fn put_value<O: Out>(value: Value<'_>, writer: &mut Writer<'_, O>, tag: usize, slot: usize) {
     match value {
         Value::Scalar(scalar) => {
             writer.put(tag, scalar.dtype() as u8 + 1);

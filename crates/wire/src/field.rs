@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::flat::{Count, Out, Room};
 use crate::part::{self, Column, Kind, Part, Tabled, numbers_of};
 use crate::*;
 
@@ -55,6 +56,33 @@ pub fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
 }
 
 impl<'a> Message<'a> {
+    /// Bytes of the message when it is written; for the schemas of [`message_of`].
+    pub fn written_len(&self) -> Result<usize, Error> {
+        let mut count = Count::default();
+        write_to(self, &mut count).map(|()| count.len())
+    }
+
+    /// Writes the message into room of at least [`Message::written_len`] bytes, each array with one copy; returns its bytes.
+    pub fn write_into(&self, room: &mut [u8]) -> Result<usize, Error> {
+        let size = room.len();
+        let mut room = Room::new(room);
+        write_to(self, &mut room)?;
+        match room.len() {
+            length if length <= size => Ok(length),
+            length => Err(Error::TooLong { length }),
+        }
+    }
+
+    /// Who made the message: `source_name`, or what its schema has in place of it.
+    pub fn maker(&self) -> Option<&'a str> {
+        const MAKERS: [&str; 5] = ["source_name", "name", "Name", "source", "key"];
+        let fields = self.fields();
+        MAKERS.iter().find_map(|maker| match fields.iter().find(|(name, _)| name == maker) {
+            Some((_, Field::Text(name))) => Some(*name),
+            _ => None,
+        })
+    }
+
     /// Names and values, in the order of the schema.
     pub fn fields(&self) -> Fields<'a> {
         use Field::{Int, Text, UInt, Uuid};
@@ -190,6 +218,19 @@ macro_rules! facility {
                 da00::ID => array_of(values).map(Message::Da00),
                 f144::ID => value_of(values).map(Message::F144),
                 found => Err(Error::UnknownSchema { found }),
+            }
+        }
+
+        /// Writes a message of these schemas to wherever it goes.
+        fn write_to<O: Out>(message: &Message<'_>, out: &mut O) -> Result<(), Error> {
+            match message {
+                $( Message::$variant(message) => $module::write_to(out, message), )*
+                Message::Ad00(message) => ad00::write_to(out, message),
+                Message::Adar(message) => adar::write_to(out, message),
+                Message::Da00(message) => da00::write_to(out, message),
+                Message::F144(message) => f144::write_to(out, message),
+                // beamport's own are written by those who keep them.
+                _ => Err(Error::UnknownSchema { found: *b"bp.." }),
             }
         }
 

@@ -15,11 +15,11 @@
 //! the total work, because offsets may point anywhere, also to what was read before. Bytes after the message
 //! are ignored (some senders send their whole buffer).
 //!
-//! Writing goes forward, parents before children, into one reused `Vec`: offsets point forward, so a slot is
+//! Writing goes forward, parents before children, into one reused `Vec` or into given room: offsets point forward, so a slot is
 //! filled in when its target is placed. (The usual builders write backward to know the size of children first.)
 
 mod read;
 mod write;
 
 pub(crate) use read::{Message, Table};
-pub(crate) use write::Writer;
+pub(crate) use write::{Count, Out, Room, Writer};

@@ -1,6 +1,6 @@
 //! `NDAr`: a frame as areaDetector has it, older than `ADAr`. Its pixels are bytes beside their type.
 
-use crate::flat::{Table, Writer};
+use crate::flat::{Out, Table, Writer};
 use crate::part::{Column, Kind, Part};
 use crate::{Array, DType, Error, Field, List};
 
@@ -82,7 +82,7 @@ impl<'a> Part<'a> for EpicsTime {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 8;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.put(places[id], u64::from(self.seconds as u32) | u64::from(self.nanoseconds as u32) << 32);
     }
     fn field(&self) -> Field<'a> {

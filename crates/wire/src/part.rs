@@ -6,7 +6,7 @@
 //!
 //! Failure: as everywhere in this crate, any bytes are an error or a message.
 
-use crate::flat::{Table, Writer};
+use crate::flat::{Out, Table, Writer};
 use crate::{Array, DType, Error, Field, Fields, List, Number, Numbers};
 
 /// A field of a table, as its schema declares it.
@@ -57,7 +57,7 @@ pub(crate) trait Part<'a>: Sized {
     fn size(&self, sizes: &mut [u8], id: usize);
 
     /// Writes it; `places` are those of all fields of the table.
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize);
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize);
 
     /// For `cat` and Python.
     fn field(&self) -> Field<'a>;
@@ -80,7 +80,7 @@ pub(crate) trait Tabled<'a>: Sized {
     /// Reads all fields.
     fn read(table: &Table<'_, 'a>) -> Result<Self, Error>;
     /// Writes it for the slot at `slot`.
-    fn write(&self, writer: &mut Writer<'_>, slot: usize);
+    fn write<O: Out>(&self, writer: &mut Writer<'_, O>, slot: usize);
     /// Names and values, in the order of the schema.
     fn fields(&self) -> Fields<'a>;
     /// The other way round, without the names; what is not said is as what is absent in reading.
@@ -96,7 +96,7 @@ impl<'a, T: Number> Part<'a> for T {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = size_of::<T>() as u8;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.put(places[id], *self);
     }
     fn field(&self) -> Field<'a> {
@@ -122,7 +122,7 @@ impl<'a> Part<'a> for bool {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 1;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.put(places[id], u8::from(*self));
     }
     fn field(&self) -> Field<'a> {
@@ -146,7 +146,7 @@ impl<'a> Part<'a> for &'a str {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 4;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.text(places[id], self);
     }
     fn field(&self) -> Field<'a> {
@@ -169,7 +169,7 @@ impl<'a, T: Number> Part<'a> for Array<'a, T> {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 4;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.array(places[id], *self);
     }
     fn field(&self) -> Field<'a> {
@@ -195,7 +195,7 @@ impl<'a, P: Part<'a>> Part<'a> for Option<P> {
             part.size(sizes, id);
         }
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         if let Some(part) = self {
             part.put(writer, places, id);
         }
@@ -221,7 +221,7 @@ impl<'a, T: Tabled<'a>> Part<'a> for List<'a, T> {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 4;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         let first = writer.list(places[id], self.len(), "a list");
         for (at, entry) in self.iter().enumerate() {
             entry.write(writer, first + 4 * at);
@@ -250,7 +250,7 @@ impl<'a> Part<'a> for List<'a, &'a str> {
     fn size(&self, sizes: &mut [u8], id: usize) {
         sizes[id] = 4;
     }
-    fn put(&self, writer: &mut Writer<'_>, places: &[usize], id: usize) {
+    fn put<O: Out>(&self, writer: &mut Writer<'_, O>, places: &[usize], id: usize) {
         writer.texts(places[id], self, "a list");
     }
     fn field(&self) -> Field<'a> {
@@ -304,9 +304,9 @@ pub(crate) fn union_size(numbers: Option<Numbers<'_>>, sizes: &mut [u8], id: usi
 }
 
 /// Writes such a union.
-pub(crate) fn union_put(
+pub(crate) fn union_put<O: Out>(
     numbers: Option<Numbers<'_>>,
-    writer: &mut Writer<'_>,
+    writer: &mut Writer<'_, O>,
     places: &[usize],
     id: usize,
     types: &[DType],
@@ -357,7 +357,7 @@ macro_rules! table {
                 Ok($name { $($part),* })
             }
 
-            fn write(&self, writer: &mut $crate::flat::Writer<'_>, slot: usize) {
+            fn write<O: $crate::flat::Out>(&self, writer: &mut $crate::flat::Writer<'_, O>, slot: usize) {
                 const SLOTS: usize = {
                     let mut slots = 0;
                     $( if $id >= slots { slots = $id + 1; } )*
@@ -406,7 +406,7 @@ macro_rules! table {
             fn size(&self, sizes: &mut [u8], id: usize) {
                 sizes[id] = 4;
             }
-            fn put(&self, writer: &mut $crate::flat::Writer<'_>, places: &[usize], id: usize) {
+            fn put<O: $crate::flat::Out>(&self, writer: &mut $crate::flat::Writer<'_, O>, places: &[usize], id: usize) {
                 $crate::part::Tabled::write(self, writer, places[id]);
             }
             fn field(&self) -> $crate::Field<'a> {
@@ -479,6 +479,11 @@ macro_rules! message {
 
         /// Writes a message into `out`, replacing what was there.
         pub fn write(out: &mut Vec<u8>, parts: &$name<'_>) -> Result<(), $crate::Error> {
+            write_to(out, parts)
+        }
+
+        /// The same, to wherever it goes.
+        pub(crate) fn write_to<O: $crate::flat::Out>(out: &mut O, parts: &$name<'_>) -> Result<(), $crate::Error> {
             let mut writer = $crate::flat::Writer::begin(out, ID);
             // The slot of the root is at the start of the message.
             $crate::part::Tabled::write(parts, &mut writer, 0);
@@ -524,7 +529,7 @@ macro_rules! words {
             fn size(&self, sizes: &mut [u8], id: usize) {
                 sizes[id] = size_of::<$kind>() as u8;
             }
-            fn put(&self, writer: &mut $crate::flat::Writer<'_>, places: &[usize], id: usize) {
+            fn put<O: $crate::flat::Out>(&self, writer: &mut $crate::flat::Writer<'_, O>, places: &[usize], id: usize) {
                 writer.put(places[id], *self as $kind);
             }
             fn field(&self) -> $crate::Field<'a> {

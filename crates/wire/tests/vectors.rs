@@ -134,6 +134,12 @@ fn the_values_of_a_message_make_it_again() {
         };
         again.write(&mut made).expect("written");
         assert_eq!(made, wanted, "{name}");
+        // Into room that is there already: the same bytes, whatever the room held.
+        let mut room = vec![0xff; again.written_len().expect("it can be written")];
+        assert_eq!(again.write_into(&mut room), Ok(wanted.len()), "{name}");
+        assert_eq!(room, wanted, "{name}");
+        room.pop();
+        assert_eq!(again.write_into(&mut room), Err(Error::TooLong { length: wanted.len() }), "{name}");
         schemas.insert(id);
     }
     assert_eq!(schemas.len(), KNOWN.iter().filter(|id| !id.starts_with(b"bp")).count());

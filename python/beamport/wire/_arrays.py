@@ -29,6 +29,20 @@ def shaped(schema: str, numbers: np.ndarray | None, shape: list[int]) -> np.ndar
         raise BrokenBufferException(f"not a message of schema {schema}", str(error)) from None
 
 
+def exact(values, dtype: str, name: str) -> np.ndarray:
+    """An array of one dimension in C order, itself where it has the type; refused where a whole number would change."""
+    values = np.asarray(values)
+    if values.ndim != 1:
+        raise UnfitValueException(f"`{name}` is not an array of one dimension")
+    try:
+        made = values.astype(dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise UnfitValueException(f"`{name}` is not numbers of type {dtype}", str(error)) from None
+    if made is not values and made.dtype.kind in "iu" and not np.array_equal(made, values):
+        raise UnfitValueException(f"`{name}` holds numbers that do not fit type {dtype}")
+    return np.ascontiguousarray(made)
+
+
 def samples(values) -> np.ndarray:
     """An array of one dimension in C order, of the type that it has; a number is an array of one."""
     values = np.atleast_1d(values)

@@ -10,10 +10,7 @@ use flow::Fault;
 use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::Path;
-use wire::Field;
 
-/// Fields that say who made a message, in the words of the schemas.
-const MAKERS: [&str; 5] = ["source_name", "name", "Name", "source", "key"];
 /// What stands beside the content of a message.
 const KEYS: [&str; 7] = ["stream", "schema", "source_time", "time", "origin", "origin_seq", "content"];
 /// What `cat` prints that follows from the rest, or is made anew.
@@ -209,13 +206,8 @@ fn given(payload: Vec<u8>, beside: &Map<String, Value>, now: i64) -> Result<Give
         None => None,
         Some(value) => Some(value.as_u64().ok_or_else(|| format!("`origin_seq` is not a whole number: {value}"))?),
     };
-    let origin = text("origin")?.or_else(|| {
-        let fields = message.as_ref().map(wire::Message::fields).unwrap_or_default();
-        MAKERS.iter().find_map(|maker| match fields.iter().find(|(name, _)| name == maker) {
-            Some((_, Field::Text(name))) => Some((*name).to_owned()),
-            _ => None,
-        })
-    });
+    let maker = || message.as_ref().and_then(wire::Message::maker).map(str::to_owned);
+    let origin = text("origin")?.or_else(maker);
     // Bytes of no message of ours have the schema that is said beside them.
     let named = text("schema")?.and_then(|schema| schema.as_bytes().try_into().ok());
     let schema =

@@ -1,13 +1,108 @@
-//! Writing forward into a reused buffer: one `memcpy` per array, no allocation once the buffer is warm.
+//! Writing forward into a reused buffer, or into room that is there already: one `memcpy` per array, no allocation once
+//! the buffer is warm.
 
 use crate::error::Error;
 use crate::limits::{LIST_LENGTH_MAX, MESSAGE_BYTES_MAX};
 use crate::{Array, Number};
 
+/// Where a message is written.
+pub(crate) trait Out {
+    /// Bytes written so far.
+    fn len(&self) -> usize;
+    /// Appends zeros up to `len` bytes.
+    fn grow(&mut self, len: usize);
+    /// Replaces bytes that were written.
+    fn set(&mut self, at: usize, bytes: &[u8]);
+    /// Appends bytes.
+    fn extend(&mut self, bytes: &[u8]);
+    /// Starts anew.
+    fn clear(&mut self);
+}
+
+impl Out for Vec<u8> {
+    #[inline]
+    fn len(&self) -> usize {
+        Vec::len(self)
+    }
+    #[inline]
+    fn grow(&mut self, len: usize) {
+        self.resize(len, 0);
+    }
+    #[inline]
+    fn set(&mut self, at: usize, bytes: &[u8]) {
+        self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    #[inline]
+    fn extend(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+    #[inline]
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+}
+
+/// Counts the bytes of a message without writing them.
+#[derive(Default)]
+pub(crate) struct Count(usize);
+
+impl Out for Count {
+    fn len(&self) -> usize {
+        self.0
+    }
+    fn grow(&mut self, len: usize) {
+        self.0 = len;
+    }
+    fn set(&mut self, _: usize, _: &[u8]) {}
+    fn extend(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+    fn clear(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// Room of a known size. What does not fit is counted and not written.
+pub(crate) struct Room<'r> {
+    bytes: &'r mut [u8],
+    len: usize,
+}
+
+impl<'r> Room<'r> {
+    pub(crate) fn new(bytes: &'r mut [u8]) -> Self {
+        Room { bytes, len: 0 }
+    }
+}
+
+impl Out for Room<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn grow(&mut self, len: usize) {
+        if let Some(fresh) = self.bytes.get_mut(self.len..len) {
+            fresh.fill(0);
+        }
+        self.len = len;
+    }
+    fn set(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+    fn extend(&mut self, bytes: &[u8]) {
+        let at = self.len;
+        self.len += bytes.len();
+        self.set(at, bytes);
+    }
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
 /// A message being written. Positions returned are absolute; every slot of an offset that was asked for must
 /// be given its string, array, list or table before `finish`.
-pub(crate) struct Writer<'o> {
-    out: &'o mut Vec<u8>,
+pub(crate) struct Writer<'o, O: Out = Vec<u8>> {
+    out: &'o mut O,
     fault: Option<Error>,
 }
 
@@ -16,12 +111,12 @@ fn aligned(at: usize, align: usize) -> usize {
     (at + align - 1) & !(align - 1)
 }
 
-impl<'o> Writer<'o> {
+impl<'o, O: Out> Writer<'o, O> {
     /// Empties the buffer and starts a message in it.
-    pub(crate) fn begin(out: &'o mut Vec<u8>, id: [u8; 4]) -> Self {
+    pub(crate) fn begin(out: &'o mut O, id: [u8; 4]) -> Self {
         out.clear();
-        out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&id);
+        out.extend(&[0; 4]);
+        out.extend(&id);
         Writer { out, fault: None }
     }
 
@@ -48,7 +143,7 @@ impl<'o> Writer<'o> {
                 end += usize::from(size);
             }
         }
-        self.out.resize(end, 0);
+        self.out.grow(end);
         self.put(vtable, vtable_bytes as u16);
         self.put(vtable + 2, (end - at) as u16);
         for (id, place) in places.iter().enumerate().filter(|(_, place)| **place != 0) {
@@ -61,7 +156,7 @@ impl<'o> Writer<'o> {
 
     /// A number at a position that `table` gave.
     pub(crate) fn put<T: Number>(&mut self, at: usize, value: T) {
-        self.out[at..at + size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+        self.out.set(at, bytemuck::bytes_of(&value));
     }
 
     /// Lets the slot at `slot` point forward to `target`. A distance that does not fit means a message that
@@ -74,11 +169,11 @@ impl<'o> Writer<'o> {
     /// Appends the string for the slot at `slot`.
     pub(crate) fn text(&mut self, slot: usize, text: &str) {
         let at = aligned(self.out.len(), 4);
-        self.out.resize(at, 0);
+        self.out.grow(at);
         self.point(slot, at);
-        self.out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        self.out.extend_from_slice(text.as_bytes());
-        self.out.push(0);
+        self.out.extend(&(text.len() as u32).to_le_bytes());
+        self.out.extend(text.as_bytes());
+        self.out.extend(&[0]);
     }
 
     /// Appends the array for the slot at `slot`, its data on 8 bytes whatever its type.
@@ -89,16 +184,16 @@ impl<'o> Writer<'o> {
     /// Appends a vector of `count` elements given as bytes.
     pub(crate) fn bytes(&mut self, slot: usize, count: usize, bytes: &[u8]) {
         self.vector(slot, count, 8);
-        self.out.extend_from_slice(bytes);
+        self.out.extend(bytes);
     }
 
     /// Appends what stands before the elements of a vector, which come right behind it and start on a multiple of
     /// `align` (a power of two, at least 4).
     pub(crate) fn vector(&mut self, slot: usize, count: usize, align: usize) {
         let at = aligned(self.out.len() + 4, align) - 4;
-        self.out.resize(at, 0);
+        self.out.grow(at);
         self.point(slot, at);
-        self.out.extend_from_slice(&(count as u32).to_le_bytes());
+        self.out.extend(&(count as u32).to_le_bytes());
     }
 
     /// Appends a vector of `count` offsets for the slot at `slot`; gives the position of the first, the others
@@ -108,7 +203,7 @@ impl<'o> Writer<'o> {
             self.fault = Some(Error::TooMany { field, count });
         }
         let at = aligned(self.out.len(), 4);
-        self.out.resize(at + 4 + 4 * count, 0);
+        self.out.grow(at + 4 + 4 * count);
         self.point(slot, at);
         self.put(at, count as u32);
         at + 4
@@ -131,7 +226,7 @@ impl<'o> Writer<'o> {
     pub(crate) fn finish(self) -> Result<(), Error> {
         let out = self.out;
         let end = Writer { out, fault: self.fault }.finish_before(0)?;
-        out.resize(out.len() + end, 0);
+        out.grow(out.len() + end);
         Ok(())
     }
 

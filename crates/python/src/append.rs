@@ -1,0 +1,283 @@
+//! Writers: a stream that a Python program makes, and what it appends to it.
+//!
+//! Constraints: an array is copied once, from where it lies into stream memory; messages of less than
+//! [`DIRECT_BYTES_MIN`] go by way of a buffer that is kept. While a writer waits, other Python threads run.
+//!
+//! Failure behaviour: every error from outside is a `beamport.Error`; what was appended before it stays.
+
+use crate::fault;
+use crate::limits::{DIRECT_BYTES_MIN, WAIT_STEP};
+use crate::memory::{Exported, Ours, unpicklable};
+use crate::named::Named;
+use crate::stream::nanoseconds;
+use flow::{Appender, Data, Fault, Label};
+use pyo3::prelude::*;
+use pyo3::types::{PyMapping, PyString};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use store::{Options, SchemaId};
+use wire::Message;
+
+/// Writes a stream: appends messages at its end. `Data.create` opens one.
+///
+/// One process writes a stream at a time, and one thread a writer. `with` closes it at the end; what was appended is then
+/// as safe as the level of the stream promises.
+///
+/// Example:
+///     >>> import beamport, os
+///     >>> data = beamport.open(os.environ["BEAMPORT_DATA"])
+///     >>> with data.create("pressure") as stream:
+///     ...     stream.append("f144", {"source_name": "P1", "timestamp": 1_772_366_400_000_000_000, "value": 1.5})
+///     ...
+///     0
+///     >>> data["pressure"].origins
+///     ['P1']
+#[pyclass(module = "beamport._core", name = "Writer")]
+pub(crate) struct Writer {
+    data: Data,
+    name: String,
+    appender: Option<Ours<Appender>>,
+    /// For messages that are small.
+    scratch: Vec<u8>,
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (folder, name, level=None, live=64 << 20))]
+    fn open(py: Python<'_>, folder: PathBuf, name: &str, level: Option<&str>, live: u64) -> PyResult<Self> {
+        let options = match level {
+            None => None,
+            Some("disk") => Some(Options::disk(live)),
+            Some("memory") => Some(Options::memory(live)),
+            Some(other) => {
+                let what = format!("stream `{name}` cannot be made");
+                let fault = Fault::new(what, format!("`{other}` is not a level"));
+                return Err(fault::error(py, fault.hint("write `disk` or `memory`")));
+            }
+        };
+        let data = Data::on_disk(folder);
+        let appender = py.detach(|| Appender::open(&data, name, options)).map_err(|fault| fault::error(py, fault))?;
+        Ok(Self { data, name: name.to_owned(), appender: Some(Ours::new(appender)), scratch: Vec::new() })
+    }
+
+    /// Append one message; returns its sequence. Waits for room where readers hold the stream back.
+    ///
+    /// content: the message as bytes, as `beamport.wire.serialise_...` makes it; or its schema (`"ev44"`), with `fields`.
+    /// fields: values by the names of the schema, with numpy arrays, numbers, texts, and dictionaries for tables. Or, with
+    ///     a schema that beamport does not know, bytes.
+    /// time: source time, as `since` of `Stream.read` takes it. Default: the time in the message, else now.
+    /// origin: who made it. Default: the name in the message (`source_name`, `name`, `source` or `key`).
+    /// origin_seq: its number from its maker. Default: one more than the newest of the origin.
+    #[pyo3(signature = (content, fields=None, *, time=None, origin=None, origin_seq=None))]
+    fn append(
+        &mut self,
+        py: Python<'_>,
+        content: &Bound<'_, PyAny>,
+        fields: Option<&Bound<'_, PyAny>>,
+        time: Option<&Bound<'_, PyAny>>,
+        origin: Option<&str>,
+        origin_seq: Option<u64>,
+    ) -> PyResult<u64> {
+        let given = Given { time, origin, origin_seq };
+        let schema = content.cast::<PyString>().ok();
+        match (schema, fields.map(|fields| fields.cast::<PyMapping>())) {
+            (Some(schema), Some(Ok(fields))) => {
+                let named = Named::of(schema.to_str()?, fields)?;
+                named.with(|message| self.append_message(py, &named, message, &given))
+            }
+            (Some(schema), Some(Err(_))) => {
+                let schema = schema.to_str()?;
+                let Ok(id) = <[u8; 4]>::try_from(schema.as_bytes()) else {
+                    return Err(self.refused(py, format!("`{schema}` is no schema id of four letters")));
+                };
+                let exported = fields.map(Exported::of).transpose()?;
+                self.append_bytes(py, exported.as_ref().map_or(&[], Exported::bytes), Some(id), &given)
+            }
+            (Some(schema), None) => Err(self.refused(py, format!("schema `{schema}` is given without `fields`"))),
+            (None, Some(_)) => Err(self.refused(py, "`fields` are given without a schema".to_owned())),
+            (None, None) => {
+                let exported = Exported::of(content)?;
+                self.append_bytes(py, exported.bytes(), None, &given)
+            }
+        }
+    }
+
+    /// Wait until all that was appended is as safe as the level of the stream promises; False after `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let began = Instant::now();
+        let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO));
+        let appender = self.appender(py)?;
+        let (next, level) = (appender.next_sequence(), appender.writer().header().level);
+        loop {
+            let left = timeout.map_or(WAIT_STEP, |timeout| timeout.saturating_sub(began.elapsed()).min(WAIT_STEP));
+            let is_safe = py.detach(|| appender.wait(next, level, left)).map_err(|fault| fault::error(py, fault))?;
+            if is_safe {
+                return Ok(true);
+            }
+            if timeout.is_some_and(|timeout| began.elapsed() >= timeout) {
+                return Ok(false);
+            }
+            if let Some(why) = appender.writer().trouble() {
+                let fault = Fault::new(format!("stream `{}` is not being written to disk", self.name), why);
+                return Err(fault::error(py, fault.hint("free space on the device")));
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Name of the stream.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its messages survive: `"memory"` the death of any process, `"disk"` a power cut.
+    #[getter]
+    fn level(&mut self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.appender(py)?.writer().header().level.as_str())
+    }
+
+    /// The sequence of the next message.
+    #[getter]
+    fn count(&mut self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.appender(py)?.next_sequence())
+    }
+
+    /// The sequence below which messages are as safe as the level promises.
+    #[getter]
+    fn mark(&mut self, py: Python<'_>) -> PyResult<u64> {
+        let writer = self.appender(py)?.writer();
+        let level = writer.header().level;
+        Ok(writer.mark(level))
+    }
+
+    /// Wait as `wait` does, then end the stream for now. Another process may write it from here on.
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        let waited = match &self.appender {
+            Some(appender) if appender.is_ours() => self.wait(py, None).map(drop),
+            _ => Ok(()),
+        };
+        let appender = self.appender.take();
+        py.detach(|| drop(appender));
+        waited
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_why))]
+    fn __exit__(&mut self, py: Python<'_>, _why: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.appender.is_some() { "" } else { ", closed" };
+        format!("<beamport.Writer '{}' of '{}'{state}>", self.name, self.data.folder.display())
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<()> {
+        Err(unpicklable(py, "a writer"))
+    }
+}
+
+/// What the caller says beside the message.
+struct Given<'a, 'py> {
+    time: Option<&'a Bound<'py, PyAny>>,
+    origin: Option<&'a str>,
+    origin_seq: Option<u64>,
+}
+
+impl Writer {
+    fn appender(&mut self, py: Python<'_>) -> PyResult<&mut Appender> {
+        let cause = "the writer was closed";
+        let closed = || Fault::new(format!("nothing can be appended to stream `{}`", self.name), cause);
+        match &mut self.appender {
+            Some(appender) => {
+                appender.check(py, "a writer")?;
+                Ok(appender)
+            }
+            None => Err(fault::error(py, closed().hint("open it again with `data.create(...)`"))),
+        }
+    }
+
+    fn refused(&self, py: Python<'_>, cause: String) -> PyErr {
+        let fault = Fault::new(format!("nothing is appended to stream `{}`", self.name), cause);
+        fault::error(py, fault.hint("write `append(\"f144\", {\"source_name\": ...})` or `append(payload)`"))
+    }
+
+    /// Time and origin of a message: as said, else what it says itself.
+    fn label<'l>(
+        &self,
+        py: Python<'_>,
+        given: &Given<'l, '_>,
+        message: Option<&Message<'l>>,
+        schema: [u8; 4],
+    ) -> PyResult<Label<'l>> {
+        let now = self.data.media.now();
+        let time = match given.time {
+            Some(time) => nanoseconds(py, time, "time", now)?,
+            None => message.and_then(Message::time).unwrap_or(now),
+        };
+        let origin = given.origin.or_else(|| message.and_then(Message::maker)).unwrap_or_default();
+        Ok(Label { time, origin, number: given.origin_seq, schema: SchemaId(schema) })
+    }
+
+    fn append_message(
+        &mut self,
+        py: Python<'_>,
+        named: &Named<'_>,
+        message: &Message<'_>,
+        given: &Given<'_, '_>,
+    ) -> PyResult<u64> {
+        let len = message.written_len().map_err(|error| named.unfit(&error))?;
+        let label = self.label(py, given, Some(message), named.id())?;
+        if len >= DIRECT_BYTES_MIN {
+            return self.push(py, |appender| {
+                // It was counted a moment ago, and the interpreter is held: nothing has changed since.
+                appender.push_written(&label, len, |room| {
+                    let _ = message.write_into(room);
+                })
+            });
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let written = message.write(&mut scratch).map_err(|error| named.unfit(&error));
+        let answer = written.and_then(|()| self.push(py, |appender| appender.push(&label, &[&scratch])));
+        self.scratch = scratch;
+        answer
+    }
+
+    fn append_bytes(
+        &mut self,
+        py: Python<'_>,
+        payload: &[u8],
+        schema: Option<[u8; 4]>,
+        given: &Given<'_, '_>,
+    ) -> PyResult<u64> {
+        let message = wire::read(payload).ok();
+        let Some(id) = schema.or_else(|| wire::schema_id(payload)) else {
+            return Err(self.refused(py, format!("{} bytes are too few for a message", payload.len())));
+        };
+        let label = self.label(py, given, message.as_ref(), id)?;
+        self.push(py, |appender| appender.push(&label, &[payload]))
+    }
+
+    /// Offers a message until there is room for it, and publishes it.
+    fn push(
+        &mut self,
+        py: Python<'_>,
+        mut offer: impl FnMut(&mut Appender) -> Result<Option<u64>, Fault>,
+    ) -> PyResult<u64> {
+        let appender = self.appender(py)?;
+        loop {
+            if let Some(sequence) = offer(appender).map_err(|fault| fault::error(py, fault))? {
+                appender.publish();
+                return Ok(sequence);
+            }
+            py.check_signals()?;
+            py.detach(|| appender.wait_room(WAIT_STEP));
+        }
+    }
+}

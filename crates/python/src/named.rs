@@ -1,0 +1,157 @@
+//! Messages from values by name: what `Writer.append` takes. The columns of the schema say what each value has to be.
+//!
+//! Constraints: an array that has the type of its field, in C order, is read where it lies. Others are converted first.
+//!
+//! Failure behaviour: a name that the schema does not have, and a value that a field cannot hold, is an
+//! `UnfitValueException` with the name.
+
+use crate::codec::{Held, Raw, dimensions, unfit, unfit_value};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList, PyMapping, PyString};
+use wire::{Column, DType, Kind, Message};
+
+/// The values of a message, kept while it borrows from them.
+pub(crate) struct Named<'py> {
+    py: Python<'py>,
+    schema: String,
+    id: [u8; 4],
+    held: Vec<Held<'py>>,
+}
+
+impl<'py> Named<'py> {
+    /// The values for the fields of a schema.
+    pub(crate) fn of(schema: &str, fields: &Bound<'py, PyMapping>) -> PyResult<Self> {
+        let py = fields.py();
+        let id: Option<[u8; 4]> = schema.as_bytes().try_into().ok();
+        let Some((id, columns)) = id.and_then(|id| Some((id, wire::columns(id)?))) else {
+            let what = format!("schema `{schema}` is not one that is made of fields");
+            return Err(unfit_value(py, what, "append its bytes: `append(payload)`".into()));
+        };
+        Ok(Self { py, schema: schema.to_owned(), id, held: table(fields, columns, "")? })
+    }
+
+    /// Gives the message to `use_it`.
+    pub(crate) fn with<T>(&self, use_it: impl FnOnce(&Message<'_>) -> PyResult<T>) -> PyResult<T> {
+        let values = self.held.iter().map(|value| value.field(self.py)).collect::<PyResult<Vec<_>>>()?;
+        let message = wire::message_of(self.id, values).map_err(|error| self.unfit(&error))?;
+        use_it(&message)
+    }
+
+    /// The exception of a value that the schema cannot hold.
+    pub(crate) fn unfit(&self, error: &wire::Error) -> PyErr {
+        unfit(self.py, &self.schema, error)
+    }
+
+    /// The schema id.
+    pub(crate) fn id(&self) -> [u8; 4] {
+        self.id
+    }
+}
+
+/// The values of a table in the order of its columns. `place` is in front of their names in errors.
+fn table<'py>(fields: &Bound<'py, PyMapping>, columns: &[Column], place: &str) -> PyResult<Vec<Held<'py>>> {
+    let py = fields.py();
+    for name in fields.keys()?.iter() {
+        let is_known = name.cast::<PyString>().is_ok_and(|name| columns.iter().any(|column| name == column.name));
+        if !is_known {
+            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+            let cause = format!("the fields are {}", names.join(", "));
+            return Err(unfit_value(py, format!("there is no field `{place}{name}`"), cause));
+        }
+    }
+    let value = |column: &Column| match fields.contains(column.name)? {
+        true => fields.get_item(column.name),
+        false => Ok(py.None().into_bound(py)),
+    };
+    let mut values = Vec::with_capacity(columns.len());
+    for column in columns {
+        values.push(given(&value(column)?, column.kind, &format!("{place}{}", column.name))?);
+    }
+    for (at, column) in columns.iter().enumerate() {
+        let (Kind::Shape(of), Held::One(_)) = (column.kind, &values[at]) else { continue };
+        let measured = columns.iter().position(|other| other.name == of).map(|other| &values[other]);
+        let shape = match measured {
+            Some(Held::Array(raw)) => raw.shape().to_vec(),
+            Some(Held::One(text)) if text.is_instance_of::<PyString>() => vec![text.extract::<&str>()?.len()],
+            _ => continue,
+        };
+        values[at] = Held::Array(exact(PyList::new(py, shape)?.as_any(), DType::Int64, column.name)?);
+    }
+    Ok(values)
+}
+
+/// One value, for a field of this kind.
+fn given<'py>(value: &Bound<'py, PyAny>, kind: Kind, place: &str) -> PyResult<Held<'py>> {
+    let py = value.py();
+    let refused = |wanted: &str| unfit_value(py, format!("`{place}` is not {wanted}"), String::new());
+    if value.is_none() {
+        // A list of texts that is not there is an empty one.
+        let none = Held::One(value.clone());
+        return Ok(if kind == Kind::Texts { Held::List(Vec::new()) } else { none });
+    }
+    let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
+    match kind {
+        Kind::Bool | Kind::Number(_) | Kind::Text | Kind::Words(_) => Held::of(value.clone()),
+        Kind::Array(dtype) => exact(value, dtype, place).map(Held::Array),
+        Kind::Shape(_) => exact(value, DType::Int64, place).map(Held::Array),
+        Kind::Numbers | Kind::Value if is_text => Held::of(value.clone()),
+        Kind::Numbers => numbers(value, place).map(Held::Array),
+        Kind::Value => {
+            let texts = value
+                .cast::<PyList>()
+                .is_ok_and(|list| !list.is_empty() && list.iter().all(|entry| entry.is_instance_of::<PyString>()));
+            match dimensions(value) {
+                _ if texts => Held::of(value.clone()),
+                // A plain number with its type is a table of it, as it is in the message.
+                Ok(0) => Ok(Held::Table(vec![Held::Array(numbers(value, place)?)])),
+                _ => numbers(value, place).map(Held::Array),
+            }
+        }
+        Kind::Texts => {
+            let texts = value.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            match !is_text && texts.iter().all(|text| text.is_instance_of::<PyString>()) {
+                true => Ok(Held::List(texts.into_iter().map(Held::One).collect())),
+                false => Err(refused("a list of texts")),
+            }
+        }
+        Kind::List(columns) => {
+            let mut tables = Vec::new();
+            for (at, entry) in value.try_iter()?.enumerate() {
+                let entry = entry?;
+                let fields = entry.cast::<PyMapping>().map_err(|_| refused("a list of dictionaries"))?;
+                tables.push(Held::Table(table(fields, columns, &format!("{place}[{at}]."))?));
+            }
+            // An empty list is one that is not there.
+            Ok(if tables.is_empty() { Held::One(py.None().into_bound(py)) } else { Held::List(tables) })
+        }
+        Kind::Table(forms) => {
+            let fields = value.cast::<PyMapping>().map_err(|_| refused("a dictionary"))?;
+            let has_all = |form: &&&[Column]| form.iter().all(|column| fields.contains(column.name).unwrap_or(false));
+            let Some(form) = forms.iter().find(has_all).or(forms.first()) else { return Err(refused("a dictionary")) };
+            table(fields, form, &format!("{place}.")).map(Held::Table)
+        }
+    }
+}
+
+/// An array of one dimension and of this type: the one that was given where it is one, else a conversion that changes no
+/// whole number.
+fn exact(value: &Bound<'_, PyAny>, dtype: DType, place: &str) -> PyResult<Raw> {
+    static EXACT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let made = EXACT.import(value.py(), "beamport.wire._arrays", "exact")?.call1((value, dtype.name(), place))?;
+    Raw::of(&made).ok_or_else(|| not_numbers(value.py(), place))
+}
+
+/// An array of the type that it has; a plain number is an array of one.
+fn numbers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Raw> {
+    if let Some(raw) = Raw::of(value) {
+        return Ok(raw);
+    }
+    static CONTIGUOUS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let made = CONTIGUOUS.import(value.py(), "numpy", "ascontiguousarray")?.call1((value,));
+    made.ok().and_then(|made| Raw::of(&made)).ok_or_else(|| not_numbers(value.py(), place))
+}
+
+fn not_numbers(py: Python<'_>, place: &str) -> PyErr {
+    unfit_value(py, format!("`{place}` is not numbers of a type that a message can hold"), String::new())
+}

@@ -1,0 +1,203 @@
+"""Streams that a Python program makes and writes: `data.create`, `append`, and who is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import beamport
+import numpy as np
+import pytest
+from beamport import wire
+
+T0 = 1_772_366_400_000_000_000
+
+
+@pytest.fixture(params=["memory", "disk"])
+def data(request):
+    """A data folder in memory, and one on disk."""
+    return beamport.open(request.getfixturevalue(request.param))
+
+
+def ev44(number, events, **changed):
+    times = np.arange(events, dtype=np.int32)
+    fields = {
+        "source_name": "bank", "message_id": number, "reference_time": np.array([T0 + number]),
+        "reference_time_index": np.array([0]), "time_of_flight": times, "pixel_id": times[::-1],
+    }  # fmt: skip
+    return {**fields, **changed}
+
+
+def test_what_is_appended_is_read(data):
+    assert list(data) == []
+    with data.create("bank") as stream:
+        assert (stream.name, stream.count) == ("bank", 0)
+        # The small one goes by way of a buffer, the large one does not; the pixels are not in C order.
+        assert [stream.append("ev44", ev44(n, events)) for n, events in enumerate((3, 100_000))] == [0, 1]
+        # What is serialised already, with another origin and number, and a time as people write it.
+        payload = wire.serialise_f144("T", 1.5, T0 + 5)
+        assert stream.append(payload) == 2
+        assert stream.append(memoryview(payload), time="2026-03-01T12:00:01Z", origin="other", origin_seq=40) == 3
+        assert stream.append(payload, origin="other") == 4
+        assert stream.wait() and stream.mark == 5
+    assert data["bank"].level == ("memory" if data.folder.parts[1] == "dev" else "disk")
+    messages = list(data["bank"].read())
+    assert [(m.origin, m.origin_seq, m.source_time) for m in messages] == [
+        ("bank", 0, T0), ("bank", 1, T0 + 1), ("T", 0, T0 + 5), ("other", 40, T0 + 10**9), ("other", 41, T0 + 5),
+    ]  # fmt: skip
+    for m, events in zip(messages, (3, 100_000), strict=False):
+        np.testing.assert_array_equal(m["time_of_flight"], np.arange(events))
+        np.testing.assert_array_equal(m["pixel_id"], np.arange(events)[::-1])
+        assert m["pixel_id"].dtype == np.int32
+        # Byte for byte what the serialiser makes.
+        assert bytes(m.payload) == wire.serialise_ev44(*ev44(m["message_id"], events).values())
+    assert bytes(messages[2].payload) == payload
+
+
+def test_numbers_go_on_where_the_stream_ended(data):
+    for first in (0, 2):
+        with data.create("log") as stream:
+            for n in range(first, first + 2):
+                assert stream.append("f144", {"source_name": "T", "timestamp": n, "value": float(n)}) == n
+    assert [m.origin_seq for m in data["log"].read()] == [0, 1, 2, 3]
+    again = beamport.open(data.folder)
+    assert [m["value"] for m in again["log"].read()] == [0, 1, 2, 3]
+
+
+def test_every_schema_that_can_be_serialised_can_be_appended_by_its_fields(data):
+    frame = np.arange(24, dtype=np.uint16).reshape(2, 3, 4)
+    attributes = [{"name": "gain", "data": 2.5}, {"name": "mode", "description": "d", "source": "PV", "data": "fast"}]
+    signal = np.arange(2000, dtype=np.float32).reshape(2, 1000)
+    given = [
+        ("ad00", {"source_name": "cam", "id": 7, "timestamp": T0, "data": frame, "attributes": attributes}),
+        ("ad00", {"source_name": "cam", "id": 8, "timestamp": T0, "data": frame[:, ::-1]}),
+        ("da00", {"source_name": "m", "timestamp": T0, "data": [{"name": "signal", "axes": ["a", "b"], "data": signal}]}),
+        ("f144", {"source_name": "x", "timestamp": T0, "value": np.int16(3)}),
+        ("f144", {"source_name": "x", "timestamp": T0, "value": [1.5, 2.5]}),
+        ("f142", {"source_name": "x", "timestamp": T0, "value": ["a", "b"], "status": "HIGH", "severity": "MINOR"}),
+        ("al00", {"source_name": "x", "timestamp": T0, "severity": "MAJOR", "message": "hot"}),
+        ("tdct", {"name": "chopper", "timestamps": [T0, T0 + 1], "sequence_counter": 3}),
+        ("se00", {"name": "s", "channel": 1, "packet_timestamp": T0, "time_delta": 0.5, "timestamp_location": "Start",
+                  "values": np.arange(5, dtype=np.int8), "message_counter": 1}),
+    ]  # fmt: skip
+    with data.create("all") as stream:
+        for schema, fields in given:
+            stream.append(schema, fields)
+        stream.append("mine", b"\x01\x02\x03")
+    messages = list(data["all"].read())
+    np.testing.assert_array_equal(messages[0].array, frame)
+    assert messages[0].metadata == {"gain": 2.5, "mode": "fast"}
+    np.testing.assert_array_equal(messages[1].array, frame[:, ::-1])
+    read = wire.deserialise_da00(bytes(messages[2].payload))
+    np.testing.assert_array_equal(read.data[0].data, signal)
+    assert read.data[0].axes == ["a", "b"] and read.data[0].data.dtype == np.float32
+    # A plain number of numpy keeps its type.
+    assert bytes(messages[3].payload) == wire.serialise_f144("x", np.int16(3), T0)
+    assert messages[4]["value"].tolist() == [1.5, 2.5]
+    assert (messages[5]["value"], messages[5]["status"]) == (["a", "b"], "HIGH")
+    assert (messages[6]["severity"], messages[7]["timestamps"].tolist()) == ("MAJOR", [T0, T0 + 1])
+    assert messages[8]["values"].dtype == np.int8
+    assert (messages[9].schema, bytes(messages[9].payload)) == ("mine", b"\x01\x02\x03")
+    # Their makers are found under the name that each schema has for it.
+    assert [m.origin for m in messages] == ["cam", "cam", "m", "x", "x", "x", "x", "chopper", "s", ""]
+
+
+@pytest.mark.parametrize(
+    ("schema", "fields", "why"),
+    [
+        ("ev44", ev44(0, 2, pixel_ids=[1]), "there is no field `pixel_ids`"),
+        ("ev44", ev44(0, 2, pixel_id=[1 << 40, 1]), "`pixel_id` holds numbers that do not fit type int32"),
+        ("ev44", ev44(0, 2, pixel_id=[1.5, 1]), "`pixel_id` holds numbers that do not fit type int32"),
+        ("ev44", ev44(0, 2, pixel_id=[[1, 2]]), "`pixel_id` is not an array of one dimension"),
+        ("ev44", ev44(0, 2, pixel_id=["a"]), "`pixel_id` is not numbers of type int32"),
+        ("ev44", ev44(0, 2, message_id=None), "`message_id` cannot hold the value given"),
+        ("ev44", ev44(0, 2, source_name=3), "`source_name` cannot hold the value given"),
+        ("ad00", {"source_name": "c", "id": 1, "timestamp": 1, "data": np.array([1j])}, "`data` is not numbers"),
+        ("ad00", {"source_name": "c", "id": 1, "timestamp": 1, "data": [1], "attributes": [3]}, "list of dictionaries"),
+        ("da00", {"source_name": "c", "timestamp": 1, "data": [{"nme": "x"}]}, "no field `data[0].nme`"),
+        ("f144", {"source_name": "x", "timestamp": 1, "value": "text"}, "`value` cannot hold the value given"),
+        ("ev99", {}, "schema `ev99` is not one that is made of fields"),
+        ("bprn", {}, "schema `bprn` is not one that is made of fields"),
+        ("f144", None, "is given without `fields`"),
+        ("mine!", b"x", "no schema id of four letters"),
+        (b"1", None, "1 bytes are too few"),
+        (b"12345678", {}, "without a schema"),
+    ],
+)
+def test_what_cannot_be_a_message_is_refused_and_leaves_the_stream_as_it_was(memory, schema, fields, why):
+    data = beamport.open(memory)
+    with data.create("s") as stream:
+        with pytest.raises(beamport.Error) as caught:
+            stream.append(schema, fields)
+        assert why in str(caught.value)
+        assert stream.append("f144", {"source_name": "T", "timestamp": 1, "value": 1}) == 0
+
+
+def test_a_stream_that_another_process_writes_is_refused_with_the_process(data):
+    code = "import beamport, sys; s = beamport.open(sys.argv[1]).create('held'); print('ready', flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(data.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout.readline() == "ready\n"
+        with pytest.raises(beamport.Error) as caught:
+            data.create("held")
+        assert caught.value.what == "cannot append to stream `held`"
+        assert caught.value.cause == f"process {other.pid} writes it in {data.folder}"
+        assert "[source.NAME]" in caught.value.hint
+    finally:
+        other.communicate("\n")
+    data.create("held").close()
+
+
+def test_names_and_states_that_are_wrong_are_refused(memory):
+    data = beamport.open(memory)
+    for name in ("runs", "x.commits", "../x", ""):
+        with pytest.raises(beamport.Error, match="cannot append to"):
+            data.create(name)
+    with pytest.raises(beamport.Error, match="is not a level"):
+        data.create("s", level="tape")
+    stream = data.create("s", level="memory", live=1 << 20)
+    assert "<beamport.Writer 's' of '" in repr(stream)
+    stream.close()
+    stream.close()
+    with pytest.raises(beamport.Error, match="the writer was closed"):
+        stream.append(wire.serialise_f144("T", 1.5, 1))
+    assert "closed" in repr(stream)
+
+
+def test_a_stream_in_memory_waits_for_a_named_reader(memory):
+    data = beamport.open(memory)
+    frame = {"source_name": "cam", "id": 1, "timestamp": T0, "data": np.zeros(200_000, np.uint8)}
+    with data.create("frames", level="memory", live=1 << 20) as stream:
+        stream.append("ad00", frame)
+        code = (
+            "import beamport, sys\n"
+            "with beamport.open(sys.argv[1])['frames'].read(name='slow', follow=True) as messages:\n"
+            "    print('ready', flush=True)\n"
+            "    for n, m in enumerate(messages):\n"
+            "        assert m['data'].sum() == 0\n"
+            "        del m\n"
+            "        messages.commit()\n"
+            "        if n == 29: break\n"
+        )
+        reader = subprocess.Popen([sys.executable, "-c", code, str(memory)], stdout=subprocess.PIPE, text=True)
+        assert reader.stdout.readline() == "ready\n"
+        for _ in range(29):
+            stream.append("ad00", frame)
+        assert reader.wait(60) == 0 and stream.count == 30
+
+
+def test_a_forked_process_does_not_write(memory):
+    stream = beamport.open(memory).create("s")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            stream.append(wire.serialise_f144("T", 1.5, 1))
+        except beamport.Error as error:
+            os._exit(7 if "fork" in str(error) else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert stream.append(wire.serialise_f144("T", 1.5, 1)) == 0
+    stream.close()
