@@ -1074,7 +1074,7 @@ fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
     let mut clock = 0;
     let mut step = |merge: &mut flow::Merge, ended| {
         clock += 10_000_000;
-        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended, ..Heard::NOTHING }]).unwrap();
+        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended, ..flow::Heard::NOTHING }]).unwrap();
         assert!(std::time::Instant::now() < end);
     };
     for id in (0..ids).filter(|id| id % 5 != 4) {

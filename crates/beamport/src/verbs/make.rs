@@ -112,7 +112,14 @@ fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, i64), Fa
 
 /// Writes down a sealed run over all that the streams have.
 fn record<'s>(data: &Data, streams: impl Iterator<Item = &'s &'s str>, start: i64, stop: i64) -> Result<(), Fault> {
-    let ended = |name: &&str| StreamView { name: (*name).to_owned(), frontier: stop, ended: true, marked: true };
+    let ended = |name: &&str| StreamView {
+        name: (*name).to_owned(),
+        frontier: stop,
+        ended: true,
+        marked: true,
+        begun: 0,
+        done: 0,
+    };
     let views: Vec<StreamView> = streams.map(ended).collect();
     let now = data.media.now().max(stop);
     let mut keeper = RunKeeper::open(data)?;
