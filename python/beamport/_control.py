@@ -12,8 +12,8 @@ from typing import Any
 
 from ._errors import Error
 
-# The instrument answers once the command is written down; a disk in trouble has half a minute there.
-_PATIENCE_S = 35.0
+# The instrument answers once the command is written down, or after 15 s that it is not.
+_PATIENCE_S = 17.0
 
 
 def ask(folder: Path, request: dict[str, Any], *, patience_s: float = _PATIENCE_S) -> dict[str, Any]:
@@ -30,6 +30,10 @@ def ask(folder: Path, request: dict[str, Any], *, patience_s: float = _PATIENCE_
             with line.makefile("rb") as file:
                 text = file.readline()
             answer = json.loads(text)
+        except TimeoutError:
+            cause = f"its process is stopped, or busy for more than {patience_s:g} s"
+            hint = "a command that has not begun is dropped: `beamport ls` shows whether a run began or ended"
+            raise Error("the instrument did not answer", cause, hint) from None
         except (OSError, ValueError) as error:
             raise Error("the instrument did not answer", str(error)) from None
     if not isinstance(answer, dict) or not isinstance(answer.get("ok", answer.get("fault")), dict):

@@ -248,3 +248,18 @@ def test_a_run_in_memory_that_was_let_go_of_before_the_seal_was_written_as_if_wh
     refusal = lab.run("write", "r", "-o", lab.folder / "again.nxs", "--data", lab.data, status=2).stderr
     # The run may have begun a message after the stream did.
     assert re.search(rb"retention took messages [01] to \d+ of `detector`", refusal), refusal
+
+
+def test_a_begin_whose_client_gave_up_began_its_run_later(lab):
+    lab.write(SOURCE.format(level="memory"))
+    process, _ = lab.up_ready()
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        with lab.dial() as client:
+            client.sendall(b'{"command": "begin", "run": "given-up"}\n')
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    lab.run("begin", "wanted", "--data", lab.data)
+    lab.run("end", "wanted", "--data", lab.data)
+    lab.interrupt(process)
+    assert [report["run"] for report in lab.reports(process)] == ["wanted"]

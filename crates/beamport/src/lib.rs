@@ -7,6 +7,7 @@ pub mod demo;
 pub mod file;
 pub mod limits;
 pub mod mover;
+mod peer;
 pub mod report;
 pub mod room;
 pub mod units;

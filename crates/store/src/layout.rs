@@ -375,10 +375,14 @@ impl Commit {
         }
     }
 
-    /// The place of a record that was written and does not hold.
+    /// The place of a record that was written and does not verify. The first record of a stream is the one at 4096: a
+    /// shorter file was cut off.
     pub(crate) fn damaged(media: &dyn Media, folder: &Path, seed: u64) -> Result<Option<u64>> {
         let path = folder.join("commit");
         let file = media.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+        if file.len().map_err(Error::io("read", &path))? < 4096 + COMMIT_BYTES as u64 {
+            return Ok(Some(4096));
+        }
         for place in [0, 4096] {
             let mut bytes = [0; COMMIT_BYTES];
             let lost = read_again(file.as_ref(), &mut bytes, place).is_err();

@@ -161,7 +161,7 @@ impl Media for Os {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(how != Open::Read).create(how == Open::Create).mode(0o640);
-        let file = not_low(options.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?)?;
+        let file = open_plain(&mut options, path)?;
         Ok(Arc::new(OsFile { file, path: path.to_path_buf(), direct: OnceLock::new() }))
     }
 
@@ -205,15 +205,8 @@ impl Media for Os {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o640)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-            .open(path)?;
-        let file = not_low(file)?;
+        let mut options = fs::OpenOptions::new();
+        let file = open_plain(options.read(true).write(true).create(true).truncate(false).mode(0o640), path)?;
         set_lock(&file, libc::F_WRLCK)?;
         Ok(Box::new(Locked::new(file)))
     }
@@ -402,6 +395,16 @@ impl Drop for Locked {
         // SAFETY: it is dropped here and nowhere else.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
+}
+
+/// Opens a regular file and nothing else: a named pipe would make its reader wait for ever.
+fn open_plain(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    // The flag changes nothing for a regular file; a pipe opens at once.
+    let file = options.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    not_low(file)
 }
 
 /// A file whose number is none of 0, 1 and 2: code of the user closes those, and a C library prints into them.

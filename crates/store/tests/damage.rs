@@ -335,6 +335,43 @@ fn commit_records_that_are_gone_are_made_again() {
 }
 
 #[test]
+fn a_commit_file_that_was_cut_off_was_not_named() {
+    let case = Case::new("cut-commit", 100);
+    // As after a crash within the same boot: the newest record may be the one that is cut off.
+    case.forget();
+    let good = std::fs::read(case.path("commit")).unwrap();
+    for length in [314, 3870, 4057, 4096 + 63] {
+        std::fs::write(case.path("commit"), &good[..length]).unwrap();
+        let Ok(seen) = verify(&media(), &case.folder, &mut |_, _| ()) else { continue };
+        assert!(seen.flaws.len() == 1 && seen.flaws[0].contains("commit"), "{length} B: {:?}", seen.flaws);
+    }
+    std::fs::write(case.path("commit"), &good).unwrap();
+    assert_eq!(verify(&media(), &case.folder, &mut |_, _| ()).unwrap().flaws, Vec::<String>::new());
+}
+
+#[test]
+fn a_named_pipe_in_place_of_a_file_stopped_its_reader_for_ever() {
+    let case = Case::new("pipe", 100);
+    case.forget();
+    for name in ["stream", "commit", "origins", "pins", "i-00000000", "p-00000000"] {
+        let (path, aside) = (case.path(name), case.folder.join("aside"));
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        // What matters is that all of these return.
+        let verified = verify(&media(), &case.folder, &mut |_, _| ());
+        let opened = Reader::open(&media(), &case.folder, ReadOptions::default()).and_then(|mut reader| {
+            reader.origins()?;
+            reader.read(1).map(|batch| batch.len())
+        });
+        let written = Writer::open(&media(), &case.folder, "s", &options()).map(drop);
+        assert!(verified.is_err() || opened.is_err() || written.is_err(), "nothing names the pipe at `{name}`");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+    }
+    assert_eq!(verify(&media(), &case.folder, &mut |_, _| ()).unwrap().wrong, 0);
+}
+
+#[test]
 fn a_row_of_the_time_table_and_one_commit_record_are_named_and_made_again() {
     let case = Case::new("flaws", 5000);
     case.forget();

@@ -2,11 +2,14 @@
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it. Each command becomes a message of the
 //! stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
-//! is told so, and one that says nothing keeps nobody else waiting.
+//! is told so, and one that says nothing keeps nobody else waiting. A command whose client has hung up before it is carried
+//! out is dropped.
 
+use crate::peer;
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,12 +22,12 @@ use std::time::{Duration, Instant};
 const COMMAND_BYTES_MAX: u64 = 64 << 10;
 /// Time to say a whole command, or to take an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for the instrument to answer: a run is answered after its mark, on a slow disk.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Time for the instrument to answer. A run is answered after its mark, which takes at most 10 s on a slow disk.
+const ANSWER: Duration = Duration::from_secs(15);
 /// The same for a cut-over: code is loaded, and what is under way is finished. It gives up by itself before.
 const CUT_OVER: Duration = Duration::from_secs(600);
-/// Beyond these, whoever asked waits no longer.
-const ANSWER_COMES: Duration = Duration::from_secs(5);
+/// How much longer a client waits, for the answer to travel.
+const ANSWER_COMES: Duration = Duration::from_secs(2);
 /// Clients at once, a thread each: people and scripts, not crowds.
 const CLIENTS_MAX: usize = 32;
 
@@ -34,6 +37,14 @@ pub(super) struct Command {
     pub request: Value,
     /// Takes the answer.
     pub answer: Sender<Result<Value, Fault>>,
+    caller: UnixStream,
+}
+
+impl Command {
+    /// False once the client has hung up. It has been told that the command is then dropped.
+    pub(super) fn is_wanted(&self) -> bool {
+        !peer::is_gone(self.caller.as_fd())
+    }
 }
 
 /// The socket of a running mover; removed when dropped.
@@ -130,10 +141,8 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
         Ok(request) => {
             let (answer, answered) = channel();
             let patience = patience(&request);
-            match sender.send(Command { request, answer }) {
-                Ok(()) => answered
-                    .recv_timeout(patience)
-                    .unwrap_or_else(|e| Err(Fault::new("the command was not answered", e))),
+            match sender.send(Command { request, answer, caller: stream.try_clone()? }) {
+                Ok(()) => answered.recv_timeout(patience).unwrap_or_else(|_| Err(unanswered(patience))),
                 Err(_) => Err(Fault::new("the command was not taken", "the instrument is being shut down")),
             }
         }
@@ -188,8 +197,19 @@ fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Re
     stream.write_all(format!("{answer}\n").as_bytes())
 }
 
+/// The error of a command that took too long.
+fn unanswered(patience: Duration) -> Fault {
+    let cause = format!("its process is stopped, or busy for more than {} s", patience.as_secs());
+    Fault::new("the instrument did not answer", cause)
+        .hint("a command that has not begun is dropped: `beamport ls` shows whether a run began or ended")
+}
+
 /// Asks the mover of a data folder.
 pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
+    ask_within(folder, request, patience(request) + ANSWER_COMES)
+}
+
+fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {
     let nobody = |e: std::io::Error| {
         Fault::new(format!("nobody runs the instrument of `{}`", folder.display()), e)
             .hint("start it with `beamport up FILE` in another terminal")
@@ -200,8 +220,12 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     };
     let (_folder, short) = short_path(folder).map_err(nobody)?;
     let mut stream = UnixStream::connect(short).map_err(nobody)?;
-    let broken = |e: std::io::Error| Fault::new("the instrument did not answer", e);
-    stream.set_read_timeout(Some(patience(request) + ANSWER_COMES)).map_err(broken)?;
+    let broken = |e: std::io::Error| match e.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => unanswered(patience),
+        _ => Fault::new("the instrument did not answer", e),
+    };
+    stream.set_read_timeout(Some(patience)).map_err(broken)?;
+    stream.set_write_timeout(Some(patience)).map_err(broken)?;
     writeln!(stream, "{request}").map_err(broken)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).map_err(broken)?;
@@ -212,4 +236,54 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
         return Err(Fault { what: text("what"), cause: text("cause"), hint: text("hint") });
     }
     Ok(answer["ok"].take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A data folder of one test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("beamport-control-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn an_instrument_that_is_stopped_was_a_resource_temporarily_unavailable() {
+        let folder = Folder::new("stopped");
+        // The kernel accepts the connection and the line; no process answers.
+        let _listener = UnixListener::bind(folder.0.join("control.sock")).unwrap();
+        let fault = ask_within(&folder.0, &json!({"command": "begin"}), Duration::from_millis(10)).unwrap_err();
+        assert!(fault.cause.starts_with("its process is stopped, or busy"), "{fault}");
+        assert!(fault.hint.contains("`beamport ls`"), "{fault}");
+    }
+
+    #[test]
+    fn a_command_whose_client_had_gone_was_carried_out() {
+        let folder = Folder::new("gone");
+        let control = Control::listen(&folder.0).unwrap();
+        let gone = ask_within(&folder.0, &json!({"command": "begin", "run": "gone"}), Duration::from_millis(1));
+        assert!(gone.is_err());
+        let command = control.commands.recv().unwrap();
+        assert_eq!(command.request["run"], "gone");
+        assert!(!command.is_wanted());
+        let there = folder.0.clone();
+        let client = std::thread::spawn(move || ask(&there, &json!({"command": "begin", "run": "there"})));
+        let command = control.commands.recv().unwrap();
+        assert!(command.is_wanted());
+        command.answer.send(Ok(json!({"run": "there"}))).unwrap();
+        assert_eq!(client.join().unwrap().unwrap(), json!({"run": "there"}));
+    }
 }

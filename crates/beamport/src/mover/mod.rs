@@ -361,6 +361,10 @@ impl Mover {
                 }
             }
             while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
+                if !command.is_wanted() {
+                    tracing::info!("dropped a command whose client has hung up: {}", command.request["command"]);
+                    continue;
+                }
                 if command.request["command"] == "cutover" {
                     self.begin_cut_over(command, now);
                     continue;

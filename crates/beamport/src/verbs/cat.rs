@@ -7,10 +7,12 @@
 use super::figures::instant;
 use super::{Answer, Asked, ended, nanoseconds, open};
 use crate::cli::Cat;
+use crate::peer::is_gone;
 use crate::units::shortened;
 use flow::{Fault, stream_fault};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use store::{Clock, Damage, Error, Message, ReadOptions, flags};
@@ -105,7 +107,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         };
         if batch.is_empty() {
             out.flush()?;
-            if !asked.follow || (to != i64::MAX && data.media.now() > to) || is_closed() {
+            if !asked.follow || (to != i64::MAX && data.media.now() > to) || is_gone(std::io::stdout().as_fd()) {
                 break;
             }
             reader.wait(LOOK).map_err(fault)?;
@@ -149,14 +151,6 @@ fn lines(
         printed += 1;
     }
     Ok(printed)
-}
-
-/// True once nobody reads our output any more: a follower of a quiet stream would find out too late.
-fn is_closed() -> bool {
-    let mut poll = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
-    // SAFETY: one descriptor structure that outlives the call; no time-out.
-    let answer = unsafe { libc::poll(&mut poll, 1, 0) };
-    answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
 }
 
 fn line(message: &Message<'_>, (stream, origin): (&str, &str), clock: Clock) -> String {
