@@ -227,6 +227,28 @@ fn cat_prints_a_line_a_message() {
 }
 
 #[test]
+fn cat_showed_an_origin_whose_row_is_damaged_as_none_and_said_nothing() {
+    let place = Place::new("cat-origin");
+    let data = measured(&place, "a");
+    let table = data.stream("devices").join("origins");
+    let mut bytes = std::fs::read(&table).unwrap();
+    // A bit of the name in the second row, `angle`.
+    let second = bytes.iter().position(|b| *b == b'\n').unwrap() + 12;
+    bytes[second] ^= 1;
+    std::fs::write(&table, &bytes).unwrap();
+    let (status, out, err) = told(&data, &["cat", "devices"]);
+    assert_eq!((status, out.lines().count(), err.lines().count()), (1, 400, 1), "{err}");
+    assert!(err.contains("origins is not readable: row 1 does not verify"), "{err}");
+    assert!(out.lines().next().unwrap().contains("  temperature  "), "{out}");
+    assert!(out.lines().nth(1).unwrap().contains("  ?  "), "{out}");
+    let (status, out, _) = told(&data, &["cat", "devices", "--count", "2", "--json"]);
+    assert_eq!(status, 1);
+    let origins: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["origin"].clone()).collect();
+    assert_eq!(origins, ["temperature".into(), Value::Null]);
+}
+
+#[test]
 fn cat_takes_messages_by_their_source_time_in_whatever_order() {
     let place = Place::new("cat-time");
     let data = measured(&place, "a");

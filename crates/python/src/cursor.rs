@@ -171,8 +171,12 @@ impl Cursor {
         if names.contains(origin) {
             return Ok(());
         }
+        let names = names.to_vec();
+        if let Some(damage) = reader.origins_damage() {
+            return Err(fault::of_store(py, "read", &self.place.folder, &damage));
+        }
         let name = self.place.folder.file_name().unwrap_or_default().to_string_lossy();
-        Err(fault::missing(py, &format!("stream `{name}` has no origin"), origin, names.to_vec()))
+        Err(fault::missing(py, &format!("stream `{name}` has no origin"), origin, names))
     }
 
     /// Narrows the range of sequences to where the wanted times are.
@@ -311,6 +315,10 @@ impl Cursor {
         let newest = entries.iter().map(|e| e.origin).max().unwrap_or(0) as usize;
         if newest >= self.origins.len() {
             self.origins = reader.origins()?.iter().map(|name| name.as_str().into()).collect();
+            if let Some(damage) = reader.origin_damage(newest as u32) {
+                self.next = first;
+                return Err(damage);
+            }
         }
         let row = match &self.wanted.origin {
             Some(origin) => match self.origins.iter().position(|name| **name == **origin) {

@@ -567,6 +567,23 @@ impl Reader {
         Ok(&self.origins.names)
     }
 
+    /// Why the table of origins, as it was read last, has no name for a row; none where it has one. A stream without a
+    /// table has only messages of row 0, which has no name.
+    pub fn origin_damage(&self, row: u32) -> Option<Error> {
+        let (known, damaged) = (self.origins.names.len(), self.origins.damaged);
+        if (row as usize) < known || (known == 0 && row == 0 && !damaged) {
+            return None;
+        }
+        let state = if damaged { "does not verify" } else { "is missing" };
+        let what = format!("row {known} {state}: the origins of its messages and of all later rows are unknown");
+        Some(Error::Format { path: self.folder.join(ORIGINS), what })
+    }
+
+    /// The same for the table as a whole: a row of it was damaged.
+    pub fn origins_damage(&self) -> Option<Error> {
+        self.origins.damaged.then(|| self.origin_damage(self.origins.names.len() as u32)).flatten()
+    }
+
     /// The streams that this one points into, in all their epochs; none for a stream that is no view.
     pub fn parents(&self) -> Result<Vec<ParentRow>> {
         rows_of(self.media.as_ref(), &self.folder)

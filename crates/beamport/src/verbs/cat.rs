@@ -69,7 +69,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     }
     let mut status = ExitCode::SUCCESS;
     let mut left = asked.count.unwrap_or(u64::MAX);
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<Option<String>> = Vec::new();
     while left > 0 && !signals.as_ref().is_some_and(Asked::yes) {
         let at = reader.position();
         if !asked.follow && at >= end {
@@ -115,9 +115,16 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         }
         let rows = batch.entries.iter().map(|e| e.origin as usize + 1).max().unwrap_or(0);
         if rows > names.len() {
-            names = reader.origins().map_err(fault)?.to_vec();
-            // A row that the table does not have stays without a name.
-            names.resize(names.len().max(rows), String::new());
+            names = reader.origins().map_err(fault)?.iter().cloned().map(Some).collect();
+            while names.len() < rows {
+                let damage = reader.origin_damage(names.len() as u32);
+                if let Some(damage) = damage.as_ref().filter(|_| names.last() != Some(&None)) {
+                    out.flush()?;
+                    writeln!(err, "{damage}")?;
+                    status = ExitCode::from(1);
+                }
+                names.push(damage.is_none().then(String::new));
+            }
             reader.seek(at);
             continue;
         }
@@ -130,7 +137,7 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
 fn lines(
     out: &mut dyn Write,
     batch: &store::Batch<'_>,
-    (stream, names): (&str, &[String]),
+    (stream, names): (&str, &[Option<String>]),
     clock: Clock,
     (from, to): (i64, i64),
     most: u64,
@@ -142,7 +149,7 @@ fn lines(
         if time < from || time >= to || printed == most {
             continue;
         }
-        let origin = names.get(message.entry.origin as usize).map_or("", String::as_str);
+        let origin = names.get(message.entry.origin as usize).and_then(Option::as_deref);
         if json {
             super::json_line(out, &object(&message, origin, clock))?;
         } else {
@@ -153,15 +160,19 @@ fn lines(
     Ok(printed)
 }
 
-fn line(message: &Message<'_>, (stream, origin): (&str, &str), clock: Clock) -> String {
+fn line(message: &Message<'_>, (stream, origin): (&str, Option<&str>), clock: Clock) -> String {
     let entry = message.entry;
     let time = match clock {
         Clock::Epoch => instant(entry.source_time),
         Clock::Ticks => format!("{} ticks", entry.source_time),
         Clock::None => format!("arrived {}", instant(entry.arrival_time)),
     };
-    let content = content(message.payload, &[stream, origin]);
-    let origin = if origin.is_empty() { "-".into() } else { shortened(origin) };
+    let content = content(message.payload, &[stream, origin.unwrap_or_default()]);
+    let origin = match origin {
+        Some("") => "-".into(),
+        Some(origin) => shortened(origin),
+        None => "?".into(),
+    };
     let mut flagged = String::new();
     for word in flag_words(entry.flags) {
         flagged += word;
@@ -229,7 +240,7 @@ fn hex_head(payload: &[u8]) -> String {
     format!("{} B: {head}{rest}", payload.len())
 }
 
-fn object(message: &Message<'_>, origin: &str, clock: Clock) -> Value {
+fn object(message: &Message<'_>, origin: Option<&str>, clock: Clock) -> Value {
     let entry = message.entry;
     let mut object = json!({
         "sequence": message.sequence,
