@@ -41,7 +41,14 @@ fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
 fn sealed(data: &Data, keeper: &mut RunKeeper, now: i64, streams: &[&str]) {
     keeper.begin("r", 0, Some(1000), Duration::ZERO, "{}", now).unwrap();
     keeper.end("r", 1000, "asked", now).unwrap();
-    let view = |name: &&str| StreamView { name: name.to_string(), frontier: i64::MAX, ended: false, marked: true };
+    let view = |name: &&str| StreamView {
+        name: name.to_string(),
+        frontier: i64::MAX,
+        ended: false,
+        marked: true,
+        begun: 0,
+        done: 0,
+    };
     keeper.step(now, &streams.iter().map(view).collect::<Vec<_>>()).unwrap();
     assert_eq!(flow::runs::run(data, "r").unwrap().state.name(), "sealed");
 }
@@ -190,7 +197,7 @@ fn a_stream_that_cannot_be_read_is_the_trouble_of_its_run_and_the_keeper_goes_on
     let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
     let mut keeper = RunKeeper::open(&data).unwrap();
     keeper.begin("r", now, Some(now + SECOND), Duration::ZERO, "{}", now).unwrap();
-    let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true };
+    let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true, begun: 0, done: 0 };
     let later = now + 5 * SECOND;
     let changed = keeper.step(later, std::slice::from_ref(&view)).unwrap();
     assert_eq!(changed.iter().map(|run| run.state.name()).collect::<Vec<_>>(), ["settling"]);
