@@ -199,7 +199,7 @@ fn table<'j>(object: &'j Map<String, Json>, columns: &[Column], place: &str) -> 
     };
     let known = |key: &str| columns.iter().any(|column| column.name == key) || is_type(key);
     let is_root = place.is_empty();
-    if let Some(key) = object.keys().find(|key| !known(key) && !(is_root && *key == "schema")) {
+    if let Some(key) = object.keys().find(|key| !(known(key) || is_root && *key == "schema")) {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         return wrong(format!("there is no field `{place}{key}`: the fields are {}", names.join(", ")));
     }
