@@ -87,7 +87,8 @@ pub(super) fn group_attributes(variables: &[Variable], constants: &[Variable]) -
     let Some(signal) = signal(variables) else { return Vec::new() };
     let mut out = vec![("signal".to_owned(), Data::text(&signal.name))];
     if let Some(axes) = &signal.axes {
-        out.extend(nxdata_axes(axes, constants));
+        // Which dimensions the constants have is known with the shape; else the first message says it.
+        out.extend(nxdata_axes(axes, if signal.shape.is_some() { constants } else { &[] }));
     }
     out
 }
@@ -226,7 +227,7 @@ impl Arrays {
                 && let Some(sent) = sent
                 && let Some(axes) = axes(variable, Some(sent))
                     .or_else(|| variable.axes.is_some().then(|| vec![NO_AXIS.to_owned(); sent.shape.len()]))
-                && variable.axes.as_ref() != Some(&axes)
+                && (variable.shape.is_none() || variable.axes.as_ref() != Some(&axes))
             {
                 let named = nxdata_axes(&axes, &self.constants);
                 late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));

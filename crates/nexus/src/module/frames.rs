@@ -280,7 +280,10 @@ impl Frames {
             1 => "spectrum",
             _ => "image",
         };
-        columns[DATA].describe(vec![("interpretation", Data::text(interpretation))]);
+        let mut said = columns[DATA].design.attributes.clone();
+        said.retain(|(name, _)| *name != "interpretation");
+        said.push(("interpretation", Data::text(interpretation)));
+        columns[DATA].describe(said);
         let named = if self.is_log { Vec::new() } else { group_attributes(shape.len()) };
         late.extend(named.into_iter().map(|(name, value)| Late::Attribute(path.to_owned(), name, value)));
     }

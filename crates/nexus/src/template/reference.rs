@@ -275,7 +275,9 @@ fn row(kind: &Kind, design: &Design) -> String {
     let said = |(name, value): &(&str, super::Data)| {
         format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
     };
-    let mut attributes: Vec<String> = design.attributes.iter().map(said).collect();
+    // A text that the template gives is not known here.
+    let is_known = |(name, _): &&(&str, super::Data)| !matches!((kind, *name), (Kind::F144 { .. }, "units"));
+    let mut attributes: Vec<String> = design.attributes.iter().filter(is_known).map(said).collect();
     if *kind == Kind::Hs01 && name_of(design) == "data" {
         attributes.push("`units`: `counts`".to_owned());
     }
