@@ -48,20 +48,20 @@ class PlainReader:
         self.per = int(self.header["index_entries"])
         self.table = -(-self.per // 8 // 4096) * 4096
         self.first, self.disk, self.count, self.low = 0, 0, 0, {"i": 2**32, "p": 2**32}
-        self.is_live = self._head()
+        self.is_live = self.header["level"] == "memory" and self._head(folder) or self._head(self.live)
         if not self.is_live and self.header["level"] == "disk":
             self._cold()
         self.end = self.disk if self.header["level"] == "disk" else self.count
 
-    def _head(self) -> bool:
+    def _head(self, live: Path) -> bool:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-        path, lock = self.live / "head", (self.folder / "lock").stat()
+        path, lock = live / "head", (self.folder / "lock").stat()
         self.same_boot = boot == self.header["boot"]
         page = path.read_bytes() if self.same_boot and path.is_file() else b""
         home = lock.st_ino ^ (lock.st_dev << 48 | lock.st_dev >> 16) & MASK
         if (page[:8], word(page, 8), page[16:32], word(page, 288, 8)) != (b"BEAMHEAD", 1, self.uuid, home):
             return False
-        self.count, self.disk, self.first = word(page, 64, 8), word(page, 128, 8), word(page, 192, 8)
+        self.live, self.count, self.disk, self.first = live, word(page, 64, 8), word(page, 128, 8), word(page, 192, 8)
         self.low = {"p": word(page, 208), "i": word(page, 212)}
         return True
 

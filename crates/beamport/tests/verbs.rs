@@ -982,6 +982,17 @@ fn doctor_finds_streams_that_cannot_be_read() {
 }
 
 #[test]
+fn a_limit_on_memory_that_ends_processes_was_nothing_to_doctor() {
+    let place = Place::new("doctor-memory");
+    let program = env!("CARGO_BIN_EXE_beamport");
+    let script = format!("ulimit -v 2000000; exec {program} doctor");
+    let done = std::process::Command::new("sh").args(["-c", &script]).current_dir(&place.0).output().unwrap();
+    let out = String::from_utf8(done.stdout).unwrap();
+    assert!(out.contains("WRONG  address space   at most 2.05 GB"), "{out}");
+    assert!(out.contains("`ulimit -v unlimited`"), "{out}");
+}
+
+#[test]
 fn doctor_names_what_the_limits_of_the_shell_forbid() {
     let place = Place::new("limits");
     let data = measured(&place, "a");

@@ -97,6 +97,9 @@ pub struct Header {
     pub boot: [u8; 16],
     /// Where the live place is.
     pub live: PathBuf,
+    /// Identity of the `lock` file, 16 hexadecimal digits, and id of the machine, where it was last opened for writing;
+    /// none where an earlier version wrote it.
+    pub home: Option<String>,
     /// (epoch, first sequence), rising.
     pub epochs: Vec<(u32, u64)>,
 }
@@ -176,6 +179,9 @@ impl Header {
             hex(&self.boot),
             self.live.display(),
         );
+        if let Some(home) = &self.home {
+            let _ = writeln!(text, "home {home}");
+        }
         for (epoch, first) in &self.epochs {
             let _ = writeln!(text, "epoch {epoch} {first}");
         }
@@ -229,6 +235,7 @@ impl Header {
             created: get("created")?.parse().map_err(|_| "`created` is no number")?,
             boot: unhex16(get("boot")?).ok_or("`boot` is not 32 digits")?,
             live: PathBuf::from(get("live")?),
+            home: fields.get("home").map(|home| home.to_string()),
             epochs,
         };
         if !header.index_entries.is_power_of_two()
@@ -242,8 +249,21 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the header of a folder.
+    /// Reads the header of a folder. A memory stream whose control page lies in its folder is its own live place, under
+    /// whatever path: the folder may have been moved.
     pub fn read(media: &dyn Media, folder: &Path) -> Result<Self> {
+        let header = Self::read_stored(media, folder)?;
+        if header.level == Level::Memory && header.live != folder {
+            let moved = Self { live: folder.to_path_buf(), ..header.clone() };
+            if crate::recover::live_head(media, &moved, folder)?.is_some() {
+                return Ok(moved);
+            }
+        }
+        Ok(header)
+    }
+
+    /// Reads the header as it is stored.
+    fn read_stored(media: &dyn Media, folder: &Path) -> Result<Self> {
         let path = folder.join("stream");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,

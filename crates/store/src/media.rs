@@ -182,6 +182,8 @@ pub trait Media: Send + Sync {
     fn alive(&self, process: Process) -> bool;
     /// Sixteen bytes that differ between starts of the machine.
     fn boot(&self) -> [u8; 16];
+    /// What differs between machines, also where their disks are copies: text without blanks.
+    fn machine(&self) -> String;
     /// Sixteen random bytes.
     fn random(&self) -> [u8; 16];
     /// Processes with the same number see the same files under the same paths.

@@ -34,6 +34,14 @@ pub enum Recovery {
     Live,
     /// Closed cleanly and recovered from the medium: nothing can be missing.
     Clean,
+    /// As `Clean`, and the folder is not where it was written: a copy, perhaps, of one that goes on elsewhere. Its
+    /// messages are of another epoch from here on, so that no number is given twice.
+    Moved {
+        /// The epoch that ended.
+        epoch: u32,
+        /// First sequence of the new epoch.
+        first: u64,
+    },
     /// Recovered from the medium alone: from `first` on, messages of `epoch` may have been cut.
     Cut {
         /// The epoch that ended.
@@ -52,6 +60,9 @@ impl std::fmt::Display for Recovery {
             Self::Fresh => f.write_str("new"),
             Self::Live => f.write_str("gone on with, nothing is missing"),
             Self::Clean => f.write_str("taken up from the medium, nothing is missing"),
+            Self::Moved { epoch, first } => {
+                write!(f, "moved or copied, nothing is missing; epoch {epoch} ended at message {first}")
+            }
             Self::Cut { epoch, first, end } if first == end => {
                 write!(
                     f,
@@ -94,6 +105,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         Err(e) => return Err(e),
     };
     let boot = media.boot();
+    let here = format!("{:016x} {}", home_of(m, folder)?, m.machine());
     let live_there = |h: &Header| Ok::<_, Error>(h.boot == boot && live_head(m, h, folder)?.is_some());
     let (mut header, recovery, standing, commit) = match known {
         Some(header) if header.level == Level::Disk => {
@@ -111,8 +123,15 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
                 let head = if header.boot == boot { live_head(m, &header, folder)? } else { None };
                 let published = head.map_or(0, |map| marked(&Head::of(&map).count));
                 let (standing, end) = from_disk(m, folder, &header, commit, header.boot == boot)?;
-                let cut = |end: u64| Recovery::Cut { epoch: header.epoch(), first: standing.count, end };
-                let recovery = end.map_or(Recovery::Clean, |end| cut(end.max(published)));
+                // The newer of two records may be the one that does not hold: what came after it cannot be told.
+                let is_doubtful = Commit::damaged(m, folder, salt_seed(&header.uuid, 0))?.is_some();
+                let end = end.or(is_doubtful.then_some(standing.count));
+                let (epoch, first) = (header.epoch(), standing.count);
+                let recovery = match end {
+                    Some(end) => Recovery::Cut { epoch, first, end: end.max(published) },
+                    None if header.home.as_ref().is_some_and(|home| *home != here) => Recovery::Moved { epoch, first },
+                    None => Recovery::Clean,
+                };
                 (header, recovery, standing, Some(commit))
             }
         }
@@ -141,11 +160,12 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
         )));
     }
     header.name = name.to_string();
+    header.home = Some(here);
     if recovery != Recovery::Live && is_foreign(m, &header, folder)? {
         // The folder is a copy: the live place is that of its original.
         header.live = m.live_root().join(crate::layout::hex(&m.random()));
     }
-    if let Recovery::Cut { epoch, first, .. } = recovery {
+    if let Recovery::Cut { epoch, first, .. } | Recovery::Moved { epoch, first } = recovery {
         let next = epoch.checked_add(1).ok_or_else(|| Error::Limit("the stream has used up its epochs".into()))?;
         // Where commit records are gone too, less may be believed than an earlier epoch began with: nothing of it is left.
         header.epochs.retain(|e| e.1 <= first);
@@ -170,7 +190,7 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
     let writer = build(media, folder, header, options, recovery, standing, commit, lock);
     if let (Err(e), Some(header)) = (&writer, made)
         && !matches!(e, Error::Locked(_))
-        && matches!(any_head(m, &header), Ok(None))
+        && matches!(any_head(m, &header, folder), Ok(None))
     {
         // It never came to speak for the stream.
         remove_live(m, &header.live, folder);
@@ -206,6 +226,7 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         created: m.now(),
         boot: m.boot(),
         live,
+        home: None,
         epochs: vec![(1, 0)],
     })
 }
@@ -218,7 +239,7 @@ pub(crate) fn live_head(m: &dyn Media, header: &Header, folder: &Path) -> Result
 
 /// The same with its file.
 pub(crate) fn live_page(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<(Arc<dyn File>, Map)>> {
-    let Some((file, map)) = any_head(m, header)? else { return Ok(None) };
+    let Some((file, map)) = any_head(m, header, folder)? else { return Ok(None) };
     let is_ours = Head::of(&map).home.load(Ordering::Relaxed) == home_of(m, folder)?;
     Ok(is_ours.then_some((file, map)))
 }
@@ -237,15 +258,33 @@ pub(crate) fn open_if_there(m: &dyn Media, path: &Path, how: Open) -> Result<Opt
     }
 }
 
-/// True if the live place that a header names belongs to another folder.
+/// True if a header may name this live place: the folder itself, or one of a user's. The header of a folder from elsewhere
+/// must not lead to other files, which an opening would replace.
+fn may_be_live(m: &dyn Media, live: &Path, folder: &Path) -> bool {
+    let root = m.live_root();
+    let of_a_user = |parent: &Path| {
+        let prefix = root.file_name().and_then(|name| name.to_str()?.rsplit_once('-')).map(|(prefix, _)| prefix);
+        let name = parent.file_name().and_then(|name| name.to_str());
+        parent.parent() == root.parent() && prefix.zip(name).is_some_and(|(prefix, name)| name.starts_with(prefix))
+    };
+    live == folder || live.parent().is_some_and(|parent| parent == root || of_a_user(parent))
+}
+
+/// True if the live place that a header names belongs to another folder, or is no place for one.
 fn is_foreign(m: &dyn Media, header: &Header, folder: &Path) -> Result<bool> {
-    let Some((_, map)) = any_head(m, header)? else { return Ok(false) };
+    if !may_be_live(m, &header.live, folder) {
+        return Ok(true);
+    }
+    let Some((_, map)) = any_head(m, header, folder)? else { return Ok(false) };
     Ok(Head::of(&map).home.load(Ordering::Relaxed) != home_of(m, folder)?)
 }
 
 /// The control page of a stream of this identity, whoever's it is.
-fn any_head(m: &dyn Media, header: &Header) -> Result<Option<(Arc<dyn File>, Map)>> {
+fn any_head(m: &dyn Media, header: &Header, folder: &Path) -> Result<Option<(Arc<dyn File>, Map)>> {
     let path = header.live.join("head");
+    if !may_be_live(m, &header.live, folder) {
+        return Ok(None);
+    }
     let Some(file) = open_if_there(m, &path, Open::Read)? else { return Ok(None) };
     if file.len().map_err(Error::io("read", &path))? < HEAD_BYTES as u64 {
         return Ok(None);
@@ -608,7 +647,7 @@ fn build(
     }
     m.create_dir(&live).map_err(Error::io("make", &live))?;
     let pins = Pins::open(m, folder)?;
-    if let Recovery::Cut { epoch, first, .. } = recovery {
+    if let Recovery::Cut { epoch, first, .. } | Recovery::Moved { epoch, first } = recovery {
         pins.rewind(first, epoch);
     }
     let origins = Names::read(m, folder, ORIGINS)?;
@@ -783,7 +822,7 @@ fn build(
     // Nothing new to say needs no room: a writer comes back on a full disk.
     let exist =
         || if Header::read(m, folder).is_ok_and(|known| known == header) { Ok(()) } else { header.write(m, folder) };
-    if recovery == Recovery::Clean {
+    if matches!(recovery, Recovery::Clean | Recovery::Moved { .. }) {
         // The live place speaks for the stream before the record is not clean: whenever this process is killed, one of
         // them proves the tail.
         exist()?;
@@ -796,6 +835,9 @@ fn build(
         if recovery == Recovery::Fresh && drainer.is_some() {
             // Names have no order either: a header without its commit records is a stream that does not open.
             m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+            // The folder's own name.
+            let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            m.sync_dir(parent).map_err(Error::io("sync", parent))?;
         }
         exist()?;
         head.magic.store(HEAD_MAGIC, Ordering::Release);

@@ -470,6 +470,33 @@ fn what_was_let_go_of_on_a_full_disk_was_never_freed() {
 }
 
 #[test]
+fn what_a_damaged_newer_record_said_was_not_missed() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    promise(&mut stream, &meta(0), b"promised");
+    drop(stream);
+    let [even, odd] = generations(&process);
+    let older = if even < odd { 0 } else { 4096 };
+    machine.flip(&Path::new(FOLDER).join("commit"), older + 20).unwrap();
+    // Which of them was the newer one cannot be told any more.
+    let stream = writer(&process, &options()).unwrap();
+    assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 1, end: 1 });
+}
+
+#[test]
+fn the_name_of_a_new_stream_was_not_synced() {
+    static SYNCED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let machine = Machine::new(1);
+    machine.ignore_sync(Some(|name, is_folder| {
+        SYNCED.fetch_or(is_folder && name == "/disk", std::sync::atomic::Ordering::Relaxed);
+        false
+    }));
+    drop(writer(&machine.start(), &options()).unwrap());
+    assert!(SYNCED.load(std::sync::atomic::Ordering::Relaxed));
+}
+
+#[test]
 fn a_second_opening_on_a_full_disk_was_refused() {
     let machine = Machine::new(1);
     let process = machine.start();

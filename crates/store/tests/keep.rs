@@ -693,3 +693,79 @@ fn a_clock_that_was_set_back_stopped_retention_by_age() {
     day.push(1);
     assert!(day.first() < day.next - 20 * 4, "a step is not believed at once");
 }
+
+fn numbers(folder: &Path) -> Vec<u64> {
+    let early = ReadOptions { early: true, ..ReadOptions::default() };
+    let mut reader = Reader::open(&Os::shared(), folder, early).unwrap();
+    let bounds = reader.bounds();
+    if bounds.first == bounds.count {
+        return Vec::new();
+    }
+    reader.entries(bounds.first, bounds.count as usize).unwrap().iter().map(|e| e.origin_seq).collect()
+}
+
+fn copied(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+#[test]
+fn a_memory_stream_that_was_moved_read_as_empty_and_its_next_writer_wiped_it() {
+    let root = Path::new("/dev/shm").join(format!("beamport-test-moved-{}", std::process::id()));
+    let (old, new) = (root.join("old"), root.join("new"));
+    std::fs::create_dir_all(&root).unwrap();
+    let open = |folder: &Path| Writer::open(&Os::shared(), folder, "s", &Options::memory(1 << 20)).unwrap();
+    let mut writer = open(&old);
+    writer.append(&meta(0), b"zero").unwrap();
+    drop(writer);
+    std::fs::rename(&old, &new).unwrap();
+    assert_eq!(numbers(&new), [0]);
+    let mut writer = open(&new);
+    assert_eq!(writer.recovery(), &Recovery::Live);
+    writer.append(&meta(1), b"one").unwrap();
+    drop(writer);
+    assert_eq!(numbers(&new), [0, 1]);
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn a_copy_went_on_in_the_epoch_of_its_original() {
+    let place = Place::new("copy");
+    let (folder, copy) = (place.stream("s"), place.stream("copy"));
+    let open = |folder: &Path| Writer::open(&Os::shared(), folder, "s", &Options::disk(1 << 20)).unwrap();
+    let mut writer = open(&folder);
+    writer.append(&meta(0), b"zero").unwrap();
+    drop(writer);
+    copied(&folder, &copy);
+    let writer = open(&copy);
+    assert_eq!(writer.recovery(), &Recovery::Moved { epoch: 1, first: 1 });
+    assert_eq!((writer.header().epoch_of(0), writer.header().epoch_of(1)), (1, 2));
+    drop(writer);
+    assert_eq!(numbers(&copy), [0]);
+    // Once: it is at home now, and so is the original. A header of an earlier version says nothing of a home.
+    assert_eq!(open(&copy).recovery(), &Recovery::Clean);
+    let header = open(&folder).header().clone();
+    assert_eq!(header.epochs, [(1, 0)]);
+    Header { home: None, ..header }.write(&Os, &folder).unwrap();
+    let writer = open(&folder);
+    assert_eq!((writer.recovery(), writer.header().home.is_some()), (&Recovery::Clean, true));
+}
+
+#[test]
+fn the_header_of_a_folder_from_elsewhere_led_to_files_of_others() {
+    let place = Place::new("elsewhere");
+    let (folder, others) = (place.stream("s"), place.stream("others"));
+    let open = |folder: &Path, options: &Options| Writer::open(&Os::shared(), folder, "s", options).unwrap();
+    for options in [Options::disk(1 << 20), Options::memory(1 << 20)] {
+        let header = open(&folder, &options).header().clone();
+        std::fs::create_dir_all(&others).unwrap();
+        std::fs::write(others.join("p-00000000"), b"mine").unwrap();
+        let _ = std::fs::remove_dir_all(&header.live);
+        Header { live: others.clone(), ..header }.write(&Os, &folder).unwrap();
+        let writer = open(&folder, &options);
+        assert!(writer.header().live.starts_with(Os.live_root()), "{}", writer.header().live.display());
+        drop(writer);
+        assert_eq!(std::fs::read(others.join("p-00000000")).unwrap(), b"mine");
+        assert_eq!(std::fs::read_dir(&others).unwrap().count(), 1);
+        remove(&Os::shared(), &folder).unwrap();
+    }
+}

@@ -389,6 +389,10 @@ impl Media for PretendMedia {
         u128::from(lock(&self.shared).boot).to_le_bytes()
     }
 
+    fn machine(&self) -> String {
+        "pretend".into()
+    }
+
     fn random(&self) -> [u8; 16] {
         let mut world = lock(&self.shared);
         let (a, b) = (world.dice.word(), world.dice.word());

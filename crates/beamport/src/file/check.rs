@@ -8,6 +8,7 @@ use crate::cli;
 use crate::room;
 use crate::units::shortened;
 use crate::verbs::figures::bytes;
+use crate::verbs::forecast;
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,6 +62,9 @@ pub fn check(
             }
             let memory = bytes(room::asked(&instrument));
             writeln!(out, "{file}: good: {}; {memory} of shared memory", counts.join(", "))?;
+            if let Some(disk) = forecast::declared(&instrument) {
+                writeln!(out, "{file}: {disk}")?;
+            }
         }
         Err(mistakes) => {
             // The exit status says it too, where nobody reads this.

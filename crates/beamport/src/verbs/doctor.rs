@@ -29,6 +29,10 @@ const FILES_NOTE: u64 = 1024;
 const FILES_WRONG: u64 = 256;
 /// Largest payload segment: a smaller limit on file sizes makes appends fail.
 const SEGMENT: u64 = store::limits::SEGMENT_BYTES_MAX;
+/// Below this the demonstration is aborted: maps of its streams, stacks of its threads.
+const ADDRESS_SPACE: u64 = 4 << 30;
+/// First id of a user that is no system user (login.defs(5)).
+const FIRST_USER: u32 = 1000;
 /// Least free shared memory where no stream asks yet: the live ends of the demonstration.
 const SHARED_WRONG: u64 = 64 << 20;
 
@@ -95,6 +99,9 @@ fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     findings.extend(mistakes.first().map(|first| instrument_file(first, mistakes.len())));
     findings.push(open_files());
     findings.push(file_size());
+    findings.extend(address_space());
+    findings.extend(memory_of_group(instrument.as_ref()));
+    findings.extend(removes_ipc());
     findings.push(clock());
     findings.push(nexus());
     findings.extend(left_over());
@@ -380,6 +387,63 @@ fn file_size() -> Finding {
     }
 }
 
+/// A limit on memory that a process is told of by its end: an allocation that is refused aborts it.
+fn address_space() -> Vec<Finding> {
+    const NAME: &str = "address space";
+    let limits = [("v", limit(libc::RLIMIT_AS)), ("d", limit(libc::RLIMIT_DATA))];
+    let limited =
+        limits.into_iter().filter_map(|(flag, limit)| Some((flag, limit.filter(|n| *n != libc::RLIM_INFINITY)?)));
+    let finding = |(flag, n): (&str, u64)| {
+        let verdict = if n < ADDRESS_SPACE { Verdict::Wrong } else { Verdict::Note };
+        let found = format!("at most {}: a process that needs more is aborted", bytes(n));
+        Finding::new(NAME, verdict, found).hint(format!("`ulimit -{flag} unlimited`"))
+    };
+    limited.map(finding).collect()
+}
+
+/// The memory limit of this process's control group: pages of /dev/shm count, and who goes beyond it is killed.
+fn memory_of_group(instrument: Option<&Instrument>) -> Option<Finding> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let path = Path::new("/sys/fs/cgroup").join(group);
+    let limits = path.ancestors().take_while(|path| path.starts_with("/sys/fs/cgroup"));
+    let limit = |path: &Path| std::fs::read_to_string(path.join("memory.max")).ok()?.trim().parse::<u64>().ok();
+    group_finding(limits.filter_map(limit).min()?, instrument.map_or(SHARED_WRONG, room::asked))
+}
+
+fn group_finding(limit: u64, asked: u64) -> Option<Finding> {
+    // Half of it for everything that is not a live end.
+    let found = format!("the control group may use {}; the live ends ask for {}", bytes(limit), bytes(asked));
+    let hint = "raise its memory limit (`MemoryMax`), or lower `live`: beyond it processes are killed";
+    (asked > limit / 2).then(|| Finding::new("memory limit", Verdict::Wrong, found).hint(hint))
+}
+
+/// Whether systemd removes this user's shared memory at his last logout: `RemoveIPC` of logind.conf(5), on by default
+/// for users that are no system users and do not linger.
+fn removes_ipc() -> Option<Finding> {
+    // SAFETY: cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if user < FIRST_USER || !Path::new("/run/systemd/users").is_dir() {
+        return None;
+    }
+    let folders = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/usr/lib/systemd/logind.conf.d"];
+    let inside = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+    let files = inside.map(|entry| entry.path()).chain([PathBuf::from("/etc/systemd/logind.conf")]);
+    if files.filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| keeps_ipc(&text)) {
+        return None;
+    }
+    let found = "when this user logs out for the last time, systemd removes the live ends in /dev/shm";
+    let hint = "set `RemoveIPC=no` in /etc/systemd/logind.conf, or run `beamport up` as a system user";
+    Some(Finding::new("shared memory", Verdict::Note, found).hint(hint))
+}
+
+/// True if a logind.conf turns `RemoveIPC` off.
+fn keeps_ipc(text: &str) -> bool {
+    let value =
+        |line: &str| Some(line.trim().strip_prefix("RemoveIPC")?.trim_start().strip_prefix('=')?.trim().to_owned());
+    text.lines().filter_map(value).any(|value| ["no", "false", "off", "0"].contains(&value.as_str()))
+}
+
 fn clock() -> Finding {
     // SAFETY: zero is a valid value of this plain structure; with `modes` 0 nothing is set.
     let mut time: libc::timex = unsafe { std::mem::zeroed() };
@@ -498,6 +562,18 @@ mod tests {
         let verdicts =
             ["6.1.0-18-amd64", "5.14.0", "5.10.0", "4.18.0-513.el8", "strange"].map(|r| kernel_of(r).verdict);
         assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Note, Verdict::Note, Verdict::Note]);
+    }
+
+    #[test]
+    fn a_memory_limit_below_the_live_ends_was_no_finding() {
+        assert!(group_finding(1 << 30, 600 << 20).is_some_and(|f| f.verdict == Verdict::Wrong));
+        assert!(group_finding(2 << 30, 600 << 20).is_none());
+    }
+
+    #[test]
+    fn shared_memory_that_systemd_removes_is_told_from_what_it_keeps() {
+        assert!(keeps_ipc("[Login]\nRemoveIPC = no\n") && keeps_ipc("RemoveIPC=0"));
+        assert!(!keeps_ipc("#RemoveIPC=no\nRemoveIPC=yes\n") && !keeps_ipc(""));
     }
 
     #[test]

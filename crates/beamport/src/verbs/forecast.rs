@@ -6,8 +6,9 @@
 //! instrument file, a stream that has let messages go is taken to have found its bound. Finished files are not counted.
 
 use super::figures::{bytes, si, span};
-use crate::file::Instrument;
+use crate::file::{self, Instrument};
 use crate::room;
+use crate::units::shortened;
 use flow::Data;
 use serde::Serialize;
 use store::{Check, ENTRY_BYTES, Level, ReadOptions, Reader};
@@ -98,6 +99,48 @@ impl Growth {
     fn left(&self) -> f64 {
         self.bound_bytes.map_or(f64::INFINITY, |bound| bound.saturating_sub(self.stored_bytes) as f64)
     }
+}
+
+/// What the sources of an instrument will write to its disk by their own account, as a sentence; none where they write
+/// nothing there.
+pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
+    let data = Data::on_disk(&*instrument.data);
+    let (mut streams, mut unknown) = (Vec::new(), Vec::new());
+    for source in instrument.sources.iter().filter(|s| s.level.value == file::Level::Disk) {
+        let bytes_per_s = match &source.kind {
+            file::SourceKind::Sim(sim) => sim::bytes_per_second(&sim.config).filter(|_| sim.files.is_none()),
+            file::SourceKind::Replay(_) => None,
+        };
+        let Some(bytes_per_s) = bytes_per_s else {
+            unknown.push(format!("`{}`", shortened(&source.name)));
+            continue;
+        };
+        let retain = source.retain.as_ref().map(|retain| retain.value.0);
+        let aged = source.retain_age.as_ref().map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
+        streams.push(Growth {
+            stream: source.name.clone(),
+            bytes_per_s,
+            stored_bytes: room::taken(&data.stream(&source.name)),
+            bound_bytes: [retain, aged].into_iter().flatten().min(),
+            keep_free_bytes: source.keep_free.as_ref().map_or(0, |keep| keep.value.0),
+        });
+    }
+    let written: f64 = streams.iter().map(|s| s.bytes_per_s).sum();
+    let mut text = Vec::new();
+    if written > 0.0 {
+        text.push(format!("writes {} to disk", si(written, "B/s")));
+        let place = data.folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(&data.folder);
+        let forecast = data.media.free(place).ok().map(|free| Forecast::of(free, streams));
+        text.extend(forecast.map(|forecast| match forecast.full_in_s {
+            None => "what is kept fits in".to_owned(),
+            Some(s) if forecast.keep_free_bytes > 0 => format!("down to `keep_free` in {}", span((s * 1e9) as i64)),
+            Some(s) => format!("full in {}", span((s * 1e9) as i64)),
+        }));
+    }
+    if !unknown.is_empty() {
+        text.push(format!("how much {} will write to disk is not known", unknown.join(", ")));
+    }
+    (!text.is_empty()).then(|| text.join("; "))
 }
 
 /// Looks at the streams of a data folder; none where the disk cannot be asked.
@@ -199,6 +242,24 @@ mod tests {
         assert_eq!(forecast.text(), "10 B/s into 1.00 kB free: at the present rate down to `keep_free` in 60.0 s");
         let rests = Growth { keep_free_bytes: 400, ..growth(0.0, 7, None) };
         assert_eq!(Forecast::of(1000, vec![rests, growth(10.0, 0, None)]).full_in_s, Some(100.0));
+    }
+
+    #[test]
+    fn the_readme_filled_a_disk_in_minutes_and_check_said_nothing() {
+        let said = |keys: &str| {
+            let text = format!(
+                "instrument = \"a\"\nsource.c = {{ kind = \"sim\", model = \"camera\", fps = 1000{keys} }}\n\
+                 source.d = {{ kind = \"sim\", model = \"amor-devices\" }}\n"
+            );
+            let path = std::env::temp_dir().join("nothing-there/a.toml");
+            declared(&file::parse(&text, &path, &|_, _| Vec::new()).unwrap()).unwrap_or_default()
+        };
+        let unknown = "how much `d` will write to disk is not known";
+        let text = said("");
+        assert!(text.starts_with("writes 262 MB/s to disk; full in ") && text.ends_with(unknown), "{text}");
+        assert_eq!(said(", retain = \"1 MiB\""), format!("writes 262 MB/s to disk; what is kept fits in; {unknown}"));
+        assert!(said(", keep_free = \"1 MiB\"").contains("down to `keep_free` in "));
+        assert_eq!(said(", level = \"memory\""), unknown);
     }
 
     #[test]

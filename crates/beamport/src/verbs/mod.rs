@@ -12,7 +12,7 @@ pub mod configure;
 pub mod cutover;
 pub mod doctor;
 pub mod figures;
-mod forecast;
+pub(crate) mod forecast;
 mod given;
 pub mod ls;
 pub mod make;

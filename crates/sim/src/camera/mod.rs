@@ -50,6 +50,12 @@ struct Form {
     dtype: DType,
 }
 
+/// Bytes of pixels a second; none where files say what a frame is.
+pub(crate) fn bytes_per_second(config: &Config) -> Option<f64> {
+    let bytes = form_of(config).bytes().ok().filter(|_| config.files.is_empty())?;
+    Some(bytes as f64 * config.fps)
+}
+
 impl Form {
     /// Bytes of a frame; an error where it has none or too many.
     fn bytes(&self) -> Result<usize, Fault> {
@@ -194,10 +200,14 @@ pub(crate) fn millihertz(fps: f64) -> Option<i64> {
     fits.then_some(whole as i64)
 }
 
+fn form_of(config: &Config) -> Form {
+    let shape = config.shape.clone().unwrap_or_else(|| SHAPE.to_vec());
+    Form { shape, dtype: config.dtype.unwrap_or(DTYPE) }
+}
+
 /// Form and number of the frames that are made; an error where they are too many or too large.
 fn made(config: &Config) -> Result<(Form, u64), Fault> {
-    let shape = config.shape.clone().unwrap_or_else(|| SHAPE.to_vec());
-    let form = Form { shape, dtype: config.dtype.unwrap_or(DTYPE) };
+    let form = form_of(config);
     let pixels = form.bytes()? as u64 / form.dtype.size() as u64;
     let count = config.frames.unwrap_or((limits::FRAMES_PIXELS_MAX / pixels).clamp(1, FRAMES));
     if count == 0 || pixels.saturating_mul(count) > limits::FRAMES_PIXELS_MAX {
