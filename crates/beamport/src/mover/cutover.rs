@@ -228,12 +228,12 @@ impl Underway {
         command: Command,
         data: &Data,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Self, (Command, Fault)> {
+    ) -> Result<Self, Box<(Command, Fault)>> {
         let (data, stop, (sender, result)) = (data.clone(), stop.clone(), channel());
         let thread = std::thread::Builder::new().name("cut-over".into());
         match thread.spawn(move || drop(sender.send(pair.cut_over(&data, &stop)))) {
             Ok(handle) => Ok(Self { command, result, handle: Some(handle) }),
-            Err(e) => Err((command, Fault::new("the command was not taken", e))),
+            Err(e) => Err(Box::new((command, Fault::new("the command was not taken", e)))),
         }
     }
 

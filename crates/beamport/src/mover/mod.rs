@@ -525,14 +525,15 @@ impl Mover {
         let begun = match (&self.underway, Pair::of(&self.instrument.workers, &told, name)) {
             (Some(_), _) => {
                 let fault = Fault::new("the command was not taken", "another cut-over is under way");
-                Err((command, fault.hint("ask again when that one is answered")))
+                Err(Box::new((command, fault.hint("ask again when that one is answered"))))
             }
-            (None, Err(fault)) => Err((command, fault)),
+            (None, Err(fault)) => Err(Box::new((command, fault))),
             (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.stop_sources),
         };
         match begun {
             Ok(underway) => self.underway = Some(underway),
-            Err((command, fault)) => {
+            Err(refused) => {
+                let (command, fault) = *refused;
                 let answer = Err(fault);
                 self.record(&command.request, &answer, now);
                 let _ = command.answer.send(answer);
