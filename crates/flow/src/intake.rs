@@ -75,6 +75,13 @@ impl Outlet for Outward<'_> {
                 drop_one(self.gaps, self.name, origin, &meta);
                 Ok(Pushed::Taken)
             }
+            // Shared memory is full, and the oldest segment gave none.
+            Err(e) if e.is_full() && self.writer.drops() => {
+                self.no_room = Some(stream_fault(self.name, e));
+                let origin = self.writer.origins().get(meta.origin as usize).cloned().unwrap_or_default();
+                drop_one(self.gaps, self.name, origin, &meta);
+                Ok(Pushed::Taken)
+            }
             Err(e) if e.is_full() => {
                 self.blocked = true;
                 // A full stream is the ordinary course; a device without room for what was promised is not.
@@ -124,7 +131,7 @@ impl Intake {
         // Gaps of before are believed once they are marked, so that no number is given twice.
         let book = commits_of(name);
         let mut commits = None;
-        if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_ok() {
+        if data.has(&book)? {
             let mut writer = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
             settle(&mut writer, &book)?;
             let block = writer.next_sequence();

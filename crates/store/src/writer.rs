@@ -287,7 +287,9 @@ impl Writer {
             self.roll_payload(len)?;
             start = 0;
         }
-        self.payload.reserve(start + len)?;
+        if let Err(why) = self.payload.reserve(start + len) {
+            self.make_way(why, |writer| writer.payload.reserve(start + len))?;
+        }
         Ok(start)
     }
 
@@ -298,7 +300,10 @@ impl Writer {
         if (self.next >> self.header.index_entries.trailing_zeros()) as u32 != self.index_number {
             self.roll_index()?;
         }
-        self.index.reserve(self.table_bytes + (slot + 1) * ENTRY_BYTES as u64)?;
+        let end = self.table_bytes + (slot + 1) * ENTRY_BYTES as u64;
+        if let Err(why) = self.index.reserve(end) {
+            self.make_way(why, |writer| writer.index.reserve(end))?;
+        }
         if self.next == self.published {
             self.check_failed()?;
             let now = self.media.now();
@@ -376,6 +381,58 @@ impl Writer {
         }
     }
 
+    /// Repeats an `attempt` for which shared memory had no room: `drop-oldest` frees the oldest segment before each
+    /// repetition, `drop-newest` drops and counts the message. Where nothing is left to free the cause is returned.
+    #[cold]
+    fn make_way<T>(&mut self, mut why: Error, attempt: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
+        while why.is_full() && self.options.when_full == WhenFull::DropOldest && self.free_oldest() {
+            match attempt(self) {
+                Err(e) => why = e,
+                done => return done,
+            }
+        }
+        match (why.is_full(), self.options.when_full) {
+            (true, WhenFull::DropNewest) => Err(self.full(why)),
+            _ => Err(why),
+        }
+    }
+
+    /// Unlinks warm segments, or, where there are none, the oldest one. False if nothing could be unlinked.
+    fn free_oldest(&mut self) -> bool {
+        if self.free_spares() {
+            return true;
+        }
+        if self.header.level == Level::Memory
+            && let Some(&Kept { number, first, .. }) = self.chain.get(1)
+        {
+            if first > self.published {
+                // The oldest message that readers are told of must be published.
+                self.publish();
+            }
+            self.let_go(first, number);
+        }
+        let segments = |writer: &Self| writer.ring.lock().payload.len() + writer.ring.lock().index.len();
+        let before = segments(self);
+        self.release_live_payload();
+        self.release_live_index();
+        self.free_spares();
+        segments(self) < before
+    }
+
+    /// Unlinks the segments that are kept to be written again. False if there is none.
+    fn free_spares(&self) -> bool {
+        let mut ring = self.ring.lock();
+        let mut spares = std::mem::take(&mut ring.spare_payload);
+        spares.append(&mut ring.spare_index);
+        spares.iter().for_each(|spare| drop(self.media.unlink(&spare.path)));
+        !spares.is_empty()
+    }
+
+    /// True if a message for which there is no room is lost instead of waited for.
+    pub fn drops(&self) -> bool {
+        self.options.when_full != WhenFull::Wait
+    }
+
     /// Names the reader that holds what is wanted.
     #[cold]
     fn behind(&self) -> Error {
@@ -400,7 +457,11 @@ impl Writer {
         }
         if self.payload_first == self.next && self.used == 0 {
             // Nothing is in the segment: it becomes larger, so that numbers rise by one and recovery can tell what follows.
-            let segment = Arc::new(Segment::open(self.media.as_ref(), &self.payload.path, bytes)?);
+            let segment = match Segment::open(self.media.as_ref(), &self.payload.path, bytes) {
+                Err(why) => self.make_way(why, |w| Segment::open(w.media.as_ref(), &w.payload.path, bytes))?,
+                Ok(segment) => segment,
+            };
+            let segment = Arc::new(segment);
             let mut ring = self.ring.lock();
             ring.payload.pop_back();
             ring.payload.push_back((self.payload_number, segment.clone()));
@@ -408,7 +469,10 @@ impl Writer {
             return Ok(());
         }
         let number = self.payload_number + 1;
-        let segment = self.take_segment('p', number, bytes)?;
+        let segment = match self.take_segment('p', number, bytes) {
+            Err(why) => self.make_way(why, |writer| writer.take_segment('p', number, bytes))?,
+            Ok(segment) => segment,
+        };
         self.payload.closed_at.store(self.used, Ordering::Release);
         self.ring.lock().payload.push_back((number, segment.clone()));
         if self.header.level == Level::Disk {
@@ -452,7 +516,11 @@ impl Writer {
         let number = self.header.index_number(self.next)?;
         self.view.index_closed(self.index_number, self.next, self.header.index_entries);
         self.release_live_index();
-        let segment = self.take_segment('i', number, self.header.index_bytes())?;
+        let bytes = self.header.index_bytes();
+        let segment = match self.take_segment('i', number, bytes) {
+            Err(why) => self.make_way(why, |writer| writer.take_segment('i', number, bytes))?,
+            Ok(segment) => segment,
+        };
         self.ring.lock().index.push_back((number, segment.clone()));
         (self.index, self.index_number) = (segment, number);
         self.block = (i64::MAX, i64::MIN);
