@@ -1280,8 +1280,79 @@ fn verify_names_a_table_of_origins_that_is_gone_and_hints_at_repair_where_it_hel
     std::fs::remove_file(data.stream("devices").join("stream")).unwrap();
     let (status, out, _) = told(&data, &["verify"]);
     assert_eq!(status, 1, "{out}");
-    assert!(out.contains("its header") && out.contains("devices/stream is missing"), "{out}");
+    assert!(out.contains("devices holds messages, but its header `stream` is missing"), "{out}");
     println!("injected 2 wrong commit records, 1 table and 1 header removed: no message lost but by the header");
+}
+
+/// Every file of a folder with its bytes, but for locks and places of readers.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| !path.ends_with("pins") && !path.ends_with("lock"));
+    all.sort();
+    all.into_iter().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+}
+
+/// An instrument of the source `devices` and its merge `all`.
+fn instrument(place: &Place, data: &Data) -> String {
+    let file = place.0.join("i.toml");
+    let text = format!(
+        "instrument = \"lab\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
+         [merge.all]\ninputs = [\"devices\"]\n[run.next]\nduration = \"100 ms\"\nsettle = \"10 ms\"\n",
+        data.folder.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_stream_without_its_header_was_begun_anew_over_its_messages() {
+    let place = Place::new("headless");
+    let data = measured(&place, "a");
+    let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    for name in ["control", "devices.commits"] {
+        let mut book = data.book(name).unwrap();
+        let next = book.append(&meta, b"{}").unwrap() + 1;
+        assert!(book.wait(next, Level::Disk, GUARD).unwrap());
+    }
+    {
+        let mut view = data.writer("all", &Options::disk(1 << 20)).unwrap();
+        let mut from = data.reader_early("devices").unwrap();
+        let parent = view.parent("devices").unwrap();
+        for m in from.read(10).unwrap().iter() {
+            view.push_view(parent, m.sequence, m.entry).unwrap();
+        }
+        assert!(view.wait(1, Level::Disk, GUARD).unwrap());
+    }
+    let instrument = instrument(&place, &data);
+    for name in ["devices", "all", "runs", "control", "devices.commits"] {
+        let folder = data.stream(name);
+        let header = place.0.join("header");
+        std::fs::rename(folder.join("stream"), &header).unwrap();
+        let before = contents(&folder);
+        let what = format!("{name} holds messages, but its header `stream` is missing");
+        for (words, status) in [(&["verify"][..], 1), (&["ls"], 2), (&["doctor"], 1), (&["up", &instrument], 2)] {
+            let (code, out, err) = told(&data, words);
+            assert_eq!(code, status, "{name}: {words:?}: {out}{err}");
+            let said = format!("{out}{err}").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(&what), "{name}: {words:?}: {out}{err}");
+        }
+        assert!(told(&data, &["up", &instrument]).2.contains("hint:  put the file `stream` back"), "{name}");
+        assert_eq!(contents(&folder), before, "{name}");
+        std::fs::rename(&header, folder.join("stream")).unwrap();
+    }
+    assert_eq!(told(&data, &["verify"]).0, 0);
+}
+
+#[test]
+fn all_runs_were_forgotten_without_a_word() {
+    let place = Place::new("forgotten");
+    let data = measured(&place, "a");
+    std::fs::remove_file(data.stream("runs").join("i-00000000")).unwrap();
+    let instrument = instrument(&place, &data);
+    assert_eq!(told(&data, &["verify"]).0, 1);
+    assert!(told(&data, &["ls"]).2.contains("`runs`"));
+    let (_, _, err) = told(&data, &["up", &instrument]);
+    assert!(err.contains("stream `runs` is damaged, runs are lost: messages 0 to "), "{err}");
 }
 
 #[test]

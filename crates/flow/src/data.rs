@@ -67,6 +67,15 @@ impl Data {
         name.contains('.') && !name.ends_with(VIEW) || BOOKS.contains(&name)
     }
 
+    /// True if there is a stream of this name; an error where it is damaged so that this cannot be told.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, Fault> {
+        match store::Header::read(self.media.as_ref(), &self.stream(name)) {
+            Ok(_) => Ok(true),
+            Err(store::Error::Missing(_)) => Ok(false),
+            Err(e) => Err(stream_fault(name, e)),
+        }
+    }
+
     /// Opens a stream for reading.
     pub fn reader(&self, name: &str, options: ReadOptions) -> Result<Reader, Fault> {
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -265,6 +274,7 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Taken { .. } => "end that process, or take another name",
         E::Rewound { .. } => "a recovery cut what came behind: read on from where the epoch ends",
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
+        E::Headless(_) => "put the file `stream` back from a copy, or move the folder away to begin a new stream",
         E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
         E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",
         E::Parent { .. } => {

@@ -471,7 +471,7 @@ fn finish_account(
 /// The newest commit of a stage that fills a stream from others, by the name of the stream; none for another stream.
 fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     let book = commits_of(stream);
-    if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_err() {
+    if !data.has(&book)? {
         return Ok(None);
     }
     Ok(newest_commit(data, &book)?.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))

@@ -147,6 +147,11 @@ impl RunKeeper {
         Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new(), unread: None })
     }
 
+    /// What opening the stream of runs found: where it was cut, runs are forgotten.
+    pub fn recovery(&self) -> &store::Recovery {
+        self.writer.recovery()
+    }
+
     /// All runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs

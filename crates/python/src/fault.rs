@@ -35,6 +35,7 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
             format!("ask the owner of {parent} to let you into its group; streams are readable for the group")
         }
         store::Error::Missing(_) => format!("see what is there with `beamport ls --data {parent}`"),
+        store::Error::Headless(_) => "put the file `stream` back from a copy".to_owned(),
         store::Error::Corrupt { .. } | store::Error::Lost { .. } => {
             format!("see all of the damage with `beamport verify {name} --data {parent}`")
         }

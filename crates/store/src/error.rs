@@ -24,6 +24,9 @@ pub enum Error {
     Locked(PathBuf),
     /// There is no stream in this folder.
     Missing(PathBuf),
+    /// The folder holds messages, but its header `stream` is not there: without it no checksum can be told, and nothing
+    /// is changed.
+    Headless(PathBuf),
     /// Bytes that do not verify: file and position of the first wrong one.
     Corrupt {
         /// File.
@@ -120,6 +123,9 @@ impl fmt::Display for Error {
             Self::Dropped => f.write_str("dropped: the stream is full and `when_full = \"drop-newest\"`"),
             Self::Locked(path) => write!(f, "another process writes the stream {}", path.display()),
             Self::Missing(path) => write!(f, "there is no stream in {}", path.display()),
+            Self::Headless(path) => {
+                write!(f, "{} holds messages, but its header `stream` is missing; nothing was changed", path.display())
+            }
             Self::Corrupt { path, at, sequence, what } => {
                 write!(f, "wrong byte in {} at {at}: {what} of message {sequence} does not verify", path.display())
             }

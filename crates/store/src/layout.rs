@@ -267,7 +267,11 @@ impl Header {
         let path = folder.join("stream");
         let file = match media.open(&path, Open::Read) {
             Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing(folder.to_path_buf())),
+            // The second opening: a writer may have made the stream between the first and the look at its files.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => match holds_messages(media, folder)? {
+                false => return Err(Error::Missing(folder.to_path_buf())),
+                true => media.open(&path, Open::Read).map_err(|_| Error::Headless(folder.to_path_buf()))?,
+            },
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         let len = file.len().map_err(Error::io("read", &path))?;
@@ -438,6 +442,47 @@ impl Commit {
         }
         Ok((newest, lost))
     }
+}
+
+/// What the header of a stream is renamed to while its files are removed.
+pub(crate) const REMOVED: &str = "removed";
+
+/// True if a folder without a header had one: files that a first opening makes before the header do not count, nor does
+/// what an interrupted removal left.
+fn holds_messages(media: &dyn Media, folder: &Path) -> Result<bool> {
+    let names = match media.list(folder) {
+        Ok(names) => names,
+        // A file has no streams in it.
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => return Ok(false),
+        Err(e) => return Err(Error::io("list", folder)(e)),
+    };
+    let has = |name: &str| names.iter().any(|known| known == name);
+    let read = |name: &str, bytes: &mut [u8], at: u64| {
+        let path = folder.join(name);
+        let file = media.open(&path, Open::Read).map_err(Error::io("open", &path))?;
+        read_again(file.as_ref(), bytes, at).map_err(Error::io("read", &path))
+    };
+    if has(REMOVED) {
+        return Ok(false);
+    }
+    if has(ORIGINS) || has(PARENTS) {
+        return Ok(true);
+    }
+    if has("commit") {
+        for place in [0, 4096] {
+            let mut record = [0; COMMIT_BYTES];
+            read("commit", &mut record, place)?;
+            if record[8..16] != [0; 8] {
+                return Ok(true);
+            }
+        }
+    }
+    if !names.iter().any(|name| segment_number('p', name).or(segment_number('i', name)).is_some()) {
+        return Ok(false);
+    }
+    // A memory stream on tmpfs has segments before its header; its control page counts from the header on.
+    let mut magic = [0; 8];
+    Ok(!has("head") || read("head", &mut magic, 0)? == 8 && u64::from_le_bytes(magic) == HEAD_MAGIC)
 }
 
 /// Name of a payload (`p`) or index (`i`) segment file.

@@ -8,8 +8,8 @@ use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};
 use crate::layout::{
-    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, STATE_FAILED,
-    STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
+    COMMIT_BYTES, Commit, FORMAT, HEAD_BYTES, HEAD_MAGIC, Head, Header, Level, Names, ORIGINS, PARENTS, REMOVED,
+    STATE_FAILED, STATE_WRITING, TIME_ROW_BYTES, segment_name, segment_number, segment_numbers, table_bytes,
 };
 use crate::limits::{STREAM_NAME_MAX, TAIL_PIECE, TAIL_THREADS, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, read_again};
@@ -206,9 +206,12 @@ fn fresh_header(m: &dyn Media, folder: &Path, name: &str, options: &Options) -> 
         m.live_root().join(crate::layout::hex(&uuid))
     };
     let (segment_bytes, index_entries) = options.sizes();
-    // What an interrupted first opening left behind would be taken for this stream's.
-    for stale in m.list(folder).map_err(Error::io("list", folder))? {
-        if ["commit", ORIGINS, PARENTS, "pins", "head"].contains(&stale.as_str())
+    // What an interrupted first opening or removal left behind would be taken for this stream's. `head` and the name of a
+    // removed header go last: without them what is left would be taken for messages.
+    let mut stale = m.list(folder).map_err(Error::io("list", folder))?;
+    stale.sort_by_key(|name| (name == REMOVED, name == "head"));
+    for stale in stale {
+        if ["commit", ORIGINS, PARENTS, "pins", "head", REMOVED].contains(&stale.as_str())
             || segment_number('p', &stale).is_some()
             || segment_number('i', &stale).is_some()
         {
@@ -610,14 +613,21 @@ pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
             if header.live != folder && !is_foreign(m, &header, folder)? {
                 remove_live(m, &header.live, folder);
             }
-            m.unlink(&folder.join("stream")).map_err(Error::io("remove", folder))?;
+            // Its files without a header would be damage.
+            m.rename(&folder.join("stream"), &folder.join(REMOVED)).map_err(Error::io("rename", folder))?;
             m.sync_dir(folder).map_err(Error::io("sync", folder))?;
         }
-        Err(Error::Missing(_)) => {}
+        Err(Error::Missing(_) | Error::Headless(_)) => {}
         Err(e) => return Err(e),
     }
-    for name in names.iter().filter(|name| !["stream", "lock"].contains(&name.as_str())) {
+    for name in names.iter().filter(|name| !["stream", "lock", REMOVED].contains(&name.as_str())) {
         m.unlink(&folder.join(name)).map_err(Error::io("remove", folder))?;
+    }
+    // Only now, durably: a power cut must not bring files back without this name.
+    m.sync_dir(folder).map_err(Error::io("sync", folder))?;
+    match m.unlink(&folder.join(REMOVED)) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", folder)(e)),
+        _ => {}
     }
     // The lock goes last: until then nobody makes a stream here.
     m.unlink(&lock).map_err(Error::io("remove", folder))?;

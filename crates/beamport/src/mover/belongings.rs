@@ -67,6 +67,21 @@ impl Belongings {
     }
 }
 
+/// Refuses streams of this instrument that have lost their header, before anything is opened for writing.
+pub(super) fn refuse_headless(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
+    let folder = &data.folder;
+    let names = data.media.list(folder);
+    let names = names.map_err(|e| Fault::io(format!("data folder `{}` cannot be read", folder.display()), &e))?;
+    for name in names.iter().filter(|name| is_ours(instrument, name)) {
+        match store::Header::read(data.media.as_ref(), &data.stream(name)) {
+            Err(e @ store::Error::Headless(_)) => return Err(flow::stream_fault(name, e)),
+            // Any other error is that of the stage that opens the stream.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn live_place(data: &Data, name: &str) -> Option<LivePlace> {
     LivePlace::open(data.media.as_ref(), &data.stream(name)).ok().flatten()
 }

@@ -92,7 +92,11 @@ impl Mover {
         // A writer that is not there, or another, will not come: that is said at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer(), "write").map(drop))?;
         let data = Data::on_disk(&folder);
+        belongings::refuse_headless(&data, &instrument)?;
         let keeper = RunKeeper::open(&data)?;
+        if let cut @ store::Recovery::Cut { .. } = keeper.recovery() {
+            tracing::warn!("stream `{RUNS}` is damaged, runs are lost: {cut}");
+        }
         let untold = untold(&data, &instrument, keeper.runs())?;
         let book = data.book_of_newest("control", BOOK_HISTORY_BYTES)?;
         let control = Control::listen(&folder)?;

@@ -66,7 +66,7 @@ impl WorkerNow {
 /// The newest commit of a stage that fills a stream.
 fn commit_of(data: &Data, stage: &str) -> Result<Option<Commit>, Fault> {
     let book = commits_of(stage);
-    if store::Header::read(data.media.as_ref(), &data.stream(&book)).is_err() {
+    if !data.has(&book)? {
         return Ok(None);
     }
     newest_commit(data, &book)

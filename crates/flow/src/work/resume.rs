@@ -200,7 +200,7 @@ impl Work {
     /// Finds the messages that went aside behind the last commit.
     pub(super) fn resume_aside(&mut self, from: u64) -> Result<(), Fault> {
         let name = aside_of(&self.stage);
-        if store::Header::read(self.data.media.as_ref(), &self.data.stream(&name)).is_err() {
+        if !self.data.has(&name)? {
             return Ok(());
         }
         self.aside = Some(self.open_aside()?);
