@@ -24,6 +24,9 @@ pub const ALIGN_FROM: usize = 256;
 pub const FUSE_BLOCK: usize = 8192;
 /// Readers of one stream: a pins file of 32 KiB.
 pub const READERS_MAX: usize = 127;
+/// Places of these that anonymous readers leave to readers with a name: sinks of a run, views and slots come at any time,
+/// and an anonymous reader can read by copying instead.
+pub const READERS_NAMED: usize = 16;
 /// Segments that one reader may keep mapped at once: its place of 256 B lists them.
 pub const PINNED_MAX: usize = 32;
 /// Messages that one reader may keep whatever their size: the last one, the one it takes, and two to compare them with.

@@ -18,24 +18,25 @@
 //! lets go of a name and keeps views leaves its pins there, with start time 0; who takes the name then pins elsewhere.
 //! Names are taken under the lock of the file, so that no two processes take one.
 //!
-//! Who may not write the file sees who is there, takes no place, and reads by copying.
+//! A reader that may not write the file sees the others, takes no place, and reads by copying. An anonymous reader does
+//! the same where only the places that are kept for named readers are free.
 
 use crate::error::{Error, Result};
-use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX};
+use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX, READERS_NAMED};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::os::process_id;
 use crate::protocol::{Bell, claim, claimed, unclaim};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No segment pinned.
 const NOTHING: u32 = u32::MAX;
 /// Added to the number of an index segment.
 const INDEX: u32 = 1 << 31;
 /// A name is taken in microseconds; only a process that was stopped meanwhile takes longer.
-const LOCK_TRIES: u32 = 1000;
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// Bytes of the words, and of a place.
 const PLACE_BYTES: usize = 256;
@@ -60,6 +61,16 @@ pub enum Kind {
     Counted,
     /// It follows the live end; what it misses is skipped.
     Live,
+}
+
+impl Kind {
+    fn code(self) -> u32 {
+        match self {
+            Self::Anonymous => ANONYMOUS,
+            Self::Counted => COUNTED,
+            Self::Live => LIVE,
+        }
+    }
 }
 
 #[repr(C)]
@@ -258,19 +269,40 @@ impl Pins {
     pub(crate) fn lock(&self, media: &dyn Media, folder: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
         let path = folder.join("pins");
         let never = AtomicU32::new(0);
-        for _ in 0..LOCK_TRIES {
+        let end = Instant::now() + LOCK_PATIENCE;
+        loop {
             match media.lock(&path) {
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => media.wait(&never, 0, Some(LOCK_PAUSE)),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {
+                    media.wait(&never, 0, Some(LOCK_PAUSE));
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    let what = format!(
+                        "another process that opens this stream has held the lock for {} s; it is stopped, or its disk \
+                         does not answer",
+                        LOCK_PATIENCE.as_secs()
+                    );
+                    return Err(Error::io("lock", &path)(std::io::Error::new(e.kind(), what)));
+                }
                 answer => return answer.map_err(Error::io("lock", &path)),
             }
         }
-        let stopped = std::io::Error::from(std::io::ErrorKind::WouldBlock);
-        Err(Error::io("lock", &path)(stopped))
     }
 
     /// Removes a named reader for good: nothing waits for it any more.
     pub fn remove(&self, name: &str) -> bool {
-        let Some(file) = &self.file else { return false };
+        let found = self.free(name);
+        if found && let Some(file) = &self.file {
+            // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
+            let _ = file.sync();
+        }
+        found
+    }
+
+    /// [`Pins::remove`] without the sync, which may take long: for a caller that holds the lock.
+    pub(crate) fn free(&self, name: &str) -> bool {
+        if self.file.is_none() {
+            return false;
+        }
         let mut found = false;
         for row in 0..READERS_MAX {
             let place = self.place(row);
@@ -281,10 +313,6 @@ impl Pins {
         }
         // Without media nobody can be woken: a writer that sleeps sees it when its time is over.
         self.words().credit.fetch_add(1, Ordering::Release);
-        if found {
-            // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
-            let _ = file.sync();
-        }
         found
     }
 
@@ -300,12 +328,7 @@ impl Pins {
         if name.len() > READER_NAME_MAX {
             return Err(Error::Limit(format!("a reader's name has at most {READER_NAME_MAX} bytes: `{name}`")));
         }
-        let me = media.process();
-        let code = match kind {
-            Kind::Anonymous => ANONYMOUS,
-            Kind::Counted => COUNTED,
-            Kind::Live => LIVE,
-        };
+        let (me, code) = (media.process(), kind.code());
         if kind != Kind::Anonymous
             && let Some(row) = (0..READERS_MAX)
                 .find(|&row| self.place(row).kind.load(Ordering::Acquire) >= COUNTED && self.place(row).name() == name)
@@ -320,8 +343,8 @@ impl Pins {
             let mut held = Held::new(self.clone(), row, true, false);
             if shared || kept {
                 // Two readers share the position, but each pins what it has mapped.
-                let anonymous = ("", Kind::Anonymous, false);
-                held.elsewhere = Some(Box::new(self.take(media, anonymous, at, epoch)?));
+                let anonymous = ("", Kind::Anonymous);
+                held.elsewhere = Some(Box::new(self.take_row(media, anonymous, at, epoch, READERS_MAX)?));
             }
             held.owner = !shared;
             if !shared {
@@ -331,8 +354,22 @@ impl Pins {
             }
             return Ok(held);
         }
+        let rows = if kind == Kind::Anonymous { READERS_MAX - READERS_NAMED } else { READERS_MAX };
+        self.take_row(media, (name, kind), at, epoch, rows)
+    }
+
+    /// Takes one of the first `rows` places: a free one, else one whose anonymous owner is gone.
+    fn take_row(
+        &self,
+        media: &dyn Media,
+        (name, kind): (&str, Kind),
+        at: u64,
+        epoch: u32,
+        rows: usize,
+    ) -> Result<Held> {
+        let (me, code) = (media.process(), kind.code());
         for take_dead in [false, true] {
-            for row in 0..READERS_MAX {
+            for row in 0..rows {
                 let place = self.place(row);
                 let was = place.kind.load(Ordering::Acquire);
                 let owner =
@@ -353,7 +390,7 @@ impl Pins {
                 return Ok(Held::new(self.clone(), row, kind != Kind::Anonymous, true));
             }
         }
-        Err(Error::Limit(format!("a stream has at most {READERS_MAX} readers")))
+        Err(Error::Limit(format!("all places for readers are taken: a stream has {READERS_MAX}")))
     }
 }
 

@@ -357,7 +357,7 @@ pub struct Reader {
     header: Header,
     control: Control,
     pins: Pins,
-    /// None where `pins` may not be written: segments are copied instead of pinned.
+    /// None where `pins` may not be written, or has no place left: segments are copied instead of pinned.
     held: Option<Arc<Held>>,
     options: ReadOptions,
     next: u64,
@@ -395,9 +395,8 @@ impl Reader {
             Start::New(at) | Start::Here(at) => at,
         };
         let (mut epoch, mut held) = (header.epoch_of(at.saturating_sub(1)), None);
-        if pins.writable() {
-            let _alone = if named { Some(pins.lock(m, folder)?) } else { None };
-            let taken = pins.take(m, (&options.name, options.kind, options.strict), at, epoch)?;
+        if let Some(taken) = place_of(m, folder, &pins, &options, (at, epoch))? {
+            // Not under the lock of the file: a disk may take long.
             if taken.new && options.kind == Kind::Counted && header.level == Level::Disk {
                 pins.sync(m, folder)?;
             }
@@ -490,11 +489,16 @@ impl Reader {
     pub fn forget(&self, name: &str) -> Result<bool> {
         let m = self.media.as_ref();
         let pins = Pins::open(m, &self.folder)?;
-        let _alone = pins.lock(m, &self.folder)?;
+        let alone = pins.lock(m, &self.folder)?;
         if let Some(reader) = pins.readers().into_iter().find(|r| r.name == name && m.alive(r.process)) {
             return Err(Error::Taken { name: name.to_owned(), pid: reader.process.pid });
         }
-        let found = !name.is_empty() && pins.remove(name);
+        let found = !name.is_empty() && pins.free(name);
+        drop(alone);
+        if found {
+            // Or a power cut brings back a place that nobody moves on any more. Where that fails it is no worse.
+            let _ = pins.sync(m, &self.folder);
+        }
         pins.moved(m);
         Ok(found)
     }
@@ -1284,6 +1288,11 @@ impl Reader {
                     at = lost;
                     continue;
                 }
+                // Retention moved on meanwhile.
+                Err(Error::Gone { first }) => {
+                    at = first.max(at + 1);
+                    continue;
+                }
                 Err(e) => return Err(e),
             }
             at = block_end;
@@ -1361,6 +1370,26 @@ fn attach(m: &dyn Media, folder: &Path, seen: Option<&Control>) -> Result<(Heade
     };
     let disk = if header.boot == m.boot() { commit.count } else { count };
     Ok((header, Control::Cold { commit, count, disk }))
+}
+
+/// Takes the place of a reader. None where it reads by copying: `pins` may not be written, or the reader is anonymous and
+/// only places for named readers are free.
+fn place_of(
+    m: &dyn Media,
+    folder: &Path,
+    pins: &Pins,
+    options: &ReadOptions,
+    (at, epoch): (u64, u32),
+) -> Result<Option<Held>> {
+    if !pins.writable() {
+        return Ok(None);
+    }
+    let named = options.kind != Kind::Anonymous;
+    let _alone = if named { Some(pins.lock(m, folder)?) } else { None };
+    match pins.take(m, (&options.name, options.kind, options.strict), at, epoch) {
+        Err(Error::Limit(_)) if !named => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 fn bounds_of(control: &Control) -> Bounds {

@@ -773,3 +773,124 @@ fn a_live_place_that_was_made_anew_looked_like_one_that_was_taken_away() {
     process.unlink(&live.join("taken")).unwrap();
     assert!(!held.is_there(process.as_ref()) && !held.is_given_up(), "somebody took it away");
 }
+
+/// Between the look at the oldest message and the look at its entry the writer begins a segment.
+#[test]
+fn a_search_by_time_ended_with_an_error_when_retention_moved_meanwhile() {
+    let machine = Machine::new(1);
+    let (process, other) = (machine.start(), machine.start());
+    let media: Arc<dyn Media> = process.clone();
+    let folder = Path::new("/live/s");
+    let options = Options { drain: Drain::Caller, ..Options::memory(1 << 20) };
+    let mut stream = Writer::open(&media, folder, "s", &options).unwrap();
+    for n in 0..2000 {
+        stream.append(&meta(n), &[0; 1000]).unwrap();
+    }
+    let before = stream.first_sequence();
+    let other: Arc<dyn Media> = other;
+    let mut reader = Reader::open(&other, folder, ReadOptions::default()).unwrap();
+    let stream = Arc::new(std::sync::Mutex::new(stream));
+    let writer = stream.clone();
+    machine.before_open("i-", move || {
+        let mut writer = writer.lock().unwrap();
+        for n in 2000..2500 {
+            writer.append(&meta(n), &[0; 1000]).unwrap();
+        }
+    });
+    let found = reader.time_range(0, 2000).unwrap();
+    let first = stream.lock().unwrap().first_sequence();
+    assert!(first > before, "retention did not move");
+    assert_eq!(found, (first, 2000));
+}
+
+/// Another program fills shared memory.
+#[test]
+fn full_shared_memory_stopped_streams_that_drop() {
+    let folder = Path::new("/live/s");
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let machine = Machine::new(1);
+        let media: Arc<dyn Media> = machine.start();
+        let options = Options { when_full, drain: Drain::Caller, ..Options::memory(1 << 20) };
+        let mut stream = Writer::open(&media, folder, "s", &options).unwrap();
+        for n in 0..500 {
+            stream.append(&meta(n), &[0; 1000]).unwrap();
+        }
+        machine.room(u64::MAX, machine.used().1);
+        let (mut taken, mut dropped) = (0, 0);
+        for n in 500..2000 {
+            match stream.append(&meta(n), &[0; 1000]) {
+                Ok(_) => taken += 1,
+                Err(Error::Dropped) => dropped += 1,
+                Err(e) => panic!("{when_full:?}: message {n}: {e}"),
+            }
+        }
+        let reader = Reader::open(&media, folder, ReadOptions::default()).unwrap();
+        assert_eq!(reader.bounds().dropped, dropped);
+        if when_full == WhenFull::DropOldest {
+            assert_eq!((taken, dropped), (1500, 0));
+            assert!(stream.first_sequence() > 1000);
+        } else {
+            assert!(dropped > 1300, "{dropped}");
+            assert_eq!(stream.first_sequence(), 0);
+        }
+        machine.room(u64::MAX, u64::MAX);
+        stream.append(&meta(2000), &[0; 1000]).unwrap();
+    }
+}
+
+/// A kill at each step of a removal leaves the stream, or a folder in which a stream can be made.
+#[test]
+fn a_removal_that_was_cut_short_left_a_stream_without_its_header() {
+    let (mut cut, mut whole) = (0, 0);
+    for changes in 0.. {
+        let machine = Machine::new(1);
+        let process = machine.start();
+        let mut stream = writer(&process, &options()).unwrap();
+        stream.origin("o").unwrap();
+        for n in 0..3000 {
+            promise(&mut stream, &meta(n), &[0; 1000]);
+        }
+        drop(stream);
+        let media: Arc<dyn Media> = process.clone();
+        machine.stop_after(Some(changes));
+        let removed = beamport_store::remove(&media, Path::new(FOLDER));
+        let stopped = machine.stopped();
+        // SAFETY: nothing of the process is left.
+        unsafe { machine.kill(&process, ()) };
+        let process = machine.start();
+        match writer(&process, &options()).unwrap().recovery() {
+            Recovery::Fresh => cut += 1,
+            found => {
+                assert_eq!(*found, Recovery::Clean);
+                whole += 1;
+            }
+        }
+        if removed.is_ok() && !stopped {
+            break;
+        }
+    }
+    assert!(cut > 5 && whole > 0, "{cut} {whole}");
+}
+
+#[test]
+fn readers_without_a_name_kept_a_sink_from_its_place() {
+    let machine = Machine::new(1);
+    let process = machine.start();
+    let mut stream = writer(&process, &options()).unwrap();
+    for n in 0..200 {
+        promise(&mut stream, &meta(n), &[n as u8; 100]);
+    }
+    let other: Arc<dyn Media> = machine.start();
+    let anonymous = |_| Reader::open(&other, Path::new(FOLDER), ReadOptions::default()).unwrap();
+    let mut many: Vec<Reader> = (0..140).map(anonymous).collect();
+    for reader in &mut many {
+        let batch = reader.read(1000).unwrap();
+        assert!(batch.len() == 200 && batch.iter().all(|m| *m.payload == [m.sequence as u8; 100]));
+    }
+    // What a sink, a view and a slot open.
+    let mut sink = counted(&process);
+    assert_eq!(sink.read(1000).unwrap().len(), 200);
+    sink.commit(200);
+    assert_eq!(stream.pins().slowest().unwrap().committed, 200);
+    assert_eq!(stream.pins().readers().len(), 127 - 16 + 1);
+}

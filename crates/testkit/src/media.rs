@@ -91,6 +91,11 @@ impl Machine {
         lock(&self.shared).look_fails_after = good;
     }
 
+    /// Runs `act` before the next file whose name begins with `prefix` is opened: what another process does inside a call.
+    pub fn before_open(&self, prefix: &'static str, act: impl FnOnce() + Send + 'static) {
+        lock(&self.shared).before_open = Some((prefix, Box::new(act)));
+    }
+
     /// From now on the page of a file in which byte `at` lies cannot be read: EIO, whoever reads.
     pub fn bad_sector(&self, path: &Path, at: u64) -> io::Result<()> {
         let mut world = lock(&self.shared);
@@ -297,6 +302,11 @@ impl File for PretendFile {
 
 impl Media for PretendMedia {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let act = lock(&self.shared).before_open.take_if(|(prefix, _)| name.starts_with(*prefix));
+        if let Some((_, act)) = act {
+            act();
+        }
         let mut world = lock(&self.shared);
         world.look()?;
         let number = match world.find(path) {
@@ -308,7 +318,6 @@ impl Media for PretendMedia {
             }
         };
         world.opened(number, self.pid);
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Arc::new(PretendFile { shared: self.shared.clone(), pid: self.pid, number, name }))
     }
 

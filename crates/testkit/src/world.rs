@@ -146,6 +146,8 @@ pub(crate) struct World {
     pub(crate) bad: BTreeSet<(u64, u32)>,
     /// Changes that are still made before every call fails: the moment at which a process is stopped.
     pub(crate) stops_after: Option<u64>,
+    /// Runs before the next file of which the name begins so is opened.
+    pub(crate) before_open: Option<(&'static str, Box<dyn FnOnce() + Send>)>,
     keys: u64,
 }
 
@@ -181,6 +183,7 @@ impl World {
             disk_used: 0,
             live_used: 0,
             ignore: None,
+            before_open: None,
             sync_fails_after: None,
             write_fails_after: None,
             look_fails_after: None,
@@ -358,6 +361,9 @@ impl World {
     }
 
     pub(crate) fn sync(&mut self, number: u64, name: &str) -> io::Result<()> {
+        // A disk that takes long would keep every other reader from opening.
+        let is_locked = name == "pins" && self.locks.keys().any(|path| path.ends_with("pins"));
+        assert!(!is_locked, "`pins` is synced while its lock is held");
         if self.ignore.is_some_and(|ignore| ignore(name, false)) {
             return Ok(());
         }
