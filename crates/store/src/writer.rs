@@ -411,7 +411,10 @@ impl Writer {
             }
             self.let_go(first, number);
         }
-        let segments = |writer: &Self| writer.ring.lock().payload.len() + writer.ring.lock().index.len();
+        let segments = |writer: &Self| {
+            let ring = writer.ring.lock();
+            ring.payload.len() + ring.index.len()
+        };
         let before = segments(self);
         self.release_live_payload();
         self.release_live_index();

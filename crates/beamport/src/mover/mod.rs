@@ -95,7 +95,7 @@ impl Mover {
         belongings::refuse_headless(&data, &instrument)?;
         let keeper = RunKeeper::open(&data)?;
         if let cut @ store::Recovery::Cut { .. } = keeper.recovery() {
-            tracing::warn!("stream `{RUNS}` is damaged, runs are lost: {cut}");
+            tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS);
         }
         let untold = untold(&data, &instrument, keeper.runs())?;
         let book = data.book_of_newest("control", BOOK_HISTORY_BYTES)?;
