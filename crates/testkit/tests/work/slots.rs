@@ -204,37 +204,6 @@ fn a_slot_that_never_came_was_waited_for_without_end() {
     assert_eq!(bench.work.overdue(), [(0, Overdue::Code)]);
 }
 
-#[test]
-fn a_slot_whose_output_did_not_reach_the_disk_stood_for_good() {
-    let output = Options::disk(1 << 20);
-    let mut bench = Bench::new(WorkOptions { output, turn: 1, ..WorkOptions::memory(1, 1 << 20) });
-    bench.append(4);
-    bench.start(&[]);
-    let go_on = |bench: &mut Bench| {
-        for _ in 0..100 {
-            bench.step_slot(0);
-            bench.step_runner();
-        }
-    };
-    go_on(&mut bench);
-    assert_eq!(bench.next(), 4);
-    bench.append(4);
-    bench.step_runner();
-    // From now on nothing that the slot writes arrives, as after its code has closed the descriptors.
-    bench.machine.fail_sync_after(Some(0));
-    while bench.slots.step(0, &mut |_| false).is_ok_and(|stepped| stepped == Stepped::Worked) {}
-    assert_eq!(bench.work.overdue(), []);
-    bench.machine.advance(bench.options.time_max - SECOND);
-    assert_eq!(bench.work.overdue(), []);
-    bench.machine.advance(2 * SECOND);
-    assert_eq!(bench.work.overdue(), [(0, Overdue::Output)]);
-    bench.slots.kill(&bench.machine, 0);
-    bench.work.died(0, "killed", "").unwrap();
-    bench.start(&[]);
-    go_on(&mut bench);
-    assert_eq!(bench.next(), 8);
-}
-
 /// One slot works on `messages`; where it ends a fresh one with the code `next` comes. How many slots ended.
 fn replaced(bench: &mut Bench, messages: u64, first: Passes, next: impl Fn() -> Passes) -> u64 {
     bench.append(messages);
