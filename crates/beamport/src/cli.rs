@@ -222,6 +222,9 @@ pub struct Begin {
     /// Length of the run [default: until `beamport end`]
     #[arg(long, value_name = "DURATION", value_parser = values::length)]
     pub duration: Option<Duration>,
+    /// Messages of the very time of its end belong to the run
+    #[arg(long, requires = "duration")]
+    pub inclusive: bool,
     /// Slots that a worker has from now on, `NAME=NUMBER`; once for each worker
     #[arg(long, value_name = "NAME=NUMBER", value_parser = values::slots)]
     pub slots: Vec<(String, u32)>,
@@ -242,6 +245,9 @@ pub struct End {
     /// End: `now`, a time, or `-10 s` for so long ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub stop: When,
+    /// Messages of the very time of `--stop` belong to the run
+    #[arg(long)]
+    pub inclusive: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,

@@ -4,7 +4,7 @@ use crate::Fault;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::bpcm::{CommitInput, Count};
-use wire::bprn::{RunStream, State};
+use wire::bprn::{RunStream, STOP_UNKNOWN, State};
 
 /// A run as its newest message says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,6 +31,37 @@ pub struct Run {
     pub streams: Vec<Range>,
     /// Who or what ended it.
     pub reason: String,
+    /// The time that was asked for as its end belongs to it: see [`Run::end`].
+    pub inclusive: bool,
+}
+
+/// Where a run is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// First source time that belongs no more, ns since 1970 UTC; `i64::MAX` while not known.
+    pub first_outside: i64,
+    /// The time that was asked for is the one before, and its messages belong to the run.
+    pub inclusive: bool,
+}
+
+impl Stop {
+    /// At a source time, ns since 1970 UTC; `inclusive`: messages of this very time belong to the run.
+    pub fn at(time: i64, inclusive: bool) -> Self {
+        Self { first_outside: time.saturating_add(i64::from(inclusive)), inclusive }
+    }
+}
+
+impl From<i64> for Stop {
+    fn from(time: i64) -> Self {
+        Self::at(time, false)
+    }
+}
+
+/// None: not known.
+impl From<Option<i64>> for Stop {
+    fn from(time: Option<i64>) -> Self {
+        time.unwrap_or(STOP_UNKNOWN).into()
+    }
 }
 
 /// A range of one stream.
@@ -105,6 +136,16 @@ impl Run {
         (spans, cut)
     }
 
+    /// Where it ends.
+    pub fn stops(&self) -> Stop {
+        Stop { first_outside: self.stop, inclusive: self.inclusive }
+    }
+
+    /// The end that was asked for, ns since 1970 UTC: of an inclusive run its last time, of any other its stop.
+    pub fn end(&self) -> i64 {
+        self.stop - i64::from(self.inclusive)
+    }
+
     /// Names of the sinks that were to write it when it began, as its metadata say.
     pub fn sinks(&self) -> Vec<String> {
         let metadata: serde_json::Value = serde_json::from_str(&self.metadata).unwrap_or_default();
@@ -137,6 +178,7 @@ impl Run {
             metadata: &self.metadata,
             streams: streams.as_slice().into(),
             reason: &self.reason,
+            inclusive: self.inclusive,
         };
         wire::bprn::write(out, &run).map_err(wire_fault("a run"))
     }
@@ -167,6 +209,7 @@ impl Run {
                 })
                 .collect(),
             reason: run.reason.to_string(),
+            inclusive: run.inclusive,
         })
     }
 }

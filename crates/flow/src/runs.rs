@@ -7,7 +7,7 @@ use crate::commits;
 use crate::data::{Data, RUNS, each, settle, stream_fault};
 use crate::feed::seen;
 use crate::intake::book_meta;
-use crate::records::{Range, Run};
+use crate::records::{Range, Run, Stop};
 use crate::{Fault, Intake};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -174,7 +174,7 @@ impl RunKeeper {
         &mut self,
         name: &str,
         start: i64,
-        stop: Option<i64>,
+        stop: impl Into<Stop>,
         settle: Duration,
         metadata: &str,
         now: i64,
@@ -186,7 +186,7 @@ impl RunKeeper {
             return Err(Fault::new(format!("run `{name}` cannot begin"), "there is a run of that name")
                 .hint("choose another name; `beamport ls` lists the runs"));
         }
-        let stop = stop.unwrap_or(STOP_UNKNOWN);
+        let Stop { first_outside: stop, inclusive } = stop.into();
         if stop <= start {
             return Err(Fault::new(format!("run `{name}` cannot begin"), "its stop is not after its start"));
         }
@@ -201,15 +201,16 @@ impl RunKeeper {
             metadata: metadata.to_string(),
             streams: Vec::new(),
             reason: String::new(),
+            inclusive,
         };
         self.command(&run)?;
         Ok(run)
     }
 
-    /// Ends a run: its stop is known from now on. None: now. Asked again with the same stop or none, the answer is the
+    /// Ends a run: its stop is known from now on. One that is not known: now. Asked again with the same stop or none, the answer is the
     /// run as it ended. One that has not begun yet and ends now is empty.
-    pub fn end(&mut self, name: &str, stop: impl Into<Option<i64>>, reason: &str, now: i64) -> Result<Run, Fault> {
-        let stop = stop.into();
+    pub fn end(&mut self, name: &str, stop: impl Into<Stop>, reason: &str, now: i64) -> Result<Run, Fault> {
+        let stop = Some(stop.into()).filter(|stop| stop.first_outside != STOP_UNKNOWN);
         let Some(at) = self.runs.iter().position(|r| r.name == name) else {
             return Err(Fault::new(format!("run `{name}` cannot end"), "there is no run of that name")
                 .hint("`beamport ls` lists the runs"));
@@ -218,7 +219,7 @@ impl RunKeeper {
         let refuse = |why: &str, hint: &str| Err(Fault::new(format!("run `{name}` cannot end then"), why).hint(hint));
         if run.state != State::Open {
             return match stop {
-                Some(stop) if stop != run.stop => refuse(
+                Some(stop) if stop.first_outside != run.stop => refuse(
                     "it has ended, at another time",
                     "a stop that is known does not move: `beamport ls` shows it",
                 ),
@@ -226,10 +227,10 @@ impl RunKeeper {
             };
         }
         match stop {
-            Some(stop) if stop <= run.start => {
+            Some(stop) if stop.first_outside <= run.start => {
                 return refuse("its stop is not after its start", "leave the time away to end it now");
             }
-            Some(stop) if stop > run.stop => {
+            Some(stop) if stop.first_outside > run.stop => {
                 // What lies behind that, sinks have passed over already.
                 return refuse(
                     "it was to end before that when it began",
@@ -293,10 +294,10 @@ impl RunKeeper {
         let run = &self.runs[at];
         let all_ended = || !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
         match run.state {
-            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stop), "its stop came", now))),
+            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stops()), "its stop came", now))),
             State::Open if all_ended() => {
                 let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
-                Ok(Some(ending(run, Some(stop), "its sources ended", now)))
+                Ok(Some(ending(run, Some(stop.into()), "its sources ended", now)))
             }
             State::Settling => {
                 // Nothing comes that would belong to an empty run, however far ahead it lies.
@@ -433,7 +434,9 @@ impl RunKeeper {
 }
 
 /// A run whose stop is known from now on, never later than was declared. None: now, and empty if it has not begun.
-fn ending(run: &Run, stop: Option<i64>, reason: &str, now: i64) -> Run {
-    let stop = stop.unwrap_or_else(|| now.max(run.start)).min(run.stop);
-    Run { stop, state: State::Settling, time: now, reason: reason.to_string(), ..run.clone() }
+fn ending(run: &Run, stop: Option<Stop>, reason: &str, now: i64) -> Run {
+    let stop = stop.unwrap_or_else(|| now.max(run.start).into());
+    let (stop, inclusive) =
+        if stop.first_outside < run.stop { (stop.first_outside, stop.inclusive) } else { (run.stop, run.inclusive) };
+    Run { stop, inclusive, state: State::Settling, time: now, reason: reason.to_string(), ..run.clone() }
 }

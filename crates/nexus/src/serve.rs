@@ -391,7 +391,7 @@ fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut dyn Target) ->
     // The commit first: gaps are counted from commits.
     feed.flush(sink, clock::now())?;
     let mut account = ledger::account_of_feed(data, &order.sink, feed)?;
-    let mut stop = feed.run().stop;
+    let mut stop = feed.run().end();
     if let Some(Snapshot { time, .. }) = order.snapshot {
         account.state = "snapshot".into();
         sink.set_snapshot(time);

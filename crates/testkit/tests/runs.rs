@@ -1,6 +1,7 @@
 //! The life of runs, on the pretend machine.
 
 use beamport_testkit::{Dice, Machine, PretendMedia};
+use flow::records::{Run, Stop};
 use flow::{
     Aside, Data, Fault, Feed, Intake, IntakeOptions, Outlet, Product, Resume, RunKeeper, Sink, Source, Step,
     StreamView, ledger,
@@ -45,6 +46,30 @@ fn a_run_does_not_end_later_than_it_was_to() {
     assert!(fault.cause.contains("before that"), "{fault}");
     // Ended late without a time: its stop is what it was to be.
     assert_eq!(keeper.end("r", None, "asked", now + 5 * SECOND).unwrap().stop, now + SECOND);
+}
+
+#[test]
+fn a_message_at_the_very_stop_belongs_to_an_inclusive_run() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let mut keeper = self::keeper(&process);
+    let stop = now + SECOND;
+    for (name, inclusive) in [("declared", true), ("asked", true), ("other", false)] {
+        let declared = if name == "declared" { Stop::at(stop, inclusive) } else { None.into() };
+        keeper.begin(name, now, declared, Duration::ZERO, "{}", now).unwrap();
+        let asked = if name == "declared" { None.into() } else { Stop::at(stop, inclusive) };
+        let run = keeper.end(name, asked, "asked", now + 2 * SECOND).unwrap();
+        assert_eq!((run.holds(stop), run.holds(stop + 1)), (inclusive, false), "{name}");
+        assert_eq!((run.end(), run.inclusive), (stop, inclusive), "{name}");
+        // It goes into the book of runs.
+        let mut message = Vec::new();
+        run.write(&mut message).unwrap();
+        assert_eq!(Run::read(&message).unwrap(), run, "{name}");
+    }
+    // Ended earlier, and without a time: nobody asked for that very moment.
+    keeper.begin("early", now, Stop::at(stop, true), Duration::ZERO, "{}", now).unwrap();
+    let run = keeper.end("early", None, "asked", now + 7).unwrap();
+    assert_eq!((run.stop, run.inclusive), (now + 7, false));
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct Run<'a> {
     pub streams: List<'a, RunStream<'a>>,
     /// Who or what ended it.
     pub reason: &'a str,
+    /// It ends with the messages of the time `stop - 1` ns, which was asked for as its last; no other field depends on it.
+    pub inclusive: bool,
 }
 
 /// The range of one stream in which the messages of a run are.
@@ -110,19 +112,21 @@ pub fn read(bytes: &[u8]) -> Result<Run<'_>, Error> {
         metadata: table.text_or_empty(7, "metadata")?,
         streams: streams.unwrap_or_default().into(),
         reason: table.text_or_empty(9, "reason")?,
+        inclusive: table.flag(10, "inclusive")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Run<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [name, id, state, start, stop, settle, time, metadata, streams, reason] =
-        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4]);
+    let [name, id, state, start, stop, settle, time, metadata, streams, reason, inclusive] =
+        writer.root([4, 4, 1, 8, 8, 8, 8, 4, 4, 4, 1]);
     writer.put(state, parts.state as u8);
     writer.put(start, parts.start);
     writer.put(stop, parts.stop);
     writer.put(settle, parts.settle);
     writer.put(time, parts.time);
+    writer.put(inclusive, u8::from(parts.inclusive));
     writer.text(name, parts.name);
     writer.array(id, Array::from(&parts.id));
     writer.text(metadata, parts.metadata);

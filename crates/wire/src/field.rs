@@ -142,6 +142,7 @@ impl<'a> Message<'a> {
                 ("metadata", Text(m.metadata)),
                 ("streams", Field::List(m.streams.iter().map(run_stream).collect())),
                 ("reason", Text(m.reason)),
+                ("inclusive", Field::Bool(m.inclusive)),
             ],
             Message::Bpas(m) => vec![
                 ("stage", Text(m.stage)),

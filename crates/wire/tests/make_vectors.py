@@ -149,6 +149,7 @@ OWN = {
         ("metadata", "text"),
         ("streams", RUN_STREAM),
         ("reason", "text"),
+        ("inclusive", "bool"),
     ],
     "bpcm": [
         ("stage", "text"),
@@ -829,6 +830,7 @@ def ours():
         "metadata": '{"title": "Ni/Ti"}',
         "streams": [],
         "reason": "",
+        "inclusive": False,
     }
     save("bprn_open", own("bprn", run), run)
     sealed = run | {
@@ -836,10 +838,12 @@ def ours():
         "stop": T + 10**10,
         "reason": "end",
         "streams": [stream, stream | {"name": "t", "clock": "none"}],
+        "inclusive": True,
     }
     save("bprn_sealed", own("bprn", sealed), sealed)
     least = {"name": "r", "id": uuid}
     defaults = {"state": "open", "start": 0, "settle": 0, "time": 0, "metadata": "", "streams": [], "reason": ""}
+    defaults |= {"inclusive": False}
     # An absent field of 0 reads as 0; the stop of a run has another default, see bprn.fbs.
     save("bprn_least", own("bprn", least), least | defaults | {"stop": None})
 

@@ -535,6 +535,14 @@ pub static STOP: Key = key(
 );
 /// `duration` of a run
 pub static RUN_DURATION: Key = key(Run, "duration", "duration", "", "Length of the run; not together with `stop`.");
+/// `inclusive`
+pub static INCLUSIVE: Key = key(
+    Run,
+    "inclusive",
+    "`true` or `false`",
+    "false",
+    "Whether messages of the very time of its end belong to the run, as they do at ESS.",
+);
 /// `settle`
 pub static SETTLE: Key =
     key(Run, "settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
@@ -610,6 +618,7 @@ pub static ALL: &[&Key] = &[
     &START,
     &STOP,
     &RUN_DURATION,
+    &INCLUSIVE,
     &SETTLE,
 ];
 

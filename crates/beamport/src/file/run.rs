@@ -19,6 +19,8 @@ pub struct RunSection {
     pub stop: Option<Setting<Time>>,
     /// Its length.
     pub duration: Option<Setting<Duration>>,
+    /// Messages of the very time of its stop belong to it.
+    pub inclusive: Setting<bool>,
     /// How long it waits after its end for messages that are under way.
     pub settle: Setting<Duration>,
     pub(super) shown: Vec<Shown>,
@@ -61,7 +63,16 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
     let start: Setting<Start> = section.need(&keys::START);
     let stop: Option<Setting<Time>> = section.get(&keys::STOP);
     let duration: Option<Setting<Duration>> = section.get(&keys::RUN_DURATION);
+    let inclusive: Setting<bool> = section.need(&keys::INCLUSIVE);
     let settle = section.need(&keys::SETTLE);
+    if inclusive.value && stop.is_none() && duration.is_none() {
+        section.mistake(
+            inclusive.line_or(section.line),
+            format!("run `{name}` is inclusive and has no stop"),
+            "it ends with `beamport end`, which says whether its stop is inclusive",
+            "add `stop` or `duration`, or remove `inclusive`",
+        );
+    }
     if let (Some(_), Some(duration)) = (&stop, &duration) {
         let line = duration.line_or(section.line);
         section.mistake(
@@ -99,6 +110,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         start,
         stop,
         duration,
+        inclusive,
         settle,
         shown: std::mem::take(&mut section.shown),
     }

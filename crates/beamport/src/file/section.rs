@@ -341,6 +341,18 @@ impl Take for f64 {
     }
 }
 
+impl Take for bool {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        item.as_bool().ok_or_else(|| Refused::new(format!("it is {}, not `true` or `false`", noun(item)), ""))
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> Json {
+        (*self).into()
+    }
+}
+
 impl Take for u64 {
     fn take(item: &Item) -> Result<Self, Refused> {
         let number =

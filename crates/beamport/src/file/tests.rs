@@ -270,6 +270,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
             "later `stop`",
         ),
         ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
+        ("[run.r]\ninclusive = true\n", 6, "inclusive and has no stop", "add `stop`"),
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
         ("[link.all]\n", 5, "come later", "this version knows"),
         ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "which function", "mine.py:function"),

@@ -29,7 +29,7 @@ use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
 use cutover::{Pair, Underway};
-use flow::records::Run;
+use flow::records::{Run, Stop};
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use stage::{Order, StageThread, What};
@@ -204,9 +204,11 @@ impl Mover {
             };
             let length = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
             let stop = match (&section.stop, &section.duration) {
-                (Some(stop), _) => Some(stop.0),
-                (None, Some(duration)) => Some(start.saturating_add(length(duration.value))),
-                (None, None) => None,
+                (Some(stop), _) => Stop::at(stop.0, section.inclusive.value),
+                (None, Some(duration)) => {
+                    Stop::at(start.saturating_add(length(duration.value)), section.inclusive.value)
+                }
+                (None, None) => None.into(),
             };
             self.begin(&section.name, start, stop, section.settle.value, "{}")?;
         }
@@ -219,7 +221,7 @@ impl Mover {
         &mut self,
         name: &str,
         start: i64,
-        stop: Option<i64>,
+        stop: Stop,
         settle: Duration,
         metadata: &str,
     ) -> Result<Run, Fault> {
@@ -446,7 +448,7 @@ impl Mover {
                             .hint("name it: `beamport end RUN`"))
                     }
                 };
-                let stop = number(request, "stop");
+                let stop = stop(request);
                 name.and_then(|name| self.keeper.end(&name, stop?, "asked", now)).map(|run| as_value(&run))
             }
             Some("configure") => self.obey_configure(request),
@@ -553,7 +555,7 @@ impl Mover {
         let _ = underway.command.answer.send(answer);
     }
 
-    /// `{"command": "begin", "run", "start", "stop", "settle", "metadata", "slots"}`, each but the first optional.
+    /// `{"command": "begin", "run", "start", "stop", "inclusive", "settle", "metadata", "slots"}`, each but the first optional.
     fn obey_begin(&mut self, request: &Value, now: i64) -> Result<Value, Fault> {
         let name = match &request["run"] {
             Value::Null => next_name(self.keeper.runs()),
@@ -587,7 +589,7 @@ impl Mover {
             }
             _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`metadata` is no JSON object")),
         };
-        let (start, stop) = (number(request, "start")?.unwrap_or(now), number(request, "stop")?);
+        let (start, stop) = (number(request, "start")?.unwrap_or(now), stop(request)?);
         let settle = number(request, "settle")?.unwrap_or(SETTLE.as_nanos() as i64);
         let settle = u64::try_from(settle)
             .map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
@@ -695,6 +697,17 @@ fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
         value => value.as_i64().map(Some).ok_or_else(|| {
             Fault::new(format!("`{key}` is no whole number of ns"), "a command says times in ns since 1970 UTC")
         }),
+    }
+}
+
+/// `stop` of a command, and whether it is `inclusive`.
+fn stop(request: &Value) -> Result<Stop, Fault> {
+    match (number(request, "stop")?, &request["inclusive"]) {
+        (stop, Value::Null | Value::Bool(false)) => Ok(stop.into()),
+        (Some(stop), Value::Bool(true)) => Ok(Stop::at(stop, true)),
+        (None, Value::Bool(true)) => Err(Fault::new("no run can be inclusive without a stop", "the command has none")
+            .hint("say when it stops: `--stop TIME`")),
+        _ => Err(Fault::new("`inclusive` is not `true` or `false`", "the command has another value")),
     }
 }
 

@@ -30,6 +30,7 @@ fn begun(asked: &Begin, out: &mut dyn Write) -> Answer {
     }
     if let Some(length) = asked.duration {
         request["stop"] = start.saturating_add(i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)).into();
+        request["inclusive"] = asked.inclusive.into();
     }
     told(&mover::ask(&data.folder, &request)?, asked.form.json, out)
 }
@@ -42,7 +43,7 @@ pub fn end(asked: &End, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
 
 fn finished(asked: &End, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let mut request = json!({"command": "end"});
+    let mut request = json!({"command": "end", "inclusive": asked.inclusive});
     // No time is not this time: asked again, the answer is the run as it ended.
     if asked.stop != When::Now {
         request["stop"] = nanoseconds(asked.stop, data.media.now()).into();
@@ -70,7 +71,9 @@ fn text(run: &Value) -> String {
     let begins = format!("run `{name}` is {state}: from {}", instant(start));
     match run["stop"].as_i64() {
         Some(stop) if stop != wire::bprn::STOP_UNKNOWN => {
-            format!("{begins} to {} ({})", instant(stop), span(stop.saturating_sub(start)))
+            let inclusive = run["inclusive"] == true;
+            let (stop, word) = if inclusive { (stop - 1, ", inclusive") } else { (stop, "") };
+            format!("{begins} to {}{word} ({})", instant(stop), span(stop.saturating_sub(start)))
         }
         _ => format!("{begins} until `beamport end {name}`"),
     }
@@ -88,6 +91,11 @@ mod tests {
         assert_eq!(
             text(&run),
             "run `7` is settling: from 1970-01-01T00:00:00.000000000Z to 1970-01-01T00:00:12.300000000Z (12.3 s)"
+        );
+        let run = json!({"name": "7", "state": "settling", "start": 0, "stop": 12_300_000_001_i64, "inclusive": true});
+        assert_eq!(
+            text(&run),
+            "run `7` is settling: from 1970-01-01T00:00:00.000000000Z to 1970-01-01T00:00:12.300000000Z, inclusive (12.3 s)"
         );
     }
 }
