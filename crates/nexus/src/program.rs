@@ -58,8 +58,8 @@ enum Verb {
         /// Name of the run
         #[arg(long)]
         run: String,
-        /// A stream; once for each
-        #[arg(long = "input", required = true)]
+        /// A stream; once for each, none where the template has no stream
+        #[arg(long = "input")]
         inputs: Vec<String>,
         /// Structure of the file
         #[arg(long, required_unless_present = "frames")]

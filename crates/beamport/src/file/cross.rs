@@ -247,7 +247,8 @@ fn check_inputs(
     }
     let line = sink.inputs.line_or(sink.line);
     let title = format!("sink `{}`", shortened(&sink.name));
-    if sink.inputs.is_empty() {
+    // A template without streams needs none.
+    if sink.inputs.is_empty() && !(sink.template().is_some() && sink.template_streams.is_empty()) {
         mistakes.push(page.mistake(
             line,
             format!("{title} has no inputs"),

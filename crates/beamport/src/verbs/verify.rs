@@ -234,9 +234,9 @@ impl Progress {
 
 /// How much of it is done, how fast it was until now, and how long the rest takes at that.
 fn pace(done: u64, of: u64, since: Duration) -> String {
-    // How large it will be is a guess; behind it there is no time that is left.
+    // How large it will be is a guess: more bytes than that do not mean that all messages were read.
     if done >= of {
-        return format!("{}, writing out", bytes(done));
+        return format!("{} written", bytes(done));
     }
     let seconds = since.as_secs_f64();
     let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
@@ -265,8 +265,8 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(pace(1_000_000_000, 4_000_000_000, 2 * second), "1.00 GB of 4.00 GB, 500 MB/s, 6.0 s left");
         assert_eq!(pace(0, 4_000_000, second), "0 B of 4.00 MB, 0 B/s");
-        assert_eq!(pace(5_000, 5_000, Duration::ZERO), "5.00 kB, writing out");
-        assert_eq!(pace(9_000, 5_000, second), "9.00 kB, writing out");
+        assert_eq!(pace(5_000, 5_000, Duration::ZERO), "5.00 kB written");
+        assert_eq!(pace(9_000, 5_000, second), "9.00 kB written");
         assert!(pace(2, u64::MAX, second).ends_with(" left"));
     }
 
