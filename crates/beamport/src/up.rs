@@ -99,7 +99,7 @@ impl Started {
                 sim.config.files = files.iter().map(|path| map_frames(path)).collect::<Result<_, _>>()?;
             }
         }
-        Ok(Self { mover: Mover::start(instrument, &HashMap::new())?, signals })
+        Ok(Self { mover: Mover::start(instrument, &HashMap::new(), &signals)?, signals })
     }
 
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
@@ -113,6 +113,7 @@ impl Started {
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
         let (names_of_stages, lost_before, workers) = (mover.stages(), mover.lost_before(), mover.workers());
+        let cuts = mover.cuts();
         drop(mover);
         let folder = data.folder.display();
         let (mut texts, mut stages, mut missing, mut untold) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -142,6 +143,10 @@ impl Started {
         }
         // What merges and workers lost before this start has been told.
         let mut lost = lost_in(&stages).saturating_sub(lost_before);
+        for gap in &cuts {
+            lost += gap.count();
+            let _ = writeln!(stderr(), "{}", crate::verbs::figures::cut(gap));
+        }
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)
                 .and_then(|written| Report::of(&data, name, &sinks, (&stages, &missing), &written, &failed));

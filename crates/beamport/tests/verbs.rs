@@ -950,6 +950,45 @@ fn begin_and_end_ask_the_mover() {
 }
 
 #[test]
+fn a_run_begins_while_the_place_of_its_sink_cannot_be_held_and_it_is_held_later() {
+    let place = Place::new("hold");
+    let data = place.data("a");
+    let program = with_writer(&place, "[ \"$1\" = check ] && { echo '{\"mistakes\":[]}'; exit 0; }\nexec sleep 60");
+    let (template, file) = (place.0.join("amor.nexus.json"), place.0.join("amor.toml"));
+    std::fs::write(&template, "{}").unwrap();
+    let text = format!(
+        "instrument = \"amor\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
+         live = \"4 MiB\"\n[sink.file]\nkind = \"nexus\"\ninputs = [\"devices\"]\ntemplate = \"{}\"\n\
+         file = \"{{run}}.nxs\"\n",
+        data.folder.display(),
+        template.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut up = Command::new(&program);
+    let mut up = up.arg("up").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    let mut until = |what: &dyn Fn() -> bool| {
+        while !what() {
+            assert!(std::time::Instant::now() < end && up.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until(&|| data.folder.join("control.sock").exists() && data.stream("devices").join("pins").exists());
+    // A reader that was stopped while it took a name.
+    let lock = data.media.lock(&data.stream("devices").join("pins")).unwrap();
+    assert_eq!(json(&data, &["begin", "r", "--json"], 0)["state"], "open");
+    let troubles = || beamport::mover::ask(&data.folder, &serde_json::json!({"command": "status"})).unwrap();
+    until(&|| troubles()["troubles"].to_string().contains("devices"));
+    let held = || data.reader_early("devices").unwrap().pins().readers().iter().any(|r| r.name == "file:r");
+    assert!(!held());
+    drop(lock);
+    until(&held);
+    until(&|| troubles()["troubles"].as_array().unwrap().is_empty());
+    up.kill().unwrap();
+    up.wait().unwrap();
+}
+
+#[test]
 fn doctor_finds_streams_that_cannot_be_read() {
     let place = Place::new("doctor");
     let data = measured(&place, "a");

@@ -6,7 +6,7 @@
 //! What a book keeps is bounded: `runs` and `SINK.commits` hold a few messages for each run; the others let the oldest
 //! go. In memory all let the oldest go, since memory ends.
 
-use crate::Fault;
+use crate::{Fault, Passes};
 use serde::Serialize;
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use store::{Batch, Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
 
 /// How long the disk may take for a book.
-const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 /// What a book keeps that lies in memory alone, where nothing should be let go: 60,000 runs.
 const BOOK_MEMORY_BYTES: u64 = 64 << 20;
 /// What a book keeps in which only the newest message counts: a few of the largest.
@@ -166,12 +166,16 @@ impl Data {
         Ok(all)
     }
 
-    /// Makes a named reader stand at `at` without reading: from now on `wait` waits for it.
+    /// Sets the position of a named reader to `at` without reading: from now on `wait` waits for it. A reader that has the
+    /// name already keeps its own position.
     pub fn hold(&self, stream: &str, name: &str, at: u64) -> Result<(), Fault> {
         let options =
             ReadOptions { name: name.to_string(), kind: Kind::Counted, early: true, ..ReadOptions::default() };
-        let reader = self.reader(stream, options)?;
-        reader.commit(at);
+        match Reader::open(&self.media, &self.stream(stream), options) {
+            Ok(reader) => reader.commit(at),
+            Err(store::Error::Taken { .. }) => {}
+            Err(e) => return Err(stream_fault(stream, e)),
+        }
         Ok(())
     }
 
@@ -287,7 +291,13 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
         E::Io { source, .. } => return Fault { cause: error.to_string(), ..Fault::io(what, source) },
         _ => "",
     };
-    Fault::new(what, error).hint(hint)
+    let passes = match &error {
+        E::Locked(_) | E::Taken { .. } => Passes::Soon,
+        E::Limit(why) if why.contains("readers") => Passes::Soon,
+        _ if error.is_full() => Passes::WithRoom,
+        _ => Passes::Never,
+    };
+    Fault { passes, ..Fault::new(what, error).hint(hint) }
 }
 
 /// Why what is in a stream does not come to the medium, where it does not. `meanwhile`: what is with the messages.
@@ -307,5 +317,6 @@ pub(crate) fn settle(book: &mut Writer, name: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let why = book.trouble().unwrap_or_else(|| "the disk does not answer".into());
-    Err(Fault::new(format!("stream `{name}` is not written down"), why).hint("free space on the device"))
+    let fault = Fault::new(format!("stream `{name}` is not written down"), why).hint("free space on the device");
+    Err(Fault { passes: Passes::WithRoom, ..fault })
 }

@@ -4,6 +4,18 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
+/// Whether what went wrong may be right later without anybody changing what was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passes {
+    /// Not that is known.
+    #[default]
+    Never,
+    /// Soon: another process holds a name, a place or a lock, perhaps one that is ending.
+    Soon,
+    /// When there is room on a device again.
+    WithRoom,
+}
+
 /// An error from outside as users see it: what failed, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -13,12 +25,14 @@ pub struct Fault {
     pub cause: String,
     /// One hint that is a command or a line to edit. Empty where there is none.
     pub hint: String,
+    /// Whether trying again may help. It stays in this process: it is no part of the text or of the JSON.
+    pub passes: Passes,
 }
 
 impl Fault {
     /// A fault with its cause and no hint yet.
     pub fn new(what: impl Into<String>, cause: impl fmt::Display) -> Self {
-        Self { what: what.into(), cause: cause.to_string(), hint: String::new() }
+        Self { what: what.into(), cause: cause.to_string(), hint: String::new(), passes: Passes::Never }
     }
 
     /// `{"what", "cause", "hint"}`, as one program tells it to another.
@@ -44,14 +58,19 @@ impl Fault {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the device",
             _ => "",
         };
-        Self::new(what, error).hint(hint)
+        let passes = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Passes::WithRoom,
+            ErrorKind::WouldBlock => Passes::Soon,
+            _ => Passes::Never,
+        };
+        Self { passes, ..Self::new(what, error).hint(hint) }
     }
 
     /// The fault that this one is the cause of; the hint stays.
     #[must_use]
     pub fn leads_to(self, what: impl Into<String>) -> Self {
         let cause = if self.cause.is_empty() { self.what } else { format!("{}: {}", self.what, self.cause) };
-        Self::new(what, cause).hint(self.hint)
+        Self { passes: self.passes, ..Self::new(what, cause).hint(self.hint) }
     }
 
     /// The same with a hint.

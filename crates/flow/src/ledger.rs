@@ -183,6 +183,8 @@ struct Committed {
     gaps: Vec<Gap>,
     /// When it was not there.
     absences: Vec<Gap>,
+    /// What recoveries cut of messages that were marked.
+    cuts: Vec<Gap>,
     /// Stands for commits that do not verify.
     unknown: Option<Gap>,
 }
@@ -193,8 +195,9 @@ fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
     for message in messages {
         gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
     }
-    let known = gaps.into_iter().filter(|g| !g.by_sequence || g.reason == ABSENT);
-    let (gaps, absences) = known.partition(|g| !g.by_sequence);
+    let (gaps, by_sequence): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| !g.by_sequence);
+    let of = |reason| by_sequence.iter().filter(move |g| g.reason == reason).cloned().collect();
+    let (absences, cuts) = (of(ABSENT), of(CUT));
     let unknown = (lost > 0).then(|| Gap {
         stream: stream.into(),
         origin: String::new(),
@@ -205,12 +208,17 @@ fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
         reason: UNKNOWN.into(),
         by_sequence: true,
     });
-    Ok(Committed { gaps, absences, unknown })
+    Ok(Committed { gaps, absences, cuts, unknown })
 }
 
 /// The times in which a stream had no source, oldest first.
 pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     committed(data, stream).map(|committed| committed.absences)
+}
+
+/// The messages of a stream that were marked and that a recovery has cut since, oldest first.
+pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+    committed(data, stream).map(|committed| committed.cuts)
 }
 
 /// Where each origin of a stream stands: for a source that starts again.

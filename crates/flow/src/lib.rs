@@ -20,7 +20,7 @@ mod work;
 pub use append::{Appender, Label};
 pub use commits::{commits_of, last_commit};
 pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault, view_of};
-pub use fault::Fault;
+pub use fault::{Fault, Passes};
 pub use feed::{Fed, Feed, hold, reader_name, until_now};
 pub use intake::{Intake, IntakeOptions};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};

@@ -8,7 +8,7 @@ use crate::data::{Data, RUNS, each, settle, stream_fault};
 use crate::feed::seen;
 use crate::intake::book_meta;
 use crate::records::{Range, Run, Stop};
-use crate::{Fault, Intake};
+use crate::{Fault, Intake, Passes};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{Clock, Level, ReadOptions, Reader, SchemaId, Writer};
@@ -134,7 +134,7 @@ pub struct RunKeeper {
 }
 
 /// How long a command waits for the mark.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
+const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a step of a run's own life waits: longer, it is looked at again at the next.
 const STEP_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -398,9 +398,15 @@ impl RunKeeper {
         if !waits && self.append(run, COMMAND_PATIENCE)? {
             return Ok(());
         }
+        let is_taken = !waits && self.pending.is_some();
         let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
-        let hint = if waits { "ask again when the disk has room" } else { "it will be, when the disk has room" };
-        Err(Fault::new(format!("run `{}` is not written down", run.name), why).hint(hint))
+        let hint = if is_taken {
+            "free space on the device: the command was taken, and the run is written down when there is room"
+        } else {
+            "free space on the device, then ask again"
+        };
+        let fault = Fault::new(format!("run `{}` is not written down yet", run.name), why).hint(hint);
+        Err(Fault { passes: Passes::WithRoom, ..fault })
     }
 
     /// Appends a step of a run and waits for the mark. False if it is not marked yet, or there is no room for it.

@@ -51,6 +51,8 @@ pub enum Recovery {
         /// One past the last message of which there is a trace. `first` if there is none: what was in memory alone
         /// leaves none.
         end: u64,
+        /// One past the last message that was marked on the medium.
+        marked: u64,
     },
 }
 
@@ -63,13 +65,13 @@ impl std::fmt::Display for Recovery {
             Self::Moved { epoch, first } => {
                 write!(f, "moved or copied, nothing is missing; epoch {epoch} ended at message {first}")
             }
-            Self::Cut { epoch, first, end } if first == end => {
+            Self::Cut { epoch, first, end, .. } if first == end => {
                 write!(
                     f,
                     "epoch {epoch} ended at message {first}; what was in memory alone is gone, of nothing else is there a trace"
                 )
             }
-            Self::Cut { epoch, first, end } => {
+            Self::Cut { epoch, first, end, .. } => {
                 write!(
                     f,
                     "messages {first} to {end} (exclusive) of epoch {epoch} were cut; the next epoch begins at {first}"
@@ -126,9 +128,9 @@ pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &
                 // The newer of two records may be the one that does not hold: what came after it cannot be told.
                 let is_doubtful = Commit::damaged(m, folder, salt_seed(&header.uuid, 0))?.is_some();
                 let end = end.or(is_doubtful.then_some(standing.count));
-                let (epoch, first) = (header.epoch(), standing.count);
+                let (epoch, first, marked) = (header.epoch(), standing.count, commit.count);
                 let recovery = match end {
-                    Some(end) => Recovery::Cut { epoch, first, end: end.max(published) },
+                    Some(end) => Recovery::Cut { epoch, first, end: end.max(published), marked },
                     None if header.home.as_ref().is_some_and(|home| *home != here) => Recovery::Moved { epoch, first },
                     None => Recovery::Clean,
                 };

@@ -136,7 +136,7 @@ fn what_was_marked_without_a_record_of_its_own_is_there_after_a_power_cut() {
         // For who reads before a writer comes, too.
         assert_eq!(numbers(&process, false), [0, 1, 2]);
         let stream = writer(&process, &options()).unwrap();
-        assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 3, end: 3 });
+        assert!(matches!(stream.recovery(), Recovery::Cut { epoch: 1, first: 3, end: 3, .. }));
     }
 }
 
@@ -244,7 +244,7 @@ fn a_repaired_record_said_clean_of_a_stream_that_was_opened_again() {
     let media: Arc<dyn Media> = process.clone();
     repair(&media, Path::new(FOLDER), &mut |_, _| ()).unwrap();
     let stream = writer(&process, &options()).unwrap();
-    assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 1, end: 1 });
+    assert!(matches!(stream.recovery(), Recovery::Cut { epoch: 1, first: 1, end: 1, .. }));
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_live_place_with_a_segment_missing_did_not_open() {
         process.unlink(name).unwrap();
     }
     let stream = writer(&process, &options()).unwrap();
-    assert_eq!(*stream.recovery(), Recovery::Cut { epoch: 1, first: 3, end: 4 });
+    assert!(matches!(stream.recovery(), Recovery::Cut { epoch: 1, first: 3, end: 4, .. }));
     drop(stream);
     assert_eq!(numbers(&process, false), [0, 1, 2]);
 }
@@ -481,7 +481,7 @@ fn what_a_damaged_newer_record_said_was_not_missed() {
     machine.flip(&Path::new(FOLDER).join("commit"), older + 20).unwrap();
     // Which of them was the newer one cannot be told any more.
     let stream = writer(&process, &options()).unwrap();
-    assert_eq!(stream.recovery(), &Recovery::Cut { epoch: 1, first: 1, end: 1 });
+    assert!(matches!(stream.recovery(), Recovery::Cut { epoch: 1, first: 1, end: 1, .. }));
 }
 
 #[test]

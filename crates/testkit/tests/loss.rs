@@ -1,9 +1,12 @@
 //! What of a run is lost: messages without a parent, cut by a recovery, or with their segment, on the pretend machine.
 
 use beamport_testkit::Machine;
-use flow::{Aside, Data, Fault, Feed, Product, RunKeeper, Sink, StreamView, ledger};
+use flow::{
+    Aside, Data, Fault, Feed, Intake, IntakeOptions, Outlet, Product, Resume, RunKeeper, Sink, Source, Step,
+    StreamView, ledger,
+};
 use std::time::Duration;
-use store::{Drain, Message, Meta, Options, SchemaId, Writer};
+use store::{Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId, Writer};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -206,4 +209,49 @@ fn a_stream_that_cannot_be_read_is_the_trouble_of_its_run_and_the_keeper_goes_on
     let _writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
     let changed = keeper.step(later, &[view]).unwrap();
     assert_eq!((changed[0].state.name(), keeper.trouble()), ("sealed", None));
+}
+
+/// Says nothing.
+struct Silent;
+
+impl Source for Silent {
+    fn start(&mut self, _: i64, _: &Resume) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, _: &mut dyn Outlet) -> Result<Step, Fault> {
+        Ok(Step::At(now + 1))
+    }
+}
+
+#[test]
+fn marked_messages_that_a_recovery_cuts_are_a_gap_in_the_book_of_their_source() {
+    let machine = Machine::new(1);
+    let (process, now) = (machine.start(), machine.now());
+    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+    appended(&mut writer, 0..20, "first");
+    cut_to(&data, writer, "s", 7);
+    let options = IntakeOptions { stream: Options::disk(1 << 20), ahead_max: SECOND };
+    for _ in 0..2 {
+        // A start that cuts nothing adds nothing.
+        Intake::start(&data, "s", Box::new(Silent), &options, now).unwrap().step(now).unwrap();
+        let cuts: Vec<_> = ledger::cuts(&data, "s").unwrap().iter().map(|gap| (gap.first, gap.last)).collect();
+        assert_eq!(cuts, [(7, 19)]);
+    }
+}
+
+#[test]
+fn a_place_that_its_reader_holds_keeps_its_position() {
+    let machine = Machine::new(1);
+    let on = |media| Data { media, folder: "/disk/data".into(), drain: Drain::Caller };
+    let (data, other) = (on(machine.start()), on(machine.start()));
+    let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
+    appended(&mut writer, 0..20, "first");
+    let options = ReadOptions { name: "file:r".into(), kind: Kind::Counted, ..ReadOptions::default() };
+    let reader = other.reader("s", options).unwrap();
+    reader.commit(12);
+    data.hold("s", "file:r", 3).unwrap();
+    let readers = data.reader_early("s").unwrap().pins().readers();
+    assert_eq!(readers.iter().find(|r| r.name == "file:r").unwrap().committed, 12);
 }

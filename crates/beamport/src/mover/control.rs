@@ -232,8 +232,7 @@ fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Valu
     let mut answer: Value =
         serde_json::from_str(&line).map_err(|e| Fault::new("the instrument's answer is not JSON", e))?;
     if let Some(fault) = answer.get("fault") {
-        let text = |key: &str| fault[key].as_str().unwrap_or_default().to_string();
-        return Err(Fault { what: text("what"), cause: text("cause"), hint: text("hint") });
+        return Err(Fault::of_json(fault));
     }
     Ok(answer["ok"].take())
 }

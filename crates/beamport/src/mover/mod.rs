@@ -29,10 +29,10 @@ use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
 use cutover::{Pair, Underway};
-use flow::records::{Run, Stop};
-use flow::{BOOK_HISTORY_BYTES, Data, Fault, RunKeeper, StreamView, commits, reader_name};
+use flow::records::{Gap, Run, Stop};
+use flow::{BOOK_HISTORY_BYTES, Data, Fault, Passes, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
-use stage::{Order, StageThread, What};
+use stage::{Order, StageThread, Told, What};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,6 +42,10 @@ use wire::bprn::State;
 
 /// How often the mover looks around.
 const TICK: Duration = Duration::from_millis(10);
+/// Pause before what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long a stage may take to open its stream, if it does not wait for room.
+const START: Duration = Duration::from_secs(30);
 
 /// How long a worker may take to make a change safe, on a slow disk: runs are not looked after meanwhile.
 const CHANGE: Duration = Duration::from_secs(5);
@@ -56,6 +60,31 @@ struct Left {
     unsealed: bool,
     /// Files that are not finished.
     files: Vec<Key>,
+}
+
+/// What the mover still has to do and tries again until it succeeds.
+#[derive(Default)]
+struct Duties {
+    /// Runs of the instrument file are not begun.
+    declare: bool,
+    /// Files that were given up and whose places are held.
+    release: Vec<Key>,
+    /// A file was finished.
+    file: bool,
+    /// What is left has changed.
+    look: bool,
+    /// Positions to be held for a file: the file and the stream.
+    hold: Vec<(Key, String)>,
+    /// Not before this moment, after a fault.
+    next: Option<Instant>,
+    /// Reports the fault.
+    told: Told,
+}
+
+impl Duties {
+    fn is_none(&self) -> bool {
+        !(self.declare || self.file || self.look) && self.release.is_empty() && self.hold.is_empty()
+    }
 }
 
 /// An instrument at work.
@@ -79,27 +108,37 @@ pub struct Mover {
     done_before: BTreeSet<String>,
     /// What merges and workers had lost before this start.
     lost_before: u64,
+    /// Gaps of marked messages that recoveries had cut of the streams of sources before this start, by stream.
+    cuts_before: Vec<usize>,
     /// No run begins any more.
     ending: bool,
+    duties: Duties,
+    /// Reports what keeps runs from moving on.
+    runs_told: Told,
 }
 
 impl Mover {
-    /// Opens everything and starts the sources. Histograms for `from` must be in `histograms`, by source name.
-    pub fn start(instrument: Instrument, histograms: &HashMap<String, Vec<u8>>) -> Result<Self, Fault> {
+    /// Opens everything and starts the sources. Histograms for `from` must be in `histograms`, by source name. On a full
+    /// device it tries again until there is room, or until `signals` says to end.
+    pub fn start(
+        instrument: Instrument,
+        histograms: &HashMap<String, Vec<u8>>,
+        signals: &AtomicUsize,
+    ) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
-        std::fs::create_dir_all(&folder).map_err(fault)?;
+        with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
         // A writer that is not there, or another, will not come: that is said at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer(), "write").map(drop))?;
         let data = Data::on_disk(&folder);
         belongings::refuse_headless(&data, &instrument)?;
-        let keeper = RunKeeper::open(&data)?;
+        let keeper = with_room(signals, || RunKeeper::open(&data))?;
         if let cut @ store::Recovery::Cut { .. } = keeper.recovery() {
             tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS);
         }
         let untold = untold(&data, &instrument, keeper.runs())?;
-        let book = data.book_of_newest("control", BOOK_HISTORY_BYTES)?;
-        let control = Control::listen(&folder)?;
+        let book = with_room(signals, || data.book_of_newest("control", BOOK_HISTORY_BYTES))?;
+        let control = with_room(signals, || Control::listen(&folder))?;
         let stop_sources = Arc::new(AtomicBool::new(false));
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
@@ -117,23 +156,34 @@ impl Mover {
             untold,
             done_before: BTreeSet::new(),
             lost_before: 0,
+            cuts_before: Vec::new(),
             ending: false,
+            duties: Duties::default(),
+            runs_told: Told::default(),
         };
         for stage in mover.stages() {
             // A book that cannot be read is the trouble of its stage.
             mover.lost_before += crate::up::lost_in(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
         }
         for section in &mover.instrument.sources {
+            mover.cuts_before.push(flow::ledger::cuts(&mover.data, &section.name).map_or(0, |cuts| cuts.len()));
+        }
+        for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
             mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
         }
         mover.start_stages()?;
-        mover.wait_for_streams()?;
+        mover.wait_for_streams(signals)?;
         // What was finished before a kill came between.
-        mover.file_away()?;
+        with_room(signals, || mover.file_away())?;
         mover.done_before = mover.done()?;
-        mover.begin_declared()?;
-        mover.hold(mover.keeper.runs())?;
+        match mover.begin_declared() {
+            Err(fault) if fault.passes == Passes::WithRoom => mover.duties.declare = true,
+            answer => answer?,
+        }
+        mover.duties.look = true;
+        mover.duties.hold = mover.places(mover.keeper.runs())?;
+        mover.hold();
         Ok(mover)
     }
 
@@ -164,19 +214,26 @@ impl Mover {
     }
 
     /// Streams exist before a run begins: what belongs to it is held from its first message on.
-    fn wait_for_streams(&mut self) -> Result<(), Fault> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+    fn wait_for_streams(&mut self, signals: &AtomicUsize) -> Result<(), Fault> {
+        let deadline = Instant::now() + START;
         let sources = self.instrument.sources.iter().map(|s| ("source", &s.name)).zip(&self.sources);
         let merges = self.instrument.merges.iter().map(|m| ("merge", &m.name)).zip(&self.merges);
         let workers = self.instrument.workers.iter().map(|w| ("worker", &w.name)).zip(&self.workers);
         for ((kind, name), stage) in sources.chain(merges).chain(workers) {
             while stage.told.view().is_none() {
-                if let Some(fault) = stage.told.trouble() {
+                let trouble = stage.told.trouble();
+                let (is_late, asked) = (Instant::now() > deadline, signals.load(Ordering::Relaxed) > 0);
+                // A stage that failed is started again by its thread, which has reported why.
+                let ends = match trouble.as_ref().map(|fault| fault.passes) {
+                    Some(Passes::Never) => true,
+                    Some(Passes::WithRoom) => asked,
+                    Some(Passes::Soon) => is_late || asked,
+                    None => is_late,
+                };
+                if ends {
                     self.stop_sources.store(true, Ordering::Relaxed);
-                    return Err(fault);
-                }
-                if Instant::now() > deadline {
-                    return Err(Fault::new(format!("{kind} `{name}` does not start"), "30 s are over"));
+                    let late = || Fault::new(format!("{kind} `{name}` does not start"), "30 s are over");
+                    return Err(trouble.unwrap_or_else(late));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -228,7 +285,12 @@ impl Mover {
         let metadata = self.with_provenance(name, metadata)?;
         let now = self.data.media.now();
         let run = self.keeper.begin(name, start, stop, settle, &metadata, now)?;
-        self.hold(std::slice::from_ref(&run))?;
+        // It has begun, whatever keeps its places from being held now.
+        match self.places(std::slice::from_ref(&run)) {
+            Ok(places) => self.duties.hold.extend(places),
+            Err(fault) => self.duties.told.suffers(Some(fault)),
+        }
+        self.hold();
         tracing::info!("run `{name}` is open");
         Ok(run)
     }
@@ -282,20 +344,70 @@ impl Mover {
         Ok(value.to_string())
     }
 
-    /// Named positions at the beginning of runs, so that `wait` waits for their sinks. Where a sink has committed, its
-    /// own positions stand since then.
-    fn hold(&self, runs: &[Run]) -> Result<(), Fault> {
+    /// Named positions at the beginning of runs, so that `wait` waits for their sinks. Where a sink has committed, its own
+    /// positions are kept since then.
+    fn places(&self, runs: &[Run]) -> Result<Vec<(Key, String)>, Fault> {
         let commits = commits::last_commits(&self.data)?;
+        let mut places = Vec::new();
         for run in runs {
             for sink in &self.instrument.sinks {
                 let file = (sink.name.clone(), run.name.clone());
                 let has_committed = commits.get(&run.name).is_some_and(|of_run| of_run.contains_key(&sink.name));
                 if !has_committed && !self.untold.contains(&file) {
-                    flow::hold(&self.data, &sink.name, run, &sink.inputs.value)?;
+                    places.extend(sink.inputs.value.iter().map(|stream| (file.clone(), stream.clone())));
                 }
             }
         }
+        Ok(places)
+    }
+
+    /// Holds the positions that are not held yet. What fails is tried again.
+    fn hold(&mut self) {
+        let held = self.try_hold();
+        self.duties.next = held.is_err().then(|| Instant::now() + AGAIN);
+        self.duties.told.suffers(held.err());
+    }
+
+    fn try_hold(&mut self) -> Result<(), Fault> {
+        while let Some(((sink, run), stream)) = self.duties.hold.last() {
+            if let Some(run) = self.keeper.runs().iter().find(|known| known.name == *run) {
+                flow::hold(&self.data, sink, run, std::slice::from_ref(stream))?;
+            }
+            self.duties.hold.pop();
+        }
         Ok(())
+    }
+
+    /// Does what is still to be done. A fault is reported, and all of it is tried again.
+    fn do_duties(&mut self, left: &mut Left) {
+        if self.duties.is_none() || self.duties.next.is_some_and(|next| Instant::now() < next) {
+            return;
+        }
+        let done = self.try_duties(left);
+        self.duties.next = done.is_err().then(|| Instant::now() + AGAIN);
+        self.duties.told.suffers(done.err());
+    }
+
+    fn try_duties(&mut self, left: &mut Left) -> Result<(), Fault> {
+        if self.duties.declare {
+            self.begin_declared()?;
+            (self.duties.declare, self.duties.look) = (false, true);
+        }
+        while let Some(file) = self.duties.release.last() {
+            self.release(file)?;
+            self.duties.release.pop();
+        }
+        if self.duties.file {
+            self.file_away()?;
+            self.duties.file = false;
+        }
+        if self.duties.look {
+            *left = self.left()?;
+            self.duties.look = false;
+        }
+        // Nobody waits for the places of a file that is finished or was given up.
+        self.duties.hold.retain(|(file, _)| left.files.contains(file));
+        self.try_hold()
     }
 
     /// Files what sinks have finished.
@@ -344,7 +456,9 @@ impl Mover {
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
         let mut ended = false;
-        let mut left = self.left()?;
+        let mut left = Left::default();
+        self.duties.look = true;
+        self.do_duties(&mut left);
         let mut belongings = Belongings::default();
         loop {
             belongings.look(&self.data, &self.instrument)?;
@@ -382,18 +496,16 @@ impl Mover {
             self.look_at_cut_over(now);
             let views: Vec<StreamView> = self.views();
             changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
+            self.runs_told.suffers(self.keeper.trouble());
             let files = self.children.look_after(&self.instrument, &left.files)?;
-            for file in files.iter().filter(|(sink, run)| self.children.has_failed(sink, run)) {
-                self.release(file)?;
-            }
-            if !files.is_empty() {
-                self.file_away()?;
-            }
-            if changed || !files.is_empty() {
-                left = self.left()?;
-            }
+            let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
+            self.duties.release.extend(failed.cloned());
+            self.duties.file |= !files.is_empty();
+            self.duties.look |= changed || !files.is_empty();
+            self.do_duties(&mut left);
             look(self);
-            if !left.unsealed && left.files.is_empty() && (self.declared || ended) {
+            let is_done = !left.unsealed && left.files.is_empty() && self.duties.is_none();
+            if is_done && (self.declared || ended) {
                 return Ok(std::mem::take(&mut self.children.written));
             }
             std::thread::sleep(TICK);
@@ -414,7 +526,8 @@ impl Mover {
     pub fn troubles(&self) -> Vec<Fault> {
         let stages = self.sources.iter().chain(&self.merges).chain(&self.workers).filter_map(|s| s.told.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        stages.chain(self.keeper.trouble()).chain(self.children.troubles()).chain(files).collect()
+        let own = self.keeper.trouble().into_iter().chain(self.duties.told.trouble());
+        stages.chain(own).chain(self.children.troubles()).chain(files).collect()
     }
 
     /// The data folder.
@@ -652,6 +765,15 @@ impl Mover {
         merges.chain(self.instrument.workers.iter().map(|w| w.name.clone())).collect()
     }
 
+    /// What recoveries have cut at this start of the streams of sources, of messages that were marked.
+    pub fn cuts(&self) -> Vec<Gap> {
+        let sources = self.instrument.sources.iter().zip(&self.cuts_before);
+        let cuts = |(section, before): (&crate::file::SourceSection, &usize)| {
+            flow::ledger::cuts(&self.data, &section.name).unwrap_or_default().into_iter().skip(*before)
+        };
+        sources.flat_map(cuts).collect()
+    }
+
     /// Messages that these stages had lost before this start, of all their inputs.
     pub fn lost_before(&self) -> u64 {
         self.lost_before
@@ -688,6 +810,19 @@ fn untold(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>
         }
     }
     Ok(files)
+}
+
+/// Tries until there is room on the device, or until `signals` says to end.
+fn with_room<T>(signals: &AtomicUsize, mut work: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+    loop {
+        match work() {
+            Err(fault) if fault.passes == Passes::WithRoom && signals.load(Ordering::Relaxed) == 0 => {
+                tracing::warn!("{fault}");
+                std::thread::sleep(AGAIN);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// A whole number of a command, or nothing where it is absent.

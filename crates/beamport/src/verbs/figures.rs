@@ -76,6 +76,13 @@ pub fn moment(ns: i64) -> String {
     format!("{}Z", text.get(..text.len().saturating_sub(7)).unwrap_or_default())
 }
 
+/// `detector: messages 364 to 1,815 were marked, and a recovery cut them`.
+#[must_use]
+pub fn cut(gap: &flow::records::Gap) -> String {
+    let (first, last) = (thousands(gap.first), thousands(gap.last));
+    format!("{}: messages {first} to {last} were marked, and a recovery cut them", gap.stream)
+}
+
 /// A time in which a stream had no source.
 #[must_use]
 pub fn absent(gap: &flow::records::Gap) -> String {

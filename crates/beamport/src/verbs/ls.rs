@@ -1,6 +1,6 @@
 //! `beamport ls`: streams and runs as they stand.
 
-use super::figures::{absent, bytes, known, moment, percent, span, thousands};
+use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands};
 use super::status::{Status, Watch};
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
@@ -71,6 +71,9 @@ fn text(status: &Status) -> String {
         let (named, more) = s.parents.split_at(s.parents.len().min(PARENTS_NAMED));
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         text.push_str(&format!("{} is a view of {}{more}\n", s.name, named.join(", ")));
+    }
+    for gap in status.streams.iter().flat_map(|s| &s.cut) {
+        text.push_str(&format!("{}\n", cut(gap)));
     }
     if !status.stages.is_empty() {
         text.push('\n');
@@ -175,6 +178,7 @@ mod tests {
             writer: Some(4711),
             orphaned: false,
             arrival_ahead_ns: None,
+            cut: Vec::new(),
             parents: Vec::new(),
             readers: Vec::new(),
         };

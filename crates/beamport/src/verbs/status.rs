@@ -87,6 +87,8 @@ pub struct StreamStatus {
     /// How far its newest arrival is ahead of now, ns, where the machine's clock was ahead by more than 1 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival_ahead_ns: Option<i64>,
+    /// Messages that were marked and that a recovery has cut since.
+    pub cut: Vec<Gap>,
     /// Streams that this one points into, if it is a view.
     pub parents: Vec<String>,
     /// Who reads.
@@ -211,6 +213,8 @@ struct Seen {
     late: HashMap<String, (u64, u64)>,
     /// (when, what it took, answer).
     lost: Option<(Instant, Duration, u64)>,
+    /// What recoveries cut of messages that were marked.
+    cut: Vec<Gap>,
 }
 
 /// Looks at a data folder again and again.
@@ -452,6 +456,7 @@ fn look_at(
         let began = Instant::now();
         let (entries, _) = ledger::entries(data, name, 0, u64::MAX)?;
         let lost = entries.iter().flat_map(|e| e.lost.values()).sum();
+        seen.cut = ledger::cuts(data, name)?;
         seen.lost = Some((Instant::now(), began.elapsed(), lost));
     }
     let readers = readers(data, &reader, bounds.count);
@@ -495,6 +500,7 @@ fn look_at(
         writer: writer.map(|p| p.pid),
         orphaned: bounds.written && writer.is_none(),
         arrival_ahead_ns: arrival_ahead(&mut reader, data.media.now()),
+        cut: seen.cut.clone(),
         parents,
         readers,
     })

@@ -245,6 +245,7 @@ mod tests {
             writer: None,
             orphaned: false,
             arrival_ahead_ns: Some(7_200_000_000_000),
+            cut: Vec::new(),
             parents: Vec::new(),
             readers: vec![reader],
         };
