@@ -630,10 +630,11 @@ impl Parents {
     }
 }
 
-/// Names the parent where its folder holds no stream.
+/// Names the parent where its folder holds no stream, or one that has lost its header.
 pub(crate) fn not_there(folder: &Path, error: Error) -> Error {
     match error {
         Error::Missing(_) => Error::Parent { folder: folder.to_path_buf(), what: "is not there".into() },
+        Error::Headless(_) => Error::Parent { folder: folder.to_path_buf(), what: "has lost its header".into() },
         Error::Format { what, .. } => {
             Error::Parent { folder: folder.to_path_buf(), what: format!("is another: {what}") }
         }

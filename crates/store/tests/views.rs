@@ -581,7 +581,7 @@ fn a_parent_that_was_missing_ended_the_verification_of_the_rest_of_a_view() {
     let seen = verify(&media, &folder("view"), &mut |_, _| {}).unwrap();
     assert_eq!((seen.count, seen.wrong, seen.schemas[0].1), (40, 20, 20));
     assert_eq!((seen.damage[0].first, seen.damage[0].end), (1, 2));
-    assert_eq!(seen.damage[0].why, "the parent /disk/b of a view is not there");
+    assert_eq!(seen.damage[0].why, "the parent /disk/b of a view has lost its header");
 }
 
 #[test]
