@@ -254,6 +254,17 @@ def test_without_times_all_messages_are_the_run_and_their_stream_follows_from_th
     assert "there is a file of that name" in run(programs, tmp_path, *words, stdin=text, status=2)
 
 
+def test_a_message_at_the_very_stop_is_in_the_file_of_an_inclusive_run(programs, tmp_path):  # noqa: F811
+    log = group("entry", "NXentry", group("t", "NXlog", stream("f144", "choppers", "T")))
+    (tmp_path / "t.json").write_text(json.dumps({"children": [log]}))
+    text = json.dumps([f144("T", STOP - 1, 1), f144("T", STOP, 2)])
+    for inclusive, values in ([], [1]), (["--inclusive"], [1, 2]):
+        words = ("make", "t.json", "-", "--output", f"{len(values)}.nxs", "--layout", "ess")
+        run(programs, tmp_path, *words, "--start", at(START), "--stop", at(STOP), *inclusive, stdin=text)
+        with h5py.File(tmp_path / f"{len(values)}.nxs") as file:
+            np.testing.assert_array_equal(file["entry/t/value"], values)
+
+
 def test_a_message_for_which_the_template_has_no_place_makes_the_status_1(programs, tmp_path):  # noqa: F811
     log = group("entry", "NXentry", group("t", "NXlog", stream("f144", "devices", "T")))
     (tmp_path / "t.json").write_text(json.dumps({"children": [log]}))

@@ -428,6 +428,9 @@ pub struct Make {
     /// End of the run, itself left out [default: behind the last message]
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub stop: Option<When>,
+    /// Messages of the very time of `--stop` belong to the run
+    #[arg(long, requires = "stop")]
+    pub inclusive: bool,
     /// Form of the answer.
     #[command(flatten)]
     pub form: Form,

@@ -13,6 +13,7 @@ use crate::cli::Make as Verb;
 use crate::file::{Writer, named_streams};
 use crate::mover::{Job, Work};
 use crate::units::When;
+use flow::records::Stop;
 use flow::{Appender, Data, Fault, RunKeeper, StreamView};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,14 +96,14 @@ fn is_aside(account: &Value) -> bool {
 }
 
 /// Start and stop of the run: as asked for, else from the first message to behind the last.
-fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, i64), Fault> {
+fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, Stop), Fault> {
     let given = |when: Option<When>| when.map(|when| nanoseconds(when, now));
     let times = || messages.iter().map(|message| message.time);
     let (start, stop) = (given(asked.start), given(asked.stop));
     let start = start.or_else(|| times().min()).unwrap_or_else(|| stop.map_or(now, |stop| stop.saturating_sub(1)));
     let behind = || times().max().map_or(start, |last| last.max(start)).saturating_add(1);
-    let stop = stop.unwrap_or_else(behind);
-    if stop <= start {
+    let stop = Stop::at(stop.unwrap_or_else(behind), asked.inclusive);
+    if stop.first_outside <= start {
         let cause = "the stop is not after the start, which is the first message where `--start` is not given";
         return Err(Fault::new(format!("cannot make `{}`", asked.output.display()), cause)
             .hint("give a later `--stop`, or an earlier `--start`"));
@@ -111,18 +112,18 @@ fn interval(asked: &Verb, messages: &[Given], now: i64) -> Result<(i64, i64), Fa
 }
 
 /// Writes down a sealed run over all that the streams have.
-fn record<'s>(data: &Data, streams: impl Iterator<Item = &'s &'s str>, start: i64, stop: i64) -> Result<(), Fault> {
+fn record<'s>(data: &Data, streams: impl Iterator<Item = &'s &'s str>, start: i64, stop: Stop) -> Result<(), Fault> {
     let ended = |name: &&str| StreamView {
         name: (*name).to_owned(),
-        frontier: stop,
+        frontier: stop.first_outside,
         ended: true,
         marked: true,
         begun: 0,
         done: 0,
     };
     let views: Vec<StreamView> = streams.map(ended).collect();
-    let now = data.media.now().max(stop);
+    let now = data.media.now().max(stop.first_outside);
     let mut keeper = RunKeeper::open(data)?;
-    keeper.begin(NAME, start, Some(stop), Duration::ZERO, "{}", now)?;
+    keeper.begin(NAME, start, stop, Duration::ZERO, "{}", now)?;
     super::replay::seal(&mut keeper, NAME, &views, now).map(drop)
 }
