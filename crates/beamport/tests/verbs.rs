@@ -1362,15 +1362,21 @@ fn a_source_says_who_makes_it_wait() {
     let stream = Options { when_full: store::WhenFull::Wait, ..Options::memory(1 << 20) };
     let options = IntakeOptions { stream, ahead_max: i64::MAX };
     let devices = Devices { next: 0, count: 100_000, left_out: 0..0 };
-    let mut now = data.media.now();
+    let now = data.media.now();
     let mut intake = Intake::start(&data, "devices", Box::new(devices), &options, now).unwrap();
     data.hold("devices", "analysis", 7).unwrap();
     intake.step(now).unwrap();
-    // Readers may think for a moment.
+    // Readers may think for a moment: some seconds of a clock that is never set.
     assert_eq!(intake.trouble(), None);
-    now += 6 * SECOND;
-    intake.step(now).unwrap();
-    let fault = intake.trouble().unwrap();
+    let end = std::time::Instant::now() + GUARD;
+    let fault = loop {
+        intake.step(now).unwrap();
+        if let Some(fault) = intake.trouble() {
+            break fault;
+        }
+        assert!(std::time::Instant::now() < end);
+        intake.wait_room(Duration::from_millis(10));
+    };
     assert!(fault.cause.contains("reader `analysis` (no process now) has not moved on from message 7"), "{fault}");
     assert_eq!(fault.hint, "if nobody will read as it again: `beamport forget devices 'analysis'`");
     assert_eq!(told(&data, &["forget", "devices", "analysis"]).0, 0);
@@ -1407,3 +1413,75 @@ fn doctor_says_when_the_disk_will_be_full() {
         "{out}"
     );
 }
+
+/// Every file of a folder with its bytes, but for locks and places of readers.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| !path.ends_with("pins") && !path.ends_with("lock"));
+    all.sort();
+    all.into_iter().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+}
+
+/// An instrument of the source `devices` and its merge `all`.
+fn instrument(place: &Place, data: &Data) -> String {
+    let file = place.0.join("i.toml");
+    let text = format!(
+        "instrument = \"lab\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
+         [merge.all]\ninputs = [\"devices\"]\n[run.next]\nduration = \"100 ms\"\nsettle = \"10 ms\"\n",
+        data.folder.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_stream_without_its_header_was_begun_anew_over_its_messages() {
+    let place = Place::new("headless");
+    let data = measured(&place, "a");
+    let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    for name in ["control", "devices.commits"] {
+        let mut book = data.book(name).unwrap();
+        let next = book.append(&meta, b"{}").unwrap() + 1;
+        assert!(book.wait(next, Level::Disk, GUARD).unwrap());
+    }
+    {
+        let mut view = data.writer("all", &Options::disk(1 << 20)).unwrap();
+        let mut from = data.reader_early("devices").unwrap();
+        let parent = view.parent("devices").unwrap();
+        for m in from.read(10).unwrap().iter() {
+            view.push_view(parent, m.sequence, m.entry).unwrap();
+        }
+        assert!(view.wait(1, Level::Disk, GUARD).unwrap());
+    }
+    let instrument = instrument(&place, &data);
+    for name in ["devices", "all", "runs", "control", "devices.commits"] {
+        let folder = data.stream(name);
+        let header = place.0.join("header");
+        std::fs::rename(folder.join("stream"), &header).unwrap();
+        let before = contents(&folder);
+        let what = format!("{name} holds messages, but its header `stream` is missing");
+        for (words, status) in [(&["verify"][..], 1), (&["ls"], 2), (&["doctor"], 1), (&["up", &instrument], 2)] {
+            let (code, out, err) = told(&data, words);
+            assert_eq!(code, status, "{name}: {words:?}: {out}{err}");
+            let said = format!("{out}{err}").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(&what), "{name}: {words:?}: {out}{err}");
+        }
+        assert!(told(&data, &["up", &instrument]).2.contains("hint:  put the file `stream` back"), "{name}");
+        assert_eq!(contents(&folder), before, "{name}");
+        std::fs::rename(&header, folder.join("stream")).unwrap();
+    }
+    assert_eq!(told(&data, &["verify"]).0, 0);
+}
+
+#[test]
+fn all_runs_were_forgotten_without_a_word() {
+    let place = Place::new("forgotten");
+    let data = measured(&place, "a");
+    std::fs::remove_file(data.stream("runs").join("i-00000000")).unwrap();
+    let instrument = instrument(&place, &data);
+    assert_eq!(told(&data, &["verify"]).0, 1);
+    assert!(told(&data, &["ls"]).2.contains("`runs`"));
+    let (_, _, err) = told(&data, &["up", &instrument]);
+    assert!(err.contains("stream `runs` is damaged, runs are lost: messages 0 to "), "{err}");
+}
+

@@ -406,11 +406,13 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
 fn mistakes_of_sinks_are_told() {
     let folder = Folder::new("sinks");
     folder.put("good.json", "{\"children\": []}");
+    let stream = r#"{"module": "ev44", "config": {"stream": "x", "source": "amor_detector"}}"#;
+    folder.put("stream.json", &format!(r#"{{"children": [{{"type": "group", "name": "t", "children": [{stream}]}}]}}"#));
     folder.put("bad.json", "{\n\"children\": [\n,]}");
     let sink = |name: &str, lines: &str| format!("[sink.{name}]\nkind = \"nexus\"\n{lines}\n");
     let table: Vec<(String, u32, &str, &str)> = vec![
         (sink("f", "template = \"good.json\"\ninputs = [\"y\"]"), 8, "no source fills that stream", "streams are x"),
-        (sink("f", "template = \"good.json\"\ninputs = []"), 8, "no inputs", "take all"),
+        (sink("f", "template = \"stream.json\"\ninputs = []"), 8, "no inputs", "take all"),
         (sink("f", "template = \"good.json\"\ninputs = \"x\""), 8, "it is a text, not a list", "write a list"),
         (sink("f", "template = \"good.json\"\nfile = \"../{run}.nxs\""), 8, "leaves its folder", "plain file name"),
         (sink("f", "template = \"good.json\"\nfile = \"a.nxs\""), 8, "the same for every run", "{run}"),
