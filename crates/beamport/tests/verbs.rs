@@ -1484,4 +1484,3 @@ fn all_runs_were_forgotten_without_a_word() {
     let (_, _, err) = told(&data, &["up", &instrument]);
     assert!(err.contains("stream `runs` is damaged, runs are lost: messages 0 to "), "{err}");
 }
-

@@ -407,7 +407,8 @@ fn mistakes_of_sinks_are_told() {
     let folder = Folder::new("sinks");
     folder.put("good.json", "{\"children\": []}");
     let stream = r#"{"module": "ev44", "config": {"stream": "x", "source": "amor_detector"}}"#;
-    folder.put("stream.json", &format!(r#"{{"children": [{{"type": "group", "name": "t", "children": [{stream}]}}]}}"#));
+    folder
+        .put("stream.json", &format!(r#"{{"children": [{{"type": "group", "name": "t", "children": [{stream}]}}]}}"#));
     folder.put("bad.json", "{\n\"children\": [\n,]}");
     let sink = |name: &str, lines: &str| format!("[sink.{name}]\nkind = \"nexus\"\n{lines}\n");
     let table: Vec<(String, u32, &str, &str)> = vec![

@@ -257,7 +257,10 @@ mod tests {
         let unknown = "how much `d` will write to disk is not known";
         let text = said("");
         assert!(text.starts_with("writes 262 MB/s to disk; full in ") && text.ends_with(unknown), "{text}");
-        assert_eq!(said(", live = \"16 MiB\", retain = \"16 MiB\""), format!("writes 262 MB/s to disk; what is kept fits in; {unknown}"));
+        assert_eq!(
+            said(", live = \"16 MiB\", retain = \"16 MiB\""),
+            format!("writes 262 MB/s to disk; what is kept fits in; {unknown}")
+        );
         assert!(said(", keep_free = \"1 MiB\"").contains("down to `keep_free` in "));
         assert_eq!(said(", level = \"memory\""), unknown);
     }
