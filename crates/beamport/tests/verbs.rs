@@ -1427,7 +1427,8 @@ fn instrument(place: &Place, data: &Data) -> String {
     let file = place.0.join("i.toml");
     let text = format!(
         "instrument = \"lab\"\ndata = \"{}\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n\
-         [merge.all]\ninputs = [\"devices\"]\n[run.next]\nduration = \"100 ms\"\nsettle = \"10 ms\"\n",
+         [source.field]\nkind = \"sim\"\nmodel = \"field\"\n\
+         [merge.all]\nkind = \"time\"\ninputs = [\"devices\", \"field\"]\n[run.next]\nduration = \"100 ms\"\nsettle = \"10 ms\"\n",
         data.folder.display()
     );
     std::fs::write(&file, text).unwrap();

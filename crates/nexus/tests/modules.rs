@@ -287,7 +287,9 @@ fn what_the_ess_file_writer_takes_was_refused() {
     };
     let twice = r#", {"type": "group", "name": "twice", "attributes": [{"name": "x", "values": 1}, {"name": "x", "values": 2}]}"#;
     let ignored = "it is ignored";
-    let cases: [(&str, String, &[(&str, &str)], &[&str]); 13] = [
+    /// A name, a template, what its file has, and what is warned of.
+    type Case<'a> = (&'a str, String, &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 13] = [
         (
             "vector",
             group("", &(vector("a") + &vector("b"))),

@@ -114,6 +114,9 @@ impl Naming {
     }
 }
 
+/// What another process does inside a call of one.
+pub(crate) type Meanwhile = Box<dyn FnOnce() + Send>;
+
 pub(crate) struct World {
     pub(crate) disk_root: PathBuf,
     pub(crate) live_root: PathBuf,
@@ -147,7 +150,7 @@ pub(crate) struct World {
     /// Changes that are still made before every call fails: the moment at which a process is stopped.
     pub(crate) stops_after: Option<u64>,
     /// Runs before the next file of which the name begins so is opened.
-    pub(crate) before_open: Option<(&'static str, Box<dyn FnOnce() + Send>)>,
+    pub(crate) before_open: Option<(&'static str, Meanwhile)>,
     keys: u64,
 }
 

@@ -73,10 +73,9 @@ pub(super) fn refuse_headless(data: &Data, instrument: &Instrument) -> Result<()
     let names = data.media.list(folder);
     let names = names.map_err(|e| Fault::io(format!("data folder `{}` cannot be read", folder.display()), &e))?;
     for name in names.iter().filter(|name| is_ours(instrument, name)) {
-        match store::Header::read(data.media.as_ref(), &data.stream(name)) {
-            Err(e @ store::Error::Headless(_)) => return Err(flow::stream_fault(name, e)),
-            // Any other error is that of the stage that opens the stream.
-            _ => {}
+        // Any other error is that of the stage that opens the stream.
+        if let Err(e @ store::Error::Headless(_)) = store::Header::read(data.media.as_ref(), &data.stream(name)) {
+            return Err(flow::stream_fault(name, e));
         }
     }
     Ok(())
