@@ -53,7 +53,10 @@ impl Load {
     fn template(self, compression: Option<&str>) -> Result<Template, Fault> {
         let name = self.module();
         let group = |group: &str, source: Option<&str>| {
-            let config = json!({"stream": name, "source": source, "compression": compression});
+            let mut config = json!({"stream": name, "compression": compression});
+            if let Some(source) = source {
+                config["source"] = source.into();
+            }
             json!({"type": "group", "name": group, "children": [{"module": name, "config": config}]})
         };
         let groups: Vec<Value> = match self {
