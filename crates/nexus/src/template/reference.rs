@@ -276,7 +276,8 @@ fn row(kind: &Kind, design: &Design) -> String {
         format!("`{name}`: {}", value.as_text().map_or("-".into(), |text| format!("`{text}`")))
     };
     // A text that the template gives is not known here.
-    let is_known = |(_, value): &&(&str, super::Data)| value.as_text() != Some("");
+    let is_known =
+        |(_, value): &&(&str, super::Data)| !matches!((kind, value.as_text()), (Kind::F144 { .. }, Some("")));
     let mut attributes: Vec<String> = design.attributes.iter().filter(is_known).map(said).collect();
     if *kind == Kind::Hs01 && name_of(design) == "data" {
         attributes.push("`units`: `counts`".to_owned());
