@@ -8,7 +8,7 @@
 //! known to end the process (SIGSEGV after ENOSPC), and what they would still write, nobody asked for.
 
 use crate::filter::Filter;
-use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, HEADER_BYTES, NAMES_IN_HEADER, PACK_THREADS};
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNK_TREE_HALF, HEADER_BYTES, NAMES_IN_HEADER, PACK_THREADS};
 use crate::metadata::{self, Held, Metadata};
 use crate::template::{Data, DataType, Values};
 use flow::Fault;
@@ -237,6 +237,8 @@ impl File {
         // What was given back is not used again: see `metadata`.
         // SAFETY: our list.
         call(what, || unsafe { h5p::H5Pset_file_space_strategy(create.0, strategy, 0, 1) })?;
+        // SAFETY: our list.
+        call(what, || unsafe { h5p::H5Pset_istore_k(create.0, CHUNK_TREE_HALF) })?;
         keep_in_header(&create)?;
         // SAFETY: valid name and lists.
         let id = call(what, || unsafe { h5f::H5Fcreate(name.as_ptr(), h5f::H5F_ACC_TRUNC, create.0, access.0) })?;

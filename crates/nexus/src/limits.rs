@@ -80,6 +80,18 @@ pub const ROW_BYTES_MAX: u64 = 256 << 20;
 /// Smallest chunk of a growing dataset: a page, so that a log of one value costs a page.
 pub const CHUNK_BYTES_MIN: usize = 4 << 10;
 
+/// Smallest chunk of a column of a log: with 4 KiB a beam line of a thousand slow values had files of mostly empty chunks.
+/// A column with more rows than that when it is first written has chunks of [`CHUNK_BYTES_MIN`] or more.
+pub const LOG_CHUNK_BYTES_MIN: usize = 2 << 10;
+
+/// Smallest chunk of the cues of a log: five minutes of them.
+pub const CUE_CHUNK_BYTES_MIN: usize = 256;
+
+/// Half of the entries of a node in the tree of the chunks of a dataset (HDF5 File Format Specification, III.A.1). Each
+/// dataset has a node at least, of 560 bytes, where the 2 KiB of libhdf5's default are four pages for each log. A dataset
+/// of a million chunks has a tree of five levels, where it had four.
+pub const CHUNK_TREE_HALF: u32 = 8;
+
 /// Largest chunk: above it readers that want a few rows read too much.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 

@@ -79,3 +79,23 @@ fn a_flush_writes_only_the_logs_that_grew() {
     assert!((1..=4).contains(&writes.get()), "{}", writes.get());
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_log_of_few_values_took_36_kib() {
+    let folder = folder("many-small");
+    let (logs, file) = (100, folder.join("many.nxs"));
+    let mut sink = Nexus::begin(job(&file, logs), false).unwrap();
+    for n in 0..200 {
+        turn(&mut sink, logs, n);
+        if n % 10 == 0 {
+            sink.flush().unwrap();
+        }
+    }
+    sink.finish("{}").unwrap();
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    assert!(bytes / logs < 14_000, "{bytes}");
+    let read = hdf5_metno::File::open(&file).unwrap();
+    let values = read.dataset("entry/pv99/value").unwrap().read_raw::<f64>().unwrap();
+    assert!(values.iter().zip(0..200).all(|(value, n)| *value == f64::from(n)) && values.len() == 200);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

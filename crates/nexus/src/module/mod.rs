@@ -27,7 +27,9 @@ mod times;
 use crate::column::{Column, Design};
 use crate::filter::Filter;
 use crate::h5::{Cell, File};
-use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_EVERY_NS, TEXT_BYTES};
+use crate::limits::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_CHUNK_BYTES_MIN, CUE_EVERY_NS, LOG_CHUNK_BYTES_MIN, TEXT_BYTES,
+};
 use crate::outside::{Given, Outside};
 use crate::room::Room;
 use crate::sort::Table;
@@ -476,6 +478,10 @@ fn pack(design: &mut Design, compression: &[(Option<String>, Filter)]) {
     let dataset = design.path.rsplit('/').next();
     let of = |wanted: Option<&str>| compression.iter().find(|(name, _)| name.as_deref() == wanted);
     design.filter = of(dataset).or_else(|| of(None)).map(|(_, filter)| *filter);
+    if design.filter.is_some() {
+        // Small chunks do not become smaller.
+        design.least = design.least.max(CHUNK_BYTES_MIN);
+    }
 }
 
 fn number(dtype: Option<DataType>) -> Option<DType> {
@@ -582,8 +588,9 @@ pub(crate) fn ns_since(word: &'static str) -> Vec<(&'static str, Data)> {
 /// `value`, `time` and cues of an NXlog.
 fn log_designs(path: &str, dtype: Option<DType>, units: &str) -> Vec<Design> {
     let mut value = design(path, "value", dtype.unwrap_or(DType::Float64), unit(units));
-    value.least = CHUNK_BYTES_MIN;
-    let time = design(path, "time", DType::Int64, ns_since("start"));
+    value.least = LOG_CHUNK_BYTES_MIN;
+    let mut time = design(path, "time", DType::Int64, ns_since("start"));
+    time.least = LOG_CHUNK_BYTES_MIN;
     [value, time].into_iter().chain(cue_designs(path)).collect()
 }
 
@@ -592,6 +599,7 @@ fn cue_designs(path: &str) -> [Design; 2] {
         design(path, "cue_index", DType::UInt64, Vec::new()),
         design(path, "cue_timestamp_zero", DType::Int64, ns_since("start")),
     ]
+    .map(|cue| Design { least: CUE_CHUNK_BYTES_MIN, ..cue })
 }
 
 /// Says that a dataset has the first dimension of the signal of its NXdata.
