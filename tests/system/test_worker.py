@@ -477,8 +477,14 @@ def test_a_worker_that_never_answered_was_said_nowhere(lab):
     lab.write(camera(100, "disk") + worker("one", "mine.py:two") + worker("good", "mine.py:one"))
     process, _ = lab.up_ready()
     until(lambda: count(lab, "camera") > 50 and count(lab, "good") > 10, "nothing comes")
-    status = json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
-    assert status["workers"]["good"]["numbers"]["slots"] == 1 and "slot 0 of worker `one`" in status["troubles"][0]
+
+    def status():
+        return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]
+
+    troubles = until(lambda: status()["troubles"], "nothing is said")
+    assert "slot 0 of worker `one`" in troubles[0]
+    assert status()["workers"]["good"]["numbers"]["slots"] == 1
     lab.interrupt(process)
     lab.end(process)
-    assert re.search(r"`one` has done nothing yet of `camera`: \d+ wait", lab.said(process)[1])
+    # Its code is committed when it starts, so it has an account.
+    assert re.search(r"`one` has \d+ of `camera` before it: the next `up` goes on", lab.said(process)[1])
