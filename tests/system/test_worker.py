@@ -488,3 +488,24 @@ def test_a_worker_that_never_answered_was_said_nowhere(lab):
     lab.end(process)
     # Its code is committed when it starts, so it has an account.
     assert re.search(r"`one` has \d+ of `camera` before it: the next `up` goes on", lab.said(process)[1])
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["os.closerange(0, 1024)", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))"],
+)
+def test_code_that_stopped_its_output_from_reaching_the_disk_stopped_the_worker_for_ever(lab, harm):
+    mark = lab.folder / "harmed"
+    (lab.folder / "mine.py").write_text(
+        "import os, pathlib, resource\n\nimport beamport\n\n\n@beamport.worker\ndef one(frame):\n"
+        f"    mark = pathlib.Path({str(mark)!r})\n"
+        f"    if frame.sequence >= 20 and not mark.exists():\n        mark.touch()\n        {harm}\n    return 1\n"
+    )
+    lab.write(camera(100, "disk") + worker("one", "mine.py:one", 'time_max = "2 s"'))
+    process, _ = lab.up_ready()
+    until(mark.exists, "no harm is done")
+    # A fresh slot does what the other had not brought to the disk, and all that follows.
+    until(lambda: count(lab, "one") > 40, "the worker does not go on")
+    lab.interrupt(process)
+    lab.end(process)
+    assert "what it made did not reach the disk for 2s; it was ended" in lab.said(process)[1]

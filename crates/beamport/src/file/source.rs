@@ -257,7 +257,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
     })
 }
 
-/// The live end of a stream whose messages have so many bytes (0: that is not known), and whether that can be.
+/// The live end of a stream with messages of this size (bytes; 0: not known), and whether the size is allowed.
 fn live_of(section: &mut Section<'_>, message_bytes: u64) -> Option<Setting<Size>> {
     let proposed = Size((limits::LIVE_MESSAGES * message_bytes).next_multiple_of(1 << 20));
     let is_written = section.table.contains_key(keys::LIVE.name);

@@ -485,7 +485,7 @@ fn a_warning_about_a_template_kept_the_file_from_being_used() {
     let instrument = parse(&text, &folder.0.join("z.toml"), &check).unwrap();
     assert_eq!(instrument.warnings.len(), 1);
     assert!(instrument.warnings[0].to_string().starts_with("warning: "), "{}", instrument.warnings[0]);
-    // With mistakes it is told as well, and is none of them.
+    // A warning is listed beside mistakes and does not count as one.
     let mistakes = parse(&format!("{text}flush = 1\n"), &folder.0.join("z.toml"), &check).unwrap_err();
     let levels: Vec<Severity> = mistakes.iter().map(|mistake| mistake.level).collect();
     assert_eq!(levels, [Severity::Error, Severity::Warning], "{mistakes:#?}");

@@ -47,7 +47,7 @@ impl Copies {
         Ok(copied)
     }
 
-    /// A section goes on with the code of a shadow, and with its copy.
+    /// Records that a section continues with the code of a shadow, and with its copy.
     pub(super) fn take(&mut self, section: &WorkerSection) {
         self.originals = Originals::default();
         self.known.push((key(section), section.copied.clone()));
