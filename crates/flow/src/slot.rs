@@ -180,7 +180,7 @@ struct AsideRow {
 }
 
 impl AsideRow {
-    /// The message that was begun last goes aside. False if a fresh slot should try it.
+    /// Moves the message that was begun last to `NAME.aside`. False if a fresh slot should try it.
     fn add(&mut self) -> bool {
         if self.begun.is_some() && self.counted == self.begun {
             return true;

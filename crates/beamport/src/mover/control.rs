@@ -2,8 +2,8 @@
 //!
 //! Everything that changes a run goes this way, and the mover alone acts on it. Each command becomes a message of the
 //! stream `control`. Limits: a line of 64 KiB, five seconds to say it, 32 clients at once; a client that says nonsense
-//! is told so, and one that says nothing keeps nobody else waiting. A command whose client has hung up before it is carried
-//! out is dropped.
+//! gets an error, and one that says nothing delays no other client. A command whose client hangs up before the command is
+//! carried out is dropped.
 
 use crate::peer;
 use flow::Fault;

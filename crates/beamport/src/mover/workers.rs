@@ -491,7 +491,7 @@ fn program(section: &WorkerSection, asked: &Value) -> Command {
     command
 }
 
-/// The copy of the code that a slot loads, as it is told of it.
+/// The copy of the code that a slot loads, as the argument of its process.
 fn copied(data: &Path, section: &WorkerSection) -> Value {
     let copied = section.copied.as_ref();
     copied.map_or(

@@ -387,7 +387,7 @@ fn file_size() -> Finding {
     }
 }
 
-/// A limit on memory that a process is told of by its end: an allocation that is refused aborts it.
+/// A limit on memory that aborts a process: an allocation beyond it is refused, and the process ends.
 fn address_space() -> Vec<Finding> {
     const NAME: &str = "address space";
     let limits = [("v", limit(libc::RLIMIT_AS)), ("d", limit(libc::RLIMIT_DATA))];

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What stands beside the content of a message.
 const KEYS: [&str; 7] = ["stream", "schema", "source_time", "time", "origin", "origin_seq", "content"];
-/// What `cat` prints that follows from the rest, or is made anew.
+/// Fields that `cat` prints and `append` ignores: they follow from the rest, or the appended message gets its own.
 const PASSED_OVER: [&str; 6] = ["sequence", "arrival_time", "flags", "bytes", "hex", "unread"];
 
 /// One message.

@@ -109,7 +109,7 @@ pub(super) fn is_whole(product: &Value) -> bool {
     account["closed"].as_bool() == Some(true) && account["lost"].as_u64() == Some(0)
 }
 
-/// Prints what was written, of so many messages.
+/// Prints what was written, with the number of messages.
 pub(super) fn tell(
     product: &Value,
     messages: u64,
