@@ -218,13 +218,13 @@ impl Work {
             if place.ready && !place.is_there && clock.saturating_sub(place.since) > start_max {
                 all.push((number as u32, Overdue::Code));
             }
-            if self.is_unmoved(number, clock) {
-                all.push((number as u32, Overdue::Output));
-                continue;
-            }
+            let is_unmoved = self.is_unmoved(number, clock);
             let place = &self.places[number];
             let Some(&front) = place.tasks.front().filter(|_| place.ready) else {
                 self.places[number].stands = None;
+                if is_unmoved {
+                    all.push((number as u32, Overdue::Output));
+                }
                 continue;
             };
             let at = self.at(number as u32).unwrap_or(0);
@@ -238,12 +238,17 @@ impl Work {
             match place.stands {
                 // While it waits for room it stands behind the task.
                 _ if at & WAITS != 0 => place.stands = None,
+                // A process that is stopped writes no output either: the message that it stands at is to blame.
                 Some((known, stand, since)) if (known, stand) == (task, stood) => {
                     if clock.saturating_sub(since) > limit {
                         all.push((number as u32, Overdue::Code));
                     }
+                    continue;
                 }
                 _ => place.stands = Some((task, stood, clock)),
+            }
+            if is_unmoved {
+                all.push((number as u32, Overdue::Output));
             }
         }
         all
