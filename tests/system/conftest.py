@@ -205,7 +205,8 @@ class Lab:
             answer = self.ask(b'{"command": "status"}\n', 1.0)
         except OSError:
             return False
-        return bool(answer) and json.loads(answer)["ok"]["pid"] == process.pid
+        # A process that ends answers with a fault.
+        return bool(answer) and json.loads(answer).get("ok", {}).get("pid") == process.pid
 
     def up_ready(self, **more) -> tuple[subprocess.Popen, float]:
         """A started instrument, and the seconds until it was ready."""

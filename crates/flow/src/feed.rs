@@ -505,13 +505,9 @@ fn look_back(run: &Run, reader: &mut Reader, next: u64, see: &mut dyn FnMut(Opti
 /// that is not sealed goes on where the epoch of the commit ends now, with the messages that came in place of those.
 fn gone_on(run: &Run, known: &Input, header: &store::Header) -> Input {
     let mut account = known.clone();
-    if let Err(Error::Rewound { end, .. }) = header.check_identity(known.epoch, known.next)
-        && run.state != State::Sealed
-    {
-        let end = end.min(known.next);
-        *account.counts.entry(CUT.into()).or_default() += known.next - end;
+    if run.state != State::Sealed && account.step_back(header) {
+        let end = account.next;
         account.counts.entry(LAST.into()).and_modify(|last| *last = end.min(*last));
-        (account.next, account.epoch) = (end, header.epoch_of(end));
     }
     account
 }

@@ -499,7 +499,8 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
         let (aside, skipped, lost) = (group(input, "aside"), group(input, "skipped"), group(input, "lost"));
         let (waits, beyond) = (input.count(WAITS), input.count(BEYOND));
         let count = reader.bounds().count.max(input.next);
-        let read = count.saturating_sub(input.first);
+        // What a recovery has cut since it was read is not in the stream any more.
+        let read = count.saturating_sub(input.first) + input.count(CUT);
         // What nobody looked at, and what was looked at and waits.
         let held = (count - input.next + waits).saturating_sub(beyond);
         let known = input.done + [&aside, &skipped, &lost].iter().flat_map(|map| map.values()).sum::<u64>();

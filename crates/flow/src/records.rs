@@ -354,6 +354,11 @@ pub struct Input {
     pub counts: BTreeMap<String, u64>,
 }
 
+/// Where an epoch of a stream ends: the sequence with which the next one begins.
+pub(crate) fn epoch_end(header: &store::Header, epoch: u32) -> u64 {
+    header.epochs.iter().find(|row| row.0 > epoch).map_or(u64::MAX, |row| row.1)
+}
+
 /// Count of an input of which the messages are below `next` and not dealt with: they wait.
 pub const WAITS: &str = "waits";
 
@@ -364,6 +369,18 @@ impl Input {
     /// A count by its name.
     pub fn count(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. What was read of them
+    /// is done: it is counted as [`CUT`], and what came in their place is read. False if nothing was cut.
+    pub fn step_back(&mut self, header: &store::Header) -> bool {
+        let end = epoch_end(header, self.epoch);
+        if self.next <= end {
+            return false;
+        }
+        *self.counts.entry(CUT.into()).or_default() += self.next - end;
+        (self.next, self.epoch) = (end, header.epoch_of(end));
+        true
     }
 
     /// Sets a count; one of nothing is not written.

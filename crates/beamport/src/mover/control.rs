@@ -15,7 +15,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Bytes of a command: metadata of a run is text that people write.
@@ -141,9 +141,14 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
         Ok(request) => {
             let (answer, answered) = channel();
             let patience = patience(&request);
+            let ended = || Fault::new("the command was not taken", "the instrument is being shut down");
             match sender.send(Command { request, answer, caller: stream.try_clone()? }) {
-                Ok(()) => answered.recv_timeout(patience).unwrap_or_else(|_| Err(unanswered(patience))),
-                Err(_) => Err(Fault::new("the command was not taken", "the instrument is being shut down")),
+                Ok(()) => match answered.recv_timeout(patience) {
+                    Ok(said) => said,
+                    Err(RecvTimeoutError::Timeout) => Err(unanswered(patience)),
+                    Err(RecvTimeoutError::Disconnected) => Err(ended()),
+                },
+                Err(_) => Err(ended()),
             }
         }
         Err(fault) => Err(fault),

@@ -387,7 +387,9 @@ impl Work {
             if source.ahead.is_empty() {
                 continue;
             }
-            let ranges: Vec<_> = source.ahead.iter().map(|(first, next)| json!([first, next])).collect();
+            let header = source.reader.header();
+            let ranges: Vec<_> =
+                source.ahead.iter().map(|(first, next)| json!([first, next, header.epoch_of(next - 1)])).collect();
             ahead.insert(source.account.stream.clone(), ranges.into());
         }
         let state = json!({

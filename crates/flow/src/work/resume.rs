@@ -4,6 +4,7 @@ use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
 use super::{SLOTS_MAX, Work};
 use crate::Fault;
 use crate::data::{aside_of, each, stream_fault};
+use crate::records::epoch_end;
 use crate::slot::SAME;
 use std::collections::{BTreeMap, BTreeSet};
 use store::ReadOptions;
@@ -46,7 +47,10 @@ impl Work {
                 let task = &answer.task;
                 let Some(source) = self.sources.get(task.input as usize) else { continue };
                 let header = source.reader.header();
-                let is_of_now = task.uuid == header.uuid && task.epoch == header.epoch_of(task.block_first);
+                // A block of which a recovery has cut messages is done anew, as far as they are there.
+                let is_of_now = task.uuid == header.uuid
+                    && task.epoch == header.epoch_of(task.block_first)
+                    && task.block_next <= epoch_end(header, task.epoch);
                 // What went on as it is and cannot any more is done anew.
                 let can_pass = source.parent.is_some() || !answered.outputs.contains(&SAME);
                 let fits =
@@ -180,6 +184,10 @@ impl Work {
         for (lies, sequence) in entries_of {
             let its = found.iter_mut().rev().filter(|f| lies.is_some_and(|l| f.explains(l, sequence)));
             let Some(its) = its.max_by_key(|f| f.explained) else {
+                // Made of messages that a recovery has cut since.
+                if self.sources.iter().any(|source| source.is_cut) {
+                    continue;
+                }
                 return Err(Fault::new(
                     format!("worker `{}` cannot go on", self.stage),
                     format!("a message of its output behind {shown} is of no block that a slot has answered"),

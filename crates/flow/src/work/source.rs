@@ -4,7 +4,7 @@ use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
 use crate::merge::Heard;
-use crate::records::Input;
+use crate::records::{CUT, Input, epoch_end};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use store::{Error, Kind, Parent, ReadOptions, Reader, Writer};
@@ -29,6 +29,8 @@ pub(super) struct Source {
     pub(super) waits_since: Option<i64>,
     /// Committed, and its commit is safe.
     pub(super) committed: u64,
+    /// A recovery has cut messages that were read, since the last commit was made.
+    pub(super) is_cut: bool,
     /// What the code keeps, and the message that it is for: all before are in it.
     pub(super) kept: Option<(u64, Vec<u64>)>,
 }
@@ -46,22 +48,39 @@ impl Source {
         let kind = if beside.is_some() { Kind::Live } else { Kind::Counted };
         let reader = data.reader(name, ReadOptions { name: stage.to_owned(), kind, ..ReadOptions::default() })?;
         let header = reader.header();
-        let mut ahead = BTreeMap::new();
+        let (mut ahead, mut is_cut) = (BTreeMap::new(), false);
         let mut kept = super::kept_of(state, name);
         let account = match known.filter(|k| k.uuid == header.uuid) {
             Some(known) => {
-                // Only what is marked is read, so no recovery takes it back.
-                header.check_identity(known.epoch, known.next).map_err(|e| stream_fault(name, e))?;
+                // Only what is marked is read: a recovery cuts it where the medium lost it.
+                let mut account = known.clone();
+                is_cut = account.step_back(header);
                 for range in state["ahead"][name].as_array().into_iter().flatten() {
-                    if let (Some(first), Some(next)) = (range[0].as_u64(), range[1].as_u64()) {
-                        // Earlier versions wrote ranges that touch.
-                        match ahead.values_mut().next_back().filter(|end| **end == first) {
-                            Some(end) => *end = next,
-                            None => drop(ahead.insert(first, next)),
-                        }
+                    let (Some(first), Some(next)) = (range[0].as_u64(), range[1].as_u64()) else { continue };
+                    // Earlier versions wrote ranges without their epoch.
+                    let epoch = range[2].as_u64().and_then(|epoch| u32::try_from(epoch).ok());
+                    let end = match epoch {
+                        _ if account.next < known.next => first,
+                        Some(epoch) => epoch_end(header, epoch).clamp(first, next),
+                        None => next,
+                    };
+                    if end < next {
+                        is_cut = true;
+                        *account.counts.entry(CUT.into()).or_default() += next - end;
+                    }
+                    if first == end {
+                        continue;
+                    }
+                    // Earlier versions wrote ranges that touch.
+                    match ahead.values_mut().next_back().filter(|known| **known == first) {
+                        Some(known) => *known = end,
+                        None => drop(ahead.insert(first, end)),
                     }
                 }
-                known.clone()
+                if is_cut && kept.as_ref().is_some_and(|(_, kept)| kept.iter().any(|k| *k >= account.next)) {
+                    kept = None;
+                }
+                account
             }
             None => {
                 kept = None;
@@ -104,6 +123,7 @@ impl Source {
             ended: false,
             waits_since: None,
             committed: next,
+            is_cut,
             kept,
         })
     }

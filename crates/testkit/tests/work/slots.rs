@@ -8,6 +8,7 @@ use flow::{
 };
 use std::ops::Range;
 use std::sync::Arc;
+use store::media::Open;
 use store::{Batch, Drain, Meta, Options, SchemaId, Writer};
 
 const MS: i64 = 1_000_000;
@@ -69,17 +70,18 @@ struct Bench {
 
 impl Bench {
     fn new(options: WorkOptions) -> Self {
+        Self::with("/live/data", &Options::memory(4 << 20), options)
+    }
+
+    fn with(folder: &str, input: &Options, options: WorkOptions) -> Self {
         let machine = Machine::new(1);
         let processes = [machine.start(), machine.start()];
-        let at = |process: &Arc<PretendMedia>| Data {
-            media: process.clone(),
-            folder: "/live/data".into(),
-            drain: Drain::Caller,
-        };
-        let mut input = at(&processes[0]).writer(INPUT, &Options::memory(4 << 20)).unwrap();
+        let at =
+            |process: &Arc<PretendMedia>| Data { media: process.clone(), folder: folder.into(), drain: Drain::Caller };
+        let mut input = at(&processes[0]).writer(INPUT, input).unwrap();
         input.origin("a").unwrap();
         let work = Work::open(&at(&processes[1]), STAGE, &[INPUT.into()], &options).unwrap();
-        let slots = Slots::new("/live/data", STAGE, &[INPUT]);
+        let slots = Slots::new(folder, STAGE, &[INPUT]);
         let data = at(&processes[0]);
         Self { machine, input, work, data, slots, options, _processes: processes }
     }
@@ -89,6 +91,17 @@ impl Bench {
             let origin_seq = self.input.next_sequence();
             let meta = Meta { source_time: 0, origin: 0, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
             self.input.append(&meta, &[0; 8]).unwrap();
+        }
+        self.input.drain().unwrap();
+    }
+
+    /// Lets the slots and the runner do what there is.
+    fn run(&mut self) {
+        for _ in 0..20 {
+            for slot in self.slots.numbers() {
+                self.step_slot(slot);
+            }
+            self.step_runner();
         }
     }
 
@@ -192,6 +205,39 @@ fn a_slot_that_came_late_held_tasks_that_nobody_did() {
     bench.append(2);
     bench.step_runner();
     assert_eq!(bench.work.states().iter().map(|state| state.tasks).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_worker_of_an_input_that_a_recovery_had_cut_never_started_again() {
+    for keep_order in [true, false] {
+        let options = WorkOptions { turn: 1, keep_order, ..WorkOptions::memory(2, 1 << 20) };
+        let mut bench = Bench::with("/disk/data", &Options::disk(1 << 20), options);
+        bench.start(&[]);
+        bench.append(30);
+        bench.run();
+        assert_eq!(bench.next(), 30);
+        let Bench { machine, input, work, data, mut slots, options, _processes } = bench;
+        drop(work);
+        slots.kill_all(&machine);
+        let header = input.header().clone();
+        drop(input);
+        let file = data.media.open(&data.stream(INPUT).join("i-00000000"), Open::Write).unwrap();
+        file.set_len(header.index_bytes() - (header.index_entries - 10) * 64).unwrap();
+
+        let mut input = data.writer(INPUT, &Options::disk(1 << 20)).unwrap();
+        assert_eq!(input.next_sequence(), 10);
+        input.origin("a").unwrap();
+        let work = Work::open(&data, STAGE, &[INPUT.into()], &options).unwrap();
+        let mut bench = Bench { machine, input, work, data, slots, options, _processes };
+        bench.start(&[]);
+        bench.append(5);
+        bench.run();
+        assert_eq!(bench.next(), 15);
+        // Its end brings its commits to the disk.
+        drop(bench.work);
+        let row = flow::ledger::stage(&bench.data, STAGE).unwrap().remove(0);
+        assert_eq!((row.read, row.done, row.held, row.closed), (35, 35, 0, true), "{row:?}");
+    }
 }
 
 #[test]
