@@ -238,16 +238,18 @@ impl Work {
             match place.stands {
                 // While it waits for room it stands behind the task.
                 _ if at & WAITS != 0 => place.stands = None,
-                // A process that is stopped writes no output either: the message that it stands at is to blame.
                 Some((known, stand, since)) if (known, stand) == (task, stood) => {
                     if clock.saturating_sub(since) > limit {
                         all.push((number as u32, Overdue::Code));
                     }
-                    continue;
+                    // A process that is stopped writes no output either: the message that it stands at is to blame.
+                    if is_at_work {
+                        continue;
+                    }
                 }
                 _ => place.stands = Some((task, stood, clock)),
             }
-            if is_unmoved {
+            if is_unmoved && all.last().is_none_or(|last| last.0 != number as u32) {
                 all.push((number as u32, Overdue::Output));
             }
         }
