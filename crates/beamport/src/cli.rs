@@ -62,7 +62,7 @@ pub enum Verb {
     /// Have a worker go on with the code of its shadow, and say from which message on
     #[command(after_help = "Examples:\n  beamport cutover mean-new")]
     Cutover(Cutover),
-    /// Report every mistake of an instrument file (status 2 if there is one)
+    /// Report every mistake of an instrument file (status 2), and warnings (status 0)
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
     /// List streams and runs

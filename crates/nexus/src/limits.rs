@@ -89,7 +89,7 @@ pub const CUE_CHUNK_BYTES_MIN: usize = 256;
 
 /// Half of the entries of a node in the tree of the chunks of a dataset (HDF5 File Format Specification, III.A.1). Each
 /// dataset has a node at least, of 560 bytes, where the 2 KiB of libhdf5's default are four pages for each log. A dataset
-/// of a million chunks has a tree of five levels, where it had four.
+/// of a million chunks has a tree of five levels, where it had four (decision 0018).
 pub const CHUNK_TREE_HALF: u32 = 8;
 
 /// Largest chunk: above it readers that want a few rows read too much.
