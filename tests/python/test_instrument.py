@@ -7,6 +7,7 @@ from pathlib import Path
 
 import beamport
 import pytest
+import sums
 from beamport import _instrument
 from beamport._worker import Code
 
@@ -91,6 +92,7 @@ def test_a_declared_run_runs_by_itself(workplace):
     members = sum(1 for _ in run["detector"].read())
     (stream,) = report["streams"]
     assert (report["run"], report["closed"], stream["messages"]) == ("first", True, members)
+    sums.adds_up([report, run.ledger()])
     assert run.ledger()["lost"] == 0
     # The file that the dict became is gone.
     assert [path.name for path in workplace.iterdir()] == ["beamport-data"]

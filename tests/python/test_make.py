@@ -9,6 +9,7 @@ import subprocess
 import h5py
 import numpy as np
 import pytest
+import sums
 from test_nexus_file import HANG_S, programs  # noqa: F401
 
 S = 1_000_000_000
@@ -234,6 +235,7 @@ def test_what_the_structure_says_itself_is_in_the_file(made):
 
 def test_every_message_of_the_run_is_accounted_for(made):
     account = made[1]["account"]
+    sums.adds_up(account)
     assert account["closed"] and account["lost"] == 0
     done = {row["stream"]: (row["read"], row["done"]) for row in account["rows"]}
     # Two of the phase say the same again.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+import sums
 from blake3_by_rule import blake3
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +82,7 @@ def measure(programs: Path, folder: Path, template: str, layout: str = "nexus", 
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
+    sums.printed(answer.stdout)
     report = json.loads(answer.stdout.splitlines()[-1])
     kept = folder / "first.nxs"
     shutil.copy2(report["file"], kept)
@@ -207,6 +209,7 @@ def test_the_account_and_the_truth_stand_in_the_file(measured):
     with h5py.File(path) as file:
         ours = file["entry/beamport"]
         account = json.loads(ours["account"][()])
+        sums.adds_up(account)
         assert account["closed"] is True and ours["closed"][()] == 1
         assert ours["lost"][()] == 0
         assert ours["entries/sent"][()].sum() == sum(e["sent"] for e in account["entries"])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+import sums
 from test_nexus_file import HANG_S, INSTRUMENT, ROOT, programs  # noqa: F401
 
 KILLS = 100 if os.environ.get("BEAMPORT_SOAK") == "1" else 10
@@ -82,6 +83,7 @@ def test_a_killed_writer_loses_nothing(programs, tmp_path, place):  # noqa: F811
             if up.poll() is None:
                 up.kill()
     assert up.returncode == 0, err
+    sums.printed(out)
     report = json.loads(out.splitlines()[-1])
     sent = next(s["events"] for s in report["streams"] if s["name"] == "detector")
     written = look(Path(report["file"]))

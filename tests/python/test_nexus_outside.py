@@ -19,6 +19,7 @@ import beamport
 import h5py
 import numpy as np
 import pytest
+import sums
 from beamport._core import _Writer
 from beamport.nexus import Dataset, UnfitError, message
 from payloads import SECOND, T0, bprn
@@ -213,6 +214,7 @@ def test_a_program_of_the_user_writes_and_checks(programs, tmp_path):  # noqa: F
     program.chmod(0o755)
     answer = run(programs / "beamport", "up", file, "--json")
     assert answer.returncode == 0, answer.stderr
+    sums.printed(answer.stdout)
     with h5py.File(json.loads(answer.stdout.splitlines()[-1])["file"]) as nexus:
         assert len(nexus["entry/data/number"]) > 10
     assert {"--version", "check", "write"} == set((tmp_path / "asked").read_text().split())
@@ -262,6 +264,7 @@ def test_kills_of_the_writer_and_of_the_code_change_nothing(programs, tmp_path):
             if up.poll() is None:
                 up.kill()
     assert up.returncode == 0, err
+    sums.printed(out)
     report = json.loads(out.splitlines()[-1])
     alone = module.Running()
     with h5py.File(report["file"]) as nexus:

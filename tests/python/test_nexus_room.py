@@ -12,6 +12,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+import sums
 from test_nexus_file import HANG_S, INSTRUMENT, ROOT, programs  # noqa: F401
 
 pytestmark = pytest.mark.root
@@ -52,6 +53,7 @@ def test_a_full_disk_loses_nothing(programs, tmp_path, mib):  # noqa: F811
                     up.kill()
         assert up.returncode == 0, err
         assert err.count("there is no room") == 1, err
+        sums.printed(out)
         report = json.loads(out.splitlines()[-1])
         sent = next(s["events"] for s in report["streams"] if s["name"] == "detector")
         with h5py.File(path) as file:

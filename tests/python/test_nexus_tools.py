@@ -24,6 +24,7 @@ import h5py
 import numpy as np
 import pytest
 import streaming_data_types as sdt
+import sums
 from beamport._core import _Writer
 from beamport.wire import serialise_f142
 from payloads import SECOND, T0, bprn, remove
@@ -231,6 +232,7 @@ def make_measured(programs: Path, folder: Path, data: Path) -> dict[str, Path]: 
             until(beamport, "end", "first", "--data", data)
             process.send_signal(signal.SIGINT)
             assert process.wait(HANG_S) == 0
+            sums.printed((folder / "out").read_bytes())
         finally:
             process.kill()
             process.wait()

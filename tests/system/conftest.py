@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import sums
 from stream_files import Stream, streams
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,6 +147,7 @@ class Lab:
         )
         if status is not None:
             assert done.returncode == status, f"{args}: status {done.returncode}\n{done.stderr.decode()[-2000:]}"
+        sums.printed(done.stdout)
         return done
 
     def said(self, process: subprocess.Popen) -> tuple[str, str]:
@@ -160,6 +162,7 @@ class Lab:
         out, err = self.said(process)
         if status is not None:
             assert got == status, f"status {got}, not {status}\n{err[-3000:]}"
+        sums.printed(out)
         return out
 
     def reports(self, process: subprocess.Popen, status: int = 0) -> list[dict]:
@@ -308,6 +311,8 @@ def lab(tmp_path, beamport):
     lab = Lab(tmp_path, beamport)
     yield lab
     lab.clear()
+    for process in lab.started:
+        sums.printed(lab.said(process)[0])
 
 
 def camera(fps: int, level: str = "memory", live: str = "16 MiB") -> str:

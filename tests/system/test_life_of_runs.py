@@ -158,7 +158,7 @@ def test_up_reports_the_runs_of_this_start_and_not_those_that_were_finished_befo
     print(f"payload of old runs removed: {len(payloads)} files injected, the run of this start told, 0 lost of it")
 
 
-def test_a_run_that_cannot_be_told_is_named_and_the_others_are_reported(lab):
+def test_a_run_whose_payloads_are_gone_is_named_and_all_are_reported(lab):
     lab.write(SOURCE.format(level="disk").replace("1e4", "1e5").replace('retain = "1 MiB"', ""))
     process, _ = lab.up_ready()
     stream = lab.stream("detector")
@@ -170,10 +170,12 @@ def test_a_run_that_cannot_be_told_is_named_and_the_others_are_reported(lab):
         lab.run("end", name, "--data", lab.data)
     (stream.folder / "p-00000001").unlink()
     lab.interrupt(process)
-    (report,) = lab.reports(process, status=2)
-    assert report["run"] == "two" and report["closed"]
+    one, two = lab.reports(process, status=2)
+    assert (one["run"], two["run"], two["closed"]) == ("one", "two", True)
     said = lab.said(process)[1]
-    assert "run `one` cannot be told" in said and "p-00000001" in said and "hint:" in said, said
+    assert "of `detector` cannot be read" in said and "the report of run `one`" in said and "hint:" in said, said
+    assert "run `two`" not in said
+    assert b"p-00000001" in lab.run("verify", "detector", "--data", lab.data, status=1).stdout
     print("payload of a run removed before its report: 1 injected, named, 0 lost of the other run")
 
 

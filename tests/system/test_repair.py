@@ -55,3 +55,27 @@ def test_verify_repairs_an_index_and_names_what_it_cannot(lab, times, dice):
     told = lab.run("verify", "detector", "--repair", "--data", lab.data, status=1).stdout.decode()
     assert "message 3 is lost" in told and "nothing could be made good" in told
     print(f"bits of an index: {turns} injected, each named and made good byte for byte; 1 of a payload named")
+
+
+def test_a_report_counts_on_behind_a_missing_segment(lab):
+    lab.write(INSTRUMENT)
+    process, _ = lab.up_ready()
+    folder = lab.data / "detector"
+    until(lambda: (folder / "p-00000004").exists() and lab.stream("detector").marks()[1] > 50, "it does not grow")
+    lab.kill(process)
+    gone = folder / "p-00000001"
+    inside = sum(
+        entry["segment"] == 1 for entry in lab.stream("detector").entries(0, lab.stream("detector").marks()[1])
+    )
+    gone.unlink()
+    process, _ = lab.up_ready()
+    lab.interrupt(process)
+    report = lab.report(process, status=2)
+    (line,) = report["streams"]
+    (run,) = json.loads(lab.run("ls", "--json", "--data", lab.data).stdout)["runs"]
+    assert inside > 0 and (line["messages"], line["bytes"]) == (run["messages"], run["bytes"])
+    # What is in the segment cannot be counted event by event.
+    assert line["events"] > 0
+    said = lab.said(process)[1]
+    assert "of `detector` cannot be read" in said and "beamport verify" in said, said
+    print(f"injected 1 missing segment with {inside} messages: the report counts {line['messages']} of the run")

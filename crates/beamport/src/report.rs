@@ -3,13 +3,15 @@
 
 use crate::mover::{Failed, Written};
 use crate::verbs::figures::absent;
+use crate::verbs::members;
 use flow::ledger::{Account, Missing, Row};
 use flow::records::Gap;
-use flow::{Data, Fault, stream_fault};
+use flow::{Data, Fault};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use store::{Check, ReadOptions};
 
 /// One stream's part in a run.
@@ -44,6 +46,8 @@ pub struct Report {
     pub stages: Vec<Row>,
     /// The ids that merges by number did not have, or not whole.
     pub missing: Vec<Missing>,
+    /// Messages whose payloads are missing: they are counted, their events are not.
+    pub damaged: Vec<Fault>,
 }
 
 impl Report {
@@ -57,17 +61,22 @@ impl Report {
         failed: &[Failed],
     ) -> Result<Self, Fault> {
         let account = flow::ledger::account(data, run, sinks)?;
-        let mut streams = Vec::new();
+        let (mut streams, mut damaged) = (Vec::new(), Vec::new());
         let record = flow::runs::run(data, run)?;
         let mut names: Vec<String> = record.streams.iter().map(|r| r.stream.clone()).collect();
         names.dedup();
         for name in names {
-            let mut line = count(data, &record, &name)?;
+            let (mut line, without) = count(data, &record, &name)?;
+            damaged.extend(without.iter().map(|lost| {
+                let what = format!("messages {} to {} of `{name}` cannot be read", lost.start, lost.end - 1);
+                Fault::new(what, format!("the report of run `{run}` counts them, without their events"))
+                    .hint(format!("`beamport verify --data {}` says what is damaged", data.folder.display()))
+            }));
             let entry: u64 = account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
             let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
             line.lost = entry + sink;
             // Where retention has taken some since, a sink's commits still know how many there were.
-            let known = account.rows.iter().filter(|r| r.stream == name).map(|r| r.read - r.lost.values().sum::<u64>());
+            let known = account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(r.lost.values().sum()));
             line.messages = line.messages.max(known.max().unwrap_or(0));
             streams.push(line);
         }
@@ -81,6 +90,7 @@ impl Report {
             account,
             stages: stages.to_vec(),
             missing: missing.to_vec(),
+            damaged,
         })
     }
 
@@ -258,29 +268,26 @@ fn by_reason(word: &str, counts: &BTreeMap<String, u64>) -> String {
     if reasons.is_empty() { format!("{total} {word}") } else { format!("{total} {word} ({})", reasons.join(", ")) }
 }
 
-fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<StreamLine, Fault> {
+/// Members are counted from the index. Events need the payloads: those of the ranges of the answer are missing.
+fn count(data: &Data, run: &flow::records::Run, name: &str) -> Result<(StreamLine, Vec<Range<u64>>), Fault> {
+    let members = members::count(data, run, name)?;
+    let (messages, bytes) = (members.messages, members.bytes);
+    let mut line = StreamLine { name: name.into(), messages, bytes, ..StreamLine::default() };
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
     let clock = reader.header().clock;
     let begins = run.streams.iter().filter(|r| r.stream == name).map(|r| r.first).min().unwrap_or(0);
     let (spans, _) = run.spans(reader.header(), begins.max(reader.bounds().first), u64::MAX);
-    let mut line = StreamLine { name: name.into(), ..StreamLine::default() };
+    let mut lost = Vec::new();
     for (first, end) in spans {
         reader.seek(first);
-        while reader.position() < end {
-            let max = (end - reader.position()).min(4096) as usize;
-            let batch = reader.read(max).map_err(|e| stream_fault(name, e))?;
-            if batch.is_empty() {
-                break;
-            }
-            for message in batch.iter().filter(|message| run.holds(clock.time_of(message.entry))) {
-                line.messages += 1;
-                line.bytes += message.payload.len() as u64;
-                line.events += events_of(message.payload);
-            }
-        }
+        lost.extend(flow::each_batch(&mut reader, end, &mut |batch| {
+            let members = batch.iter().filter(|message| run.holds(clock.time_of(message.entry)));
+            line.events += members.map(|message| events_of(message.payload)).sum::<u64>();
+            Ok(true)
+        })?);
     }
-    Ok(line)
+    Ok((line, lost))
 }
 
 /// Events inside a message; 0 for what is not made of events.

@@ -153,6 +153,10 @@ impl Started {
             match report {
                 Ok(report) => {
                     lost += report.account.lost;
+                    untold += usize::from(!report.damaged.is_empty());
+                    for fault in &report.damaged {
+                        let _ = writeln!(stderr(), "{fault}");
+                    }
                     texts.push(if json { format!("{}\n", report.json()) } else { report.text() });
                 }
                 // What is damaged in one run takes nothing from the reports of the others.

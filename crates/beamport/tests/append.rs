@@ -25,7 +25,10 @@ impl Place {
         let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        let wrong = testkit::wrong_in(&out);
+        assert!(wrong.is_empty(), "{words:?}: {wrong:#?}");
+        (output.status.code().unwrap(), out, err)
     }
 
     fn append(&self, stream: &str, text: &str) -> (i32, String, String) {

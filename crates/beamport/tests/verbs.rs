@@ -55,7 +55,10 @@ fn command(data: &Data, words: &[&str]) -> Command {
 fn told(data: &Data, words: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command(data, words).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
+    let (out, err) = (text(stdout), text(stderr));
+    let wrong = testkit::wrong_in(&out);
+    assert!(wrong.is_empty(), "{words:?}: {wrong:#?}");
+    (status.code().unwrap(), out, err)
 }
 
 fn json(data: &Data, words: &[&str], status: i32) -> Value {

@@ -132,7 +132,7 @@ impl Data {
         let read = || {
             let mut reader = self.reader(name, ReadOptions::default())?;
             let mut all = Vec::new();
-            let lost = each(&mut reader, u64::MAX, &mut |batch| {
+            let lost = each_batch(&mut reader, u64::MAX, &mut |batch| {
                 all.extend(batch.iter().map(|message| message.payload.to_vec()));
                 Ok(true)
             })?;
@@ -212,7 +212,7 @@ impl fmt::Display for BookDamage {
 
 /// Gives what stands below `end` from where a reader stands on, in batches, until `see` says that it is enough; the answer is
 /// what did not verify and was passed over. What was let go of meanwhile is passed over too: nobody can have it.
-pub(crate) fn each(
+pub fn each_batch(
     reader: &mut Reader,
     end: u64,
     see: &mut dyn FnMut(&Batch<'_>) -> Result<bool, Fault>,
@@ -238,7 +238,7 @@ pub(crate) fn each(
                 most = sequence - at;
                 continue;
             }
-            Err(store::Error::Corrupt { .. }) => at + 1,
+            Err(store::Error::Corrupt { .. } | store::Error::Parent { .. }) => at + 1,
             Err(store::Error::Lost { end: next, .. }) => next.min(reader.end()).min(end).max(at + 1),
             Err(e) => return Err(stream_fault(&reader.header().name, e)),
         };

@@ -19,7 +19,7 @@ mod work;
 
 pub use append::{Appender, Label};
 pub use commits::{commits_of, last_commit};
-pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, stream_fault, view_of};
+pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, each_batch, stream_fault, view_of};
 pub use fault::{Fault, Passes};
 pub use feed::{Fed, Feed, hold, reader_name, until_now};
 pub use intake::{Intake, IntakeOptions};

@@ -4,7 +4,7 @@
 //! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
 
 use crate::commits;
-use crate::data::{Data, RUNS, each, settle, stream_fault};
+use crate::data::{Data, RUNS, each_batch, settle, stream_fault};
 use crate::feed::seen;
 use crate::intake::book_meta;
 use crate::records::{Range, Run, Stop};
@@ -45,7 +45,7 @@ impl RunsView {
         let Some(reader) = &mut self.reader else { return Ok(&self.runs) };
         reader.refresh().map_err(|e| stream_fault(RUNS, e))?;
         let mut read = Vec::new();
-        let lost = each(reader, u64::MAX, &mut |batch| {
+        let lost = each_batch(reader, u64::MAX, &mut |batch| {
             read.extend(batch.iter().map(|message| (message.sequence, Run::read(message.payload))));
             Ok(true)
         })?;

@@ -9,6 +9,7 @@ mod histories;
 mod media;
 mod memory;
 mod slots;
+mod sums;
 mod world;
 
 pub use dice::Dice;
@@ -16,4 +17,5 @@ pub use flows::{Flow, Tally};
 pub use histories::{Counts, histories};
 pub use media::{Machine, PretendMedia};
 pub use slots::Slots;
+pub use sums::{wrong_in, wrong_sums};
 pub use world::Ignore;

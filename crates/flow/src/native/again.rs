@@ -6,7 +6,7 @@
 //! Failure behaviour: what cannot be read is passed over, as it was the first time.
 
 use crate::Fault;
-use crate::data::{Data, each, stream_fault};
+use crate::data::{Data, each_batch, stream_fault};
 use std::collections::VecDeque;
 use store::{Check, Kind, Message, ReadOptions, Reader};
 
@@ -70,7 +70,7 @@ pub(super) fn read(
     let mut reader = data.reader(stream, ReadOptions { early: true, check, ..ReadOptions::default() })?;
     let names = reader.origins().map_err(|e| stream_fault(stream, e))?.to_vec();
     reader.seek(range.start);
-    each(&mut reader, range.end, &mut |batch| {
+    each_batch(&mut reader, range.end, &mut |batch| {
         batch.iter().try_for_each(|message| see(&names, &message))?;
         Ok(true)
     })?;

@@ -11,7 +11,7 @@
 
 use super::parameters::Parameters;
 use crate::Fault;
-use crate::data::{Data, each, stream_fault};
+use crate::data::{Data, each_batch, stream_fault};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -254,7 +254,7 @@ impl Stream {
         let Self { reader, tracks, newest, .. } = self;
         let mut is_known = tracks[track].is_known(time, *newest);
         if !is_known {
-            each(reader, u64::MAX, &mut |batch| {
+            each_batch(reader, u64::MAX, &mut |batch| {
                 for message in batch.iter() {
                     *newest = (*newest).max(message.entry.source_time);
                     take(tracks, &message);

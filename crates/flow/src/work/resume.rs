@@ -3,7 +3,7 @@
 use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
 use super::{SLOTS_MAX, Work};
 use crate::Fault;
-use crate::data::{aside_of, each, stream_fault};
+use crate::data::{aside_of, each_batch, stream_fault};
 use crate::records::epoch_end;
 use crate::slot::SAME;
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,7 +215,7 @@ impl Work {
         let mut reader = self.data.reader_early(&name)?;
         reader.seek(from.max(reader.bounds().first));
         let mut known = BTreeMap::new();
-        each(&mut reader, u64::MAX, &mut |batch| {
+        each_batch(&mut reader, u64::MAX, &mut |batch| {
             let asides = batch.iter().filter_map(|message| wire::bpas::read(message.payload).ok());
             known.extend(asides.map(|aside| ((aside.stream.to_owned(), aside.sequence), aside.reason.to_owned())));
             Ok(true)
