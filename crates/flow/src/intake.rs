@@ -11,12 +11,13 @@
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
 use crate::commits::commits_of;
+use crate::cuts::cut;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::ledger::origin_tails;
-use crate::records::{ABSENT, CUT, Commit, Gap};
+use crate::records::{ABSENT, Commit, Gap};
 use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
 use std::time::Duration;
-use store::{Error, Level, Meta, Options, Recovery, SchemaId, Writer, flags};
+use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
 
 /// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
 const HELD_PATIENCE: i64 = 5_000_000_000;
@@ -139,7 +140,7 @@ impl Intake {
         }
         let resume = Resume { origins: origin_tails(data, name)? };
         source.start(now, &resume)?;
-        let gaps = absence(data, name, now)?.into_iter().chain(cut(&writer)).collect();
+        let gaps = absence(data, name, now)?.into_iter().chain(cut(&writer, u64::MAX)).collect();
         let (data, name, ahead_max) = (data.clone(), name.to_string(), options.ahead_max);
         Ok(Self {
             data,
@@ -263,23 +264,6 @@ impl Intake {
             Level::Memory => true,
             Level::Disk => self.writer.mark(Level::Disk) >= self.writer.next_sequence(),
         }
-    }
-}
-
-/// The messages that were marked and that the opening of the stream has cut: its medium is damaged.
-fn cut(writer: &Writer) -> Option<Gap> {
-    match *writer.recovery() {
-        Recovery::Cut { first, marked, .. } if first < marked => Some(Gap {
-            stream: writer.header().name.clone(),
-            origin: String::new(),
-            first,
-            last: marked - 1,
-            from: i64::MIN,
-            to: i64::MAX,
-            reason: CUT.into(),
-            by_sequence: true,
-        }),
-        _ => None,
     }
 }
 

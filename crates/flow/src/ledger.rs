@@ -218,7 +218,14 @@ pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
 
 /// The messages of a stream that were marked and that a recovery has cut since, oldest first.
 pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
-    committed(data, stream).map(|committed| committed.cuts)
+    let mut cuts: Vec<Gap> = Vec::new();
+    // Commits of merges and workers repeat them.
+    for gap in committed(data, stream)?.cuts {
+        if !cuts.contains(&gap) {
+            cuts.push(gap);
+        }
+    }
+    Ok(cuts)
 }
 
 /// Where each origin of a stream stands: for a source that starts again.

@@ -3,6 +3,7 @@
 
 mod append;
 pub mod commits;
+mod cuts;
 mod data;
 mod fault;
 mod feed;

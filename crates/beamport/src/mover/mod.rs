@@ -108,8 +108,8 @@ pub struct Mover {
     done_before: BTreeSet<String>,
     /// What merges and workers had lost before this start.
     lost_before: u64,
-    /// Gaps of marked messages that recoveries had cut of the streams of sources before this start, by stream.
-    cuts_before: Vec<usize>,
+    /// Gaps of marked messages that recoveries had cut of the streams of stages before this start.
+    cuts_before: Vec<Gap>,
     /// No run begins any more.
     ending: bool,
     duties: Duties,
@@ -165,9 +165,7 @@ impl Mover {
             // A book that cannot be read is the trouble of its stage.
             mover.lost_before += crate::up::lost_in(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
         }
-        for section in &mover.instrument.sources {
-            mover.cuts_before.push(flow::ledger::cuts(&mover.data, &section.name).map_or(0, |cuts| cuts.len()));
-        }
+        mover.cuts_before = mover.all_cuts();
         for section in &mover.instrument.sources {
             let histogram = histograms.get(&section.name).cloned();
             mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
@@ -765,13 +763,16 @@ impl Mover {
         merges.chain(self.instrument.workers.iter().map(|w| w.name.clone())).collect()
     }
 
-    /// What recoveries have cut at this start of the streams of sources, of messages that were marked.
+    /// What recoveries have cut at this start of the streams of stages, of messages that were marked.
     pub fn cuts(&self) -> Vec<Gap> {
-        let sources = self.instrument.sources.iter().zip(&self.cuts_before);
-        let cuts = |(section, before): (&crate::file::SourceSection, &usize)| {
-            flow::ledger::cuts(&self.data, &section.name).unwrap_or_default().into_iter().skip(*before)
-        };
-        sources.flat_map(cuts).collect()
+        self.all_cuts().into_iter().filter(|gap| !self.cuts_before.contains(gap)).collect()
+    }
+
+    /// What recoveries have cut of the streams of stages. Of a book that cannot be read nothing is known.
+    fn all_cuts(&self) -> Vec<Gap> {
+        let sources = self.instrument.sources.iter().map(|source| source.name.clone());
+        let streams = sources.chain(self.stages());
+        streams.flat_map(|stream| flow::ledger::cuts(&self.data, &stream).unwrap_or_default()).collect()
     }
 
     /// Messages that these stages had lost before this start, of all their inputs.

@@ -449,15 +449,18 @@ fn look_at(
     seen.count_late(&mut reader, runs).map_err(fault)?;
     let bounds = reader.bounds();
     let due = seen.lost.is_none_or(|(at, took, _)| at.elapsed() >= took * LEDGER_PAUSE);
-    if !filled.is_empty() {
-        // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
-        seen.lost = Some((Instant::now(), Duration::ZERO, filled.iter().flat_map(|r| r.lost.values()).sum()));
-    } else if due {
+    if due {
         let began = Instant::now();
-        let (entries, _) = ledger::entries(data, name, 0, u64::MAX)?;
-        let lost = entries.iter().flat_map(|e| e.lost.values()).sum();
+        let lost = match filled.is_empty() {
+            true => ledger::entries(data, name, 0, u64::MAX)?.0.iter().flat_map(|e| e.lost.values()).sum(),
+            // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
+            false => 0,
+        };
         seen.cut = ledger::cuts(data, name)?;
         seen.lost = Some((Instant::now(), began.elapsed(), lost));
+    }
+    if !filled.is_empty() {
+        seen.lost = seen.lost.map(|l| (l.0, l.1, filled.iter().flat_map(|r| r.lost.values()).sum()));
     }
     let readers = readers(data, &reader, bounds.count);
     let counted = || readers.iter().filter(|r| r.kind == "counted").filter_map(|r| r.lag);

@@ -68,6 +68,8 @@ impl Taken {
 pub(super) struct Input {
     /// Its place and account: `next` is where the next look begins.
     pub(super) account: Account,
+    /// The account is that of the last commit, carried on.
+    pub(super) is_resumed: bool,
     /// How long it is waited for, ns.
     pub(super) wait: i64,
     /// Looks.
@@ -127,6 +129,7 @@ impl Input {
         let back = data.reader(stream, ReadOptions { early: true, check: Check::Nothing, ..options })?;
         Ok(Self {
             account,
+            is_resumed: false,
             wait,
             reader,
             back,
@@ -150,7 +153,7 @@ impl Input {
         if let Some((known, share)) = same.filter(|k| header.check_identity(k.0.epoch, k.0.next).is_ok()) {
             self.course.resume(&share.course, known.next);
             self.account = Account { stream: self.account.stream.clone(), ..known.clone() };
-            self.before = known.next;
+            (self.before, self.is_resumed) = (known.next, true);
             return Ok(true);
         }
         if from > i64::MIN {

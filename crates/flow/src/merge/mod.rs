@@ -19,6 +19,7 @@ mod plan;
 mod resume;
 
 use crate::commits::{commits_of, newest_commit};
+use crate::cuts::Cuts;
 use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault, unwritten};
 use crate::intake::book_meta;
 use crate::records::{Commit, WAITS};
@@ -167,6 +168,7 @@ pub struct Merge {
     book: Writer,
     /// Number of the next commit.
     block: u64,
+    cuts: Cuts,
     inputs: Vec<Input>,
     /// Inputs in the output and aside, those of now first.
     places: Vec<(Parent, Parent)>,
@@ -232,6 +234,7 @@ impl Merge {
             out,
             aside,
             block: last.as_ref().map_or(0, |c| c.block + 1),
+            cuts: Cuts::default(),
             book,
             inputs: open,
             places,
@@ -250,7 +253,12 @@ impl Merge {
             no_room: None,
         };
         match (last, plan) {
-            (Some(commit), Some(plan)) => merge.resume(&commit, &plan)?,
+            (Some(commit), Some(plan)) => {
+                if plan.output == merge.out.header().uuid {
+                    merge.cuts = Cuts::open(&commit, &merge.out, commit.output_first);
+                }
+                merge.resume(&commit, &plan)?;
+            }
             // Nobody knows what of the inputs is in it.
             _ if merge.out.next_sequence() + merge.aside.next_sequence() > 0 => {
                 let what = format!("merge `{name}` cannot go on");
@@ -404,7 +412,7 @@ impl Merge {
         let oldest = self.inputs.iter().filter_map(Input::oldest).min().unwrap_or(i64::MAX);
         let strays: usize = self.inputs.iter().map(|i| i.strays.len()).sum();
         let strays_due = strays >= STRAYS_MAX || clock >= self.committed_at.saturating_add(STRAYS_PAUSE);
-        let lost = self.inputs.iter().any(|i| !i.gaps.is_empty());
+        let lost = self.cuts.is_new() || self.inputs.iter().any(|i| !i.gaps.is_empty());
         if oldest >= to && !((strays > 0 || lost) && strays_due) {
             self.stand(to);
             return Ok(false);
@@ -430,7 +438,7 @@ impl Merge {
         }
         self.sort();
         let mut kept = Vec::with_capacity(strays);
-        let mut gaps = Vec::new();
+        let mut gaps = self.cuts.commit();
         if let By::Number(numbers) = &self.by {
             let taken = &self.taken;
             numbers.thin(&mut self.order, &taken.keys, |at| {
@@ -461,7 +469,7 @@ impl Merge {
             for (without, count) in found.incomplete {
                 *numbers.incomplete.entry(without).or_default() += count;
             }
-            gaps = found.gaps;
+            gaps.extend(found.gaps);
         }
         let (ahead_max, numbers) = match &self.by {
             By::Time(ahead_max) => (Some(*ahead_max), None),

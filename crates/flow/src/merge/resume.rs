@@ -201,7 +201,8 @@ impl Merge {
             let excused = missing.min(unseen);
             (missing, unseen) = (missing - excused, unseen - excused);
             let input = self.inputs.iter_mut().find(|i| i.account.stream == known.stream);
-            if let Some(input) = input.filter(|i| missing > 0 && i.account.uuid == known.uuid) {
+            // An account that begins anew behind a cut does not speak of them.
+            if let Some(input) = input.filter(|i| missing > 0 && i.is_resumed) {
                 input.account.done = input.account.done.saturating_sub(missing);
                 input.lose(plan.shares[at].low, known.next.saturating_sub(1), missing, "full");
             }

@@ -25,6 +25,7 @@ use self::source::Source;
 use self::statistics::Statistics;
 use crate::Fault;
 use crate::commits::commits_of;
+use crate::cuts::Cuts;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::merge::Heard;
 use crate::records::{Commit, Gap, Input};
@@ -212,6 +213,7 @@ pub struct Work {
     pending: VecDeque<Pending>,
     /// Since the last commit.
     gaps: Vec<Gap>,
+    cuts: Cuts,
     is_changed: bool,
     /// Whose messages the last ones of the output are, and how many.
     tail: (u64, u64),
@@ -271,7 +273,10 @@ impl Work {
         }
         // Of an output that no commit speaks of, nothing is committed.
         let is_same = state["output"].as_str() == Some(&store::hex(&output.header().uuid));
-        let shown = last.as_ref().filter(|_| is_same).map_or_else(|| output.first_sequence(), |c| c.output_next);
+        let known = last.as_ref().filter(|_| is_same);
+        let cuts = known.map_or_else(Cuts::default, |c| Cuts::open(c, &output, c.output_next));
+        // What a recovery has cut of it is not shown again.
+        let shown = known.map_or_else(|| output.first_sequence(), |c| c.output_next.min(output.next_sequence()));
         let mut work = Self {
             data: data.clone(),
             stage: stage.to_owned(),
@@ -289,7 +294,8 @@ impl Work {
             given: BTreeMap::new(),
             pending: VecDeque::new(),
             gaps: Vec::new(),
-            is_changed: false,
+            is_changed: cuts.is_new(),
+            cuts,
             tail: (u64::MAX, 0),
             committed_output: shown,
             message_ns: 0,

@@ -411,7 +411,7 @@ impl Work {
             block: self.block,
             time: now,
             inputs: self.sources.iter().map(|s| s.account.clone()).collect(),
-            gaps: std::mem::take(&mut self.gaps),
+            gaps: self.cuts.commit().into_iter().chain(self.gaps.drain(..)).collect(),
             output_first,
             output_next,
             state: state.to_string(),
