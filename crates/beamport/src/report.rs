@@ -76,7 +76,8 @@ impl Report {
             let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
             line.lost = entry + sink;
             // Where retention has taken some since, a sink's commits still know how many there were.
-            let known = account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(r.lost.values().sum()));
+            let known =
+                account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(r.lost.values().sum()));
             line.messages = line.messages.max(known.max().unwrap_or(0));
             streams.push(line);
         }

@@ -3,7 +3,11 @@
 //! A file that somebody removes goes on in our maps, and nobody else sees it any more: readers wait for what is written
 //! to no name, and a book that is gone makes finished files unfinished. So the mover looks every second, and ends with
 //! the name of what is gone instead of going on alone.
+//!
+//! What cannot be looked at is not known to be gone (no descriptor is free, a device does not answer): it is reported as a
+//! trouble, and looked at again after a pause that doubles.
 
+use super::stage::Told;
 use crate::file::Instrument;
 use flow::{Data, Fault, RUNS, commits};
 use std::collections::BTreeMap;
@@ -12,6 +16,8 @@ use store::LivePlace;
 
 /// Time between two looks: a few system calls for each stream.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Longest time between two looks while something cannot be looked at.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What was there when the mover looked last.
 #[derive(Default)]
@@ -19,30 +25,56 @@ pub(super) struct Belongings {
     /// Identity of each stream, and its live place while it has one.
     known: BTreeMap<String, ([u8; 16], Option<LivePlace>)>,
     looked: Option<Instant>,
+    pause: Duration,
+    /// Reports what cannot be looked at.
+    told: Told,
 }
 
 impl Belongings {
     /// Looks, if it is time to. An error names what is gone.
     pub(super) fn look(&mut self, data: &Data, instrument: &Instrument) -> Result<(), Fault> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < self.pause) {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let mut filed = Vec::new();
+        let mut trouble = self.look_at_known(data)?;
+        if let Err(fault) = self.look_for_new(data, instrument) {
+            trouble.get_or_insert(fault);
+        }
+        self.pause = if trouble.is_none() { PAUSE } else { (self.pause * 2).clamp(PAUSE, PAUSE_MAX) };
+        self.told.suffers(trouble);
+        Ok(())
+    }
+
+    /// What cannot be looked at.
+    pub(super) fn trouble(&self) -> Option<Fault> {
+        self.told.trouble()
+    }
+
+    /// Why one of the streams cannot be looked at. An error names one that is gone.
+    fn look_at_known(&mut self, data: &Data) -> Result<Option<Fault>, Fault> {
+        let (mut filed, mut trouble) = (Vec::new(), None);
         for (name, (uuid, place)) in &mut self.known {
             let live = match store::Header::read(data.media.as_ref(), &data.stream(name)) {
                 Ok(header) if header.uuid != *uuid => {
                     return Err(gone(data, name, "another stream stands in its place"));
                 }
                 Ok(header) => header.live,
-                Err(store::Error::Missing(_)) if is_filed(data, name)? => {
-                    filed.push(name.clone());
+                Err(store::Error::Missing(folder)) => match is_filed(data, name) {
+                    Ok(true) => {
+                        filed.push(name.clone());
+                        continue;
+                    }
+                    Ok(false) => return Err(gone(data, name, format!("{} was removed", folder.display()))),
+                    Err(fault) => {
+                        trouble.get_or_insert(fault);
+                        continue;
+                    }
+                },
+                Err(e) => {
+                    trouble.get_or_insert(flow::stream_fault(name, e));
                     continue;
                 }
-                Err(store::Error::Missing(folder)) => {
-                    return Err(gone(data, name, format!("{} was removed", folder.display())));
-                }
-                Err(e) => return Err(flow::stream_fault(name, e)),
             };
             match place {
                 Some(place) if place.is_there(data.media.as_ref()) => continue,
@@ -54,6 +86,10 @@ impl Belongings {
             }
         }
         self.known.retain(|name, _| !filed.contains(name));
+        Ok(trouble)
+    }
+
+    fn look_for_new(&mut self, data: &Data, instrument: &Instrument) -> Result<(), Fault> {
         for name in data.streams(true)? {
             if !self.known.contains_key(&name)
                 && is_ours(instrument, &name)

@@ -293,6 +293,13 @@ impl Working {
         child
     }
 
+    /// The file has no writer now, for this reason: what a machine is short of it may have later.
+    fn suffer(&mut self, fault: Fault) {
+        tracing::warn!("{fault}");
+        self.trouble = Some(fault);
+        self.wait();
+    }
+
     /// Each pause is twice the one before.
     fn wait(&mut self) {
         self.again = Instant::now() + self.pause;
@@ -300,41 +307,47 @@ impl Working {
     }
 
     /// Starts the writer where one is due. How it ended, if it has.
-    fn step(&mut self, job: impl FnOnce() -> Job) -> Result<Option<Ended>, Fault> {
+    fn step(&mut self, job: impl FnOnce() -> Job) -> Option<Ended> {
         if let Some(child) = &mut self.child {
-            let Some(status) = child.try_wait().map_err(|e| Fault::new("a writer is lost", e))? else {
-                self.listen();
-                return Ok(None);
+            let status = match child.try_wait() {
+                Ok(Some(status)) => status,
+                Ok(None) => {
+                    self.listen();
+                    return None;
+                }
+                Err(e) => {
+                    // Two must not write the same file.
+                    let _ = child.kill();
+                    self.child = None;
+                    self.suffer(Fault::new("a writer is lost", e));
+                    return None;
+                }
             };
             (self.child, self.trouble) = (None, None);
-            return Ok(Some(match status.code() {
+            return Some(match status.code() {
                 Some(0) => Ended::Done(self.answer()),
                 Some(WILL_FAIL_AGAIN) => Ended::Never(told(&self.answer())),
                 _ => Ended::Fallen(status),
-            }));
+            });
         }
         if Instant::now() < self.again {
-            return Ok(None);
+            return None;
         }
         // One that cannot even be asked now is started in vain and tried again.
         let job = job();
         if let Some(Err(fault)) = path_of(&job.writer).ok().and_then(|program| version_of(&program).ok()) {
-            return Ok(Some(Ended::Never(fault)));
+            return Some(Ended::Never(fault));
         }
         let child = match job.make_folder() {
-            Ok(Err(fault)) => return Ok(Some(Ended::Never(fault))),
+            Ok(Err(fault)) => return Some(Ended::Never(fault)),
             Ok(Ok(())) => self.start(&job),
             Err(fault) => Err(fault),
         };
         match child {
-            Ok(child) => self.child = Some(child),
-            // No room, too many processes: what a machine is short of now it may have later.
-            Err(fault) => {
-                tracing::warn!("{fault}");
-                self.wait();
-            }
+            Ok(child) => (self.child, self.trouble) = (Some(child), None),
+            Err(fault) => self.suffer(fault),
         }
-        Ok(None)
+        None
     }
 
     /// Hears what it says of its troubles while it works.
@@ -379,14 +392,14 @@ pub(super) struct Children {
 
 impl Children {
     /// Starts, restarts and reaps the writers of these files. The files that are finished or given up since the last
-    /// look.
-    pub(super) fn look_after(&mut self, instrument: &Instrument, files: &[Key]) -> Result<Vec<Key>, Fault> {
+    /// look. A file that cannot have a writer now is that file's trouble, and nobody else's.
+    pub(super) fn look_after(&mut self, instrument: &Instrument, files: &[Key]) -> Vec<Key> {
         let mut ended = Vec::new();
         for key in files {
             let Some(sink) = instrument.sinks.iter().find(|s| s.name == key.0) else { continue };
             let job = || Job::of(sink, &instrument.data.value, &instrument.name, &key.1);
             let working = self.working.entry(key.clone()).or_insert_with(Working::new);
-            let Some(ended_as) = working.step(job)? else { continue };
+            let Some(ended_as) = working.step(job) else { continue };
             let (sink, run) = key.clone();
             match ended_as {
                 Ended::Done(product) => self.written.push(Written { sink, run, product }),
@@ -404,7 +417,7 @@ impl Children {
             self.working.remove(key);
             ended.push(key.clone());
         }
-        Ok(ended)
+        ended
     }
 
     /// What holds files up now, as their writers say.

@@ -101,6 +101,7 @@ pub struct Mover {
     underway: Option<Underway>,
     book: store::Writer,
     children: Children,
+    belongings: Belongings,
     /// Files of which nobody can tell whether they are finished: the books say no more.
     untold: Vec<Key>,
     declared: bool,
@@ -153,6 +154,7 @@ impl Mover {
             underway: None,
             book,
             children: Children::default(),
+            belongings: Belongings::default(),
             untold,
             done_before: BTreeSet::new(),
             lost_before: 0,
@@ -457,9 +459,8 @@ impl Mover {
         let mut left = Left::default();
         self.duties.look = true;
         self.do_duties(&mut left);
-        let mut belongings = Belongings::default();
         loop {
-            belongings.look(&self.data, &self.instrument)?;
+            self.belongings.look(&self.data, &self.instrument)?;
             let now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
@@ -495,7 +496,7 @@ impl Mover {
             let views: Vec<StreamView> = self.views();
             changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
             self.runs_told.suffers(self.keeper.trouble());
-            let files = self.children.look_after(&self.instrument, &left.files)?;
+            let files = self.children.look_after(&self.instrument, &left.files);
             let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
             self.duties.release.extend(failed.cloned());
             self.duties.file |= !files.is_empty();
@@ -524,7 +525,7 @@ impl Mover {
     pub fn troubles(&self) -> Vec<Fault> {
         let stages = self.sources.iter().chain(&self.merges).chain(&self.workers).filter_map(|s| s.told.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        let own = self.keeper.trouble().into_iter().chain(self.duties.told.trouble());
+        let own = [self.keeper.trouble(), self.duties.told.trouble(), self.belongings.trouble()].into_iter().flatten();
         stages.chain(own).chain(self.children.troubles()).chain(files).collect()
     }
 

@@ -147,7 +147,7 @@ fn run(
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.look_after(&mut work, starts)?;
-        told.suffers(slots.trouble.clone().or_else(|| work.trouble()));
+        told.suffers(slots.trouble().or_else(|| work.trouble()));
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
             while work.step(data.media.now(), &views)? {}
@@ -189,6 +189,21 @@ struct Running {
     pause: Duration,
     /// What it had answered when it was started.
     answered: u64,
+    /// Why it answers nothing.
+    trouble: Option<Fault>,
+}
+
+impl Running {
+    fn new() -> Self {
+        Self { child: None, again: Instant::now(), pause: PAUSE, answered: 0, trouble: None }
+    }
+
+    /// It has no process now, for this reason. Each pause is twice the one before.
+    fn suffer(&mut self, fault: Fault) {
+        self.trouble = Some(fault);
+        self.again = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
 }
 
 /// The processes of a worker's slots.
@@ -204,25 +219,13 @@ pub(super) struct Slots<'a> {
     compared: Instant,
     /// The parameters of now.
     parameters: Value,
-    /// Why slots die that answer nothing.
-    trouble: Option<Fault>,
 }
 
 impl<'a> Slots<'a> {
     fn new(data: &'a Data, section: WorkerSection, options: &'a WorkOptions, copies: &'a mut Copies) -> Self {
         let parameters = section.parameters.0.clone();
         let now = Instant::now();
-        Self {
-            data,
-            section,
-            options,
-            copies,
-            running: Vec::new(),
-            looked: now - NAP,
-            compared: now,
-            parameters,
-            trouble: None,
-        }
+        Self { data, section, options, copies, running: Vec::new(), looked: now - NAP, compared: now, parameters }
     }
 
     /// Takes code and parameters of now, and copies the files of that code: all slots load the copy.
@@ -270,8 +273,9 @@ impl<'a> Slots<'a> {
 
     /// Tells all slots to end; one that was about to start does so at once.
     pub(super) fn stop_all(&mut self, work: &mut Work) -> Result<(), Fault> {
-        self.trouble = None;
-        self.running.iter_mut().for_each(|running| (running.again, running.pause) = (Instant::now(), PAUSE));
+        self.running.iter_mut().for_each(|running| {
+            (running.again, running.pause, running.trouble) = (Instant::now(), PAUSE, None);
+        });
         (0..).zip(&self.running).filter(|(_, r)| r.child.is_some()).try_for_each(|(slot, _)| work.stop(slot))
     }
 
@@ -280,9 +284,14 @@ impl<'a> Slots<'a> {
         self.running.iter_mut().filter_map(|running| running.child.as_mut()).for_each(|child| drop(child.kill()));
     }
 
-    /// True where the last one that died had answered nothing.
+    /// True where one died, or could not start, that had answered nothing.
     pub(super) fn fail(&self) -> bool {
-        self.trouble.is_some()
+        self.trouble().is_some()
+    }
+
+    /// Why slots answer nothing.
+    fn trouble(&self) -> Option<Fault> {
+        self.running.iter().find_map(|running| running.trouble.clone())
     }
 
     /// True while any lives.
@@ -349,7 +358,7 @@ impl<'a> Slots<'a> {
         self.looked = Instant::now();
         let overdue = work.overdue();
         while self.running.len() < work.slots() as usize {
-            self.running.push(Running { child: None, again: Instant::now(), pause: PAUSE, answered: 0 });
+            self.running.push(Running::new());
         }
         for (number, running) in (0..).zip(&mut self.running) {
             let answered = work.states().get(number as usize).map_or(0, |state| state.messages);
@@ -359,18 +368,26 @@ impl<'a> Slots<'a> {
                 if is_late {
                     let _ = child.kill();
                 }
-                let lost = |e| Fault::new(format!("a slot of worker `{}` is lost", self.section.name), e);
-                let status =
-                    if is_late { Some(child.wait().map_err(lost)?) } else { child.try_wait().map_err(lost)? };
-                let Some(status) = status else { continue };
+                let status = match if is_late { child.wait().map(Some) } else { child.try_wait() } {
+                    Ok(Some(status)) => Ok(status),
+                    Ok(None) => {
+                        if answered > running.answered {
+                            (running.pause, running.trouble) = (PAUSE, None);
+                        }
+                        continue;
+                    }
+                    // Its end cannot be seen: two must not write the same stream.
+                    Err(e) => child.kill().and(Err(e)),
+                };
                 running.child = None;
                 let time_max = self.section.time_max.value;
-                let (reason, text) = match late {
-                    Some(Overdue::Code) => ("time", format!("it took longer than {time_max:?}")),
-                    Some(Overdue::Output) => {
+                let (reason, text) = match (late, &status) {
+                    (Some(Overdue::Code), _) => ("time", format!("it took longer than {time_max:?}")),
+                    (Some(Overdue::Output), _) => {
                         ("killed", format!("what it made did not reach the disk for {time_max:?}; it was ended"))
                     }
-                    None => ("killed", ended(status)),
+                    (None, Ok(status)) => ("killed", ended(*status)),
+                    (None, Err(e)) => ("killed", format!("it is lost: {e}")),
                 };
                 work.died(number, reason, &text)?;
                 if !starts || number >= work.slots() {
@@ -378,10 +395,10 @@ impl<'a> Slots<'a> {
                 }
                 tracing::warn!("slot {number} of worker `{}`: {text}", self.section.name);
                 if answered > running.answered {
-                    (running.pause, self.trouble) = (PAUSE, None);
+                    (running.pause, running.trouble) = (PAUSE, None);
                 } else {
                     let what = format!("slot {number} of worker `{}` does not work", self.section.name);
-                    let hint = match status.code() {
+                    let hint = match status.ok().and_then(|status| status.code()) {
                         _ if late == Some(Overdue::Output) => {
                             "look in the code for what closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
                         }
@@ -390,19 +407,22 @@ impl<'a> Slots<'a> {
                             "where its own code did not end it, look for who did: `dmesg` names what ran out of memory"
                         }
                     };
-                    self.trouble = Some(Fault::new(what, text).hint(hint));
-                    running.again = Instant::now() + running.pause;
-                    running.pause = (running.pause * 2).min(PAUSE_MAX);
+                    running.suffer(Fault::new(what, text).hint(hint));
                 }
             }
             if running.child.is_none() && starts && number < work.slots() && Instant::now() >= running.again {
                 running.answered = answered;
                 let from = work.ready(number, 0);
                 let asked = Self::asked(&self.section, self.options, self.data, number, from, &self.parameters);
-                let child = spawn(&self.section, number, &asked)?;
-                work.started(number, child.id());
-                work.greet(number)?;
-                running.child = Some(child);
+                match spawn(&self.section, number, &asked) {
+                    Ok(child) => {
+                        work.started(number, child.id());
+                        running.child = Some(child);
+                        work.greet(number)?;
+                    }
+                    // Too few processes, an interpreter that is not there now: the other slots go on.
+                    Err(fault) => running.suffer(fault),
+                }
             }
         }
         Ok(self.running.iter().filter(|r| r.child.is_some()).count())
