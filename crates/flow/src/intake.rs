@@ -15,7 +15,7 @@ use crate::cuts::cut;
 use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::ledger::origin_tails;
 use crate::records::{ABSENT, Commit, Gap};
-use crate::{Fault, Outlet, Pushed, Resume, Source, Step};
+use crate::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};
 use std::time::Duration;
 use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
 
@@ -194,7 +194,15 @@ impl Intake {
     fn commit_gaps(&mut self, now: i64, finished: bool) -> Result<(), Fault> {
         let book = commits_of(&self.name);
         if self.commits.is_none() {
-            let writer = self.data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
+            let writer = match self.data.book_of_newest(&book, BOOK_HISTORY_BYTES) {
+                Ok(writer) => writer,
+                // What was dropped for want of room is kept for the next step: there is none for the book either.
+                Err(fault) if fault.passes == Passes::WithRoom => {
+                    self.no_room = Some(fault);
+                    return Ok(());
+                }
+                Err(fault) => return Err(fault),
+            };
             let block = writer.next_sequence();
             self.commits = Some((writer, block));
         }
