@@ -509,3 +509,30 @@ def test_code_that_stopped_its_output_from_reaching_the_disk_stopped_the_worker_
     lab.interrupt(process)
     lab.end(process)
     assert "what it made did not reach the disk for 2s; it was ended" in lab.said(process)[1]
+
+
+def test_code_that_broke_what_it_works_with_put_all_that_followed_aside(lab):
+    mark = lab.folder / "broken"
+    (lab.folder / "mine.py").write_text(
+        "import pathlib\n\nimport beamport\n\nbroken = False\n\n\n@beamport.worker\ndef one(frame):\n    global broken\n"
+        f"    mark = pathlib.Path({str(mark)!r})\n"
+        "    if frame.sequence >= 50 and not mark.exists():\n        mark.touch()\n        broken = True\n"
+        "    if broken:\n        raise RuntimeError('the device is used up')\n    return 1\n"
+    )
+    lab.write(camera(200, "disk") + worker("one", "mine.py:one"))
+    process, _ = lab.up_ready()
+    (first,) = until(lambda: lab.slots(process), "there is no slot")
+    until(mark.exists, "nothing is broken")
+    until(lambda: count(lab, "one") > 300, "the worker does not go on")
+    assert first not in lab.slots(process), "a fresh slot works"
+    lab.interrupt(process)
+    lab.end(process)
+    aside = [m["sequence"] for m in beamport.open(lab.data)["one.aside"].read()]
+    # What the slot had not answered for when it ended, the fresh one does.
+    assert 0 < len(aside) <= 16 and aside == list(range(50, 50 + len(aside))), "in a row, and none behind them"
+    made = numbers(lab, "one")
+    assert made == [n for n in range(made[-1] + 1) if n not in aside]
+    assert "16 messages in a row went aside" in lab.said(process)[1]
+    (row,) = beamport.open(lab.data).stages()
+    assert row["closed"] and sum(row["aside"].values()) == len(aside) and not row["lost"]
+    print(f"1 slot injected whose code is broken for all that follows: {len(aside)} aside, a fresh slot did the rest")
