@@ -12,9 +12,8 @@ mod damaged;
 pub use damaged::{Seen, damaged};
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
-use crate::error::Error;
 use crate::layout::{Commit, Names, ORIGINS};
-use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Writer, crc32c, verify};
+use crate::{Check, Drain, Header, Level, Media, Options, Os, ReadOptions, Reader, Stretch, Writer, crc32c, verify};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -143,13 +142,13 @@ fn look(media: &Arc<dyn Media>, stream: &Path) {
         reader.seek(bounds.first);
         let end = bounds.first.saturating_add(MESSAGES_MAX);
         while reader.position() < end {
-            match reader.read(64) {
-                Ok(batch) if batch.is_empty() => break,
-                Ok(batch) => assert!(batch.iter().all(|m| m.payload.len() == m.entry.length as usize)),
-                Err(e) => {
-                    let next = reader.position().saturating_add(1);
-                    reader.seek(if let Error::Lost { end, .. } = e { next.max(end) } else { next });
+            match reader.next(64) {
+                Ok(Stretch::Messages(batch)) if batch.is_empty() => break,
+                Ok(Stretch::Messages(batch)) => {
+                    assert!(batch.iter().all(|m| m.payload.len() == m.entry.length as usize));
                 }
+                Ok(Stretch::Missing(missing)) => reader.seek(missing.next),
+                Err(_) => reader.seek(reader.position().saturating_add(1)),
             }
         }
     }

@@ -22,6 +22,7 @@ use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
 use crate::protocol::{Bell, marked, stands};
 use crate::recover::{live_head, tail};
+use crate::stretch::{Missing, Why};
 use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -315,30 +316,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What [`Reader::walk`] could not show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
-    /// Range that retention has taken.
-    pub gone: Option<(u64, u64)>,
-    /// Ranges whose entries are damaged or whose file is missing.
-    pub lost: Vec<(u64, u64)>,
-}
-
-impl Walked {
-    /// Messages in the ranges that are lost.
-    pub fn lost(&self) -> u64 {
-        self.lost.iter().map(|(first, end)| end - first).sum()
-    }
-
-    fn lose(&mut self, first: u64, end: u64) -> u64 {
-        match self.lost.last_mut() {
-            Some(last) if last.1 == first => last.1 = end,
-            _ => self.lost.push((first, end)),
-        }
-        end
-    }
-}
-
 /// A map, and its file to see whether a name still leads to it.
 type KeptMap = (Arc<Map>, Arc<dyn File>);
 
@@ -603,52 +580,22 @@ impl Reader {
         salt(seed, sequence)
     }
 
-    /// Index entries from `from` on, as many as lie in a row (at most `max`), not beyond what may be seen.
+    /// Index entries from `from` on, as many as lie in a row (at most `max`), not beyond what may be seen, nor beyond one
+    /// that does not verify: that is an error when it is the first.
     pub fn entries(&mut self, from: u64, max: usize) -> Result<&[Entry]> {
         let mapped = self.entry_range(from, max)?;
         let Some((count, at)) = mapped else { return Ok(&[]) };
         let Some(index) = &self.index else { return Ok(&[]) };
         let bytes = index.read(at, count as u64 * ENTRY_BYTES as u64).ok_or_else(|| no_entry(index, at, from))?;
         let entries: &[Entry] = bytemuck::cast_slice(bytes);
-        if self.options.check >= Check::Entries {
-            for (entry, sequence) in entries.iter().zip(from..) {
-                if !entry.holds(self.salt(sequence)) {
-                    let at = at + (sequence - from) * ENTRY_BYTES as u64;
-                    return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
-                }
-            }
+        if self.options.check < Check::Entries {
+            return Ok(entries);
         }
-        Ok(entries)
-    }
-
-    /// Shows all index entries of `from..to` that there are, in order, slice by slice. What retention has taken, or takes
-    /// meanwhile, and what is damaged or missing is left out and named.
-    pub fn walk(&mut self, from: u64, to: u64, see: &mut dyn FnMut(&[Entry])) -> Result<Walked> {
-        let mut walked = Walked::default();
-        let mut at = from;
-        while at < to {
-            let max = usize::try_from(to - at).unwrap_or(usize::MAX);
-            match self.entries(at, max) {
-                Ok([]) => break,
-                Ok(entries) => {
-                    see(entries);
-                    at += entries.len() as u64;
-                }
-                Err(Error::Gone { first }) => {
-                    let low = walked.gone.map_or(at, |(low, _)| low);
-                    at = first.min(to);
-                    walked.gone = Some((low, at));
-                }
-                Err(Error::Corrupt { sequence, .. }) if sequence > at => {
-                    see(self.entries(at, (sequence - at) as usize)?);
-                    at = sequence;
-                }
-                Err(Error::Corrupt { .. }) => at = walked.lose(at, at + 1),
-                Err(Error::Lost { end, .. }) => at = walked.lose(at, end.min(to)),
-                Err(e) => return Err(e),
-            }
+        match entries.iter().zip(from..).position(|(entry, sequence)| !entry.holds(self.salt(sequence))) {
+            None => Ok(entries),
+            Some(0) => Err(Error::Corrupt { path: index.path.clone(), at, sequence: from, what: "the entry" }),
+            Some(good) => Ok(&entries[..good]),
         }
-        Ok(walked)
     }
 
     /// Maps the index segment of `from`; (number of entries, byte of the first) or none at the end.
@@ -703,7 +650,8 @@ impl Reader {
         Ok(numbers.into_iter().find(|number| *number > missing))
     }
 
-    /// The next messages, at most `max`; empty if there are none now. Moves on behind them.
+    /// The next messages, at most `max`; empty if there are none now. Moves on behind them. One that does not verify ends
+    /// the batch before it, and is an error when it is the first.
     pub fn read(&mut self, max: usize) -> Result<Batch<'_>> {
         let max = if self.held.is_some() { max } else { self.copy_ahead(max)? };
         self.read_mapped(max)
@@ -757,14 +705,13 @@ impl Reader {
         for (i, entry) in entries.iter().enumerate() {
             let sequence = from + i as u64;
             total += u64::from(entry.length);
-            if entry.segment != segment || entry.parent != 0 || (i > 0 && total > self.options.batch_bytes) {
+            let salt = self.salt(sequence);
+            let is_apart = entry.segment != segment || entry.parent != 0;
+            let is_full = i > 0 && total > self.options.batch_bytes;
+            // The first was proven above.
+            if is_apart || is_full || (self.options.check >= Check::Entries && !entry.holds(salt)) {
                 count = i;
                 break;
-            }
-            let salt = self.salt(sequence);
-            if self.options.check >= Check::Entries && !entry.holds(salt) {
-                let at = at + (i * ENTRY_BYTES) as u64;
-                return Err(Error::Corrupt { path: index.path.clone(), at, sequence, what: "the entry" });
             }
             // Whatever is checked, a payload is all there or it is none.
             let (place, length) = (entry.offset(), u64::from(entry.length));
@@ -774,9 +721,13 @@ impl Reader {
                 }),
                 Check::Nothing | Check::Entries => payload.bytes(place, length).is_some(),
             };
+            if !good && i > 0 {
+                count = i;
+                break;
+            }
             if !good {
                 let path = payload.path.clone();
-                return Err(Error::Corrupt { path, at: entry.offset(), sequence, what: "the payload" });
+                return Err(Error::Corrupt { path, at: place, sequence, what: "the payload" });
             }
         }
         self.next = from + count as u64;
@@ -1267,11 +1218,15 @@ impl Reader {
                 block_end.is_multiple_of(TIME_BLOCK) && block_end - at == TIME_BLOCK && block_end <= self.rows_end();
             let row = if full { self.time_row(at) } else { Ok(None) };
             let entries = match row {
-                Ok(Some((min, max))) if max < start || min >= stop => Ok(&[][..]),
+                Ok(Some((min, max))) if max < start || min >= stop => {
+                    (at, unread) = (block_end, None);
+                    continue;
+                }
                 Ok(_) => self.entries(at, (block_end - at) as usize),
                 Err(e) => Err(e),
             };
             match entries {
+                Ok([]) => break,
                 Ok(entries) => {
                     let inside = |e: &&Entry| e.source_time >= start && e.source_time < stop;
                     let first = entries.iter().position(|e| inside(&e)).map(|i| at + i as u64);
@@ -1280,22 +1235,18 @@ impl Reader {
                         range = Some((range.map_or(unread.unwrap_or(first), |r| r.0), last + 1));
                     }
                     unread = None;
+                    at += entries.len() as u64;
                 }
-                Err(e @ (Error::Corrupt { .. } | Error::Lost { .. })) => {
-                    let lost = if let Error::Lost { end, .. } = e { end } else { block_end };
-                    unread = unread.or(Some(at));
-                    range = range.map(|r| if r.1 == at { (r.0, lost) } else { r });
-                    at = lost;
-                    continue;
+                Err(e) => {
+                    let missing = Missing::of(e, at)?;
+                    // Behind retention that moved on meanwhile nothing is unread.
+                    if missing.why != Why::Retention {
+                        unread = unread.or(Some(at));
+                        range = range.map(|r| if r.1 == at { (r.0, missing.next) } else { r });
+                    }
+                    at = missing.next;
                 }
-                // Retention moved on meanwhile.
-                Err(Error::Gone { first }) => {
-                    at = first.max(at + 1);
-                    continue;
-                }
-                Err(e) => return Err(e),
             }
-            at = block_end;
         }
         Ok(range.unwrap_or((end, end)))
     }

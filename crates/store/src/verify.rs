@@ -6,6 +6,7 @@ use crate::layout::{Commit, Level, Names, ORIGINS, PARENTS, TIME_ROW_BYTES, segm
 use crate::limits::{DAMAGE_NAMED_MAX, TIME_BLOCK};
 use crate::media::Media;
 use crate::reader::{Bounds, Check, ReadOptions, Reader};
+use crate::stretch::{Missing, Stretch};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,25 +49,16 @@ pub struct Verified {
 }
 
 impl Damage {
-    /// What an error of reading at `at` costs; none if it is no damage.
-    pub fn of(error: &Error, at: u64) -> Option<Self> {
-        match error {
-            Error::Corrupt { path, sequence, .. } => {
-                Some(Self { first: *sequence, end: sequence + 1, path: path.clone(), why: error.to_string() })
+    /// What is missing, as damage; none where retention took it.
+    pub fn of(missing: &Missing) -> Option<Self> {
+        let (path, why) = match &missing.error {
+            Error::Lost { path, .. } => (path, format!("{} is missing", path.display())),
+            Error::Corrupt { path, .. } | Error::Format { path, .. } | Error::Parent { folder: path, .. } => {
+                (path, missing.error.to_string())
             }
-            Error::Lost { path, first, end } => {
-                let why = format!("{} is missing", path.display());
-                Some(Self { first: *first, end: *end, path: path.clone(), why })
-            }
-            // The next message of a view may point elsewhere.
-            Error::Parent { folder: path, .. } => {
-                Some(Self { first: at, end: at + 1, path: path.clone(), why: error.to_string() })
-            }
-            Error::Format { path, .. } if path.ends_with(PARENTS) => {
-                Some(Self { first: at, end: at + 1, path: path.clone(), why: error.to_string() })
-            }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Self { first: missing.first, end: missing.next, path: path.clone(), why })
     }
 
     /// Takes in what comes right behind, in the same file: of one that was cut off, one range is enough.
@@ -107,31 +99,20 @@ pub fn verify(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u6
     let mut seen = Verified { first: bounds.first, count: bounds.count, ..Verified::default() };
     reader.seek(bounds.first);
     let mut origins = reader.origins()?.len();
-    let mut most = u64::MAX;
     while reader.position() < bounds.count {
         let at = reader.position();
-        let batch =
-            match reader.read((bounds.count - at).min(4096).min(std::mem::replace(&mut most, u64::MAX)) as usize) {
-                Ok(batch) => batch,
-                // Retention took the oldest while we read, here or in a parent: go on with what is there.
-                Err(Error::Gone { first }) => {
-                    seen.gone += first.saturating_sub(reader.bounds().first.max(at));
-                    reader.seek(first);
-                    continue;
+        let batch = match reader.next((bounds.count - at).min(4096) as usize)? {
+            Stretch::Messages(batch) => batch,
+            Stretch::Missing(missing) => {
+                match Damage::of(&missing) {
+                    Some(found) => seen.lose(Damage { end: found.end.min(bounds.count), ..found }),
+                    // What retention took of a parent; what it took here meanwhile is no longer of the stream.
+                    None => seen.gone += missing.next.saturating_sub(reader.bounds().first.max(at)),
                 }
-                // Those before the wrong one are read first.
-                Err(Error::Corrupt { sequence, .. }) if sequence > at => {
-                    most = sequence - at;
-                    continue;
-                }
-                Err(e) => {
-                    let Some(found) = Damage::of(&e, at) else { return Err(e) };
-                    let end = found.end.min(bounds.count).max(at + 1);
-                    seen.lose(Damage { first: at, end, ..found });
-                    reader.seek(end);
-                    continue;
-                }
-            };
+                reader.seek(missing.next);
+                continue;
+            }
+        };
         if batch.is_empty() {
             break;
         }
@@ -171,8 +152,7 @@ fn flaws(m: &dyn Media, folder: &Path, reader: &mut Reader, bounds: Bounds) -> R
                 at + TIME_BLOCK
             }
             // Entries that are gone or lost need no row. A count that lies costs no more time than the files do.
-            Err(Error::Lost { end: next, .. } | Error::Gone { first: next }) => next_block(next.max(at + 1)),
-            Err(e) => return Err(e),
+            Err(e) => next_block(Missing::of(e, at)?.next),
         };
     }
     let parents = Names::read(m, folder, PARENTS)?;

@@ -85,11 +85,9 @@ impl Case {
     fn readable(&self) -> Vec<bool> {
         let mut reader = Reader::open(&media(), &self.folder, ReadOptions::default()).unwrap();
         let mut seen = vec![false; reader.bounds().count as usize];
-        let mut most = usize::MAX;
         while reader.position() < seen.len() as u64 {
-            let at = reader.position();
-            match reader.read(std::mem::replace(&mut most, usize::MAX)) {
-                Ok(batch) => {
+            match reader.next(usize::MAX).unwrap() {
+                Stretch::Messages(batch) => {
                     assert!(!batch.is_empty());
                     for m in batch.iter() {
                         let n = m.sequence;
@@ -98,10 +96,10 @@ impl Case {
                         seen[n as usize] = true;
                     }
                 }
-                Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
-                Err(Error::Corrupt { .. }) => reader.seek(at + 1),
-                Err(Error::Lost { end, .. }) => reader.seek(end),
-                Err(e) => panic!("{e}"),
+                Stretch::Missing(missing) => {
+                    assert!(matches!(missing.why, Why::Corrupt | Why::File), "{missing:?}");
+                    reader.seek(missing.next);
+                }
             }
         }
         seen

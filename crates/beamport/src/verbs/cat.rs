@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use store::{Clock, Damage, Error, Message, ReadOptions, flags};
+use store::{Clock, Damage, Message, ReadOptions, Stretch, flags};
 
 /// Messages taken at once: output comes at least this often.
 const BATCH: u64 = 256;
@@ -57,15 +57,9 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let to = asked.to.map_or(i64::MAX, |when| nanoseconds(when, now));
     let mut end = reader.end();
     if clock == Clock::Epoch && (asked.from.is_some() || asked.to.is_some()) {
-        match reader.time_range(from, to) {
-            Ok(range) => {
-                reader.seek(range.0);
-                end = range.1;
-            }
-            // Then each message is looked at, and what is damaged is named.
-            Err(Error::Corrupt { .. } | Error::Lost { .. }) => {}
-            Err(e) => return Err(fault(e).into()),
-        }
+        let (first, next) = reader.time_range(from, to).map_err(fault)?;
+        reader.seek(first);
+        end = next;
     }
     let mut status = ExitCode::SUCCESS;
     let mut left = asked.count.unwrap_or(u64::MAX);
@@ -76,24 +70,18 @@ fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             break;
         }
         let most = if asked.follow { BATCH } else { BATCH.min(end - at) };
-        let batch = match reader.read(most as usize) {
-            Ok(batch) => batch,
-            Err(Error::Gone { first }) => {
-                writeln!(err, "messages {at} to {} are skipped: retention took them", first - 1)?;
-                reader.seek(first);
-                continue;
-            }
-            // What stands before the wrong one is printed, then it is named.
-            Err(Error::Corrupt { sequence, .. }) if sequence > at => {
-                reader.read((sequence - at) as usize).map_err(fault)?
-            }
-            Err(e) => {
+        let batch = match reader.next(most as usize).map_err(fault)? {
+            Stretch::Messages(batch) => batch,
+            Stretch::Missing(missing) => {
+                reader.seek(missing.next);
+                let Some(mut damage) = Damage::of(&missing) else {
+                    writeln!(err, "messages {at} to {} are skipped: retention took them", missing.next - 1)?;
+                    continue;
+                };
                 let end = reader.end();
-                let Some(mut damage) = Damage::of(&e, at) else { return Err(fault(e).into()) };
-                reader.seek(damage.end);
                 while damage.end < end
-                    && let Err(e) = reader.read(BATCH as usize)
-                    && Damage::of(&e, damage.end).is_some_and(|next| damage.join(&next))
+                    && let Ok(Stretch::Missing(next)) = reader.next(BATCH as usize)
+                    && Damage::of(&next).is_some_and(|next| damage.join(&next))
                 {
                     reader.seek(damage.end);
                 }

@@ -303,9 +303,15 @@ impl Histogram {
             let mut end = to;
             while end > from {
                 let begin = from.max(end.saturating_sub(ENTRIES));
-                let entries = reader.entries(begin, (end - begin) as usize)?;
-                if let Some(at) = entries.iter().rposition(|entry| entry.schema.0 == schema) {
-                    return Ok(Some(begin + at as u64));
+                let (mut at, mut found) = (begin, None);
+                while at < end {
+                    let entries = reader.entries(at, (end - at) as usize)?;
+                    let newest = entries.iter().rposition(|entry| entry.schema.0 == schema);
+                    found = newest.map(|newest| at + newest as u64).or(found);
+                    at += entries.len().max(1) as u64;
+                }
+                if found.is_some() {
+                    return Ok(found);
                 }
                 end = begin;
             }

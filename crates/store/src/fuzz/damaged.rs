@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::layout::{Head, Header, Level};
 use crate::media::{Media, Open};
 use crate::recover::home_of;
-use crate::{Check, Drain, Kind, Os, ReadOptions, Reader, WhenFull, Writer, repair, verify};
+use crate::{Check, Drain, Kind, Os, ReadOptions, Reader, Stretch, WhenFull, Writer, repair, verify};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -314,25 +314,25 @@ fn look(media: &Arc<dyn Media>, folder: &Path, seen: &mut Seen) {
         if kind == Kind::Anonymous {
             reader.seek(bounds.first);
         }
-        let mut most = usize::MAX;
         // A count that lies repeats itself; one that is right ends here.
         for _ in 0..4 * MESSAGES {
             let at = reader.position();
-            match reader.read(std::mem::replace(&mut most, usize::MAX)) {
-                Ok(batch) if batch.is_empty() => break,
-                Ok(batch) => {
+            match reader.next(usize::MAX) {
+                Ok(Stretch::Messages(batch)) if batch.is_empty() => break,
+                Ok(Stretch::Messages(batch)) => {
                     for m in batch.iter() {
                         assert!(right(name, m.sequence, m.entry, m.payload), "{name} {}: {:?}", m.sequence, m.entry);
                         seen.shown += 1;
                     }
                 }
-                Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
-                Err(e) => {
+                Ok(Stretch::Missing(missing)) => {
+                    assert!(missing.first == at && missing.next > at, "{missing:?}");
                     seen.refused += 1;
-                    reader.seek(match e {
-                        Error::Lost { end: next, .. } | Error::Gone { first: next } => next.max(at.saturating_add(1)),
-                        _ => at.saturating_add(1),
-                    });
+                    reader.seek(missing.next);
+                }
+                Err(_) => {
+                    seen.refused += 1;
+                    reader.seek(at.saturating_add(1));
                 }
             }
         }
