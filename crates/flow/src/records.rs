@@ -3,6 +3,7 @@
 use crate::Fault;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use store::{Missing, Why};
 use wire::bpcm::{CommitInput, Count};
 use wire::bprn::{RunStream, STOP_UNKNOWN, State};
 
@@ -239,6 +240,15 @@ pub struct Gap {
 /// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last sign
 /// of life before, and the start after.
 pub const ABSENT: &str = "absent";
+
+/// The reason under which the ledger counts messages that a reader misses.
+pub(crate) fn reason_of(missing: &Missing) -> &'static str {
+    match missing.why {
+        Why::Retention => "full",
+        Why::Corrupt => "corrupt",
+        Why::File | Why::Parent => "missing",
+    }
+}
 
 /// Reason of what a recovery has cut off a stream: messages that were marked and that the stream does not hold any more.
 pub const CUT: &str = "cut";

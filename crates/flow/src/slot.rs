@@ -12,13 +12,15 @@
 
 use crate::data::{Data, stream_fault};
 use crate::intake::book_meta;
-use crate::records::Gap;
+use crate::records::{Gap, reason_of};
 use crate::work::statistics::PAUSE;
 use crate::work::{SLOTS_MAX, slot_stream, tasks_of};
 use crate::{Fault, Pushed};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Batch, Check, Entry, Error, Kind, Level, Message, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
+use store::{
+    Batch, Check, Entry, Error, Kind, Level, Message, Meta, Options, ReadOptions, Reader, SchemaId, Stretch, Writer,
+};
 
 /// Tasks read at once.
 const TASKS: usize = 64;
@@ -714,9 +716,9 @@ impl Slot {
             let max = usize::try_from(task.next - from).unwrap_or(usize::MAX);
             let names = source.names(from, max)?;
             let mut beside = None;
-            let (batch, refused) = match source.reader.read(max) {
-                Ok(batch) if !batch.is_empty() => (batch, None),
-                Ok(_) => {
+            let (batch, refused) = match source.reader.next(max) {
+                Ok(Stretch::Messages(batch)) if !batch.is_empty() => (batch, None),
+                Ok(Stretch::Messages(_)) => {
                     // The runner has seen it: a writer that started anew has another live place.
                     source.reader.look_again().map_err(|e| stream_fault(&name, e))?;
                     if source.reader.end() <= from {
@@ -725,16 +727,8 @@ impl Slot {
                     }
                     continue;
                 }
-                Err(Error::Gone { first }) => {
-                    self.account.miss(&name, first.min(task.next), "full");
-                    continue;
-                }
-                Err(Error::Corrupt { sequence, .. }) if sequence == from => {
-                    self.account.miss(&name, from + 1, "corrupt");
-                    continue;
-                }
-                Err(Error::Lost { end, .. }) => {
-                    self.account.miss(&name, end.min(task.next), "missing");
+                Ok(Stretch::Missing(missing)) => {
+                    self.account.miss(&name, missing.next.min(task.next), reason_of(&missing));
                     continue;
                 }
                 // What the code keeps leaves no room for this message: a reader that keeps nothing gives its bytes.
@@ -745,12 +739,6 @@ impl Slot {
                         _ => return Err(stream_fault(&name, e)),
                     }
                 }
-                // Messages before the wrong one are read one by one.
-                Err(Error::Corrupt { .. }) => match source.reader.read(1) {
-                    Ok(batch) if !batch.is_empty() => (batch, None),
-                    Ok(_) => continue,
-                    Err(e) => return Err(stream_fault(&name, e)),
-                },
                 Err(e) => return Err(stream_fault(&name, e)),
             };
             let end = batch.next();

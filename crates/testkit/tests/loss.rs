@@ -1,12 +1,13 @@
 //! What of a run is lost: messages without a parent, cut by a recovery, or with their segment, on the pretend machine.
 
-use beamport_testkit::Machine;
+use beamport_testkit::{Machine, Slots};
 use flow::{
-    Aside, Data, Fault, Feed, Intake, IntakeOptions, Outlet, Product, Resume, RunKeeper, Sink, Source, Step,
-    StreamView, ledger,
+    Aside, Data, Fault, Feed, Heard, Intake, IntakeOptions, Merge, MergeBy, MergeInput, MergeOptions, Outlet, Outputs,
+    Product, Resume, RunKeeper, Sink, Source, Step, Stepped, Stop, StreamView, Work, WorkOptions, Worker, ledger,
 };
+use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId, Writer};
+use store::{Batch, Drain, Kind, Message, Meta, Options, ReadOptions, SchemaId, Writer};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -29,6 +30,20 @@ impl Sink for Taker {
     fn finish(&mut self, _: &str) -> Result<Product, Fault> {
         Ok(Product { file: "f".into(), size: 0, blake3: String::new(), files: 1, bytes: 0 })
     }
+}
+
+/// The data folder, as another process of a machine has it.
+fn data_of(machine: &Machine) -> Data {
+    Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller }
+}
+
+/// A machine with a data folder, the keeper of its runs, and the time there.
+fn begin() -> (Machine, Data, RunKeeper, i64) {
+    let machine = Machine::new(1);
+    let data = data_of(&machine);
+    let keeper = RunKeeper::open(&data).unwrap();
+    let now = machine.now();
+    (machine, data, keeper, now)
 }
 
 fn appended(writer: &mut Writer, numbers: std::ops::Range<u64>, payload: &str) {
@@ -89,16 +104,26 @@ fn view_of_two(data: &Data) -> Vec<Writer> {
     writers
 }
 
-#[test]
-fn a_sink_of_a_view_counts_what_a_removed_parent_held_as_lost_and_finishes() {
-    let machine = Machine::new(1);
-    let (process, now) = (machine.start(), machine.now());
-    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
-    let mut writers = view_of_two(&data);
-    sealed(&data, &mut keeper, now, &["v"]);
+/// Somebody removes `b`.
+fn remove_b(data: &Data, mut writers: Vec<Writer>) {
     drop(writers.pop());
     store::remove(&data.media, &data.stream("b")).unwrap();
+}
+
+/// A recovery cuts `b` behind four messages, and others come in place of those.
+fn cut_b(data: &Data, mut writers: Vec<Writer>) {
+    cut_to(data, writers.pop().unwrap(), "b", 4);
+    let mut b = data.writer("b", &Options::disk(1 << 20)).unwrap();
+    assert_eq!(b.next_sequence(), 4);
+    appended(&mut b, 4..30, "another");
+}
+
+#[test]
+fn a_sink_of_a_view_counts_what_a_removed_parent_held_as_lost_and_finishes() {
+    let (_machine, data, mut keeper, now) = begin();
+    let writers = view_of_two(&data);
+    sealed(&data, &mut keeper, now, &["v"]);
+    remove_b(&data, writers);
     let (mut feed, _) = Feed::open(&data, "file", "r", &["v".into()], true).unwrap();
     let mut sink = Taker::default();
     let account = fed(&data, &mut feed, &mut sink, now);
@@ -111,23 +136,93 @@ fn a_sink_of_a_view_counts_what_a_removed_parent_held_as_lost_and_finishes() {
 
 #[test]
 fn a_sink_of_a_view_counts_what_a_recovery_cut_of_a_parent_as_lost_and_finishes() {
-    let machine = Machine::new(1);
-    let (process, now) = (machine.start(), machine.now());
-    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
-    let mut writers = view_of_two(&data);
+    let (_machine, data, mut keeper, now) = begin();
+    let writers = view_of_two(&data);
     sealed(&data, &mut keeper, now, &["v"]);
-    let b = writers.pop().unwrap();
-    cut_to(&data, b, "b", 4);
-    let mut b = data.writer("b", &Options::disk(1 << 20)).unwrap();
-    assert_eq!(b.next_sequence(), 4);
-    appended(&mut b, 4..30, "another");
+    cut_b(&data, writers);
     let (mut feed, _) = Feed::open(&data, "file", "r", &["v".into()], true).unwrap();
     let mut sink = Taker::default();
     let account = fed(&data, &mut feed, &mut sink, now);
     assert_eq!(sink.payloads.len(), 14);
     assert!(sink.payloads.iter().all(|payload| payload != b"another"));
     assert_eq!((account.rows[0].read, account.rows[0].lost["missing"]), (20, 6));
+}
+
+/// Copies what it is given.
+struct Copies;
+
+impl Worker for Copies {
+    fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
+        for message in batch.iter().collect::<Vec<_>>() {
+            out.begin(&message);
+            out.copy(&message)?;
+        }
+        Ok(())
+    }
+
+    fn looks_at_payloads(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+/// All payloads of a stream.
+fn payloads(data: &Data, stream: &str) -> Vec<Vec<u8>> {
+    let mut reader = data.reader_early(stream).unwrap();
+    let batch = reader.read(1000).unwrap();
+    batch.iter().map(|message| message.payload.to_vec()).collect()
+}
+
+#[test]
+fn slots_of_a_view_stood_still_at_a_message_whose_parent_is_gone() {
+    for (harm, lost) in [(remove_b as fn(&Data, Vec<Writer>), 10), (cut_b, 6)] {
+        let (machine, data, _, _) = begin();
+        harm(&data, view_of_two(&data));
+        let options = WorkOptions { output: Options::disk(1 << 20), ..WorkOptions::memory(1, 1 << 20) };
+        let mut work = Work::open(&data_of(&machine), "w", &["v".into()], &options).unwrap();
+        let mut slots = Slots::new("/disk/data", "w", &["v"]);
+        for _ in 0..100 {
+            machine.advance(SECOND / 100);
+            for one in slots.greet(&mut work).unwrap() {
+                slots.start(&machine, one, &options, |_| Ok(Copies)).unwrap();
+            }
+            work.step(machine.now(), &[Heard { frontier: 0, ..Heard::NOTHING }]).unwrap();
+            while slots.step(0, &mut |_| false).unwrap() == Stepped::Worked {}
+        }
+        let row = ledger::stage(&data, "w").unwrap().remove(0);
+        assert_eq!((row.read, row.done, row.closed), (20, 20 - lost, true), "{row:?}");
+        assert_eq!(row.lost, BTreeMap::from([("missing".into(), lost)]));
+        assert_eq!(payloads(&data, "w").len() as u64, 20 - lost);
+    }
+}
+
+#[test]
+fn a_merge_of_a_view_goes_on_where_a_parent_is_gone_and_the_sink_counts_what_is_lost() {
+    for (harm, lost) in [(remove_b as fn(&Data, Vec<Writer>), 10), (cut_b, 6)] {
+        let (machine, data, mut keeper, now) = begin();
+        harm(&data, view_of_two(&data));
+        let options = MergeOptions {
+            stream: Options::disk(1 << 20),
+            by: MergeBy::Time { slice: SECOND, ahead_max: 60 * SECOND },
+        };
+        let input = MergeInput { stream: "v".into(), wait: 0 };
+        let mut merge = Merge::open(&data_of(&machine), "m", &[input], &options).unwrap();
+        for _ in 0..100 {
+            machine.advance(SECOND / 100);
+            merge.step(machine.now(), machine.now(), &[Heard { ended: true, ..Heard::NOTHING }]).unwrap();
+            merge.drain().unwrap();
+        }
+        let row = ledger::stage(&data, "m").unwrap().remove(0);
+        assert_eq!((row.read, row.done, row.held, row.closed), (20, 20, 0, true), "{row:?}");
+        sealed(&data, &mut keeper, now, &["m"]);
+        let (mut feed, _) = Feed::open(&data, "file", "r", &["m".into()], true).unwrap();
+        let mut sink = Taker::default();
+        let row = fed(&data, &mut feed, &mut sink, now).rows.remove(0);
+        assert_eq!((sink.payloads.len() as u64, row.lost["missing"]), (20 - lost, lost));
+    }
 }
 
 /// Ends a writer and cuts the index of its stream behind `messages` entries.
@@ -143,10 +238,7 @@ fn cut_to(data: &Data, writer: Writer, name: &str, messages: u64) {
 #[test]
 fn what_a_recovery_cut_of_a_sealed_run_is_lost_to_its_sink_and_nothing_else_takes_its_place() {
     for (after, opened) in [(0, false), (100, false), (2, true)] {
-        let machine = Machine::new(1);
-        let (process, now) = (machine.start(), machine.now());
-        let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
-        let mut keeper = RunKeeper::open(&data).unwrap();
+        let (_machine, data, mut keeper, now) = begin();
         let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
         appended(&mut writer, 0..20, "first");
         sealed(&data, &mut keeper, now, &["s"]);
@@ -176,10 +268,7 @@ fn what_a_recovery_cut_of_a_sealed_run_is_lost_to_its_sink_and_nothing_else_take
 
 #[test]
 fn a_payload_segment_that_is_missing_is_counted_once_with_its_origin_and_times() {
-    let machine = Machine::new(1);
-    let (process, now) = (machine.start(), machine.now());
-    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
+    let (_machine, data, mut keeper, now) = begin();
     let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
     appended(&mut writer, 0..20, "first");
     sealed(&data, &mut keeper, now, &["s"]);
@@ -195,10 +284,7 @@ fn a_payload_segment_that_is_missing_is_counted_once_with_its_origin_and_times()
 
 #[test]
 fn a_stream_that_cannot_be_read_is_the_trouble_of_its_run_and_the_keeper_goes_on() {
-    let machine = Machine::new(1);
-    let (process, now) = (machine.start(), machine.now());
-    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
-    let mut keeper = RunKeeper::open(&data).unwrap();
+    let (_machine, data, mut keeper, now) = begin();
     keeper.begin("r", now, Some(now + SECOND), Duration::ZERO, "{}", now).unwrap();
     let view = StreamView { name: "s".into(), frontier: i64::MAX, ended: false, marked: true, begun: 0, done: 0 };
     let later = now + 5 * SECOND;
@@ -226,9 +312,7 @@ impl Source for Silent {
 
 #[test]
 fn marked_messages_that_a_recovery_cuts_are_a_gap_in_the_book_of_their_source() {
-    let machine = Machine::new(1);
-    let (process, now) = (machine.start(), machine.now());
-    let data = Data { media: process.clone(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let (_machine, data, _, now) = begin();
     let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
     appended(&mut writer, 0..20, "first");
     cut_to(&data, writer, "s", 7);
@@ -244,8 +328,7 @@ fn marked_messages_that_a_recovery_cuts_are_a_gap_in_the_book_of_their_source() 
 #[test]
 fn a_place_that_its_reader_holds_keeps_its_position() {
     let machine = Machine::new(1);
-    let on = |media| Data { media, folder: "/disk/data".into(), drain: Drain::Caller };
-    let (data, other) = (on(machine.start()), on(machine.start()));
+    let (data, other) = (data_of(&machine), data_of(&machine));
     let mut writer = data.writer("s", &Options::disk(1 << 20)).unwrap();
     appended(&mut writer, 0..20, "first");
     let options = ReadOptions { name: "file:r".into(), kind: Kind::Counted, ..ReadOptions::default() };
