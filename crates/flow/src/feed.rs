@@ -9,12 +9,12 @@
 use crate::commits::{self, commits_of_run, last_commit};
 use crate::data::{Data, stream_fault};
 use crate::intake::book_meta;
-use crate::records::{CUT, Commit, Gap, Input, Range, Run};
+use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
 use crate::runs;
 use crate::{Aside, Fault, Product, Sink};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, SchemaId, Writer};
+use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, SchemaId, Stretch, Why, Writer};
 use wire::bprn::State;
 
 /// Messages offered to the sink at once.
@@ -230,46 +230,31 @@ impl Feed {
         }
         let header = reader.header().clone();
         let from = account.next;
-        let limit = match stretch(run, &header, account) {
-            Stretch::Kept(end) => end,
-            Stretch::Cut(end) => {
+        let limit = match ahead(run, &header, account) {
+            Ahead::Kept(end) => end,
+            Ahead::Cut(end) => {
                 let known = Known { members: end - from, ..Known::default() };
                 lose(account, gaps, end, known, CUT);
                 account.epoch = header.epoch();
                 return Ok(end - from);
             }
-            Stretch::End => return Ok(0),
+            Ahead::End => return Ok(0),
         };
         let max = (limit - from).min(BATCH_MESSAGES as u64) as usize;
         reader.seek(from);
-        let mut answer = reader.read(max);
-        if let Err(Error::Corrupt { sequence, .. }) = answer
-            && sequence > from
-        {
-            // Messages before the wrong one are read one by one.
-            answer = reader.read(1);
-        }
-        let batch = match answer {
-            Ok(batch) => batch,
-            Err(error) => {
-                let (end, reason) = match &error {
-                    Error::Gone { first } => (*first, "full"),
-                    Error::Corrupt { .. } => (from + 1, "corrupt"),
-                    Error::Lost { end, .. } => (*end, "missing"),
-                    // The next message of a view may be one of another parent.
-                    Error::Parent { .. } => (from + 1, "missing"),
-                    _ => return Err(stream_fault(&account.stream, error)),
-                };
-                let end = end.min(limit);
-                let mut known = match reason {
-                    "full" => Known { members: end - from, ..Known::default() },
+        let batch = match reader.next(max).map_err(|e| stream_fault(&account.stream, e))? {
+            Stretch::Messages(batch) => batch,
+            Stretch::Missing(missing) => {
+                let end = missing.next.min(limit);
+                let mut known = match missing.why {
+                    Why::Retention => Known { members: end - from, ..Known::default() },
                     // Where the payloads are missing, the index still tells.
                     _ => known(run, reader, from, end).map_err(|e| stream_fault(&account.stream, e))?,
                 };
-                if let Error::Parent { folder, .. } = &error {
+                if let Error::Parent { folder, .. } = &missing.error {
                     known.origin = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 }
-                lose(account, gaps, end, known, reason);
+                lose(account, gaps, end, known, reason_of(&missing));
                 account.epoch = header.epoch_of(end - 1);
                 return Ok(end - from);
             }
@@ -513,7 +498,7 @@ fn gone_on(run: &Run, known: &Input, header: &store::Header) -> Input {
 }
 
 /// What comes next of a run in one stream, from the place of an input on.
-enum Stretch {
+enum Ahead {
     /// Messages that are there or may come, up to this sequence.
     Kept(u64),
     /// Sealed messages that a recovery has cut, up to this sequence: they will not come.
@@ -522,20 +507,20 @@ enum Stretch {
     End,
 }
 
-fn stretch(run: &Run, header: &store::Header, account: &Input) -> Stretch {
+fn ahead(run: &Run, header: &store::Header, account: &Input) -> Ahead {
     if run.state != State::Sealed {
-        return Stretch::Kept(u64::MAX);
+        return Ahead::Kept(u64::MAX);
     }
     for range in run.streams.iter().filter(|r| r.stream == account.stream) {
         let kept = range.kept(header);
         if account.next < kept {
-            return Stretch::Kept(kept);
+            return Ahead::Kept(kept);
         }
         if account.next < range.next {
-            return Stretch::Cut(range.next);
+            return Ahead::Cut(range.next);
         }
     }
-    Stretch::End
+    Ahead::End
 }
 
 /// What is known of messages that are lost.
