@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{Batch, Drain, Kind, Level, Media, Options, ReadOptions, Reader, Writer};
+use store::{Batch, Drain, Kind, Level, Media, Missing, Options, ReadOptions, Reader, Stretch, Why, Writer};
 
 /// How long the disk may take for a book.
 const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -218,33 +218,22 @@ pub fn each_batch(
     see: &mut dyn FnMut(&Batch<'_>) -> Result<bool, Fault>,
 ) -> Result<Vec<Range<u64>>, Fault> {
     const MOST: u64 = 1024;
-    let (mut lost, mut most) = (Vec::new(), MOST);
-    loop {
-        let at = reader.position();
-        if at >= end {
-            return Ok(lost);
-        }
-        let next = match reader.read(std::mem::replace(&mut most, MOST).min(end - at) as usize) {
-            Ok(batch) if batch.is_empty() => return Ok(lost),
-            Ok(batch) if see(&batch)? => continue,
-            Ok(_) => return Ok(lost),
-            // A book that lets the oldest go while it is read.
-            Err(store::Error::Gone { first }) => {
-                reader.seek(first);
-                continue;
+    let mut lost = Vec::new();
+    while reader.position() < end {
+        match reader.next(MOST.min(end - reader.position()) as usize) {
+            Ok(Stretch::Messages(batch)) if batch.is_empty() || !see(&batch)? => break,
+            Ok(Stretch::Messages(_)) => {}
+            Ok(Stretch::Missing(Missing { first, next, why, .. })) => {
+                let next = next.min(end);
+                if why != Why::Retention {
+                    lost.push(first..next);
+                }
+                reader.seek(next);
             }
-            // Those before the wrong one come first.
-            Err(store::Error::Corrupt { sequence, .. }) if sequence > at => {
-                most = sequence - at;
-                continue;
-            }
-            Err(store::Error::Corrupt { .. } | store::Error::Parent { .. }) => at + 1,
-            Err(store::Error::Lost { end: next, .. }) => next.min(reader.end()).min(end).max(at + 1),
             Err(e) => return Err(stream_fault(&reader.header().name, e)),
-        };
-        lost.push(at..next);
-        reader.seek(next);
+        }
     }
+    Ok(lost)
 }
 
 /// The stream of messages that a stage could not handle.
