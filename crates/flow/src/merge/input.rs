@@ -9,10 +9,10 @@
 use super::number::{Course, Numbers};
 use super::plan::Share;
 use crate::data::{Data, stream_fault};
-use crate::records::{Gap, Input as Account};
+use crate::records::{Gap, Input as Account, reason_of};
 use crate::{Fault, Heard};
 use std::collections::VecDeque;
-use store::{Check, Clock, Entry, Error, ReadOptions, Reader};
+use store::{Check, Clock, Entry, Missing, ReadOptions, Reader, Stretch, Why};
 
 /// Entries of a block: a slice looks again at those that it shares with the next.
 const BLOCK: u64 = 128;
@@ -291,12 +291,11 @@ impl Input {
 
     /// Looks at the next entries, at most `most`. False if there are none.
     pub(super) fn look(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
-        let mut most = most.min(LOOK);
         let (at, before) = (self.account.next, self.before);
         let (blocks, strays) = (&mut self.blocks, &mut self.strays);
-        let lost = match self.reader.entries(at, most) {
-            Ok([]) => return Ok(false),
-            Ok(entries) => {
+        match self.reader.next_entries(at, most.min(LOOK)).map_err(|e| stream_fault(&self.account.stream, e))? {
+            Stretch::Messages([]) => return Ok(false),
+            Stretch::Messages(entries) => {
                 let newest = match by {
                     By::Time(ahead_max) => {
                         let key = |entry: &Entry, _| time_of(entry, *ahead_max);
@@ -311,27 +310,22 @@ impl Input {
                 };
                 self.newest = self.newest.max(newest);
                 self.account.next = at + entries.len() as u64;
-                (0, "")
             }
-            Err(Error::Gone { first }) => {
-                self.gone = self.gone.max(first);
-                (first.saturating_sub(at), "full")
+            Stretch::Missing(missing) => {
+                self.note_gone(&missing);
+                self.lose(at, missing.next - 1, missing.count(), reason_of(&missing));
+                self.account.next = missing.next;
             }
-            Err(Error::Corrupt { sequence, .. }) if sequence > at => {
-                // Those before the wrong one come first.
-                most = (sequence - at) as usize;
-                return self.look(most, from, by);
-            }
-            Err(Error::Corrupt { .. }) => (1, "corrupt"),
-            Err(Error::Lost { end, .. }) => (end.min(self.reader.end()).saturating_sub(at).max(1), "missing"),
-            Err(e) => return Err(stream_fault(&self.account.stream, e)),
-        };
-        if lost.0 > 0 {
-            self.lose(at, at + lost.0 - 1, lost.0, lost.1);
-            self.account.next = at + lost.0;
         }
         self.account.epoch = self.reader.header().epoch_of(self.account.next.saturating_sub(1));
         Ok(true)
+    }
+
+    /// Retention took what it took for good.
+    fn note_gone(&mut self, missing: &Missing) {
+        if missing.why == Why::Retention {
+            self.gone = self.gone.max(missing.next);
+        }
     }
 
     /// Counts what is missing, `count` of `first..=last`.
@@ -366,12 +360,11 @@ impl Input {
             let end = block.first + u64::from(block.len);
             let (mut at, mut left, mut low, mut oldest) = (block.first, 0, None, i64::MAX);
             let (was, held, mut why) = (block.waiting, taken.entries.len(), "");
-            let mut most = block.len as usize;
             while at < end {
-                match self.back.entries(at, most.min((end - at) as usize)) {
-                    Ok([]) => break,
-                    Ok(entries) => {
-                        most = block.len as usize;
+                let answer = self.back.next_entries(at, (end - at) as usize);
+                match answer.map_err(|e| stream_fault(&self.account.stream, e))? {
+                    Stretch::Messages([]) => break,
+                    Stretch::Messages(entries) => {
                         for (entry, sequence) in entries.iter().zip(at..) {
                             let Some(key) = key_of(entry, sequence).filter(|&key| key >= from) else { continue };
                             if key < to {
@@ -385,14 +378,10 @@ impl Input {
                         }
                         at += entries.len() as u64;
                     }
-                    Err(Error::Gone { first }) => {
-                        self.gone = self.gone.max(first);
-                        (at, why) = (first.max(at + 1), "full");
+                    Stretch::Missing(missing) => {
+                        self.note_gone(&missing);
+                        (at, why) = (missing.next, reason_of(&missing));
                     }
-                    Err(Error::Corrupt { sequence, .. }) if sequence > at => most = (sequence - at) as usize,
-                    Err(Error::Corrupt { .. }) => (at, most, why) = (at + 1, block.len as usize, "corrupt"),
-                    Err(Error::Lost { end, .. }) => (at, why) = (end.max(at + 1), "missing"),
-                    Err(e) => return Err(stream_fault(&self.account.stream, e)),
                 }
             }
             // What waited and is there no more, in this slice or a later one.
