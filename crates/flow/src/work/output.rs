@@ -9,11 +9,11 @@ use crate::Fault;
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, stream_fault};
 use crate::intake::book_meta;
-use crate::records::{BEYOND, Commit, Gap};
+use crate::records::{BEYOND, Commit, Gap, reason_of};
 use crate::slot::{FILTERED, LOST, SAME, cut};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
-use store::{Error, Level, Meta, Options, SchemaId, WhenFull, Writer};
+use store::{Level, Meta, Missing, Options, SchemaId, Stretch, WhenFull, Writer};
 
 /// What came of a row of messages that are to be output.
 enum Rowed {
@@ -145,18 +145,12 @@ impl Work {
             }
         };
         let max = usize::try_from(end - first).unwrap_or(ENTRIES).min(ENTRIES);
-        let entries = match (reader.entries(first, max), lies) {
-            (Ok(entries), _) => entries,
-            (Err(Error::Gone { first: left }), Lies::Input(_)) => {
-                return Ok(Rowed::Lost { next: left.min(end), reason: "full" });
+        let entries = match reader.next_entries(first, max) {
+            Ok(Stretch::Messages(entries)) => entries,
+            Ok(Stretch::Missing(missing)) if matches!(lies, Lies::Input(_)) => {
+                return Ok(Rowed::Lost { next: missing.next.min(end), reason: reason_of(&missing) });
             }
-            (Err(Error::Corrupt { sequence, .. }), Lies::Input(_)) if sequence == first => {
-                return Ok(Rowed::Lost { next: first + 1, reason: "corrupt" });
-            }
-            (Err(Error::Lost { end: lost, .. }), Lies::Input(_)) => {
-                return Ok(Rowed::Lost { next: lost.clamp(first + 1, end), reason: "missing" });
-            }
-            (Err(e), _) => return Err(stream_fault(stream, e)),
+            Ok(Stretch::Missing(Missing { error, .. })) | Err(error) => return Err(stream_fault(stream, error)),
         };
         let mut pushed = 0;
         for (entry, sequence) in entries.iter().zip(first..) {
