@@ -239,6 +239,62 @@ def test_a_template_with_mistakes_is_told_whole(programs, tmp_path):
     assert pointers == ["/children/0/nam", "/children/0", "/children/1/module"]
 
 
+def test_the_check_of_a_template_answers_its_modules_also_where_it_has_mistakes(programs, tmp_path):
+    config = {"topic": "devices", "source": "T", "unit": "K", "dtype": "flot"}
+    template = tmp_path / "wrong.json"
+    template.write_text(json.dumps({"children": [{"module": "f144", "config": config}]}))
+    answer = subprocess.run(
+        [programs / "beamport-nexus", "check", template, "--json"],
+        capture_output=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    answer = json.loads(answer.stdout)
+    (mistake,), (module,) = answer["mistakes"], answer["modules"]
+    assert (mistake["level"], mistake["pointer"]) == ("error", "/children/0/config/dtype")
+    assert module == {
+        "pointer": "/children/0/config",
+        "module": "f144",
+        "key": "topic",
+        "streams": ["devices"],
+        "source": "T",
+        "units": {"key": "unit", "text": "K"},
+        "variables": [],
+    }
+
+
+def test_mistakes_of_a_template_and_of_its_streams_are_told_together(programs, tmp_path):
+    modules = [
+        '{"module": "f144", "config": {"stream": "devces", "source": 7}}',
+        '{"module": "f144", "config": {"stream": "devices", "source": "AMOR:SE:TEMP02"}}',
+        '{"module": "da00", "config": {"stream": "monitor",\n "variables": [{"name": "signol"}]}}',
+        '{"module": "ev45", "config": {"stream": "devices"}}',
+    ]
+    groups = (f'{{"type": "group", "name": "g{n}", "children": [{one}]}}' for n, one in enumerate(modules))
+    (tmp_path / "t.json").write_text('{"children": [\n' + ",\n".join(groups) + "]}")
+    sources = ("devices", "amor-devices"), ("monitor", "amor-monitor")
+    text = "".join(f'[source.{name}]\nkind = "sim"\nmodel = "{model}"\n' for name, model in sources)
+    (tmp_path / "a.toml").write_text(
+        f'instrument = "a"\n{text}[sink.f]\nkind = "nexus"\ntemplate = "t.json"\nwriters = 2\n'
+    )
+    command = [programs / "beamport", "check", "a.toml", "--json"]
+    told = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=HANG_S, check=False)
+    assert told.returncode == 2
+    found = [(one["line"], one["pointer"]) for one in json.loads(told.stdout)["mistakes"]]
+    at = "/children/{}/children/0/"
+    assert found == [
+        (2, at.format(0) + "config/source"),
+        (2, at.format(0) + "config/stream"),
+        (3, at.format(1) + "config/source"),
+        (5, at.format(2) + "config/variables/0/name"),
+        (6, at.format(3) + "module"),
+    ], told.stdout
+    # A comma too much has its line, and no pointer.
+    (tmp_path / "t.json").write_text('{"children": [\n1,\n,]}')
+    told = subprocess.run(command[:3], capture_output=True, cwd=tmp_path, timeout=HANG_S, check=False)
+    assert b"t.json:3: the template is not right\ncause: it is not valid JSON: expected value, at col" in told.stderr
+
+
 def test_what_another_beamport_asks_for_was_asked_for_again_and_again(programs):
     answer = subprocess.run(
         [programs / "beamport-nexus", "write", "--word-of-tomorrow", "1"],

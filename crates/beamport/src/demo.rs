@@ -5,9 +5,10 @@
 
 use crate::cli;
 use crate::file;
+use crate::mover::template_check;
 use crate::room;
 use crate::units::{self, Size};
-use crate::up::{Started, template_check};
+use crate::up::Started;
 use flow::{Data, Fault};
 use std::fmt::Write as _;
 use std::fs::{self, File};

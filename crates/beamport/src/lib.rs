@@ -44,7 +44,7 @@ pub fn run() -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
-        Verb::Check(asked) => file::check(&asked, &up::template_check, &mut out, &mut err),
+        Verb::Check(asked) => file::check(&asked, &mover::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)

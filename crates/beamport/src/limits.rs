@@ -20,8 +20,6 @@ pub const FILE_NAME_BYTES_MAX: usize = 200;
 pub const TEMPLATE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a file of messages in JSON, which is held whole: ten million values. More is for a source.
 pub const MESSAGES_BYTES_MAX: u64 = 1 << 30;
-/// Values of a template that are looked at for streams: ten for each of the million nodes that a template may have.
-pub const TEMPLATE_VALUES_MAX: u64 = 10_000_000;
 /// Smallest live end of a stream: two segments that hold the largest common message (124 kB) several times.
 pub const LIVE_BYTES_MIN: u64 = 1 << 20;
 /// Messages that the live end of a stream has room for, at least: one that is written while one is read.

@@ -1,7 +1,7 @@
 //! `beamport up`: an instrument from its file to its report.
 
 use crate::file::{self, Instrument, SourceKind};
-use crate::mover::{Mover, Written, program, writer};
+use crate::mover::{Mover, Written, program, template_check};
 use crate::report::{Report, events_of, grouped};
 use crate::room;
 use flow::{Data, Fault};
@@ -27,54 +27,6 @@ pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
         }
     };
     Started::new(instrument)?.to_report(json)
-}
-
-/// Asks the writer what it thinks of a template: it knows the modules.
-pub fn template_check(path: &Path, by: &file::Writer) -> Vec<file::Mistake> {
-    let shown = path.display().to_string();
-    let mistake = |pointer: String, what: String, cause: String, hint: String| file::Mistake {
-        level: file::Severity::Error,
-        file: shown.clone(),
-        line: 0,
-        pointer,
-        what,
-        cause,
-        hint,
-    };
-    let whole = |what: String, cause: String, hint: &str| vec![mistake(String::new(), what, cause, hint.to_owned())];
-    let mut command = match writer(by, "check") {
-        Ok(command) => command,
-        Err(fault) => return whole(fault.what, fault.cause, &fault.hint),
-    };
-    let answer = command.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let list = answer
-        .map_err(|e| e.to_string())
-        .and_then(|a| match a.status.code() {
-            // What is read may be damaged so that libhdf5 does not survive it.
-            None => Err(format!("`beamport-nexus` ended with {}", a.status)),
-            Some(_) => Ok(a),
-        })
-        .and_then(|a| serde_json::from_slice::<serde_json::Value>(&a.stdout).map_err(|e| e.to_string()));
-    match list {
-        Ok(value) => {
-            let text = |v: &serde_json::Value, key: &str| v[key].as_str().unwrap_or_default().to_string();
-            let all = value.as_array().or_else(|| value["mistakes"].as_array()).cloned().unwrap_or_default();
-            all.iter()
-                .map(|v| {
-                    let said = mistake(text(v, "pointer"), text(v, "what"), text(v, "cause"), text(v, "hint"));
-                    let is_warning = v["level"] == "warning";
-                    file::Mistake { level: if is_warning { file::Severity::Warning } else { said.level }, ..said }
-                })
-                .collect()
-        }
-        Err(e) => {
-            let hint = match &by.static_file {
-                Some(path) => format!("perhaps {} is damaged", path.display()),
-                None => "`beamport-nexus check TEMPLATE` may say more".to_owned(),
-            };
-            whole("the template cannot be checked".into(), e, &hint)
-        }
-    }
 }
 
 /// An instrument whose sources run and whose declared runs are open.

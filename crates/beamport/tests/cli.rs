@@ -46,7 +46,25 @@ fn copied(name: &str) -> PathBuf {
     for entry in std::fs::read_dir(folder().join("files")).unwrap().map(Result::unwrap) {
         std::fs::copy(entry.path(), place.join(entry.file_name())).unwrap();
     }
+    pretend_writer(&place.join("writer"));
     place.canonicalize().unwrap()
+}
+
+/// Stands in for `beamport-nexus`, whose answers are tested with it: it finds one mistake in each template.
+fn pretend_writer(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let version = format!("beamport-nexus {} (a pretended one)", env!("CARGO_PKG_VERSION"));
+    let mistake = flow::checked::Mistake {
+        line: 3,
+        cause: "it is not valid JSON: key must be a string, at column 39".into(),
+        hint: "remove the comma".into(),
+        ..flow::checked::Mistake::default()
+    };
+    let answer = flow::checked::Checked { mistakes: vec![mistake], modules: Vec::new() };
+    let answer = serde_json::to_string(&answer).unwrap();
+    let script = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo '{version}' || echo '{answer}'\n");
+    std::fs::write(path, script).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn snapshots() -> Vec<PathBuf> {

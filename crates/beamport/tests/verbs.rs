@@ -767,6 +767,37 @@ fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
 }
 
 #[test]
+fn a_template_is_not_checked_without_the_program_that_reads_templates() {
+    let place = Place::new("no-writer");
+    let program = with_writer(&place, "exit 2");
+    std::fs::write(place.0.join("t.json"), "{}").unwrap();
+    let text = "instrument = \"lab\"\n[source.field]\nkind = \"sim\"\nmodel = \"field\"\n\
+                [sink.file]\nkind = \"nexus\"\ntemplate = \"t.json\"\n";
+    std::fs::write(place.0.join("lab.toml"), text).unwrap();
+    std::fs::write(place.0.join("m.json"), "[]").unwrap();
+    let err = |words: &[&str]| {
+        let output = Command::new(&program).args(words).current_dir(&place.0).stdin(Stdio::null()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("t.json: ") && err.contains("\nhint:  "), "{err}");
+        err
+    };
+    let check: &[&str] = &["check", "lab.toml"];
+    let make: &[&str] = &["make", "t.json", "m.json", "--output", "x.nxs"];
+    // It answers nothing.
+    for words in [check, make] {
+        let err = err(words);
+        assert!(err.contains("t.json: the template cannot be checked\ncause: the answer of `beamport-nexus`"), "{err}");
+    }
+    std::fs::remove_file(program.with_file_name("beamport-nexus")).unwrap();
+    for words in [check, make] {
+        let err = err(words);
+        assert!(err.contains("t.json: `beamport-nexus` is not there\ncause: it is not beside "), "{err}");
+        assert!(err.contains("hint:  install both: `pip install .`"), "{err}");
+    }
+}
+
+#[test]
 fn a_writer_of_another_version_was_started_again_for_ever() {
     let place = Place::new("version");
     let data = measured(&place, "a");
@@ -804,7 +835,7 @@ fn a_writer_of_another_version_was_started_again_for_ever() {
     let replaced = place.0.join("other");
     std::fs::write(&replaced, theirs).unwrap();
     let fails = format!(
-        "[ \"$1\" = check ] && {{ echo '{{\"mistakes\":[]}}'; exit 0; }}\nmv '{}' '{}'; exit 2\n",
+        "[ \"$1\" = check ] && {{ echo '{{\"mistakes\":[],\"modules\":[]}}'; exit 0; }}\nmv '{}' '{}'; exit 2\n",
         replaced.display(),
         writer.display()
     );
@@ -956,7 +987,10 @@ fn begin_and_end_ask_the_mover() {
 fn a_run_begins_while_the_place_of_its_sink_cannot_be_held_and_it_is_held_later() {
     let place = Place::new("hold");
     let data = place.data("a");
-    let program = with_writer(&place, "[ \"$1\" = check ] && { echo '{\"mistakes\":[]}'; exit 0; }\nexec sleep 60");
+    let program = with_writer(
+        &place,
+        "[ \"$1\" = check ] && { echo '{\"mistakes\":[],\"modules\":[]}'; exit 0; }\nexec sleep 60",
+    );
     let (template, file) = (place.0.join("amor.nexus.json"), place.0.join("amor.toml"));
     std::fs::write(&template, "{}").unwrap();
     let text = format!(

@@ -2,6 +2,7 @@
 //! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
 
 mod append;
+pub mod checked;
 pub mod commits;
 mod cuts;
 mod data;

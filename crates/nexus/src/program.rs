@@ -28,6 +28,7 @@ use crate::serve::{self, Ended, Order, Work};
 use crate::tree::Tree;
 use crate::{cat, pace, search, sink, template, version, watch};
 use clap::{Args, Parser, Subcommand};
+use flow::checked::{Checked, Level, Mistake};
 use flow::{Fault, Product};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -344,51 +345,37 @@ fn check(
         // What a file from outside may do to a process, it does to this one, and not to a writer later.
         cat::bound_memory();
         let path = path.to_path_buf();
-        watch::say(move |fault| tell_checked(&path, json, Err(vec![mistake_of(fault.clone())])));
+        watch::say(move |fault| tell_checked(&path, json, &wrong_as_a_whole(fault.clone())));
     }
     let checked = match modules {
-        Ok(modules) => template::Template::open(path, static_file, &modules, layout).and_then(|template| {
-            let mistakes = template.try_copies();
-            if mistakes.is_empty() { Ok((template.streams(), template.warnings)) } else { Err(mistakes) }
-        }),
-        Err(fault) => Err(vec![mistake_of(fault)]),
+        Ok(modules) => template::Template::checked(path, static_file, &modules, layout),
+        Err(fault) => wrong_as_a_whole(fault),
     };
-    Ok(ExitCode::from(tell_checked(path, json, checked)))
+    Ok(ExitCode::from(tell_checked(path, json, &checked)))
 }
 
 /// A fault that has no place in the template.
-fn mistake_of(fault: Fault) -> template::Mistake {
+fn wrong_as_a_whole(fault: Fault) -> Checked {
     let cause = if fault.cause.is_empty() { fault.what } else { format!("{}: {}", fault.what, fault.cause) };
-    template::Mistake { level: template::Level::Error, pointer: String::new(), cause, hint: fault.hint }
+    Checked { mistakes: vec![Mistake { cause, hint: fault.hint, ..Mistake::default() }], ..Checked::default() }
 }
 
-/// What a check found: streams and warnings, or mistakes.
-type Checked = Result<(Vec<template::Wanted>, Vec<template::Mistake>), Vec<template::Mistake>>;
-
-/// Says what is wrong with a template, and which streams it wants; the exit status: 1 where no file can be written.
-fn tell_checked(path: &Path, json: bool, checked: Checked) -> u8 {
-    let is_wrong = checked.is_err();
-    let (streams, mistakes) = checked.unwrap_or_else(|mistakes| (Vec::new(), mistakes));
-    let said = |level| match level {
-        template::Level::Error => ("error", "the template is not right"),
-        template::Level::Warning => ("warning", "the template is not followed word for word"),
-    };
+/// Prints what a check found; the exit status: 1 where no file can be written.
+fn tell_checked(path: &Path, json: bool, checked: &Checked) -> u8 {
     if json {
-        let told: Vec<_> = mistakes
-            .iter()
-            .map(|m| {
-                let (level, what) = said(m.level);
-                serde_json::json!({"level": level, "what": what, "pointer": m.pointer, "cause": m.cause, "hint": m.hint})
-            })
-            .collect();
-        println!("{}", serde_json::json!({"mistakes": told, "streams": streams}));
+        println!("{}", serde_json::to_string(checked).unwrap_or_default());
     } else {
-        for mistake in &mistakes {
-            let (place, level) = (format!("{}{}", path.display(), mistake.pointer), said(mistake.level).0);
+        for mistake in &checked.mistakes {
+            let level = match mistake.level {
+                Level::Error => "error",
+                Level::Warning => "warning",
+            };
+            let line = if mistake.line > 0 { format!(":{}", mistake.line) } else { String::new() };
+            let place = format!("{}{line}{}", path.display(), mistake.pointer);
             eprintln!("{level}: {place}\ncause: {}\nhint:  {}\n", mistake.cause, mistake.hint);
         }
     }
-    u8::from(is_wrong)
+    u8::from(checked.mistakes.iter().any(|mistake| mistake.level == Level::Error))
 }
 
 fn hash(files: &[PathBuf]) -> Result<ExitCode, Fault> {

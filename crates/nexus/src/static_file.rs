@@ -19,7 +19,7 @@ use crate::limits::{
     STATIC_CHUNKS_MAX, STATIC_SECONDS,
 };
 use crate::search::Found;
-use crate::template::{Group, Level, Mistake, Node, StaticGroup, bad_name, file_beside};
+use crate::template::{Group, Mistake, Node, StaticGroup, bad_name, file_beside};
 use crate::tree::{self, Tree};
 use crate::watch;
 use flow::Fault;
@@ -58,7 +58,7 @@ impl StaticFile {
     pub(crate) fn read(path: &Path) -> Result<Content, Vec<Mistake>> {
         let alone = |cause: String, hint: &str| {
             let cause = format!("the static file {}: {cause}", path.display());
-            vec![Mistake { level: Level::Error, pointer: String::new(), cause, hint: hint.into() }]
+            vec![Mistake { cause, hint: hint.into(), ..Mistake::default() }]
         };
         let stamp = stamp(path).map_err(|e| alone(e.to_string(), "its path is relative to the instrument file"))?;
         if stamp.1 > STATIC_BYTES_MAX {
@@ -99,11 +99,10 @@ impl StaticFile {
     /// Reads and copies all that a tree has of the file, to nowhere: a mistake for each thing that cannot be.
     pub(crate) fn try_copies(&self, root: &Group) -> Vec<Mistake> {
         let mistake = |fault: Fault| Mistake {
-            level: Level::Error,
-            pointer: String::new(),
             cause: format!("the static file {}: {}: {}", self.path.display(), fault.what, fault.cause),
             hint: "it may be damaged, or packed so that HDF5 needs a filter that is not here: `h5repack` makes it anew"
                 .into(),
+            ..Mistake::default()
         };
         let source = match self.open() {
             Ok(source) => source,
@@ -455,7 +454,7 @@ impl<'a> Walk<'a> {
     fn wrong(&mut self, at: &str, cause: impl std::fmt::Display, hint: &str) {
         if self.mistakes.len() < MISTAKES_MAX {
             let cause = format!("the static file {}: `{}`: {cause}", self.from.path.display(), shown(at));
-            self.mistakes.push(Mistake { level: Level::Error, pointer: String::new(), cause, hint: hint.to_owned() });
+            self.mistakes.push(Mistake { cause, hint: hint.to_owned(), ..Mistake::default() });
         }
     }
 

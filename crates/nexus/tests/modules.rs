@@ -111,7 +111,7 @@ fn walk(file: &hdf5_metno::File, at: &str, node: &serde_json::Value, changed: &[
 /// Writes a file without messages, and compares it with its template; the warnings.
 fn walked(name: &str, text: &str, layout: Layout, changed: &[&str]) -> Vec<(String, String)> {
     let template = Template::parse_with(text.as_bytes(), &[], layout).unwrap_or_else(|m| panic!("{name}: {m:?}"));
-    let inputs = template.streams().into_iter().map(|one| one.stream).collect();
+    let inputs = template.streams();
     let warnings = template.warnings.iter().map(|one| (one.cause.clone(), one.hint.clone())).collect();
     let job = Job { template, inputs, ..job_of(&format!("walk-{name}-{layout:?}"), &[]) };
     Nexus::begin(job.clone(), false).unwrap().finish("{}").unwrap();

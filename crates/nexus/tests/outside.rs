@@ -165,7 +165,7 @@ fn a_resumed_module_goes_on_as_if_nothing_had_been() {
 
 #[test]
 fn settings_are_checked_with_the_template() {
-    assert_eq!(parse(&json!({"stream": "s", "first": 3})).unwrap().streams()[0].stream, "s");
+    assert_eq!(parse(&json!({"stream": "s", "first": 3})).unwrap().streams()[0], "s");
     for (config, pointer, cause) in [
         (json!({"stream": "s", "first": "x"}), "/first", "no whole number"),
         (json!({"stream": "s", "frist": 1}), "/frist", "unknown key"),

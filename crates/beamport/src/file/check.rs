@@ -107,24 +107,23 @@ fn counted(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::parse;
+    use crate::file::{TemplateAnswer, parse};
+    use flow::checked::StreamModule;
 
     #[test]
     fn an_input_without_a_place_in_the_template_is_noted() {
         let folder = std::env::temp_dir().join(format!("beamport-notes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(
-            folder.join("t.json"),
-            r#"{"children": [{"module": "ev44", "config": {"stream": "detector"}}]}"#,
-        )
-        .unwrap();
+        std::fs::write(folder.join("t.json"), "").unwrap();
+        let module = StreamModule { streams: vec!["detector".into()], ..StreamModule::default() };
+        let answer = TemplateAnswer { modules: vec![module], ..TemplateAnswer::default() };
         let source = |name: &str| format!("source.{name} = {{ kind = \"sim\", model = \"amor\" }}\n");
         let text = format!(
             "instrument = \"a\"\n{}{}[sink.file]\nkind = \"nexus\"\ntemplate = \"t.json\"\n",
             source("detector"),
             source("monitor")
         );
-        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_, _| Vec::new()).unwrap());
+        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_, _| answer.clone()).unwrap());
         let all = told(&text);
         assert!(all.len() == 1 && all[0].contains("a.toml:4: sink `file` takes `monitor`"), "{all:?}");
         assert!(told(&format!("{text}inputs = [\"detector\"]\n")).is_empty());

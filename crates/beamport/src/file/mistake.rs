@@ -1,21 +1,11 @@
 //! A mistake in an instrument file or a template: where it stands, what it is, why, and what to write instead.
 
+pub use flow::checked::Level as Severity;
 use serde::Serialize;
 use std::fmt;
 
-/// Whether a file can be used all the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// It cannot.
-    #[default]
-    Error,
-    /// It can; the hint says what is made of it.
-    Warning,
-}
-
 /// One mistake, told in the three lines that every error of beamport has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mistake {
     /// Whether the file can be used all the same.
     pub level: Severity,

@@ -21,8 +21,8 @@ mod shadow;
 mod show;
 mod sink;
 mod source;
-mod template;
 mod worker;
+mod writers;
 
 pub use check::check;
 pub use merge::{MergeKind, MergeSection, Waits};
@@ -36,19 +36,34 @@ pub(crate) use show::toml_text;
 pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
 pub(crate) use sink::{check_files_pattern, writer_file, writer_name};
 pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
-pub(crate) use template::named_streams;
 pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::limits;
 use crate::units::{Refused, shortened};
+use flow::checked::StreamModule;
 use page::Page;
 use section::{Mistakes, Section};
-use std::collections::{BTreeSet, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use toml_edit::{Item, TableLike};
 
-/// Checks a template beyond being JSON: given its path, says every mistake in it.
-pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> Vec<Mistake> + 'a;
+/// Checks a template, given its path and its writer.
+pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> TemplateAnswer + 'a;
+
+/// What a template has wrong, and what it reads.
+#[derive(Clone, Debug, Default)]
+pub struct TemplateAnswer {
+    /// Its mistakes and warnings.
+    pub mistakes: Vec<Mistake>,
+    /// Its modules that read streams; none where it is not valid JSON.
+    pub modules: Vec<StreamModule>,
+}
+
+/// A [`TemplateCheck`] for verbs to which templates do not matter: nothing is known of them.
+pub fn unasked(_: &Path, _: &Writer) -> TemplateAnswer {
+    TemplateAnswer::default()
+}
 
 /// A whole instrument file, resolved: paths are absolute, defaults filled in, names checked against each other.
 #[derive(Clone, Debug)]
@@ -94,9 +109,16 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
     let parsed = page::parse(&page, text);
     let mut mistakes = Mistakes::default();
     parsed.mistakes.into_iter().for_each(|mistake| mistakes.push(mistake));
+    // Sinks may share a template: its writer is asked once.
+    let answers = RefCell::new(HashMap::<(PathBuf, Writer), TemplateAnswer>::new());
+    let template_check = |path: &Path, writer: &Writer| {
+        let mut answers = answers.borrow_mut();
+        let answer = answers.entry((path.to_owned(), writer.clone()));
+        answer.or_insert_with(|| template_check(path, writer)).clone()
+    };
     let instrument = parsed.document.map(|document| {
         let mut reader = Reader { page: &page, mistakes: &mut mistakes, has_holes: parsed.has_holes };
-        reader.instrument(document.as_table(), path, template_check)
+        reader.instrument(document.as_table(), path, &template_check)
     });
     let mut list = std::mem::take(&mut mistakes.list);
     let is_good = list.is_empty();
@@ -109,6 +131,19 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
         list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
     }
     Err(sorted(list, &page))
+}
+
+/// Mistakes, with their lines, and modules of a template that no instrument file names; an error says why it cannot be read.
+pub(crate) fn checked_template(
+    path: &Path,
+    writer: &Writer,
+    template_check: &TemplateCheck<'_>,
+) -> Result<TemplateAnswer, String> {
+    sink::readable(path)?;
+    let mut answer = template_check(path, writer);
+    find_lines(&mut answer.mistakes);
+    answer.mistakes.sort_by_key(|mistake| mistake.line);
+    Ok(answer)
 }
 
 /// In the order of the lines, each once.

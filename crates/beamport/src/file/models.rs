@@ -5,6 +5,7 @@
 use super::mistake::nearest;
 use super::section::{Origin, Section};
 use crate::units::{self, Refused, shortened};
+use flow::checked::{ConfigText, StreamModule};
 use serde_json::Value as Json;
 use sim::Kind;
 use toml_edit::{Item, Value};
@@ -87,7 +88,7 @@ pub(super) struct Missing {
 
 /// What the source of a stream cannot give to a module of a template, where the source is simulated, so that it is known.
 /// `sources` are those of all streams of the module.
-pub(super) fn never_comes(reads: &super::template::Reads, sources: &[&sim::Config]) -> Vec<Missing> {
+pub(super) fn never_comes(reads: &StreamModule, sources: &[&sim::Config]) -> Vec<Missing> {
     // Schemas that mean the same as the one that a model makes.
     const ALIKE: [(&str, &str); 4] = [("ev42", "ev44"), ("f142", "f144"), ("senv", "se00"), ("hs00", "hs01")];
     let models: Vec<&str> = sources.iter().map(|source| source.model.as_str()).collect();
@@ -105,18 +106,21 @@ pub(super) fn never_comes(reads: &super::template::Reads, sources: &[&sim::Confi
     if !makes.contains(&word) {
         let what = format!("stream `{streams}` has nothing for the module `{}`", reads.module);
         let hint = "name another stream or another module, or remove it".into();
-        return vec![Missing { key: reads.key.into(), what, cause: said(), hint }];
+        return vec![Missing { key: reads.key.clone(), what, cause: said(), hint }];
     }
     let mut out = Vec::new();
     let sent: Vec<&str> = all.iter().flat_map(|model| model.variables()).copied().collect();
-    for (at, name) in reads.variables.iter().filter(|(_, name)| word == "da00" && !sent.contains(&name.as_str())) {
+    for ConfigText { key, text: name } in &reads.variables {
+        if word != "da00" || sent.contains(&name.as_str()) {
+            continue;
+        }
         let what = format!("messages of stream `{streams}` have no variable `{}`", shortened(name));
         let hint = match nearest(name, sent.iter().copied()) {
             Some(near) => format!("write `{near}`"),
             None => "it would never come: remove it".to_owned(),
         };
         let cause = format!("the model `{}` sends {}", models.join("`, `"), sent.join(", "));
-        out.push(Missing { key: at.clone(), what, cause, hint });
+        out.push(Missing { key: key.clone(), what, cause, hint });
     }
     if let Some(source) = reads.source.as_deref() {
         let origins: Vec<String> = sources.iter().flat_map(|source| sim::origins(source)).collect();
@@ -133,12 +137,13 @@ pub(super) fn never_comes(reads: &super::template::Reads, sources: &[&sim::Confi
             out.push(Missing { key: "source".into(), what, cause: said(), hint });
         }
         let mut devices = all.iter().flat_map(|model| model.devices());
-        if let (Some((_, unit)), Some((key, other))) = (devices.find(|(name, _)| *name == source), &reads.units)
+        if let (Some((_, unit)), Some(ConfigText { key, text: other })) =
+            (devices.find(|(name, _)| *name == source), &reads.units)
             && other != unit
         {
             let what = format!("the values of `{source}` are not in `{}`", shortened(other));
             let hint = format!("write \"{key}\": \"{unit}\"");
-            out.push(Missing { key: (*key).into(), what, cause: format!("its source says `{unit}`"), hint });
+            out.push(Missing { key: key.clone(), what, cause: format!("its source says `{unit}`"), hint });
         }
     }
     out

@@ -1,10 +1,12 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
+use super::TemplateAnswer;
 use super::keys::{self, Key, Place};
 use super::section::{Section, Setting, Shown, Word};
-use super::template::{self, Wrong};
+use super::writers;
 use crate::limits;
 use crate::units::{Refused, duration_text, shortened};
+use flow::checked::StreamModule;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,10 +33,19 @@ pub struct SinkSection {
     /// Writers that are asked for.
     pub(super) writers: u64,
     /// The streams that the template names, with their places in it.
-    pub(super) template_streams: BTreeMap<String, template::Asked>,
+    pub(super) template_streams: BTreeMap<String, Asked>,
     /// The modules that read them.
-    pub(super) template_modules: Vec<template::Reads>,
+    pub(super) template_modules: Vec<StreamModule>,
     pub(super) shown: Vec<Shown>,
+}
+
+/// Where a template asks for a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The first place, a JSON pointer.
+    pub(super) pointer: String,
+    /// How many places there are.
+    pub(super) places: usize,
 }
 
 /// One of several writers of a sink.
@@ -70,7 +81,7 @@ pub enum SinkKind {
 }
 
 /// The program that writes files from templates, and the code of the user that it is told of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// What each file begins with a copy of.
     pub static_file: Option<PathBuf>,
@@ -144,7 +155,7 @@ impl SinkSection {
     /// The sink as several writers share it; as it is where one has it all.
     pub(super) fn shared_out(self) -> Vec<Self> {
         let wanted = usize::try_from(self.writers).unwrap_or(1);
-        let streams = template::shared_out(&self.inputs.value, &self.template_modules, wanted);
+        let streams = writers::shared_out(&self.inputs.value, &self.template_modules, wanted);
         if streams.len() < 2 {
             return vec![self];
         }
@@ -177,7 +188,7 @@ pub(crate) fn writer_file(name: &str, number: usize) -> String {
 }
 
 /// How streams become datasets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// As scippnexus and Mantid read them.
     #[default]
@@ -239,13 +250,13 @@ pub(super) fn read(
     template_check: &super::TemplateCheck<'_>,
 ) -> Option<SinkSection> {
     let kind: Option<Setting<KindWord>> = section.get(&keys::SINK_KIND);
-    let (mut found, mut writers) = (template::Found::default(), 1);
+    let (mut modules, mut writers) = (Vec::new(), 1);
     // Which keys belong here is not known without a kind: the kind comes first.
     let (inputs, file, target, flush, kind) = match kind?.value {
         KindWord::Nexus => {
             section.refuse_unknown(&[Place::Nexus], &[]);
             let writer = writer(section, folder);
-            let template = template(section, folder, &|path| template_check(path, &writer), &mut found);
+            let template = template(section, folder, &|path| template_check(path, &writer), &mut modules);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
             writers = self::writers(section);
             let (inputs, target) = (section.get(&keys::INPUTS), target(section, &keys::FOLDER, folder, data));
@@ -287,8 +298,8 @@ pub(super) fn read(
         flush,
         share: None,
         writers,
-        template_streams: found.0,
-        template_modules: found.1,
+        template_streams: streams_of(&modules),
+        template_modules: modules,
         shown: std::mem::take(&mut section.shown),
     })
 }
@@ -327,7 +338,7 @@ fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
     let layout: Setting<Layout> = section.need(&keys::LAYOUT);
     let static_file: Option<Setting<String>> = section.get(&keys::STATIC);
     let static_file = static_file.map(|path| folder.join(path.value));
-    // What is wrong inside it, who knows HDF5 tells with the mistakes of the template.
+    // `beamport-nexus check` reports errors inside it, with those of the template.
     if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
         let cause = format!("there is no file `{}`", shortened(&path.display().to_string()));
         section.refuse(&keys::STATIC, Refused::new(cause, "the path is relative to the instrument file"));
@@ -349,23 +360,52 @@ fn writer(section: &mut Section<'_>, folder: &Path) -> Writer {
 fn template(
     section: &mut Section<'_>,
     folder: &Path,
-    template_check: &dyn Fn(&Path) -> Vec<super::Mistake>,
-    found: &mut template::Found,
+    template_check: &dyn Fn(&Path) -> TemplateAnswer,
+    modules: &mut Vec<StreamModule>,
 ) -> Setting<PathBuf> {
     let template = section
         .need::<String>(&keys::TEMPLATE)
         .map(|path| if path.is_empty() { PathBuf::new() } else { folder.join(path) });
     if !template.as_os_str().is_empty() {
-        match template::streams(&template) {
-            Ok(reads) => {
-                *found = reads;
-                template_check(&template).into_iter().for_each(|mistake| section.mistakes.push(mistake));
+        match readable(&template) {
+            Ok(()) => {
+                let answer = template_check(&template);
+                *modules = answer.modules;
+                answer.mistakes.into_iter().for_each(|mistake| section.mistakes.push(mistake));
             }
-            Err(Wrong::Path(refused)) => section.refuse(&keys::TEMPLATE, refused),
-            Err(Wrong::Content(mistake)) => section.mistakes.push(*mistake),
+            Err(cause) => {
+                let hint = "paths are relative to the instrument file; an example is examples/amor.nexus.json";
+                section.refuse(&keys::TEMPLATE, Refused::new(cause, hint));
+            }
         }
     }
     template
+}
+
+/// Says why a template cannot be read: it is a plain file, and not too large.
+pub(super) fn readable(template: &Path) -> Result<(), String> {
+    let failed = |error| format!("{}: {error}", template.display());
+    let about = std::fs::metadata(template).map_err(failed)?;
+    let most = limits::TEMPLATE_BYTES_MAX;
+    if !about.is_file() || about.len() > most {
+        return Err(format!("{} is not a plain file of at most {most} bytes", template.display()));
+    }
+    std::fs::File::open(template).map(drop).map_err(failed)
+}
+
+/// The streams that modules read.
+fn streams_of(modules: &[StreamModule]) -> BTreeMap<String, Asked> {
+    let mut streams = BTreeMap::<String, Asked>::new();
+    for module in modules {
+        for stream in &module.streams {
+            let asked = streams.entry(stream.clone()).or_default();
+            if asked.places == 0 {
+                asked.pointer = format!("{}/{}", module.pointer, module.key);
+            }
+            asked.places += 1;
+        }
+    }
+    streams
 }
 
 fn pattern(

@@ -4,6 +4,7 @@ mod hostile;
 
 use super::*;
 use crate::units::{Size, Time};
+use flow::checked::ConfigText;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -37,11 +38,11 @@ impl Drop for Folder {
 }
 
 fn good(text: &str) -> Instrument {
-    parse(text, Path::new("/nowhere/a.toml"), &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+    parse(text, Path::new("/nowhere/a.toml"), &unasked).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
 }
 
 fn wrong(text: &str) -> Vec<Mistake> {
-    parse(text, Path::new("/nowhere/a.toml"), &|_, _| Vec::new()).expect_err("a wrong file was taken")
+    parse(text, Path::new("/nowhere/a.toml"), &unasked).expect_err("a wrong file was taken")
 }
 
 /// The one mistake of a text.
@@ -49,6 +50,26 @@ fn only(text: &str) -> (u32, String, String) {
     let mistakes = wrong(text);
     assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
     (mistakes[0].line, format!("{}; {}", mistakes[0].what, mistakes[0].cause), mistakes[0].hint.clone())
+}
+
+/// A module in the first child of a template, as `beamport-nexus check` tells of it.
+fn module(at: &str, word: &str, key: &str, stream: &str) -> StreamModule {
+    StreamModule {
+        pointer: format!("/children/{at}/config"),
+        module: word.into(),
+        key: key.into(),
+        streams: vec![stream.into()],
+        ..StreamModule::default()
+    }
+}
+
+/// Reads a text with a template that has these modules.
+fn with_modules(text: &str, path: &Path, modules: &[StreamModule]) -> Result<Instrument, Vec<Mistake>> {
+    parse(text, path, &|_, _| TemplateAnswer { modules: modules.to_vec(), ..TemplateAnswer::default() })
+}
+
+fn config_text(key: &str, text: &str) -> ConfigText {
+    ConfigText { key: key.into(), text: text.into() }
 }
 
 const SOURCE: &str = "instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\n";
@@ -76,9 +97,9 @@ fn the_examples_have_no_mistake() {
     let files = examples(&folder);
     assert!(files.len() >= 4);
     for file in &files {
-        read(file, &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
+        read(file, &unasked).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"));
     }
-    let amor = read(&folder.0.join("amor.toml"), &|_, _| Vec::new()).unwrap();
+    let amor = read(&folder.0.join("amor.toml"), &unasked).unwrap();
     assert_eq!(
         amor.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         ["detector", "monitor", "devices"]
@@ -117,7 +138,7 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
     std::fs::write(folder.0.join("a.npy"), b"to be looked at when it is mapped").unwrap();
     let read = |model: &str, files: &str| {
         let text = format!("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"{model}\"\nfiles = {files}\n");
-        parse(&text, &folder.0.join("camera.toml"), &|_, _| Vec::new())
+        parse(&text, &folder.0.join("camera.toml"), &unasked)
     };
     let good = read("camera", "[\"a.npy\"]").unwrap();
     let SourceKind::Sim(camera) = &good.sources[0].kind else { panic!() };
@@ -160,9 +181,9 @@ fn frames_of_4096_x_4096_pixels_were_refused_with_the_defaults() {
 fn what_show_prints_reads_back_to_the_same() {
     let folder = Folder::new("show");
     for file in examples(&folder) {
-        let first = read(&file, &|_, _| Vec::new()).unwrap();
+        let first = read(&file, &unasked).unwrap();
         let text = first.show();
-        let second = parse(&text, &file, &|_, _| Vec::new()).unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
+        let second = parse(&text, &file, &unasked).unwrap_or_else(|mistakes| panic!("{text}{mistakes:#?}"));
         // Only the origins differ: what was a default is written down now.
         let values = |instrument: &Instrument| {
             let mut json = instrument.show_json().to_string();
@@ -406,10 +427,11 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
 fn mistakes_of_sinks_are_told() {
     let folder = Folder::new("sinks");
     folder.put("good.json", "{\"children\": []}");
-    let stream = r#"{"module": "ev44", "config": {"stream": "x", "source": "amor_detector"}}"#;
-    folder
-        .put("stream.json", &format!(r#"{{"children": [{{"type": "group", "name": "t", "children": [{stream}]}}]}}"#));
-    folder.put("bad.json", "{\n\"children\": [\n,]}");
+    folder.put("stream.json", "");
+    let check = |path: &Path, _: &Writer| TemplateAnswer {
+        modules: Vec::from_iter(path.ends_with("stream.json").then(|| module("0", "ev44", "stream", "x"))),
+        ..TemplateAnswer::default()
+    };
     let sink = |name: &str, lines: &str| format!("[sink.{name}]\nkind = \"nexus\"\n{lines}\n");
     let table: Vec<(String, u32, &str, &str)> = vec![
         (sink("f", "template = \"good.json\"\ninputs = [\"y\"]"), 8, "no source fills that stream", "streams are x"),
@@ -434,15 +456,11 @@ fn mistakes_of_sinks_are_told() {
     ];
     let path = folder.0.join("a.toml");
     for (text, line, what, hint) in table {
-        let mistakes = parse(&format!("{SOURCE}{text}"), &path, &|_, _| Vec::new()).expect_err(&text);
+        let mistakes = parse(&format!("{SOURCE}{text}"), &path, &check).expect_err(&text);
         assert_eq!(mistakes.len(), 1, "{text}{mistakes:#?}");
         let found = format!("{mistakes:?}");
         assert!(mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint), "{text}{found}");
     }
-    // A template that is no JSON is told with its own name and line.
-    let text = format!("{SOURCE}{}", sink("f", "template = \"bad.json\""));
-    let mistakes = parse(&text, &path, &|_, _| Vec::new()).unwrap_err();
-    assert!(mistakes[0].file.ends_with("bad.json") && mistakes[0].line == 3, "{mistakes:#?}");
 }
 
 #[test]
@@ -451,15 +469,9 @@ fn mistakes_in_a_template_come_behind_those_of_the_file() {
     folder.put("t.json", "{}");
     let check = |path: &Path, _: &Writer| {
         assert!(path.ends_with("t.json"));
-        vec![Mistake {
-            level: Severity::Error,
-            file: "a.json".into(),
-            line: 1,
-            pointer: String::new(),
-            what: "unknown module `ev45`".into(),
-            cause: String::new(),
-            hint: "write `ev44`".into(),
-        }]
+        let what = "unknown module `ev45`".into();
+        let mistakes = vec![Mistake { file: "a.json".into(), line: 1, what, ..Mistake::default() }];
+        TemplateAnswer { mistakes, ..TemplateAnswer::default() }
     };
     let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\nflush = 1\n");
     let mistakes = parse(&text, &folder.0.join("z.toml"), &check).unwrap_err();
@@ -471,15 +483,13 @@ fn a_warning_about_a_template_kept_the_file_from_being_used() {
     let folder = Folder::new("warning");
     folder.put("t.json", "{}");
     let check = |path: &Path, _: &Writer| {
-        vec![Mistake {
+        let warning = Mistake {
             level: Severity::Warning,
             file: path.display().to_string(),
-            line: 0,
-            pointer: String::new(),
             what: "the template is not followed word for word".into(),
-            cause: "unknown key `x` of a group".into(),
-            hint: "it is ignored".into(),
-        }]
+            ..Mistake::default()
+        };
+        TemplateAnswer { mistakes: vec![warning], ..TemplateAnswer::default() }
     };
     let text = format!("{SOURCE}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n");
     let instrument = parse(&text, &folder.0.join("z.toml"), &check).unwrap();
@@ -494,14 +504,17 @@ fn a_warning_about_a_template_kept_the_file_from_being_used() {
 #[test]
 fn one_wrong_key_of_a_source_was_told_again_for_each_module() {
     let folder = Folder::new("once");
-    let module = |n: usize| format!(r#"{{"module": "f144", "config": {{"stream": "pvs", "source": "nobody{n}"}}}}"#);
-    let modules: Vec<String> = (0..3).map(module).collect();
-    folder.put("t.json", &format!(r#"{{"children": [{}]}}"#, modules.join(",")));
+    folder.put("t.json", "{}");
+    let of_nobody = |n: usize| StreamModule {
+        source: Some(format!("nobody{n}")),
+        ..module(&n.to_string(), "f144", "stream", "pvs")
+    };
+    let modules: Vec<StreamModule> = (0..3).map(of_nobody).collect();
     let source = "[source.pvs]\nkind = \"sim\"\nmodel = \"camera-metadata\"\n";
     let sink = "[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ninputs = [\"pvs\"]\n";
     let of = |more: &str| {
         let text = format!("instrument = \"a\"\n{source}{more}{sink}");
-        parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).unwrap_err()
+        with_modules(&text, &folder.0.join("z.toml"), &modules).unwrap_err()
     };
     assert_eq!(of("").len(), 3);
     let wrong = of("values = 5000000\n");
@@ -516,9 +529,10 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
         "{\"children\": [\n{\"module\": \"ev44\", \"config\": {\"stream\": \"x\"}},\n{\"module\": \"f144\", \"config\": {\"topic\": \"devcies\"}}]}",
     );
     let second = "[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
+    let modules = [module("0", "ev44", "stream", "x"), module("1", "f144", "topic", "devcies")];
     let told = |more: &str, inputs: &str| {
         let text = format!("{SOURCE}{more}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n{inputs}");
-        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).unwrap_err();
+        let mistakes = with_modules(&text, &folder.0.join("z.toml"), &modules).unwrap_err();
         assert!(mistakes.iter().all(|m| m.pointer.is_empty() || m.pointer.contains("/config/")), "{mistakes:#?}");
         mistakes.into_iter().map(|m| (!m.pointer.is_empty(), m.line, m.what, m.hint)).collect::<Vec<_>>()
     };
@@ -540,69 +554,83 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
 #[test]
 fn a_module_for_which_nothing_comes_is_refused() {
     let folder = Folder::new("nothing-comes");
+    folder.put("t.json", "{}");
     let devices = "instrument = \"a\"\n[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
     let text = format!("{devices}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n");
-    let told = |module: &str, config: &str| {
-        let node = format!("{{\"module\": \"{module}\", \"config\": {{\"stream\": \"devices\"{config}}}}}");
-        folder.put("t.json", &format!("{{\"children\": [{{\"children\": [{node}]}}]}}"));
-        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+    let told = |word: &str, source: &str, units: Option<ConfigText>| {
+        let source = (!source.is_empty()).then(|| source.to_owned());
+        let module = StreamModule { source, units, ..module("0/children/0", word, "stream", "devices") };
+        let mistakes = with_modules(&text, &folder.0.join("z.toml"), &[module]).err().unwrap_or_default();
         mistakes.into_iter().map(|m| (format!("{} {}", m.what, m.pointer), m.hint)).collect::<Vec<_>>()
     };
     let at = "/children/0/children/0/config";
-    for (module, config) in [
-        ("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"K\""),
-        ("f142", ""),
-        ("al00", ", \"source\": \"AMOR:SE:TEMP01\""),
-        ("mine", ""),
-    ] {
-        assert!(told(module, config).is_empty(), "{module}: {:?}", told(module, config));
+    let kelvin = Some(config_text("value_units", "K"));
+    for (word, source, units) in
+        [("f144", "AMOR:SE:TEMP01", kelvin), ("f142", "", None), ("al00", "AMOR:SE:TEMP01", None), ("mine", "", None)]
+    {
+        assert_eq!(told(word, source, units), [], "{word}");
     }
-    assert_eq!(told("ev44", "")[0].0, format!("stream `devices` has nothing for the module `ev44` {at}/stream"));
-    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TENP01\"").remove(0);
+    assert_eq!(told("ev44", "", None)[0].0, format!("stream `devices` has nothing for the module `ev44` {at}/stream"));
+    let (what, hint) = told("f144", "AMOR:SE:TENP01", None).remove(0);
     assert_eq!(
         (what, hint),
         (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}/source"), "write `AMOR:SE:TEMP01`".into())
     );
     // Events, too, have an origin.
     let of_events = |source: &str, keys: &str| {
-        let node = format!("{{\"module\": \"ev44\", \"config\": {{\"stream\": \"d\", \"source\": \"{source}\"}}}}");
-        folder.put("t.json", &format!("{{\"children\": [{node}]}}"));
+        let module = StreamModule { source: Some(source.into()), ..module("0", "ev44", "stream", "d") };
         let text = format!(
             "instrument = \"a\"\n[source.d]\nkind = \"sim\"\nmodel = \"amor\"\n{keys}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n"
         );
-        let mistakes = parse(&text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+        let mistakes = with_modules(&text, &folder.0.join("z.toml"), &[module]).err().unwrap_or_default();
         mistakes.into_iter().map(|m| m.hint).collect::<Vec<_>>()
     };
     assert_eq!(of_events("nope", ""), ["write `amor_detector`"]);
     assert_eq!(of_events("amor_detector", "origin = \"other\"\n"), ["write `other`"]);
     assert!(of_events("amor_detector", "").is_empty() && of_events("other", "origin = \"other\"\n").is_empty());
-    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"value_units\": \"degC\"").remove(0);
-    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `degC` {at}/value_units"));
-    assert_eq!(hint, "write \"value_units\": \"K\"");
-    let (what, hint) = told("f144", ", \"source\": \"AMOR:SE:TEMP01\", \"unit\": \"mm\"").remove(0);
-    assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `mm` {at}/unit"));
-    assert_eq!(hint, "write \"unit\": \"K\"");
+    for (key, unit) in [("value_units", "degC"), ("unit", "mm")] {
+        let (what, hint) = told("f144", "AMOR:SE:TEMP01", Some(config_text(key, unit))).remove(0);
+        assert_eq!(what, format!("the values of `AMOR:SE:TEMP01` are not in `{unit}` {at}/{key}"));
+        assert_eq!(hint, format!("write \"{key}\": \"K\""));
+    }
 }
 
 #[test]
 fn a_variable_that_is_never_sent_is_refused() {
     let folder = Folder::new("never-sent");
+    folder.put("t.json", "{}");
     let text = "instrument = \"a\"\n[source.m]\nkind = \"sim\"\nmodel = \"amor-monitor\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n";
-    let told = |variables: &str| {
-        let config = format!("{{\"stream\": \"m\", \"variables\": [{variables}]}}");
-        // The same as constants, but for those that have their values.
-        let constants = config.replace("variables", "constants").replace("\"signol\"", "\"signol\", \"data\": [1]");
-        folder.put("t.json", &format!("{{\"children\": [{{\"module\": \"da00\", \"config\": {constants}}}]}}"));
-        assert!(parse(text, &folder.0.join("z.toml"), &|_, _| Vec::new()).is_ok());
-        folder.put("t.json", &format!("{{\"children\": [{{\"module\": \"da00\", \"config\": {config}}}]}}"));
-        let mistakes = parse(text, &folder.0.join("z.toml"), &|_, _| Vec::new()).err().unwrap_or_default();
+    let told = |variables: &[ConfigText]| {
+        let module = StreamModule { variables: variables.to_vec(), ..module("0", "da00", "stream", "m") };
+        let mistakes = with_modules(text, &folder.0.join("z.toml"), &[module]).err().unwrap_or_default();
         mistakes.into_iter().map(|m| (m.pointer, m.hint)).collect::<Vec<_>>()
     };
-    assert_eq!(told(r#"{"name": "signal"}, {"name": "tof"}"#), []);
-    let at = "/children/0/config/variables/1/name".to_owned();
-    assert_eq!(told(r#"{"name": "tof"}, {"name": "signol"}"#), [(at, "write `signal`".to_owned())]);
+    let signal = config_text("variables/0/name", "signal");
+    assert_eq!(told(&[signal.clone(), config_text("variables/1/name", "tof")]), []);
+    assert_eq!(
+        told(&[signal.clone(), config_text("variables/1/name", "signol")]),
+        [("/children/0/config/variables/1/name".to_owned(), "write `signal`".to_owned())]
+    );
     let at = "/children/0/config/constants/0/name".to_owned();
-    assert_eq!(told(r#"{"name": "tof"}], "constants": [{"name": "nosuch"}"#)[0].0, at);
+    assert_eq!(told(&[signal, config_text("constants/0/name", "nosuch")])[0].0, at);
+}
+
+#[test]
+fn sinks_with_one_template_asked_for_it_each() {
+    let folder = Folder::new("asked-once");
+    folder.put("t.json", "{}");
+    let asked = std::cell::Cell::new(0);
+    let check = |_: &Path, _: &Writer| {
+        asked.set(asked.get() + 1);
+        TemplateAnswer::default()
+    };
+    let sink = |name: &str, more: &str| {
+        format!("[sink.{name}]\nkind = \"nexus\"\ntemplate = \"t.json\"\nfolder = \"{name}\"\n{more}")
+    };
+    let text = [SOURCE, &sink("f", ""), &sink("g", "writers = 4\n"), &sink("h", "layout = \"ess\"\n")].concat();
+    parse(&text, &folder.0.join("z.toml"), &check).unwrap();
+    // The layout says what is a mistake.
+    assert_eq!(asked.get(), 2);
 }
 
 /// What the file asks for and what the template itself has wrong: one look says all of it, with lines.
@@ -621,15 +649,25 @@ fn mistakes_of_streams_and_of_the_template_come_together() {
     );
     let own = |path: &Path, _: &Writer| {
         let of = |pointer: &str| Mistake {
-            level: Severity::Error,
             file: path.display().to_string(),
-            line: 0,
             pointer: pointer.into(),
             what: "own".into(),
-            cause: String::new(),
-            hint: String::new(),
+            ..Mistake::default()
         };
-        vec![of("/children/4/config/chunk_size"), of("/children/2/config/stream"), of("")]
+        let temperature = |at: &str, n: u8| StreamModule {
+            source: Some(format!("AMOR:SE:TEMP0{n}")),
+            ..module(at, "f144", "stream", "devices")
+        };
+        TemplateAnswer {
+            mistakes: vec![of("/children/4/config/chunk_size"), of("/children/2/config/stream"), of("")],
+            modules: vec![
+                module("0", "f144", "stream", "devces"),
+                temperature("1", 2),
+                StreamModule { streams: Vec::new(), ..module("2", "ev44", "stream", "") },
+                module("3", "ev44", "stream", "devices"),
+                StreamModule { units: Some(config_text("value_units", "mm")), ..temperature("4", 1) },
+            ],
+        }
     };
     let text = format!(
         "{SOURCE}[source.devices]\nkind = \"sim\"\nmodel = \"amor-devices\"\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n"
@@ -657,9 +695,9 @@ fn a_replay_into_itself_is_refused() {
     let folder = Folder::new("itself");
     std::fs::create_dir_all(folder.0.join("streams")).unwrap();
     let text = "instrument = \"a\"\ndata = \"streams\"\n[source.x]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"./streams\"\n";
-    let mistakes = parse(text, &folder.0.join("a.toml"), &|_, _| Vec::new()).unwrap_err();
+    let mistakes = parse(text, &folder.0.join("a.toml"), &unasked).unwrap_err();
     assert_eq!((mistakes.len(), mistakes[0].line), (1, 6), "{mistakes:#?}");
-    assert!(parse(&format!("{text}stream = \"y\"\n"), &folder.0.join("a.toml"), &|_, _| Vec::new()).is_ok());
+    assert!(parse(&format!("{text}stream = \"y\"\n"), &folder.0.join("a.toml"), &unasked).is_ok());
 }
 
 #[test]
@@ -674,7 +712,7 @@ fn a_mistake_of_syntax_does_not_hide_the_others_and_invents_none() {
 #[test]
 fn what_is_no_file_is_told_and_not_waited_for() {
     let folder = Folder::new("nofile");
-    let refused = |path: &Path| read(path, &|_, _| Vec::new()).unwrap_err()[0].to_string();
+    let refused = |path: &Path| read(path, &unasked).unwrap_err()[0].to_string();
     assert!(refused(&folder.0).contains("not a plain file"));
     assert!(refused(&folder.0.join("none.toml")).contains("No such file"));
     assert!(refused(Path::new("/dev/zero")).contains("not a plain file"));
@@ -714,7 +752,7 @@ fn every_default_can_be_read_by_its_own_key() {
     let text = format!(
         "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n"
     );
-    let file = parse(&text, &folder.0.join("a.toml"), &|_, _| Vec::new()).unwrap();
+    let file = parse(&text, &folder.0.join("a.toml"), &unasked).unwrap();
     let text = file.show();
     let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
     for key in keys::ALL.iter().filter(|key| !key.default.is_empty()) {

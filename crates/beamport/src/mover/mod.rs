@@ -14,12 +14,14 @@ mod replay;
 pub mod slot;
 mod sources;
 mod stage;
+mod template;
 mod through;
 mod workers;
 
 pub use child::{Failed, Job, Work, Written, program, version, writer};
 pub use control::ask;
 pub use sources::build;
+pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::Declared;
 

@@ -10,7 +10,6 @@ use crate::cli::{DataFolder, Doctor};
 use crate::file::{self, Instrument, Mistake};
 use crate::mover;
 use crate::room;
-use crate::up;
 use flow::Data;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -72,7 +71,7 @@ pub fn run(asked: &Doctor, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
 
 fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
     // Without a data folder the machine is looked at all the same: streams would then be made here.
-    let (instrument, mistakes) = match asked.file.as_deref().map(|path| file::read(path, &up::template_check)) {
+    let (instrument, mistakes) = match asked.file.as_deref().map(|path| file::read(path, &mover::template_check)) {
         Some(Ok(instrument)) => (Some(instrument), Vec::new()),
         Some(Err(mistakes)) => (None, mistakes),
         None => (None, Vec::new()),

@@ -252,7 +252,7 @@ mod tests {
                  source.d = {{ kind = \"sim\", model = \"amor-devices\" }}\n"
             );
             let path = std::env::temp_dir().join("nothing-there/a.toml");
-            declared(&file::parse(&text, &path, &|_, _| Vec::new()).unwrap()).unwrap_or_default()
+            declared(&file::parse(&text, &path, &file::unasked).unwrap()).unwrap_or_default()
         };
         let unknown = "how much `d` will write to disk is not known";
         let text = said("");

@@ -10,13 +10,13 @@ use super::through::Place;
 use super::write::{self, FLUSH_MS};
 use super::{Answer, Asked, ended, members, nanoseconds};
 use crate::cli::Make as Verb;
-use crate::file::{Writer, named_streams};
-use crate::mover::{Job, Work};
+use crate::file::{Severity, Writer, checked_template};
+use crate::mover::{Job, Work, template_check};
 use crate::units::When;
 use flow::records::Stop;
 use flow::{Appender, Data, Fault, RunKeeper, StreamView};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,7 +42,8 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = &place.data;
     let now = data.media.now();
     write::check_output(data, &asked.output)?;
-    let named = named_streams(&asked.template)?;
+    let writer = Writer { layout: asked.layout, ..Writer::default() };
+    let named = named_streams(asked, &writer, err)?;
     let messages = given::read(&asked.data, now, |message| match (&message.stream, named.as_slice()) {
         (None, [_, _, ..]) => Err(format!("it has no `stream`, and the template reads {}", named.join(", "))),
         _ => Ok(()),
@@ -82,11 +83,26 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         snapshot: None,
         elsewhere: Vec::new(),
         run_file: None,
-        writer: Writer { layout: asked.layout, ..Writer::default() },
+        writer,
     };
     let product = write::made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
     write::tell(&product, members.iter().map(|m| m.messages).sum(), None, asked.form.json, out)?;
     Ok(ExitCode::from(u8::from(!write::is_whole(&product) || is_aside(&product["account"]))))
+}
+
+/// The names of the streams that the template reads; each of its mistakes goes to `err`.
+fn named_streams(asked: &Verb, writer: &Writer, err: &mut dyn Write) -> Result<Vec<String>, Fault> {
+    let answer = checked_template(&asked.template, writer, &template_check)
+        .map_err(|cause| Fault::new(format!("cannot read template `{}`", asked.template.display()), cause))?;
+    let wrong = || answer.mistakes.iter().filter(|mistake| mistake.level == Severity::Error);
+    if wrong().next().is_some() {
+        // The fault says it too, where nobody reads this.
+        let _ = wrong().try_for_each(|mistake| writeln!(err, "{mistake}\n"));
+        let cause = format!("mistakes in template `{}`: {}", asked.template.display(), wrong().count());
+        return Err(Fault::new(format!("cannot make `{}`", asked.output.display()), cause));
+    }
+    let names: BTreeSet<String> = answer.modules.into_iter().flat_map(|module| module.streams).collect();
+    Ok(names.into_iter().collect())
 }
 
 /// Whether messages are not in the file that should be: what a log says again is left out by its rule.

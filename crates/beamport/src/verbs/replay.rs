@@ -122,7 +122,7 @@ fn options(from: &Data, into: &Data, members: &Members) -> Result<IntakeOptions,
 pub(super) fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Result<Box<dyn Source>, Fault> {
     // The rest of a section says how its stream is kept, which a source does not look at.
     let text = "instrument = \"replay\"\n[source.replay]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
-    let instrument = file::parse(text, Path::new("replay.toml"), &|_, _| Vec::new());
+    let instrument = file::parse(text, Path::new("replay.toml"), &file::unasked);
     let section = instrument.ok().and_then(|instrument| instrument.sources.into_iter().next());
     let mut section =
         section.ok_or_else(|| Fault::new(format!("stream `{stream}` cannot be replayed"), "no section for it"))?;

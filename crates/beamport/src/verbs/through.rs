@@ -186,7 +186,7 @@ pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn 
 /// The worker of the instrument file that is named, if one is.
 fn known(asked: &Verb) -> Result<Option<WorkerSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
-    let instrument = file::read(path, &|_, _| Vec::new()).map_err(|mistakes| fault_of(&mistakes))?;
+    let instrument = file::read(path, &file::unasked).map_err(|mistakes| fault_of(&mistakes))?;
     let name = asked.through.as_deref().unwrap_or_default();
     let found = instrument.workers.iter().find(|worker| worker.name == name);
     let names = || instrument.workers.iter().map(|worker| worker.name.as_str());
@@ -273,7 +273,7 @@ fn written(asked: &Verb, input: &str) -> Result<WorkerSection, Fault> {
         let _ = writeln!(text, "{} = {}", quoted(key), file::toml_text(value));
     }
     let here = std::env::current_dir().map_err(|e| Fault::new("this folder cannot be found", e))?;
-    let instrument = file::parse(&text, &here.join("replay.toml"), &|_, _| Vec::new()).map_err(|mistakes| {
+    let instrument = file::parse(&text, &here.join("replay.toml"), &file::unasked).map_err(|mistakes| {
         let first = mistakes.into_iter().next();
         let told = |m: file::Mistake| Fault::new(format!("`{call}` cannot be run: {}", m.what), m.cause).hint(m.hint);
         first.map_or_else(|| Fault::new(format!("`{call}` cannot be run"), ""), told)

@@ -179,7 +179,7 @@ fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
 fn of_file(asked: &Verb) -> Result<Option<SinkSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
     let what = || format!("`{}` does not say how the file is written", path.display());
-    let instrument = file::read(path, &|_, _| Vec::new()).map_err(|mistakes| {
+    let instrument = file::read(path, &file::unasked).map_err(|mistakes| {
         let first = mistakes.first().map(|mistake| mistake.to_string()).unwrap_or_default();
         Fault::new(what(), first).hint(format!("`beamport check {}` tells all", path.display()))
     })?;

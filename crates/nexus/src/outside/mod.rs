@@ -18,7 +18,7 @@ use crate::column::Column;
 pub use crate::h5::Cell;
 use crate::limits::{DATASETS_MAX, RANK_MAX, ROW_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::module::UNFIT;
-use crate::template::{Data, Level, Mistake, bad_name};
+use crate::template::{Data, Mistake, bad_name};
 use flow::Fault;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
@@ -322,10 +322,10 @@ impl Rows<'_> {
 pub(crate) fn mistakes(at: &str, wrongs: Vec<Wrong>) -> impl Iterator<Item = Mistake> {
     let pointer = move |key: &str| if key.is_empty() { at.to_owned() } else { crate::template::join(at, key) };
     wrongs.into_iter().map(move |Wrong { key, cause, hint }| Mistake {
-        level: Level::Error,
         pointer: pointer(&key),
         cause,
         hint,
+        ..Mistake::default()
     })
 }
 

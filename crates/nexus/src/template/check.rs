@@ -135,7 +135,7 @@ impl Check {
     pub(super) fn wrong(&mut self, pointer: &str, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
             let (pointer, cause, hint) = (pointer.to_owned(), cause.into(), hint.into());
-            self.mistakes.push(Mistake { level: Level::Error, pointer, cause, hint });
+            self.mistakes.push(Mistake { pointer, cause, hint, ..Mistake::default() });
         }
     }
 
@@ -161,7 +161,8 @@ impl Check {
             known.places += 1;
         } else if self.warnings.len() < MISTAKES_MAX {
             let (pointer, hint) = (pointer.to_owned(), made.to_owned());
-            self.warnings.push(Warning { first: Mistake { level: Level::Warning, pointer, cause, hint }, places: 1 });
+            let first = Mistake { level: Level::Warning, pointer, cause, hint, ..Mistake::default() };
+            self.warnings.push(Warning { first, places: 1 });
         }
     }
 

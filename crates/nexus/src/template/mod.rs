@@ -10,6 +10,7 @@ mod check;
 mod data;
 mod json;
 mod nearest;
+mod reads;
 #[cfg(test)]
 mod reference;
 mod share;
@@ -20,6 +21,7 @@ mod words;
 
 pub(crate) use check::{attribute, bad_name, file_beside, join, named_axes};
 pub use data::{Data, DataType, Values};
+pub use flow::checked::{Level, Mistake};
 pub use share::Elsewhere;
 pub(crate) use words::is_word;
 
@@ -27,49 +29,9 @@ use crate::filter::Filter;
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::outside::Module as OutsideModule;
 use crate::static_file::{Content, StaticFile};
-use serde::Serialize;
+use flow::checked::Checked;
 use std::collections::HashSet;
 use std::path::Path;
-
-/// Whether a file can be written all the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// It cannot.
-    #[default]
-    Error,
-    /// It can, as the hint says.
-    Warning,
-}
-
-/// One thing that is wrong in a template.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Mistake {
-    /// Whether a file can be written all the same.
-    pub level: Level,
-    /// Where: a JSON pointer (RFC 6901), empty for the whole text.
-    pub pointer: String,
-    /// What is wrong there.
-    pub cause: String,
-    /// What to do; of a warning what was made of it.
-    pub hint: String,
-}
-
-impl Mistake {
-    /// Where and what, in one line.
-    pub fn told(&self) -> String {
-        if self.pointer.is_empty() { self.cause.clone() } else { format!("{}: {}", self.pointer, self.cause) }
-    }
-}
-
-/// A stream that a template reads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Wanted {
-    /// Its name.
-    pub stream: String,
-    /// The first module that reads it, a JSON pointer.
-    pub pointer: String,
-}
 
 /// A template without mistakes.
 #[derive(Clone, Debug, Default)]
@@ -482,7 +444,26 @@ impl Template {
         Self::read(file, &name, static_file, modules, layout)
     }
 
-    /// A pipe or a device never ends: what is read does.
+    /// Checks a template for `check`: its mistakes, those of the copy of its static file among them, and its modules.
+    pub fn checked(
+        path: &Path,
+        static_file: Option<&Path>,
+        modules: &[&'static dyn OutsideModule],
+        layout: Layout,
+    ) -> Checked {
+        let name = path.display().to_string();
+        let read = std::fs::File::open(path).map_err(|e| unreadable(&name, &e)).and_then(|file| json_of(file, &name));
+        let (value, digest) = match read {
+            Ok(read) => read,
+            Err(mistake) => return Checked { mistakes: vec![mistake], modules: Vec::new() },
+        };
+        let reads = reads::modules(&value);
+        let template = Self::of(&value, digest, static_file, modules, layout);
+        let mistakes =
+            template.map_or_else(|mistakes| mistakes, |template| [template.try_copies(), template.warnings].concat());
+        Checked { mistakes, modules: reads }
+    }
+
     fn read(
         from: impl std::io::Read,
         name: &str,
@@ -490,13 +471,17 @@ impl Template {
         modules: &[&'static dyn OutsideModule],
         layout: Layout,
     ) -> Result<Self, Vec<Mistake>> {
-        let (value, mut digest) = json::read(from).map_err(|unread| {
-            vec![match unread {
-                json::Unread::TooLong => too_large(),
-                json::Unread::Io(error) => unreadable(name, &error),
-                json::Unread::Json(error) => not_json(&error),
-            }]
-        })?;
+        let (value, digest) = json_of(from, name).map_err(|mistake| vec![mistake])?;
+        Self::of(&value, digest, static_file, modules, layout)
+    }
+
+    fn of(
+        value: &json::Value,
+        mut digest: String,
+        static_file: Option<&Path>,
+        modules: &[&'static dyn OutsideModule],
+        layout: Layout,
+    ) -> Result<Self, Vec<Mistake>> {
         if layout == Layout::Ess {
             digest += " ess";
         }
@@ -504,7 +489,7 @@ impl Template {
         if let Some(Ok(Content { digest: of_file, .. })) = &content {
             digest += &format!(" static {of_file}");
         }
-        let (root, static_file, warnings) = check::template(&value, content, modules, layout)?;
+        let (root, static_file, warnings) = check::template(value, content, modules, layout)?;
         Ok(Self { root, digest, static_file, warnings })
     }
 
@@ -524,15 +509,11 @@ impl Template {
         out
     }
 
-    /// Names of the streams that modules read, each with the pointer of its first module.
-    pub fn streams(&self) -> Vec<Wanted> {
-        let (mut out, mut known) = (Vec::new(), HashSet::new());
-        for (_, module) in self.modules() {
-            for stream in module.streams.iter().filter(|stream| known.insert(stream.as_str())) {
-                out.push(Wanted { stream: stream.clone(), pointer: module.pointer.clone() });
-            }
-        }
-        out
+    /// Names of the streams that modules read, in order.
+    pub fn streams(&self) -> Vec<String> {
+        let mut known = HashSet::new();
+        let all = self.modules().into_iter().flat_map(|(_, module)| &module.streams);
+        all.filter(|stream| known.insert(stream.as_str())).cloned().collect()
     }
 
     /// Copies all of the static file once, to nowhere: what of it cannot be copied.
@@ -555,21 +536,28 @@ impl Template {
     }
 }
 
+/// The text as JSON, and its digest. A pipe or a device never ends: what is read does.
+fn json_of(from: impl std::io::Read, name: &str) -> Result<(json::Value, String), Mistake> {
+    json::read(from).map_err(|unread| match unread {
+        json::Unread::TooLong => too_large(),
+        json::Unread::Io(error) => unreadable(name, &error),
+        json::Unread::Json(error) => not_json(&error),
+    })
+}
+
 fn unreadable(name: &str, error: &std::io::Error) -> Mistake {
     Mistake {
-        level: Level::Error,
-        pointer: String::new(),
         cause: format!("{name}: {error}"),
         hint: "a template is a JSON file; its path is relative to the instrument file".into(),
+        ..Mistake::default()
     }
 }
 
 fn too_large() -> Mistake {
     Mistake {
-        level: Level::Error,
-        pointer: String::new(),
         cause: format!("the template has more than {TEMPLATE_BYTES_MAX} bytes"),
         hint: "write large arrays as `range` or `linspace`".into(),
+        ..Mistake::default()
     }
 }
 
@@ -583,8 +571,13 @@ fn not_json(error: &serde_json::Error) -> Mistake {
     } else {
         "the text ends too early".into()
     };
-    let what = if error.is_data() { "it cannot be read" } else { "it is not JSON" };
-    Mistake { level: Level::Error, pointer: String::new(), cause: format!("{what}: {error}"), hint }
+    let what = if error.is_data() { "it cannot be read" } else { "it is not valid JSON" };
+    // The line is told in front.
+    let cause = error.to_string();
+    let cause = cause.split(" at line ").next().unwrap_or_default();
+    let cause = format!("{what}: {cause}, at column {}", error.column());
+    let line = u32::try_from(error.line()).unwrap_or(u32::MAX);
+    Mistake { line, cause, hint, ..Mistake::default() }
 }
 
 #[cfg(test)]

@@ -395,7 +395,7 @@ fn a_link_to_what_was_refused_is_no_second_mistake() {
 #[test]
 fn a_module_names_one_stream_or_several() {
     let of = |stream: Value| parse(&json!({"children": [{"module": "tdct", "config": {"stream": stream}}]}));
-    let names = |template: Template| template.streams().into_iter().map(|wanted| wanted.stream).collect::<Vec<_>>();
+    let names = |template: Template| template.streams();
     assert_eq!(names(of(json!("a")).unwrap()), ["a"]);
     assert_eq!(names(of(json!(["a", "b"])).unwrap()), ["a", "b"]);
     let many: Vec<String> = (0..=crate::limits::STREAMS_MAX).map(|n| n.to_string()).collect();

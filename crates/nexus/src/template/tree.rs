@@ -4,7 +4,7 @@
 
 use super::check::short;
 use super::nearest::nearest;
-use super::{Group, Level, Mistake, Module, Node};
+use super::{Group, Mistake, Module, Node};
 use crate::limits::MISTAKES_MAX;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -198,7 +198,7 @@ fn is_inside(inner: &str, outer: &str) -> bool {
 impl Tree {
     fn wrong(&mut self, pointer: String, cause: impl Into<String>, hint: impl Into<String>) {
         if self.mistakes.len() < MISTAKES_MAX {
-            self.mistakes.push(Mistake { level: Level::Error, pointer, cause: cause.into(), hint: hint.into() });
+            self.mistakes.push(Mistake { pointer, cause: cause.into(), hint: hint.into(), ..Mistake::default() });
         }
     }
 

@@ -93,7 +93,7 @@ fn twenty_thousand_mutations_of_the_examples_never_panic() {
             }
         }
         let text: String = text.into_iter().collect();
-        if let Err(mistakes) = parse(&text, &files[which], &|_, _| Vec::new()) {
+        if let Err(mistakes) = parse(&text, &files[which], &unasked) {
             refused += 1;
             let lines = u32::try_from(text.matches('\n').count()).unwrap() + 1;
             for mistake in &mistakes {

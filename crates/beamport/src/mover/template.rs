@@ -1,0 +1,52 @@
+//! Questions about a template to `beamport-nexus check`, which alone reads templates.
+
+use super::writer;
+use crate::file::{Mistake, TemplateAnswer, Writer};
+use flow::Fault;
+use flow::checked::{self, Checked};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+/// Mistakes and modules of a template; where the program cannot answer, that is the mistake.
+pub fn template_check(path: &Path, by: &Writer) -> TemplateAnswer {
+    let file = path.display().to_string();
+    match checked(path, by) {
+        Ok(Checked { mistakes, modules }) => {
+            TemplateAnswer { mistakes: mistakes.into_iter().map(|one| in_file(&file, one)).collect(), modules }
+        }
+        Err(fault) => {
+            let Fault { what, cause, hint, .. } = fault;
+            let mistake = Mistake { file, what, cause, hint, ..Mistake::default() };
+            TemplateAnswer { mistakes: vec![mistake], ..TemplateAnswer::default() }
+        }
+    }
+}
+
+/// The answer of the program.
+fn checked(path: &Path, by: &Writer) -> Result<Checked, Fault> {
+    let answer = writer(by, "check")?.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    answer.map_err(|e| e.to_string()).and_then(|output| read(&output)).map_err(|cause| {
+        let hint = match &by.static_file {
+            Some(path) => format!("perhaps {} is damaged", path.display()),
+            None => "`beamport-nexus check TEMPLATE` may say more".to_owned(),
+        };
+        Fault::new("the template cannot be checked", cause).hint(hint)
+    })
+}
+
+fn read(output: &Output) -> Result<Checked, String> {
+    // A damaged static file may crash libhdf5.
+    if output.status.code().is_none() {
+        return Err(format!("`beamport-nexus` ended with {}", output.status));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("the answer of `beamport-nexus` is not valid: {e}"))
+}
+
+fn in_file(file: &str, mistake: checked::Mistake) -> Mistake {
+    let checked::Mistake { level, line, pointer, cause, hint } = mistake;
+    let what = match level {
+        checked::Level::Error => "the template is not right",
+        checked::Level::Warning => "the template is not followed word for word",
+    };
+    Mistake { level, file: file.to_owned(), line, pointer, what: what.to_owned(), cause, hint }
+}
