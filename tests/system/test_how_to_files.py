@@ -14,7 +14,7 @@ def test_an_instrument_is_described_and_its_file_read(terminal, tmp_path):  # no
     text = "\n".join(
         (ROOT / "docs" / "how-to" / page).read_text() for page in ("describe-my-instrument.md", "read-the-file.md")
     )
-    assert len(blocks(text)) == 10
+    assert len(blocks(text)) == 11
     status, out, err = terminal(script(text))
     print(out, err)
     assert status == 0, err[-3000:]

@@ -54,6 +54,7 @@ def test_a_run_by_several_writers_is_the_run_by_one(instrument, dice):
     for other in OTHERS:
         lab.run("verify", files / other, "--data", lab.data)
     the_rows_of_all_files_are_shown(lab, files / "first.nxs")
+    a_linked_file_that_is_held_open_is_read_as_the_page_says(files / "first.nxs")
     # Moved, they are known by their bytes, and the others are looked for beside the run's file.
     moved = shutil.copytree(files, lab.folder / "moved")
     damaged_parts_of_a_run_are_named(lab, moved)
@@ -77,6 +78,25 @@ def the_rows_of_all_files_are_shown(lab, file):
     assert b"leads to `first.2.nxs`, which is not followed" in said or b"leads to `first.3.nxs`" in said
     second.unlink()
     file.with_name("kept").rename(second)
+
+
+def a_linked_file_that_is_held_open_is_read_as_the_page_says(file):
+    """The work-around of docs/how-to/read-the-file.md, and why it is there."""
+
+    def as_essreduce():
+        try:
+            return h5py.File(file, swmr=True)
+        except OSError:
+            return h5py.File(file)
+
+    detector = "/entry/instrument/detector/data"
+    with h5py.File(file) as whole:
+        held = whole[detector]
+    assert Path(held.file.filename).name in OTHERS
+    with as_essreduce() as whole, pytest.raises(KeyError, match="SWMR read access flag not the same"):
+        whole[detector]
+    with h5py.File(file), as_essreduce() as whole:
+        assert whole[detector] == held
 
 
 def damaged_parts_of_a_run_are_named(lab, files):
