@@ -3,8 +3,11 @@
 //! A source commits such a gap once. A merge or a worker, whose book lets its oldest commits go, repeats the newest in each
 //! commit, so that `beamport ls` lists them as long as the stream is there.
 
+use crate::Fault;
+use crate::data::{settle, stream_fault};
+use crate::intake::book_meta;
 use crate::records::{CUT, Commit, Gap};
-use store::{Recovery, Writer};
+use store::{Recovery, SchemaId, Writer};
 
 /// Cuts that are repeated: each is a damaged medium.
 const CUTS_MAX: usize = 100;
@@ -29,31 +32,46 @@ pub(crate) fn cut(writer: &Writer, end: u64) -> Option<Gap> {
 #[derive(Default)]
 pub(crate) struct Cuts {
     gaps: Vec<Gap>,
-    /// One of them is in no commit.
-    is_new: bool,
 }
 
 impl Cuts {
-    /// Those of the newest commit, and what the opening of the output has cut. What was shown behind `end`, the place up to
-    /// which the output is committed, is shown again.
-    pub(crate) fn open(commit: &Commit, output: &Writer, end: u64) -> Self {
+    /// Those of the newest commit, and what the opening of the output has cut of what that commit speaks of. Its newest
+    /// `again` messages are shown again.
+    ///
+    /// A new cut is committed at once, as a repetition of that commit: the process may end before there is another. The
+    /// repetition says where the output ends now, so that what comes there is not taken for what was cut.
+    pub(crate) fn open(
+        book: &mut Writer,
+        commit: &mut Commit,
+        output: &Writer,
+        again: u64,
+        now: i64,
+    ) -> Result<Self, Fault> {
         let is_cut = |gap: &&Gap| gap.by_sequence && gap.reason == CUT && gap.stream == output.header().name;
         let mut gaps: Vec<Gap> = commit.gaps.iter().filter(is_cut).cloned().collect();
-        let new = cut(output, end);
-        let is_new = new.is_some();
-        gaps.extend(new);
+        let Some(new) = cut(output, commit.output_next - again) else { return Ok(Self { gaps }) };
+        gaps.push(new);
         gaps.drain(..gaps.len().saturating_sub(CUTS_MAX));
-        Self { gaps, is_new }
-    }
-
-    /// A commit is to be written although nothing else has changed.
-    pub(crate) fn is_new(&self) -> bool {
-        self.is_new
+        let ends = output.next_sequence();
+        *commit = Commit {
+            block: commit.block + 1,
+            time: now,
+            gaps: gaps.clone(),
+            output_first: commit.output_first.min(ends),
+            output_next: ends + again,
+            ..commit.clone()
+        };
+        let mut bytes = Vec::new();
+        commit.write(&mut bytes)?;
+        let name = book.header().name.clone();
+        let meta = book_meta(now, commit.block, SchemaId(wire::bpcm::ID));
+        book.append(&meta, &bytes).map_err(|e| stream_fault(&name, e))?;
+        settle(book, &name)?;
+        Ok(Self { gaps })
     }
 
     /// For the next commit.
-    pub(crate) fn commit(&mut self) -> Vec<Gap> {
-        self.is_new = false;
+    pub(crate) fn repeated(&self) -> Vec<Gap> {
         self.gaps.clone()
     }
 }

@@ -462,15 +462,18 @@ fn look_back(run: &Run, reader: &mut Reader, next: u64, see: &mut dyn FnMut(Opti
     let mut goes_on = see(None);
     while goes_on && end > least {
         let begin = end.saturating_sub(BATCH_MESSAGES as u64).max(least);
-        let mut at = begin;
-        let mut wanted = Vec::new();
-        let mut note = |entries: &[store::Entry]| {
-            let before = entries.iter().zip(at..).filter(|(entry, _)| clock.time_of(entry) < run.start);
-            wanted.extend(before.map(|(_, sequence)| sequence));
-            at += entries.len() as u64;
-        };
-        if reader.walk(begin, end, &mut note).is_err() {
-            return;
+        let (mut at, mut wanted) = (begin, Vec::new());
+        while at < end {
+            match reader.next_entries(at, (end - at) as usize) {
+                Ok(Stretch::Messages([])) => break,
+                Ok(Stretch::Messages(entries)) => {
+                    let before = entries.iter().zip(at..).filter(|(entry, _)| clock.time_of(entry) < run.start);
+                    wanted.extend(before.map(|(_, sequence)| sequence));
+                    at += entries.len() as u64;
+                }
+                Ok(Stretch::Missing(missing)) => at = missing.next,
+                Err(_) => return,
+            }
         }
         for sequence in wanted.into_iter().rev() {
             reader.seek(sequence);

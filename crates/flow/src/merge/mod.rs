@@ -253,9 +253,11 @@ impl Merge {
             no_room: None,
         };
         match (last, plan) {
-            (Some(commit), Some(plan)) => {
+            (Some(mut commit), Some(plan)) => {
                 if plan.output == merge.out.header().uuid {
-                    merge.cuts = Cuts::open(&commit, &merge.out, commit.output_first);
+                    let slice = commit.output_next - commit.output_first;
+                    merge.cuts = Cuts::open(&mut merge.book, &mut commit, &merge.out, slice, data.media.now())?;
+                    merge.block = commit.block + 1;
                 }
                 merge.resume(&commit, &plan)?;
             }
@@ -412,7 +414,7 @@ impl Merge {
         let oldest = self.inputs.iter().filter_map(Input::oldest).min().unwrap_or(i64::MAX);
         let strays: usize = self.inputs.iter().map(|i| i.strays.len()).sum();
         let strays_due = strays >= STRAYS_MAX || clock >= self.committed_at.saturating_add(STRAYS_PAUSE);
-        let lost = self.cuts.is_new() || self.inputs.iter().any(|i| !i.gaps.is_empty());
+        let lost = self.inputs.iter().any(|i| !i.gaps.is_empty());
         if oldest >= to && !((strays > 0 || lost) && strays_due) {
             self.stand(to);
             return Ok(false);
@@ -438,7 +440,7 @@ impl Merge {
         }
         self.sort();
         let mut kept = Vec::with_capacity(strays);
-        let mut gaps = self.cuts.commit();
+        let mut gaps = self.cuts.repeated();
         if let By::Number(numbers) = &self.by {
             let taken = &self.taken;
             numbers.thin(&mut self.order, &taken.keys, |at| {

@@ -243,7 +243,7 @@ impl Work {
         let book = commits_of(stage);
         let mut commits = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
         settle(&mut commits, &book)?;
-        let last = data.book_messages(&book)?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
+        let mut last = data.book_messages(&book)?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
         let state: Value = last.as_ref().and_then(|c| serde_json::from_str(&c.state).ok()).unwrap_or_default();
         let mut output = data.writer(stage, &options.output)?;
         let mut options = options.clone();
@@ -273,8 +273,11 @@ impl Work {
         }
         // Of an output that no commit speaks of, nothing is committed.
         let is_same = state["output"].as_str() == Some(&store::hex(&output.header().uuid));
+        let cuts = match last.as_mut().filter(|_| is_same) {
+            Some(commit) => Cuts::open(&mut commits, commit, &output, 0, data.media.now())?,
+            None => Cuts::default(),
+        };
         let known = last.as_ref().filter(|_| is_same);
-        let cuts = known.map_or_else(Cuts::default, |c| Cuts::open(c, &output, c.output_next));
         // What a recovery has cut of it is not shown again.
         let shown = known.map_or_else(|| output.first_sequence(), |c| c.output_next.min(output.next_sequence()));
         let mut work = Self {
@@ -294,7 +297,7 @@ impl Work {
             given: BTreeMap::new(),
             pending: VecDeque::new(),
             gaps: Vec::new(),
-            is_changed: cuts.is_new(),
+            is_changed: false,
             cuts,
             tail: (u64::MAX, 0),
             committed_output: shown,

@@ -405,7 +405,7 @@ impl Work {
             block: self.block,
             time: now,
             inputs: self.sources.iter().map(|s| s.account.clone()).collect(),
-            gaps: self.cuts.commit().into_iter().chain(self.gaps.drain(..)).collect(),
+            gaps: self.cuts.repeated().into_iter().chain(self.gaps.drain(..)).collect(),
             output_first,
             output_next,
             state: state.to_string(),
