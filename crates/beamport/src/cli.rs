@@ -9,9 +9,9 @@ mod values;
 pub use reference::reference;
 
 use crate::file::{Layout, Speed};
-use crate::units::{self, When};
 use clap::{Args, Parser, Subcommand};
 use flow::Fault;
+use settings::units::{self, When};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -10,7 +10,6 @@ pub mod mover;
 mod peer;
 pub mod report;
 pub mod room;
-pub mod units;
 pub mod up;
 pub mod verbs;
 

@@ -2,18 +2,10 @@
 
 use std::time::Duration;
 
-/// Bytes of an instrument file. The largest real beamline has a few hundred sections of 100 bytes; more is a wrong file given by mistake.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Sections of one file. Each becomes a thread, a folder or a file; no machine runs more.
 pub const SECTIONS_MAX: usize = 10_000;
-/// Mistakes reported at once. Nobody reads more, and a wrong file must not cost minutes of looking for near words.
-pub const MISTAKES_MAX: usize = 200;
-/// Characters of foreign text repeated in a message, so that a hostile name cannot fill the screen.
-pub const QUOTE_CHARS_MAX: usize = 64;
 /// Characters of a stream's name: it becomes a folder, and with `.commits` must stay a legal file name everywhere.
 pub const NAME_CHARS_MAX: usize = 64;
-/// Bytes of a text value. Paths end at 4096 on Linux, nothing else comes near.
-pub const TEXT_BYTES_MAX: usize = 4096;
 /// Bytes of a file name with its placeholders filled: 255 on Linux, less what a file in the making adds to its name.
 pub const FILE_NAME_BYTES_MAX: usize = 200;
 /// Bytes of a template. A structure of 700 MB is known from an instrument of 12 million pixels written out; templates here use `range`.
@@ -28,8 +20,6 @@ pub const LIVE_MESSAGES_MIN: u64 = 2;
 pub const LIVE_MESSAGES: u64 = 4;
 /// Largest live end of a stream: shared memory of the largest machines in use.
 pub const LIVE_BYTES_MAX: u64 = 1 << 40;
-/// Longest duration: keeps every sum of a time and two durations within 64 bits of nanoseconds.
-pub const DURATION_MAX: Duration = Duration::from_secs(50 * 365 * 86_400);
 /// Shortest flush of a file: each flush syncs the file and writes a commit, a few milliseconds on common disks.
 pub const FLUSH_MIN: Duration = Duration::from_millis(10);
 /// Shortest slice of a merge: each is a commit with a row for each input.

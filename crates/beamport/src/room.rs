@@ -4,9 +4,9 @@
 //! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
 
 use crate::file::{Instrument, Mistake};
-use crate::units::{Size, size_text};
 use crate::verbs::figures::bytes;
 use flow::{Data, Fault};
+use settings::units::{Size, size_text};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -4,6 +4,7 @@
 //! template has mistakes, as far as it is valid JSON.
 
 use serde::{Deserialize, Serialize};
+pub use settings::Severity as Level;
 
 /// The answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,17 +13,6 @@ pub struct Checked {
     pub mistakes: Vec<Mistake>,
     /// Modules in the order of the text.
     pub modules: Vec<StreamModule>,
-}
-
-/// Whether a file can be written all the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// It cannot.
-    #[default]
-    Error,
-    /// It can, as the hint says.
-    Warning,
 }
 
 /// One mistake in a template.

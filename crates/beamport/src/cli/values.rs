@@ -1,7 +1,7 @@
 //! Values of flags: each from what was typed, or why not and what to type instead.
 
 use crate::file::{Layout, Word as _, is_run_name, nearest};
-use crate::units;
+use settings::units;
 use std::time::Duration;
 
 fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {

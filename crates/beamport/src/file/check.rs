@@ -2,14 +2,14 @@
 //!
 //! A note is no mistake: it says what will be as it is written and is perhaps not meant.
 
-use super::mistake::Severity;
 use super::{Instrument, Mistake, TemplateCheck, read};
 use crate::cli;
 use crate::room;
-use crate::units::shortened;
 use crate::verbs::figures::bytes;
 use crate::verbs::forecast;
 use serde_json::json;
+use settings::Severity;
+use settings::shortened;
 use std::io::Write;
 use std::process::ExitCode;
 

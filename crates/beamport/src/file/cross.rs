@@ -1,10 +1,10 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
 use super::models::Missing;
-use super::page::Page;
-use super::section::{Mistakes, Setting, Shown, Take as _};
 use super::{Clock, Instrument, Level, Mistake, Severity, SourceKind, nearest};
-use crate::units::shortened;
+use settings::Page;
+use settings::shortened;
+use settings::{Mistakes, Setting, Shown, Take as _};
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 

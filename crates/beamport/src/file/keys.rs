@@ -3,104 +3,12 @@
 //! The one table from which the parser takes defaults and near words, and from which the tables of
 //! `docs/reference/instrument-file.md` are made; a test compares the page with it.
 
-/// Where a key may stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// Above the first section.
-    Top,
-    /// In `[source.NAME]` of every kind.
-    Source,
-    /// In `[source.NAME]` of kind `sim`.
-    Sim,
-    /// In `[source.NAME]` of kind `replay`.
-    Replay,
-    /// In `[merge.NAME]` of every kind.
-    Merge,
-    /// In `[merge.NAME]` of kind `time`.
-    MergeTime,
-    /// In `[merge.NAME]` of kind `number`.
-    MergeNumber,
-    /// In `[worker.NAME]`.
-    Worker,
-    /// In sections of stages that fill a stream from others.
-    Output,
-    /// In `[sink.NAME]` of kind `nexus`.
-    Nexus,
-    /// In `[sink.NAME]` of kind `files`.
-    Files,
-    /// In `[run.NAME]`.
-    Run,
-}
-
-impl Place {
-    /// All places, in the order of the reference page.
-    pub const ALL: [Self; 12] = [
-        Self::Top,
-        Self::Source,
-        Self::Sim,
-        Self::Replay,
-        Self::Merge,
-        Self::MergeTime,
-        Self::MergeNumber,
-        Self::Worker,
-        Self::Output,
-        Self::Nexus,
-        Self::Files,
-        Self::Run,
-    ];
-
-    /// The heading of the place on the reference page.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Top => "Above the sections",
-            Self::Source => "[source.NAME], every kind",
-            Self::Sim => "[source.NAME], kind = \"sim\"",
-            Self::Replay => "[source.NAME], kind = \"replay\"",
-            Self::Merge => "[merge.NAME], every kind",
-            Self::MergeTime => "[merge.NAME], kind = \"time\"",
-            Self::MergeNumber => "[merge.NAME], kind = \"number\"",
-            Self::Worker => "[worker.NAME]",
-            Self::Output => "[merge.NAME] and [worker.NAME], the stream they fill",
-            Self::Nexus => "[sink.NAME], kind = \"nexus\"",
-            Self::Files => "[sink.NAME], kind = \"files\"",
-            Self::Run => "[run.NAME]",
-        }
-    }
-}
-
-/// One key.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Key {
-    /// Where it may stand.
-    pub place: Place,
-    /// Its name.
-    pub name: &'static str,
-    /// What it takes, in words: "duration", "size", "`disk` or `memory`".
-    pub takes: &'static str,
-    /// Its default as it would be written in the file; empty where there is none.
-    pub default: &'static str,
-    /// Without it the section is wrong.
-    pub is_required: bool,
-    /// What it means, in one sentence.
-    pub about: &'static str,
-}
-
-const fn key(place: Place, name: &'static str, takes: &'static str, default: &'static str, about: &'static str) -> Key {
-    Key { place, name, takes, default, is_required: false, about }
-}
-
-const fn required(place: Place, name: &'static str, takes: &'static str, about: &'static str) -> Key {
-    Key { place, name, takes, default: "", is_required: true, about }
-}
-
-use Place::{Files, Merge, MergeNumber, MergeTime, Nexus, Output, Replay, Run, Sim, Source, Top, Worker};
+use settings::{Key, Table, key, required};
 
 /// `instrument`
-pub static INSTRUMENT: Key = required(Top, "instrument", "name", "Name of the instrument.");
+pub static INSTRUMENT: Key = required("instrument", "name", "Name of the instrument.");
 /// `data`
 pub static DATA: Key = key(
-    Top,
     "data",
     "folder",
     "",
@@ -108,10 +16,9 @@ pub static DATA: Key = key(
 );
 
 /// `[source] kind`
-pub static SOURCE_KIND: Key = required(Source, "kind", "`sim` or `replay`", "What brings the messages.");
+pub static SOURCE_KIND: Key = required("kind", "`sim` or `replay`", "What brings the messages.");
 /// `level`
 pub static LEVEL: Key = key(
-    Source,
     "level",
     "`disk` or `memory`",
     "disk",
@@ -119,7 +26,6 @@ pub static LEVEL: Key = key(
 );
 /// `when_full`
 pub static WHEN_FULL: Key = key(
-    Source,
     "when_full",
     "`wait`, `drop-oldest` or `drop-newest`",
     "wait",
@@ -127,7 +33,6 @@ pub static WHEN_FULL: Key = key(
 );
 /// `live`
 pub static LIVE: Key = key(
-    Source,
     "live",
     "size, 1 MiB to 1 TiB",
     "64 MiB",
@@ -135,7 +40,6 @@ pub static LIVE: Key = key(
 );
 /// `retain`
 pub static RETAIN: Key = key(
-    Source,
     "retain",
     "size",
     "",
@@ -143,7 +47,6 @@ pub static RETAIN: Key = key(
 );
 /// `retain_age`
 pub static RETAIN_AGE: Key = key(
-    Source,
     "retain_age",
     "duration",
     "",
@@ -151,7 +54,6 @@ pub static RETAIN_AGE: Key = key(
 );
 /// `keep_free`
 pub static KEEP_FREE: Key = key(
-    Source,
     "keep_free",
     "size",
     "",
@@ -159,27 +61,20 @@ pub static KEEP_FREE: Key = key(
 );
 /// `clock`
 pub static CLOCK: Key = key(
-    Source,
     "clock",
     "`epoch`, `ticks` or `none`",
     "epoch",
     "What the source's times count: ns since 1970 UTC, ticks of its own, or nothing. Where it is not `epoch`, messages belong to runs by their arrival.",
 );
 /// `ahead_max`
-pub static AHEAD_MAX: Key = key(
-    Source,
-    "ahead_max",
-    "duration",
-    "10 min",
-    "A source time further than this beyond arrival is marked as `ahead`.",
-);
+pub static AHEAD_MAX: Key =
+    key("ahead_max", "duration", "10 min", "A source time further than this beyond arrival is marked as `ahead`.");
 
 /// `model`
 pub static MODEL: Key =
-    required(Sim, "model", "name of a model", "What is simulated. Each model has more keys: the table below.");
+    required("model", "name of a model", "What is simulated. Each model has more keys: the table below.");
 /// `from`
 pub static FROM: Key = key(
-    Sim,
     "from",
     "path of a NeXus file",
     "",
@@ -188,7 +83,6 @@ pub static FROM: Key = key(
 
 /// `files`
 pub static FILES: Key = key(
-    Sim,
     "files",
     "list of paths",
     "",
@@ -196,15 +90,14 @@ pub static FILES: Key = key(
 );
 
 /// `run`
-pub static REPLAY_RUN: Key = required(Replay, "run", "name of a run", "The recorded run that is played again.");
+pub static REPLAY_RUN: Key = required("run", "name of a run", "The recorded run that is played again.");
 /// `from_data`
-pub static FROM_DATA: Key = required(Replay, "from_data", "folder", "The data folder in which the run was recorded.");
+pub static FROM_DATA: Key = required("from_data", "folder", "The data folder in which the run was recorded.");
 /// `stream`
 pub static STREAM: Key =
-    key(Replay, "stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
+    key("stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
 /// `speed`
 pub static SPEED: Key = key(
-    Replay,
     "speed",
     "`1x`, `10x`, ... or `max`",
     "1x",
@@ -213,32 +106,27 @@ pub static SPEED: Key = key(
 
 /// `[merge] kind`
 pub static MERGE_KIND: Key = required(
-    Merge,
     "kind",
     "`time` or `number`",
     "In what order the messages stand: that of their source times, or of the numbers that their makers gave them.",
 );
 /// `inputs` of a merge
 pub static MERGE_INPUTS: Key = required(
-    Merge,
     "inputs",
     "list of streams",
     "The streams that become one: of sources, or of merges and workers further up. Messages of one time or number stand in the order of this list.",
 );
 /// `wait`
 pub static WAIT: Key = key(
-    Merge,
     "wait",
     "duration",
     "2 s",
     "How long is waited for what is missing. By time: for messages older than the newest of their input, and by the clock for a silent input. By number: for an id that is not there, or not whole, once a larger one is. What comes later goes to `NAME.aside`.",
 );
 /// `waits`
-pub static WAITS: Key =
-    key(MergeTime, "waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
+pub static WAITS: Key = key("waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
 /// `slice`
 pub static SLICE: Key = key(
-    MergeTime,
     "slice",
     "duration, 1 ms to 1 s",
     "10 ms",
@@ -246,7 +134,6 @@ pub static SLICE: Key = key(
 );
 /// `ahead_max` of a merge
 pub static MERGE_AHEAD_MAX: Key = key(
-    MergeTime,
     "ahead_max",
     "duration",
     "10 min",
@@ -254,7 +141,6 @@ pub static MERGE_AHEAD_MAX: Key = key(
 );
 /// `parts`
 pub static PARTS: Key = key(
-    MergeNumber,
     "parts",
     "number, 1 to 1024",
     "1",
@@ -262,7 +148,6 @@ pub static PARTS: Key = key(
 );
 /// `cache`
 pub static CACHE: Key = key(
-    MergeNumber,
     "cache",
     "number, 1 to 1048576",
     "65536",
@@ -270,7 +155,6 @@ pub static CACHE: Key = key(
 );
 /// `output`
 pub static MERGE_OUTPUT: Key = key(
-    Merge,
     "output",
     "`view`, `copy`",
     "view",
@@ -279,31 +163,27 @@ pub static MERGE_OUTPUT: Key = key(
 
 /// `call`
 pub static CALL: Key = required(
-    Worker,
     "call",
     "`FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one",
     "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made: `attach`, `copy`, `filter`, `histogram`, `split`, `stitch` (docs/reference/workers.md).",
 );
 /// `inputs` of a worker
 pub static WORKER_INPUTS: Key = required(
-    Worker,
     "inputs",
     "list of streams",
     "The streams whose messages it is given: of sources, or of merges and workers further up. Of a shadow: not written.",
 );
 /// `shadow`
 pub static SHADOW: Key = key(
-    Worker,
     "shadow",
     "name of a worker further up",
     "",
     "It runs beside that worker on the same inputs, and nothing waits for it: what it is too slow for is skipped. `slots`, `share`, `set`, `turn`, `order`, `time_max` and `python` are that worker's where they are not written.",
 );
 /// `slots`
-pub static SLOTS: Key = key(Worker, "slots", "number, 1 to 32", "1", "How many processes run the code side by side.");
+pub static SLOTS: Key = key("slots", "number, 1 to 32", "1", "How many processes run the code side by side.");
 /// `share`
 pub static SHARE: Key = key(
-    Worker,
     "share",
     "`balance`, `round-robin`, `all` or `key`",
     "balance",
@@ -311,26 +191,19 @@ pub static SHARE: Key = key(
 );
 /// `set`
 pub static SET: Key = key(
-    Worker,
     "set",
     "number",
     "1",
     "So many slots see the same messages, and sets of them share what comes (`balance` and `round-robin`).",
 );
 /// `turn`
-pub static TURN: Key = key(
-    Worker,
-    "turn",
-    "number",
-    "0",
-    "So many messages in a row for one slot; 0: as many as take a few milliseconds.",
-);
+pub static TURN: Key =
+    key("turn", "number", "0", "So many messages in a row for one slot; 0: as many as take a few milliseconds.");
 /// `order`
 pub static ORDER: Key =
-    key(Worker, "order", "`keep` or `any`", "keep", "The output stands in the order of the input, or as it is done.");
+    key("order", "`keep` or `any`", "keep", "The output stands in the order of the input, or as it is done.");
 /// `time_max`
 pub static TIME_MAX: Key = key(
-    Worker,
     "time_max",
     "duration",
     "30 s",
@@ -338,26 +211,19 @@ pub static TIME_MAX: Key = key(
 );
 /// `parameters`
 pub static PARAMETERS: Key = key(
-    Worker,
     "parameters",
     "table",
     "{}",
     "Keyword arguments of the function, or of the class when it is made; what a ready-made worker is to do.",
 );
 /// `python`
-pub static PYTHON: Key = key(
-    Worker,
-    "python",
-    "path",
-    "",
-    "The interpreter. Default: the one that `beamport` is installed with, else `python3`.",
-);
+pub static PYTHON: Key =
+    key("python", "path", "", "The interpreter. Default: the one that `beamport` is installed with, else `python3`.");
 /// `cpus`
 pub static CPUS: Key =
-    key(Worker, "cpus", "list of numbers", "[]", "Processors that slots are bound to, the first slot to the first.");
+    key("cpus", "list of numbers", "[]", "Processors that slots are bound to, the first slot to the first.");
 /// `gpus`
 pub static GPUS: Key = key(
-    Worker,
     "gpus",
     "list of numbers",
     "[]",
@@ -365,7 +231,6 @@ pub static GPUS: Key = key(
 );
 /// `slot_live`
 pub static SLOT_LIVE: Key = key(
-    Worker,
     "slot_live",
     "size, 1 MiB to 1 TiB",
     "64 MiB",
@@ -374,7 +239,6 @@ pub static SLOT_LIVE: Key = key(
 
 /// `level` of an output
 pub static OUTPUT_LEVEL: Key = key(
-    Output,
     "level",
     "`disk` or `memory`",
     "",
@@ -382,33 +246,30 @@ pub static OUTPUT_LEVEL: Key = key(
 );
 /// `when_full` of an output
 pub static OUTPUT_WHEN_FULL: Key = key(
-    Output,
     "when_full",
     "`wait` or `drop-oldest`",
     "wait",
     "What happens when the stream has no room: the stage, and then its inputs, wait for its readers, or the oldest messages go.",
 );
 /// `live` of an output
-pub static OUTPUT_LIVE: Key =
-    key(Output, "live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory of the stream's live end.");
+pub static OUTPUT_LIVE: Key = key("live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory of the stream's live end.");
 /// `retain` of an output
 pub static OUTPUT_RETAIN: Key =
-    key(Output, "retain", "size", "", "The stream keeps at most this many bytes. Default: no limit for `disk`.");
+    key("retain", "size", "", "The stream keeps at most this many bytes. Default: no limit for `disk`.");
 /// `retain_age` of an output
 pub static OUTPUT_RETAIN_AGE: Key =
-    key(Output, "retain_age", "duration", "", "Messages older than this go. Default: age is no reason.");
+    key("retain_age", "duration", "", "Messages older than this go. Default: age is no reason.");
 
 /// `[sink] kind`
-pub static SINK_KIND: Key = required(Nexus, "kind", "`nexus`", "What takes the messages.");
+pub static SINK_KIND: Key = required("kind", "`nexus`", "What takes the messages.");
 /// `inputs`
 pub static INPUTS: Key =
-    key(Nexus, "inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
+    key("inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
 /// `template`
 pub static TEMPLATE: Key =
-    required(Nexus, "template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
+    required("template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
 /// `static`
 pub static STATIC: Key = key(
-    Nexus,
     "static",
     "path of an HDF5 file",
     "",
@@ -416,7 +277,6 @@ pub static STATIC: Key = key(
 );
 /// `modules`
 pub static SINK_MODULES: Key = key(
-    Nexus,
     "modules",
     "list of classes",
     "",
@@ -424,7 +284,6 @@ pub static SINK_MODULES: Key = key(
 );
 /// `python` of a sink
 pub static SINK_PYTHON: Key = key(
-    Nexus,
     "python",
     "path",
     "",
@@ -432,7 +291,6 @@ pub static SINK_PYTHON: Key = key(
 );
 /// `time_max` of a sink
 pub static SINK_TIME_MAX: Key = key(
-    Nexus,
     "time_max",
     "duration, 10 ms or more",
     "30 s",
@@ -440,7 +298,6 @@ pub static SINK_TIME_MAX: Key = key(
 );
 /// `program`
 pub static SINK_PROGRAM: Key = key(
-    Nexus,
     "program",
     "path",
     "",
@@ -448,17 +305,15 @@ pub static SINK_PROGRAM: Key = key(
 );
 /// `file`
 pub static FILE: Key = key(
-    Nexus,
     "file",
     "file name with `{run}`",
     "{instrument}_{run}.nxs",
     "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
 );
 /// `folder`
-pub static FOLDER: Key = key(Nexus, "folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
+pub static FOLDER: Key = key("folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
 /// `layout`
 pub static LAYOUT: Key = key(
-    Nexus,
     "layout",
     "`nexus` or `ess`",
     "nexus",
@@ -466,7 +321,6 @@ pub static LAYOUT: Key = key(
 );
 /// `writers`
 pub static WRITERS: Key = key(
-    Nexus,
     "writers",
     "whole number, 1 to 16",
     "1",
@@ -474,7 +328,6 @@ pub static WRITERS: Key = key(
 );
 /// `flush`
 pub static FLUSH: Key = key(
-    Nexus,
     "flush",
     "duration, 10 ms or more",
     "1 s",
@@ -482,16 +335,15 @@ pub static FLUSH: Key = key(
 );
 
 /// `[sink] kind` of files
-pub static FILES_KIND: Key = required(Files, "kind", "`files`", "What takes the messages.");
+pub static FILES_KIND: Key = required("kind", "`files`", "What takes the messages.");
 /// `inputs` of files
 pub static FILES_INPUTS: Key =
-    required(Files, "inputs", "list of streams", "The streams of frames; each gets files of its own.");
+    required("inputs", "list of streams", "The streams of frames; each gets files of its own.");
 /// `frames`
 pub static FILES_FRAMES: Key =
-    key(Files, "frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
+    key("frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
 /// `compression` of files
 pub static FILES_COMPRESSION: Key = key(
-    Files,
     "compression",
     "`none`, `bitshuffle-lz4` or `deflate`",
     "none",
@@ -499,7 +351,6 @@ pub static FILES_COMPRESSION: Key = key(
 );
 /// `file` of files
 pub static FILES_FILE: Key = key(
-    Files,
     "file",
     "folder with `{run}`, `/`, file name with `{number}`",
     "{instrument}_{run}_{sink}/{stream}_{number}.h5",
@@ -507,10 +358,9 @@ pub static FILES_FILE: Key = key(
 );
 /// `folder` of files
 pub static FILES_FOLDER: Key =
-    key(Files, "folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
+    key("folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
 /// `flush` of files
 pub static FILES_FLUSH: Key = key(
-    Files,
     "flush",
     "duration, 10 ms or more",
     "1 s",
@@ -519,7 +369,6 @@ pub static FILES_FLUSH: Key = key(
 
 /// `start`
 pub static START: Key = key(
-    Run,
     "start",
     "`now` or a time",
     "now",
@@ -527,17 +376,15 @@ pub static START: Key = key(
 );
 /// `stop`
 pub static STOP: Key = key(
-    Run,
     "stop",
     "time",
     "",
     "End of the run, in source time; not together with `duration`. Default: until `beamport end` or Ctrl-C.",
 );
 /// `duration` of a run
-pub static RUN_DURATION: Key = key(Run, "duration", "duration", "", "Length of the run; not together with `stop`.");
+pub static RUN_DURATION: Key = key("duration", "duration", "", "Length of the run; not together with `stop`.");
 /// `inclusive`
 pub static INCLUSIVE: Key = key(
-    Run,
     "inclusive",
     "`true` or `false`",
     "false",
@@ -545,100 +392,80 @@ pub static INCLUSIVE: Key = key(
 );
 /// `settle`
 pub static SETTLE: Key =
-    key(Run, "settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
+    key("settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
 
-/// Every key there is.
-pub static ALL: &[&Key] = &[
-    &INSTRUMENT,
-    &DATA,
-    &SOURCE_KIND,
-    &LEVEL,
-    &WHEN_FULL,
-    &LIVE,
-    &RETAIN,
-    &RETAIN_AGE,
-    &KEEP_FREE,
-    &CLOCK,
-    &AHEAD_MAX,
-    &MODEL,
-    &FROM,
-    &FILES,
-    &REPLAY_RUN,
-    &FROM_DATA,
-    &STREAM,
-    &SPEED,
-    &MERGE_KIND,
-    &MERGE_INPUTS,
-    &WAIT,
-    &WAITS,
-    &SLICE,
-    &MERGE_AHEAD_MAX,
-    &PARTS,
-    &CACHE,
-    &MERGE_OUTPUT,
-    &CALL,
-    &WORKER_INPUTS,
-    &SHADOW,
-    &SLOTS,
-    &SHARE,
-    &SET,
-    &TURN,
-    &ORDER,
-    &TIME_MAX,
-    &PARAMETERS,
-    &PYTHON,
-    &CPUS,
-    &GPUS,
-    &SLOT_LIVE,
-    &OUTPUT_LEVEL,
-    &OUTPUT_WHEN_FULL,
-    &OUTPUT_LIVE,
-    &OUTPUT_RETAIN,
-    &OUTPUT_RETAIN_AGE,
-    &SINK_KIND,
-    &INPUTS,
-    &TEMPLATE,
-    &STATIC,
-    &SINK_MODULES,
-    &SINK_PYTHON,
-    &SINK_TIME_MAX,
-    &SINK_PROGRAM,
-    &FILE,
-    &FOLDER,
-    &LAYOUT,
-    &WRITERS,
-    &FLUSH,
-    &FILES_KIND,
-    &FILES_INPUTS,
-    &FILES_FRAMES,
-    &FILES_COMPRESSION,
-    &FILES_FILE,
-    &FILES_FOLDER,
-    &FILES_FLUSH,
-    &START,
-    &STOP,
-    &RUN_DURATION,
-    &INCLUSIVE,
-    &SETTLE,
-];
+/// Above the sections
+pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA] };
+/// [source.NAME], every kind
+pub static SOURCE: Table = Table {
+    title: "[source.NAME], every kind",
+    keys: &[&SOURCE_KIND, &LEVEL, &WHEN_FULL, &LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE, &CLOCK, &AHEAD_MAX],
+};
+/// [source.NAME], kind = "sim"
+pub static SIM: Table = Table { title: "[source.NAME], kind = \"sim\"", keys: &[&MODEL, &FROM, &FILES] };
+/// [source.NAME], kind = "replay"
+pub static REPLAY: Table =
+    Table { title: "[source.NAME], kind = \"replay\"", keys: &[&REPLAY_RUN, &FROM_DATA, &STREAM, &SPEED] };
+/// [merge.NAME], every kind
+pub static MERGE: Table =
+    Table { title: "[merge.NAME], every kind", keys: &[&MERGE_KIND, &MERGE_INPUTS, &WAIT, &MERGE_OUTPUT] };
+/// [merge.NAME], kind = "time"
+pub static MERGE_TIME: Table =
+    Table { title: "[merge.NAME], kind = \"time\"", keys: &[&WAITS, &SLICE, &MERGE_AHEAD_MAX] };
+/// [merge.NAME], kind = "number"
+pub static MERGE_NUMBER: Table = Table { title: "[merge.NAME], kind = \"number\"", keys: &[&PARTS, &CACHE] };
+/// [worker.NAME]
+pub static WORKER: Table = Table {
+    title: "[worker.NAME]",
+    keys: &[
+        &CALL,
+        &WORKER_INPUTS,
+        &SHADOW,
+        &SLOTS,
+        &SHARE,
+        &SET,
+        &TURN,
+        &ORDER,
+        &TIME_MAX,
+        &PARAMETERS,
+        &PYTHON,
+        &CPUS,
+        &GPUS,
+        &SLOT_LIVE,
+    ],
+};
+/// [merge.NAME] and [worker.NAME], the stream they fill
+pub static OUTPUT: Table = Table {
+    title: "[merge.NAME] and [worker.NAME], the stream they fill",
+    keys: &[&OUTPUT_LEVEL, &OUTPUT_WHEN_FULL, &OUTPUT_LIVE, &OUTPUT_RETAIN, &OUTPUT_RETAIN_AGE],
+};
+/// [sink.NAME], kind = "nexus"
+pub static NEXUS: Table = Table {
+    title: "[sink.NAME], kind = \"nexus\"",
+    keys: &[
+        &SINK_KIND,
+        &INPUTS,
+        &TEMPLATE,
+        &STATIC,
+        &SINK_MODULES,
+        &SINK_PYTHON,
+        &SINK_TIME_MAX,
+        &SINK_PROGRAM,
+        &FILE,
+        &FOLDER,
+        &LAYOUT,
+        &WRITERS,
+        &FLUSH,
+    ],
+};
+/// [sink.NAME], kind = "files"
+pub static FILES_SINK: Table = Table {
+    title: "[sink.NAME], kind = \"files\"",
+    keys: &[&FILES_KIND, &FILES_INPUTS, &FILES_FRAMES, &FILES_COMPRESSION, &FILES_FILE, &FILES_FOLDER, &FILES_FLUSH],
+};
+/// [run.NAME]
+pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 
-/// The keys of some places, in the order of the table.
-pub fn of(places: &[Place]) -> impl Iterator<Item = &'static Key> {
-    let places = places.to_vec();
-    ALL.iter().copied().filter(move |key| places.contains(&key.place))
-}
-
-/// The reference table of one place, as it stands in `docs/reference/instrument-file.md`.
-#[must_use]
-pub fn reference(place: Place) -> String {
-    let mut page = String::from("| key | takes | default | meaning |\n|---|---|---|---|\n");
-    for key in of(&[place]) {
-        let default = match (key.is_required, key.default) {
-            (true, _) => "required".to_owned(),
-            (false, "") => "-".to_owned(),
-            (false, text) => format!("`{text}`"),
-        };
-        page.push_str(&format!("| `{}` | {} | {default} | {} |\n", key.name, key.takes, key.about));
-    }
-    page
-}
+/// Every key there is, in the order of the reference page.
+pub static TABLES: [&Table; 12] =
+    [&TOP, &SOURCE, &SIM, &REPLAY, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &NEXUS, &FILES_SINK, &RUN];

@@ -1,12 +1,13 @@
 //! `[merge.NAME]`: several streams become the stream NAME, in the order of source times or of numbers.
 
-use super::keys::{self, Key, Place};
+use super::keys;
 use super::output::{self, OutputFull, OutputSection};
-use super::section::{Section, Setting, Shown, Take, Word, noun};
 use super::{Instrument, Level, WorkerSection};
 use crate::limits;
-use crate::units::{self, Refused, Size, shortened};
 use serde_json::Value as Json;
+use settings::Key;
+use settings::units::{self, Refused, Size, shortened};
+use settings::{Section, Setting, Shown, Take, Word, noun};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml_edit::Item;
@@ -112,14 +113,13 @@ impl Word for OutputWord {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
-    let [output_place] = output::PLACES;
     let kind: Option<Setting<KindWord>> = section.get(&keys::MERGE_KIND);
     match kind.as_ref().map(|kind| kind.value) {
-        Some(KindWord::Time) => section.refuse_unknown(&[Place::Merge, Place::MergeTime, output_place], &[]),
-        Some(KindWord::Number) => section.refuse_unknown(&[Place::Merge, Place::MergeNumber, output_place], &[]),
+        Some(KindWord::Time) => section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_TIME, &keys::OUTPUT], &[]),
+        Some(KindWord::Number) => section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_NUMBER, &keys::OUTPUT], &[]),
         // Whatever kind was meant.
         None => {
-            section.refuse_unknown(&[Place::Merge, Place::MergeTime, Place::MergeNumber, output_place], &[]);
+            section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_TIME, &keys::MERGE_NUMBER, &keys::OUTPUT], &[]);
         }
     }
     let is_copy = section.need::<OutputWord>(&keys::MERGE_OUTPUT).value == OutputWord::Copy;

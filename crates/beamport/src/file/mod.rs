@@ -11,12 +11,9 @@ mod cross;
 pub mod keys;
 mod lines;
 mod merge;
-mod mistake;
 mod models;
 mod output;
-mod page;
 mod run;
-mod section;
 mod shadow;
 mod show;
 mod sink;
@@ -26,12 +23,9 @@ mod writers;
 
 pub use check::check;
 pub use merge::{MergeKind, MergeSection, Waits};
-pub use mistake::{Mistake, Severity, nearest};
 pub use models::models;
 pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
-pub(crate) use section::Word;
-pub use section::{Origin, Setting, Shown};
 pub(crate) use show::toml_text;
 pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
 pub(crate) use sink::{check_files_pattern, writer_file, writer_name};
@@ -39,10 +33,10 @@ pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSect
 pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::limits;
-use crate::units::{Refused, shortened};
 use flow::checked::StreamModule;
-use page::Page;
-use section::{Mistakes, Section};
+pub(crate) use settings::Word;
+pub use settings::{Mistake, Origin, Setting, Severity, Shown, nearest};
+use settings::{Mistakes, Page, Refused, Section, shortened};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -99,14 +93,14 @@ impl Instrument {
 
 /// Reads an instrument file and all it names, or says every mistake, sorted by line.
 pub fn read(path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
-    let text = page::text_of(path).map_err(|mistake| vec![*mistake])?;
+    let text = settings::text_of(path).map_err(|mistake| vec![*mistake])?;
     parse(&text, path, template_check)
 }
 
 /// The same for a text that would stand at `path`.
 pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
     let page = Page::new(path.display().to_string(), text);
-    let parsed = page::parse(&page, text);
+    let parsed = settings::parse(&page, text);
     let mut mistakes = Mistakes::default();
     parsed.mistakes.into_iter().for_each(|mistake| mistakes.push(mistake));
     // Sinks may share a template: its writer is asked once.
@@ -127,7 +121,7 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
         return Ok(Instrument { warnings: sorted(list, &page), ..instrument });
     }
     if mistakes.has_more {
-        let what = format!("more than {} mistakes", limits::MISTAKES_MAX);
+        let what = format!("more than {} mistakes", settings::limits::MISTAKES_MAX);
         list.push(page.mistake(u32::MAX, what, "", "correct the ones above first"));
     }
     Err(sorted(list, &page))
@@ -190,6 +184,8 @@ impl Reader<'_> {
             std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
         let mut top = Section {
             page: self.page,
+            folder: &folder,
+            elsewhere: &elsewhere,
             title: String::new(),
             line: 1,
             table: root,
@@ -307,6 +303,8 @@ impl Reader<'_> {
             }
             let mut section = Section {
                 page: self.page,
+                folder,
+                elsewhere: &elsewhere,
                 title,
                 line,
                 table,
@@ -333,7 +331,7 @@ impl Reader<'_> {
     }
 
     fn refuse_unknown_top(&mut self, root: &dyn TableLike) {
-        let known: Vec<&str> = keys::of(&[keys::Place::Top]).map(|key| key.name).chain(SECTIONS).collect();
+        let known: Vec<&str> = keys::TOP.keys.iter().map(|key| key.name).chain(SECTIONS).collect();
         for (name, item) in root.iter().filter(|(name, _)| !known.contains(name)) {
             if self.mistakes.is_full() {
                 self.mistakes.has_more = true;
@@ -353,8 +351,8 @@ impl Reader<'_> {
                     String::new(),
                     if SECTIONS.contains(&near) { format!("write `[{near}.NAME]`") } else { format!("write `{near}`") },
                 )
-            } else if let Some(key) = keys::ALL.iter().find(|key| key.name == name) {
-                (String::new(), format!("`{name}` belongs to {}", key.place.title()))
+            } else if let Some(place) = elsewhere(name) {
+                (String::new(), format!("`{name}` belongs to {place}"))
             } else {
                 (
                     String::new(),
@@ -365,6 +363,15 @@ impl Reader<'_> {
             self.mistakes.push(self.page.mistake(line, what, cause, hint));
         }
     }
+}
+
+/// Where a key of this name belongs; none for a name that is no key.
+fn elsewhere(name: &str) -> Option<String> {
+    let table = keys::TABLES.iter().find(|table| table.keys.iter().any(|key| key.name == name));
+    table.map(|table| table.title.to_owned()).or_else(|| {
+        let with = models::models_with(name);
+        (!with.is_empty()).then(|| format!("the models {}", with.join(", ")))
+    })
 }
 
 /// Whether a text can name a stream, a stage or an instrument: `[a-z][a-z0-9_-]{0,63}`.
@@ -426,7 +433,7 @@ fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
 /// The tables of `docs/reference/instrument-file.md`: one for each place, then the models and their keys.
 #[must_use]
 pub fn reference() -> String {
-    let tables = keys::Place::ALL.map(|place| format!("## {}\n\n{}\n", place.title(), keys::reference(place)));
+    let tables = keys::TABLES.map(|table| format!("## {}\n\n{}\n", table.title, table.reference()));
     tables.concat() + &models::reference()
 }
 

@@ -2,11 +2,11 @@
 //!
 //! The crate has a table of keys for each model; here they become keys of `[source.NAME]` like any other.
 
-use super::mistake::nearest;
-use super::section::{Origin, Section};
-use crate::units::{self, Refused, shortened};
 use flow::checked::{ConfigText, StreamModule};
 use serde_json::Value as Json;
+use settings::nearest;
+use settings::units::{self, Refused, shortened};
+use settings::{Origin, Section};
 use sim::Kind;
 use toml_edit::{Item, Value};
 

@@ -1,14 +1,11 @@
 //! The stream that a stage fills from other streams: the same keys for every kind of stage that has one.
 
-use super::keys::{self, Place};
-use super::section::{Section, Setting, Word};
+use super::keys;
 use super::{Level, WhenFull};
 use crate::limits;
-use crate::units::{Refused, Size, size_text};
+use settings::units::{Refused, Size, size_text};
+use settings::{Section, Setting, Word};
 use std::time::Duration;
-
-/// The places whose keys `read` knows.
-pub(super) const PLACES: [Place; 1] = [Place::Output];
 
 /// The stream that a stage fills.
 #[derive(Clone, Debug)]

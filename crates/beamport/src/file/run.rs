@@ -1,8 +1,8 @@
 //! `[run.NAME]`: a named interval of source time.
 
-use super::keys::{self, Place};
-use super::section::{Section, Setting, Shown, Take};
-use crate::units::{Refused, Time, duration_text, time_text};
+use super::keys;
+use settings::units::{Refused, Time, duration_text, time_text};
+use settings::{Section, Setting, Shown, Take};
 use std::time::Duration;
 use toml_edit::Item;
 
@@ -59,7 +59,7 @@ impl Take for Start {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
-    section.refuse_unknown(&[Place::Run], &[]);
+    section.refuse_unknown(&[&keys::RUN], &[]);
     let start: Setting<Start> = section.need(&keys::START);
     let stop: Option<Setting<Time>> = section.get(&keys::STOP);
     let duration: Option<Setting<Duration>> = section.get(&keys::RUN_DURATION);

@@ -1,10 +1,11 @@
 //! Shadows: workers that take from another what they do not say. Decision 0014.
 
-use super::keys::{self, Key};
-use super::page::Page;
-use super::section::{Mistakes, Setting, Shown, Take};
+use super::keys;
 use super::{Instrument, Origin, WorkerSection, nearest};
-use crate::units::shortened;
+use settings::Key;
+use settings::Page;
+use settings::shortened;
+use settings::{Mistakes, Setting, Shown, Take};
 
 /// Notes what is wrong with shadows, and fills in what they take from the workers that they run beside.
 pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, instrument: &mut Instrument) {

@@ -1,8 +1,8 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::section::{Origin, Shown};
 use super::{Instrument, MergeSection, RunSection, SinkSection, SourceSection, WorkerSection};
 use serde_json::{Value as Json, json};
+use settings::{Origin, Shown};
 use std::fmt::Write as _;
 
 /// One section on the way out.

@@ -1,12 +1,13 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
 use super::TemplateAnswer;
-use super::keys::{self, Key, Place};
-use super::section::{Section, Setting, Shown, Word};
+use super::keys;
 use super::writers;
 use crate::limits;
-use crate::units::{Refused, duration_text, shortened};
 use flow::checked::StreamModule;
+use settings::Key;
+use settings::units::{Refused, duration_text, shortened};
+use settings::{Section, Setting, Shown, Word};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -254,7 +255,7 @@ pub(super) fn read(
     // Which keys belong here is not known without a kind: the kind comes first.
     let (inputs, file, target, flush, kind) = match kind?.value {
         KindWord::Nexus => {
-            section.refuse_unknown(&[Place::Nexus], &[]);
+            section.refuse_unknown(&[&keys::NEXUS], &[]);
             let writer = writer(section, folder);
             let template = template(section, folder, &|path| template_check(path, &writer), &mut modules);
             let file = pattern(section, &keys::FILE, |pattern| check_pattern(pattern, name));
@@ -263,7 +264,7 @@ pub(super) fn read(
             (inputs, file, target, flush(section, &keys::FLUSH), SinkKind::Nexus { template, writer })
         }
         KindWord::Files => {
-            section.refuse_unknown(&[Place::Files], &[]);
+            section.refuse_unknown(&[&keys::FILES_SINK], &[]);
             let frames: Option<Setting<u64>> = section.get(&keys::FILES_FRAMES);
             if let Some(frames) = &frames
                 && !(1..=limits::FRAMES_MAX).contains(&frames.value)

@@ -1,10 +1,10 @@
 //! `[source.NAME]`: what brings messages into the stream NAME.
 
-use super::keys::{self, Place};
+use super::keys;
 use super::models;
-use super::section::{Section, Setting, Shown, Take, Word};
 use crate::limits;
-use crate::units::{Refused, Size, shortened, size_text};
+use settings::units::{Refused, Size, shortened, size_text};
+use settings::{Section, Setting, Shown, Take, Word};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
@@ -186,7 +186,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Opti
     let kind = match kind.map(|kind| kind.value) {
         Some(KindWord::Sim) => sim(section, folder).map(|sim| SourceKind::Sim(Box::new(sim))),
         Some(KindWord::Replay) => {
-            section.refuse_unknown(&[Place::Source, Place::Replay], &[]);
+            section.refuse_unknown(&[&keys::SOURCE, &keys::REPLAY], &[]);
             Some(SourceKind::Replay(replay(name, section, folder)))
         }
         // Which keys belong here is not known, so only a name that belongs nowhere could be reported; the kind comes first.
@@ -287,10 +287,10 @@ fn sim(section: &mut Section<'_>, folder: &Path) -> Option<SimSection> {
             models::models().iter().flat_map(|model| models::keys_of(model)).map(|key| key.name).collect();
         any.sort_unstable();
         any.dedup();
-        section.refuse_unknown(&[Place::Source, Place::Sim], &any);
+        section.refuse_unknown(&[&keys::SOURCE, &keys::SIM], &any);
         return None;
     }
-    section.refuse_unknown(&[Place::Source, Place::Sim], &own);
+    section.refuse_unknown(&[&keys::SOURCE, &keys::SIM], &own);
     let from = section.get::<String>(&keys::FROM).map(|from| from.map(|from| folder.join(from)));
     let needs_from = *model == "histogram";
     match &from {

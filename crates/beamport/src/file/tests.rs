@@ -3,8 +3,8 @@
 mod hostile;
 
 use super::*;
-use crate::units::{Size, Time};
 use flow::checked::ConfigText;
+use settings::units::{Size, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -735,8 +735,9 @@ fn the_reference_page_has_every_key_and_no_other() {
     );
     let in_tables: BTreeSet<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    let keys: BTreeSet<&str> = keys::ALL
+    let keys: BTreeSet<&str> = keys::TABLES
         .iter()
+        .flat_map(|table| table.keys)
         .map(|key| key.name)
         .chain(models().into_iter().flat_map(models::keys_of).map(|key| key.name))
         .collect();
@@ -755,20 +756,21 @@ fn every_default_can_be_read_by_its_own_key() {
     let file = parse(&text, &folder.0.join("a.toml"), &unasked).unwrap();
     let text = file.show();
     let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
-    for key in keys::ALL.iter().filter(|key| !key.default.is_empty()) {
+    for key in keys::TABLES.iter().flat_map(|table| table.keys).filter(|key| !key.default.is_empty()) {
         assert!(shown.contains(key.name), "`{}` has a default that is not used", key.name);
     }
 }
 
 #[test]
 fn keys_stand_once_in_each_place() {
-    for place in keys::Place::ALL {
-        let names: Vec<&str> = keys::of(&[place]).map(|key| key.name).collect();
-        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{place:?}");
+    for table in keys::TABLES {
+        let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{}", table.title);
         assert!(!names.is_empty());
     }
     // A key of a model that had the name of a key of every source could never be set.
-    let own: BTreeSet<&str> = keys::of(&[keys::Place::Source, keys::Place::Sim]).map(|key| key.name).collect();
+    let own: BTreeSet<&str> =
+        [&keys::SOURCE, &keys::SIM].iter().flat_map(|table| table.keys).map(|key| key.name).collect();
     for model in models() {
         assert!(models::keys_of(model).iter().all(|key| !own.contains(key.name)), "{model}");
     }

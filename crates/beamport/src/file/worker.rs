@@ -1,14 +1,14 @@
 //! `[worker.NAME]`: code on each message of some streams, in slots, of the user or ready-made; what it makes is the stream
 //! NAME.
 
-use super::keys::{self, Place};
+use super::keys;
 use super::output::{self, OutputSection};
-use super::section::{Section, Setting, Shown, Take, Word, noun};
 use super::{MergeSection, nearest};
 use crate::limits;
-use crate::units::{Refused, Size, shortened};
 use flow::Fault;
 use serde_json::Value as Json;
+use settings::units::{Refused, Size, shortened};
+use settings::{Section, Setting, Shown, Take, Word, noun};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
@@ -317,8 +317,7 @@ impl Take for Numbers {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> WorkerSection {
-    let [output_place] = output::PLACES;
-    section.refuse_unknown(&[Place::Worker, output_place], &[]);
+    section.refuse_unknown(&[&keys::WORKER, &keys::OUTPUT], &[]);
     if name.len() > limits::MERGE_NAME_CHARS_MAX {
         let line = section.line;
         section.mistake(

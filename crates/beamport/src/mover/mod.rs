@@ -26,7 +26,6 @@ pub use through::{Passing, pass};
 pub use workers::Declared;
 
 use crate::file::{Instrument, SinkKind, Start, Word as _, nearest};
-use crate::units::shortened;
 use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
@@ -34,6 +33,7 @@ use cutover::{Pair, Underway};
 use flow::records::{Gap, Run, Stop};
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, Passes, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
+use settings::shortened;
 use stage::{Order, StageThread, Told, What};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

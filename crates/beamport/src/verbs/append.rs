@@ -7,9 +7,9 @@
 use super::given::{self, Given};
 use super::{Answer, Asked, ended, json_line};
 use crate::cli::Append as Verb;
-use crate::units::shortened;
 use flow::{Appender, Data, Fault, Label};
 use serde_json::json;
+use settings::shortened;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;

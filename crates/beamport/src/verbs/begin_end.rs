@@ -4,8 +4,8 @@ use super::figures::{instant, span};
 use super::{Answer, ended, json_line, nanoseconds, open};
 use crate::cli::{Begin, End};
 use crate::mover;
-use crate::units::When;
 use serde_json::{Value, json};
+use settings::When;
 use std::io::{self, Write};
 use std::process::ExitCode;
 

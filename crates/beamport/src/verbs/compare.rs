@@ -4,7 +4,7 @@ use super::figures::thousands;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Compare;
 use crate::compare::{Comparison, Difference, compare};
-use crate::units::shortened;
+use settings::shortened;
 use std::io::{self, Write};
 use std::process::ExitCode;
 

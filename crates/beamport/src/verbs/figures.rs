@@ -1,6 +1,6 @@
 //! Figures as people read them: thousands separated, SI units, times by RFC 3339.
 
-use crate::units::{self, Time};
+use settings::units::{self, Time};
 
 /// 1234567 as `1,234,567`.
 #[must_use]

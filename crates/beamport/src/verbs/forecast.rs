@@ -8,9 +8,9 @@
 use super::figures::{bytes, si, span};
 use crate::file::{self, Instrument};
 use crate::room;
-use crate::units::shortened;
 use flow::Data;
 use serde::Serialize;
+use settings::shortened;
 use store::{Check, ENTRY_BYTES, Level, ReadOptions, Reader};
 
 /// The newest part of a stream, by arrival.

@@ -5,9 +5,9 @@
 //! done with it, and the first message that is wrong is named with its line.
 
 use crate::limits::MESSAGES_BYTES_MAX;
-use crate::units::{self, shortened};
 use flow::Fault;
 use serde_json::{Map, Value};
+use settings::units::{self, shortened};
 use std::io::Read as _;
 use std::path::Path;
 

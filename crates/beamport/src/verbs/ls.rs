@@ -6,7 +6,7 @@ use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
 use crate::report::missing_lines;
-use crate::units::shortened;
+use settings::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;

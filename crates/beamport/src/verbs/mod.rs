@@ -28,8 +28,8 @@ mod verify_file;
 pub mod write;
 
 use crate::cli::DataFolder;
-use crate::units::When;
 use flow::{Data, Fault};
+use settings::When;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::status::{Status, Watch, WorkerStatus};
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
-use crate::units::shortened;
+use settings::shortened;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

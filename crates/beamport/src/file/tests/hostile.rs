@@ -21,7 +21,7 @@ fn hostile_amounts_end_in_a_bounded_report() {
     ];
     for text in texts {
         let mistakes = wrong(&text);
-        assert!(mistakes.len() <= limits::MISTAKES_MAX + 1);
+        assert!(mistakes.len() <= settings::limits::MISTAKES_MAX + 1);
         assert!(mistakes.iter().all(|mistake| mistake.to_string().len() < 2000), "{}", &text[..20]);
     }
 }

@@ -4,8 +4,8 @@
 //! whole section) is blanked out and the rest parsed again, so that every mistake is reported at once;
 //! what was blanked is remembered as holes, because a key missing from a holed section may stand in the hole.
 
-use super::mistake::{Mistake, Severity};
 use crate::limits;
+use crate::mistake::{Mistake, Severity};
 use crate::units::shortened;
 use std::io::Read;
 use std::ops::Range;
@@ -16,13 +16,16 @@ use toml_edit::Document;
 const HOLES_MAX: usize = 20;
 
 /// A file's name and where its lines begin.
-pub(super) struct Page {
-    pub(super) file: String,
+pub struct Page {
+    /// The file as the user named it.
+    pub file: String,
     starts: Vec<usize>,
 }
 
 impl Page {
-    pub(super) fn new(file: String, text: &str) -> Self {
+    /// The lines of a text that would stand in `file`.
+    #[must_use]
+    pub fn new(file: String, text: &str) -> Self {
         let starts = std::iter::once(0)
             .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1))
             .collect();
@@ -30,7 +33,7 @@ impl Page {
     }
 
     /// The line, from 1, of a byte.
-    pub(super) fn line(&self, at: usize) -> u32 {
+    pub fn line(&self, at: usize) -> u32 {
         u32::try_from(self.starts.partition_point(|start| *start <= at)).unwrap_or(u32::MAX)
     }
 
@@ -41,7 +44,8 @@ impl Page {
         first..self.starts.get(last).map_or(len, |next| next - 1)
     }
 
-    pub(super) fn mistake(
+    /// A mistake in a line of this file; 0: in the whole file.
+    pub fn mistake(
         &self,
         line: u32,
         what: impl Into<String>,
@@ -61,7 +65,7 @@ impl Page {
 }
 
 /// Reads the text of an instrument file: a plain file, at most 1 MiB, UTF-8.
-pub(super) fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
+pub fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
     let file = path.display().to_string();
     let whole = |what: &str, cause: String, hint: &str| {
         let (what, hint) = (what.into(), hint.into());
@@ -103,14 +107,17 @@ pub(super) fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
 }
 
 /// The TOML of a text, what had to be blanked out, and the mistakes of syntax.
-pub(super) struct Parsed {
-    pub(super) document: Option<Document<String>>,
-    pub(super) has_holes: bool,
-    pub(super) mistakes: Vec<Mistake>,
+pub struct Parsed {
+    /// What could be read; none where nothing could.
+    pub document: Option<Document<String>>,
+    /// Lines were left out: what seems to be missing may stand in one of them.
+    pub has_holes: bool,
+    /// The mistakes of syntax.
+    pub mistakes: Vec<Mistake>,
 }
 
 /// Parses all of `text` that can be parsed.
-pub(super) fn parse(page: &Page, text: &str) -> Parsed {
+pub fn parse(page: &Page, text: &str) -> Parsed {
     let mut mistakes = Vec::new();
     let mut rest = text.to_owned();
     loop {

@@ -1,13 +1,13 @@
 //! One section being read: typed values with their origin, unknown keys, and everything noted for `check --show`.
 
-use super::keys::{self, Key, Place};
-use super::mistake::{Mistake, Severity, nearest};
-use super::models::models_with;
-use super::page::Page;
+use crate::key::{Key, Table};
 use crate::limits;
+use crate::mistake::{Mistakes, nearest};
+use crate::page::Page;
 use crate::units::{self, Refused, Size, Time, shortened};
 use serde_json::Value as Json;
 use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
 use toml_edit::{Item, TableLike};
 
@@ -31,11 +31,15 @@ pub struct Setting<T> {
 }
 
 impl<T> Setting<T> {
-    pub(super) fn by_default(value: T) -> Self {
+    /// A value that nobody wrote.
+    #[must_use]
+    pub fn by_default(value: T) -> Self {
         Self { value, origin: Origin::Default }
     }
 
-    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Setting<U> {
+    /// The same with another value.
+    #[must_use]
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Setting<U> {
         Setting { value: f(self.value), origin: self.origin }
     }
 
@@ -69,7 +73,7 @@ pub struct Shown {
 }
 
 /// What a key can take.
-pub(super) trait Take: Sized {
+pub trait Take: Sized {
     /// From a value in the file.
     fn take(item: &Item) -> Result<Self, Refused>;
     /// From the text of a default.
@@ -78,44 +82,26 @@ pub(super) trait Take: Sized {
     fn show(&self) -> Json;
 }
 
-/// The mistakes of a whole file, up to a limit.
-#[derive(Default)]
-pub(super) struct Mistakes {
-    pub(super) list: Vec<Mistake>,
-    pub(super) warnings: Vec<Mistake>,
-    pub(super) has_more: bool,
-}
-
-impl Mistakes {
-    pub(super) fn is_full(&self) -> bool {
-        self.list.len() >= limits::MISTAKES_MAX
-    }
-
-    pub(super) fn push(&mut self, mistake: Mistake) {
-        if mistake.level == Severity::Warning {
-            if self.warnings.len() < limits::MISTAKES_MAX {
-                self.warnings.push(mistake);
-            }
-        } else if self.is_full() {
-            self.has_more = true;
-        } else {
-            self.list.push(mistake);
-        }
-    }
-}
-
 /// A section while it is read.
-pub(super) struct Section<'a> {
-    pub(super) page: &'a Page,
+pub struct Section<'a> {
+    /// The file.
+    pub page: &'a Page,
+    /// The folder of the file: paths in it are relative to it.
+    pub folder: &'a Path,
+    /// Where a key belongs that is unknown in this section; none for a key that is unknown everywhere.
+    pub elsewhere: &'a dyn Fn(&str) -> Option<String>,
     /// As in the file: `[source.detector]`; empty above the first section.
-    pub(super) title: String,
+    pub title: String,
     /// Its line; 1 above the first section.
-    pub(super) line: u32,
-    pub(super) table: &'a dyn TableLike,
-    pub(super) mistakes: &'a mut Mistakes,
+    pub line: u32,
+    /// Its keys and values.
+    pub table: &'a dyn TableLike,
+    /// Where mistakes are noted.
+    pub mistakes: &'a mut Mistakes,
     /// Lines of the file could not be read, so what seems to be missing may stand in one of them.
-    pub(super) has_holes: bool,
-    pub(super) shown: Vec<Shown>,
+    pub has_holes: bool,
+    /// What was read so far, for `check --show`.
+    pub shown: Vec<Shown>,
 }
 
 impl Section<'_> {
@@ -124,19 +110,14 @@ impl Section<'_> {
         if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) }
     }
 
-    pub(super) fn mistake(
-        &mut self,
-        line: u32,
-        what: impl Into<String>,
-        cause: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
+    /// Notes a mistake in a line of the file.
+    pub fn mistake(&mut self, line: u32, what: impl Into<String>, cause: impl Into<String>, hint: impl Into<String>) {
         let mistake = self.page.mistake(line, what, cause, hint);
         self.mistakes.push(mistake);
     }
 
     /// The line of a key; the section's where it is absent.
-    pub(super) fn line_of(&self, name: &str) -> u32 {
+    pub fn line_of(&self, name: &str) -> u32 {
         self.table
             .get_key_value(name)
             .and_then(|(key, item)| key.span().or_else(|| item.span()))
@@ -144,7 +125,7 @@ impl Section<'_> {
     }
 
     /// The value of a key, or its default; `None` where there is neither, or the value is a mistake (which is noted).
-    pub(super) fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
+    pub fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
         let Some(item) = self.table.get(key.name) else {
             if key.is_required && !self.has_holes && !self.is_misspelt(key) {
                 let hint = format!("add `{} = ...` ({})", key.name, bare(key.takes));
@@ -164,7 +145,7 @@ impl Section<'_> {
     }
 
     /// The same for keys with a default and required ones: after a mistake any value will do, the file is refused anyway.
-    pub(super) fn need<T: Take + Default>(&mut self, key: &'static Key) -> Setting<T> {
+    pub fn need<T: Take + Default>(&mut self, key: &'static Key) -> Setting<T> {
         self.get(key).unwrap_or_default()
     }
 
@@ -174,34 +155,35 @@ impl Section<'_> {
             && self
                 .table
                 .iter()
-                .any(|(name, _)| nearest(name, [key.name]).is_some() && !keys::ALL.iter().any(|key| key.name == name))
+                .any(|(name, _)| nearest(name, [key.name]).is_some() && (self.elsewhere)(name).is_none())
     }
 
     /// Notes a mistake in the value of a key.
-    pub(super) fn refuse(&mut self, key: &'static Key, refused: Refused) {
+    pub fn refuse(&mut self, key: &'static Key, refused: Refused) {
         self.refuse_named(key.name, key.takes, refused);
     }
 
     /// The same for a key that another crate's table describes.
-    pub(super) fn refuse_named(&mut self, name: &str, takes: &str, refused: Refused) {
+    pub fn refuse_named(&mut self, name: &str, takes: &str, refused: Refused) {
         let hint = if refused.hint.is_empty() { format!("`{name}` takes: {}", bare(takes)) } else { refused.hint };
         self.mistake(self.line_of(name), format!("wrong value of `{name}`{}", self.place()), refused.cause, hint);
     }
 
     /// Notes a resolved value of such a key for `check --show`.
-    pub(super) fn show(&mut self, key: &'static str, value: Json, origin: Origin) {
+    pub fn show(&mut self, key: &'static str, value: Json, origin: Origin) {
         self.shown.push(Shown { key, value, origin });
     }
 
     /// Notes a resolved value for `check --show`.
-    pub(super) fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
+    pub fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
         self.shown.push(Shown { key: key.name, value: setting.show(), origin: setting.origin });
         setting
     }
 
-    /// Reports every key that may not stand here: of those of `places` and the `more` of the section's model.
-    pub(super) fn refuse_unknown(&mut self, places: &[Place], more: &[&'static str]) {
-        let known: Vec<&'static str> = keys::of(places).map(|key| key.name).chain(more.iter().copied()).collect();
+    /// Reports every key that may not stand here: those of no table, and of none of the `more` names.
+    pub fn refuse_unknown(&mut self, tables: &[&Table], more: &[&'static str]) {
+        let keys = tables.iter().flat_map(|table| table.keys).map(|key| key.name);
+        let known: Vec<&'static str> = keys.chain(more.iter().copied()).collect();
         let unknown: Vec<String> =
             self.table.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(&name.as_str())).collect();
         for name in unknown {
@@ -210,13 +192,7 @@ impl Section<'_> {
                 self.mistakes.has_more = true;
                 return;
             }
-            let elsewhere = keys::ALL.iter().find(|key| key.name == name).map(|key| key.place.title().to_owned());
-            let elsewhere = elsewhere.or_else(|| {
-                Some(models_with(&name))
-                    .filter(|with| !with.is_empty())
-                    .map(|with| format!("the models {}", with.join(", ")))
-            });
-            let hint = match (nearest(&name, known.iter().copied()), elsewhere) {
+            let hint = match (nearest(&name, known.iter().copied()), (self.elsewhere)(&name)) {
                 (_, Some(place)) => format!("`{name}` belongs to {place}"),
                 (Some(near), None) => format!("write `{near}`"),
                 (None, None) => format!("known here: {}", known.join(", ")),
@@ -232,7 +208,7 @@ fn bare(text: &str) -> String {
 }
 
 /// What stands there instead: "a number", "a list".
-pub(super) fn noun(item: &Item) -> &'static str {
+pub fn noun(item: &Item) -> &'static str {
     match item.type_name() {
         "integer" | "float" => "a number",
         "boolean" => "true or false",
@@ -392,7 +368,7 @@ impl Take for Vec<String> {
 }
 
 /// A value that is one of a few words.
-pub(crate) trait Word: Copy + PartialEq + 'static {
+pub trait Word: Copy + PartialEq + 'static {
     /// The words and what they mean.
     const ALL: &'static [(&'static str, Self)];
     /// Words that are refused because they belong to a later version.

@@ -17,7 +17,8 @@ pub struct Refused {
 }
 
 impl Refused {
-    pub(crate) fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// What is wrong with a value, and what to write instead; empty: what the key takes.
+    pub fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { cause: cause.into(), hint: hint.into() }
     }
 }

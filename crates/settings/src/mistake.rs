@@ -1,8 +1,19 @@
 //! A mistake in an instrument file or a template: where it stands, what it is, why, and what to write instead.
 
-pub use flow::checked::Level as Severity;
-use serde::Serialize;
+use crate::limits;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Whether a file can be used all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It cannot.
+    #[default]
+    Error,
+    /// It can; the hint says what is made of it.
+    Warning,
+}
 
 /// One mistake, told in the three lines that every error of beamport has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,6 +55,38 @@ impl fmt::Display for Mistake {
             write!(f, "\nhint:  {}", self.hint)?;
         }
         Ok(())
+    }
+}
+
+/// The mistakes of a whole file, up to a limit.
+#[derive(Default)]
+pub struct Mistakes {
+    /// Errors.
+    pub list: Vec<Mistake>,
+    /// Warnings.
+    pub warnings: Vec<Mistake>,
+    /// There were more errors than are listed.
+    pub has_more: bool,
+}
+
+impl Mistakes {
+    /// True if no further error is listed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= limits::MISTAKES_MAX
+    }
+
+    /// Adds an error or a warning, up to the limit.
+    pub fn push(&mut self, mistake: Mistake) {
+        if mistake.level == Severity::Warning {
+            if self.warnings.len() < limits::MISTAKES_MAX {
+                self.warnings.push(mistake);
+            }
+        } else if self.is_full() {
+            self.has_more = true;
+        } else {
+            self.list.push(mistake);
+        }
     }
 }
 
