@@ -8,7 +8,7 @@ mod values;
 
 pub use reference::reference;
 
-use crate::file::{Layout, Speed};
+use crate::edges::{Layout, Speed};
 use clap::{Args, Parser, Subcommand};
 use flow::Fault;
 use settings::units::{self, When};

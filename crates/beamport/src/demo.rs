@@ -4,6 +4,7 @@
 //! one is refused. What could not begin leaves nothing behind, and is told in the words of the command line.
 
 use crate::cli;
+use crate::edges::Registry;
 use crate::file;
 use crate::mover::template_check;
 use crate::room;
@@ -31,12 +32,12 @@ const FLAGS: [(&str, &str); 5] =
     [("model", "--profile"), ("rate", "--rate"), ("scale", "--scale"), ("from", "--from"), ("duration", "--duration")];
 
 /// Makes a data folder with an instrument file in it and runs that.
-pub fn demo(asked: &cli::Demo) -> Result<ExitCode, Fault> {
+pub fn demo(asked: &cli::Demo, registry: &Registry) -> Result<ExitCode, Fault> {
     let folder = asked.data.clone().unwrap_or_else(|| PathBuf::from("beamport-data/demo"));
     let was_there = folder.exists();
     let _lock = lock(&folder)?;
     clear(&folder)?;
-    match start(asked, &folder) {
+    match start(asked, registry, &folder) {
         Ok(started) => started.to_report(asked.form.json),
         Err(fault) => {
             // Nothing of record was made: the next one would have to remove it.
@@ -49,14 +50,14 @@ pub fn demo(asked: &cli::Demo) -> Result<ExitCode, Fault> {
     }
 }
 
-fn start(asked: &cli::Demo, folder: &Path) -> Result<Started, Fault> {
+fn start(asked: &cli::Demo, registry: &Registry, folder: &Path) -> Result<Started, Fault> {
     let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
     let file = folder.join(DEMO_FILE);
     let (text, template) = instrument_text(asked)?;
     // First of all the file that says whose folder this is.
     fs::write(&file, &text).map_err(fault)?;
     fs::write(folder.join("demo.nexus.json"), template).map_err(fault)?;
-    let instrument = file::read(&file, &template_check).map_err(|mistakes| in_flags(&text, &mistakes))?;
+    let instrument = file::read(&file, registry, &template_check).map_err(|mistakes| in_flags(&text, &mistakes))?;
     Started::new(instrument)
 }
 

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cli;
 pub mod compare;
 pub mod demo;
+pub mod edges;
 pub mod file;
 pub mod limits;
 pub mod mover;
@@ -15,13 +16,14 @@ pub mod verbs;
 
 use clap::Parser as _;
 use cli::{Cli, Verb};
+pub use edges::Registry;
 use flow::Fault;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-/// Runs the program: what was typed, to its exit status.
+/// Runs the program with these kinds of sources and sinks: what was typed, to its exit status.
 #[must_use]
-pub fn run() -> ExitCode {
+pub fn run(registry: &Registry) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) if wrong.use_stderr() => {
@@ -34,8 +36,8 @@ pub fn run() -> ExitCode {
     log();
     // These work with threads that write to stderr too: no lock is held meanwhile.
     match &cli.verb {
-        Verb::Demo(asked) => return ended(demo::demo(asked)),
-        Verb::Up(asked) => return ended(up::up(&asked.file, asked.form.json)),
+        Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
+        Verb::Up(asked) => return ended(up::up(&asked.file, registry, asked.form.json)),
         Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }
@@ -43,9 +45,9 @@ pub fn run() -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let result = match cli.verb {
         Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
-        Verb::Check(asked) => file::check(&asked, &mover::template_check, &mut out, &mut err),
+        Verb::Check(asked) => file::check(&asked, registry, &mover::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
-            let page = if reference.page == "cli" { cli::reference() } else { file::reference() };
+            let page = if reference.page == "cli" { cli::reference() } else { file::reference(registry) };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
         }
         Verb::Begin(asked) => verbs::begin_end::begin(&asked, &mut out, &mut err),
@@ -58,11 +60,11 @@ pub fn run() -> ExitCode {
         Verb::Append(asked) => verbs::append::run(&asked, &mut out, &mut err),
         Verb::Top(asked) => verbs::top::run(&asked, &mut out, &mut err),
         Verb::Make(asked) => verbs::make::run(&asked, &mut out, &mut err),
-        Verb::Write(asked) => verbs::write::run(&asked, &mut out, &mut err),
-        Verb::Replay(asked) => verbs::replay::run(&asked, &mut out, &mut err),
+        Verb::Write(asked) => verbs::write::run(&asked, registry, &mut out, &mut err),
+        Verb::Replay(asked) => verbs::replay::run(&asked, registry, &mut out, &mut err),
         Verb::Verify(asked) => verbs::verify::run(&asked, &mut out, &mut err),
         Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),
-        Verb::Doctor(asked) => verbs::doctor::run(&asked, &mut out, &mut err),
+        Verb::Doctor(asked) => verbs::doctor::run(&asked, registry, &mut out, &mut err),
         // Answered above.
         Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) => Ok(ExitCode::SUCCESS),
     };

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 /// Sections of one file. Each becomes a thread, a folder or a file; no machine runs more.
 pub const SECTIONS_MAX: usize = 10_000;
-/// Characters of a stream's name: it becomes a folder, and with `.commits` must stay a legal file name everywhere.
-pub const NAME_CHARS_MAX: usize = 64;
 /// Bytes of a file name with its placeholders filled: 255 on Linux, less what a file in the making adds to its name.
 pub const FILE_NAME_BYTES_MAX: usize = 200;
 /// Bytes of a template. A structure of 700 MB is known from an instrument of 12 million pixels written out; templates here use `range`.

@@ -1,5 +1,5 @@
 //! The beamport command.
 
 fn main() -> std::process::ExitCode {
-    beamport::run()
+    beamport::run(&beamport::Registry::builtin())
 }

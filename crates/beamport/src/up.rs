@@ -1,11 +1,12 @@
 //! `beamport up`: an instrument from its file to its report.
 
-use crate::file::{self, Instrument, SourceKind};
+use crate::edges::Registry;
+use crate::file::{self, Instrument};
 use crate::mover::{Mover, Written, program, template_check};
 use crate::report::{Report, events_of, grouped};
 use crate::room;
+use flow::edge::Host;
 use flow::{Data, Fault};
-use std::collections::HashMap;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use store::{Check, Kind, ReadOptions, Reader};
 
 /// `beamport up FILE`, to its report; mistakes in the file are printed here.
-pub fn up(path: &Path, json: bool) -> Result<ExitCode, Fault> {
-    let instrument = match file::read(path, &template_check) {
+pub fn up(path: &Path, registry: &Registry, json: bool) -> Result<ExitCode, Fault> {
+    let instrument = match file::read(path, registry, &template_check) {
         Ok(instrument) => instrument,
         Err(mistakes) => {
             let mut err = stderr().lock();
@@ -37,21 +38,14 @@ pub struct Started {
 
 impl Started {
     /// Starts it, where this machine has the room.
-    pub fn new(mut instrument: Instrument) -> Result<Self, Fault> {
+    pub fn new(instrument: Instrument) -> Result<Self, Fault> {
         let signals = Arc::new(AtomicUsize::new(0));
         listen_to_signals(&signals)?;
         room::for_instrument(&instrument)?;
-        // Into the configuration itself: the source draws from it, and the run's metadata says what it was.
-        for section in &mut instrument.sources {
-            let SourceKind::Sim(sim) = &mut section.kind else { continue };
-            if let Some(from) = &sim.from {
-                sim.config.histogram = Some(load_histogram(from)?);
-            }
-            if let Some(files) = &sim.files {
-                sim.config.files = files.iter().map(|path| map_frames(path)).collect::<Result<_, _>>()?;
-            }
+        for section in &instrument.sources {
+            section.plan.prepare(&Files)?;
         }
-        Ok(Self { mover: Mover::start(instrument, &HashMap::new(), &signals)?, signals })
+        Ok(Self { mover: Mover::start(instrument, &signals)?, signals })
     }
 
     /// Works until it is done and prints a report of each run that was not finished before this start: with `json` one
@@ -178,31 +172,38 @@ fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
     thread.map(|_| ()).map_err(|e| Fault::new("signals cannot be caught", e))
 }
 
-/// The measured histogram of a NeXus file, read by the process that has libhdf5.
-fn load_histogram(path: &Path) -> Result<Vec<u8>, Fault> {
-    let fault = |cause: String| Fault::new(format!("no histogram in `{}`", path.display()), cause);
-    let answer = Command::new(program()?)
-        .arg("histogram")
-        .arg(path)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| fault(e.to_string()))?;
-    if !answer.status.success() {
-        let text = String::from_utf8_lossy(&answer.stderr);
-        let cause =
-            text.lines().find_map(|l| l.strip_prefix("cause: ")).or(text.lines().next()).unwrap_or("it cannot be read");
-        return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
-    }
-    Ok(answer.stdout)
-}
+/// Files that sources load before they start.
+struct Files;
 
-/// A file with the frames of a camera: mapped, however large it is.
-fn map_frames(path: &Path) -> Result<sim::camera::Recording, Fault> {
-    let fault = |cause: String| Fault::new(format!("no frames in `{}`", path.display()), cause);
-    // A stream's own files are no links; those of others may be.
-    let real = path.canonicalize().map_err(|e| fault(e.to_string()))?;
-    let file = store::Foreign::open(&store::Os, &real).map_err(|e| fault(e.to_string()))?;
-    Ok(sim::camera::Recording { name: path.display().to_string(), bytes: Arc::new(file) })
+impl Host for Files {
+    /// The measured histogram of a NeXus file, read by the process that has libhdf5.
+    fn histogram(&self, path: &Path) -> Result<Vec<u8>, Fault> {
+        let fault = |cause: String| Fault::new(format!("no histogram in `{}`", path.display()), cause);
+        let answer = Command::new(program()?)
+            .arg("histogram")
+            .arg(path)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| fault(e.to_string()))?;
+        if !answer.status.success() {
+            let text = String::from_utf8_lossy(&answer.stderr);
+            let cause = text
+                .lines()
+                .find_map(|l| l.strip_prefix("cause: "))
+                .or(text.lines().next())
+                .unwrap_or("it cannot be read");
+            return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
+        }
+        Ok(answer.stdout)
+    }
+
+    /// A file with the frames of a camera: mapped, however large it is.
+    fn map(&self, path: &Path) -> Result<store::Foreign, Fault> {
+        let fault = |cause: String| Fault::new(format!("no frames in `{}`", path.display()), cause);
+        // A stream's own files are no links; those of others may be.
+        let real = path.canonicalize().map_err(|e| fault(e.to_string()))?;
+        store::Foreign::open(&store::Os, &real).map_err(|e| fault(e.to_string()))
+    }
 }
 
 /// The line that moves while an instrument works. On a terminal only.

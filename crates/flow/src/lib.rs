@@ -6,6 +6,7 @@ pub mod checked;
 pub mod commits;
 mod cuts;
 mod data;
+pub mod edge;
 mod fault;
 mod feed;
 mod intake;

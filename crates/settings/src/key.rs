@@ -36,19 +36,17 @@ pub struct Table {
     pub keys: &'static [&'static Key],
 }
 
-impl Table {
-    /// The table as it stands in `docs/reference/instrument-file.md`.
-    #[must_use]
-    pub fn reference(&self) -> String {
-        let mut page = String::from("| key | takes | default | meaning |\n|---|---|---|---|\n");
-        for key in self.keys {
-            let default = match (key.is_required, key.default) {
-                (true, _) => "required".to_owned(),
-                (false, "") => "-".to_owned(),
-                (false, text) => format!("`{text}`"),
-            };
-            page.push_str(&format!("| `{}` | {} | {default} | {} |\n", key.name, key.takes, key.about));
-        }
-        page
+/// A table of keys as it stands in `docs/reference/instrument-file.md`.
+#[must_use]
+pub fn reference(keys: &[&Key]) -> String {
+    let mut page = String::from("| key | takes | default | meaning |\n|---|---|---|---|\n");
+    for key in keys {
+        let default = match (key.is_required, key.default) {
+            (true, _) => "required".to_owned(),
+            (false, "") => "-".to_owned(),
+            (false, text) => format!("`{text}`"),
+        };
+        page.push_str(&format!("| `{}` | {} | {default} | {} |\n", key.name, key.takes, key.about));
     }
+    page
 }

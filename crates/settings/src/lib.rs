@@ -6,12 +6,14 @@
 mod key;
 pub mod limits;
 mod mistake;
+mod name;
 mod page;
 mod section;
 pub mod units;
 
-pub use key::{Key, Table, key, required};
+pub use key::{Key, Table, key, reference, required};
 pub use mistake::{Mistake, Mistakes, Severity, nearest};
+pub use name::{is_run_name, is_stream_name, plain, wrong_name, wrong_run_name};
 pub use page::{Page, Parsed, parse, text_of};
-pub use section::{Origin, Section, Setting, Shown, Take, Word, noun};
+pub use section::{Origin, Section, Setting, Shown, Take, Word, noun, unknown_word};
 pub use units::{Refused, Size, Time, When, shortened};

@@ -12,3 +12,5 @@ pub const QUOTE_CHARS_MAX: usize = 64;
 pub const TEXT_BYTES_MAX: usize = 4096;
 /// Longest duration: keeps every sum of a time and two durations within 64 bits of nanoseconds.
 pub const DURATION_MAX: Duration = Duration::from_secs(50 * 365 * 86_400);
+/// Characters of a name: a stream's becomes a folder, and with `.commits` must stay a legal file name everywhere.
+pub const NAME_CHARS_MAX: usize = 64;

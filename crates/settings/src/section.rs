@@ -1,13 +1,13 @@
 //! One section being read: typed values with their origin, unknown keys, and everything noted for `check --show`.
 
-use crate::key::{Key, Table};
+use crate::key::Key;
 use crate::limits;
 use crate::mistake::{Mistakes, nearest};
 use crate::page::Page;
 use crate::units::{self, Refused, Size, Time, shortened};
 use serde_json::Value as Json;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::{Item, TableLike};
 
@@ -102,6 +102,8 @@ pub struct Section<'a> {
     pub has_holes: bool,
     /// What was read so far, for `check --show`.
     pub shown: Vec<Shown>,
+    /// Names of the keys that were asked for.
+    pub asked: Vec<&'static str>,
 }
 
 impl Section<'_> {
@@ -124,8 +126,21 @@ impl Section<'_> {
             .map_or(self.line, |span| self.page.line(span.start))
     }
 
+    /// Whether the file gives a value of a key, whatever it is.
+    pub fn has(&mut self, key: &'static Key) -> bool {
+        self.ask(key.name);
+        self.table.contains_key(key.name)
+    }
+
+    fn ask(&mut self, name: &'static str) {
+        if !self.asked.contains(&name) {
+            self.asked.push(name);
+        }
+    }
+
     /// The value of a key, or its default; `None` where there is neither, or the value is a mistake (which is noted).
     pub fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
+        self.ask(key.name);
         let Some(item) = self.table.get(key.name) else {
             if key.is_required && !self.has_holes && !self.is_misspelt(key) {
                 let hint = format!("add `{} = ...` ({})", key.name, bare(key.takes));
@@ -142,6 +157,12 @@ impl Section<'_> {
                 None
             }
         }
+    }
+
+    /// The path that a key gives, relative to the folder of the file; `None` as for [`Self::get`].
+    pub fn path(&mut self, key: &'static Key) -> Option<Setting<PathBuf>> {
+        let folder = self.folder;
+        self.get::<String>(key).map(|path| path.map(|path| folder.join(path)))
     }
 
     /// The same for keys with a default and required ones: after a mistake any value will do, the file is refused anyway.
@@ -180,10 +201,19 @@ impl Section<'_> {
         setting
     }
 
-    /// Reports every key that may not stand here: those of no table, and of none of the `more` names.
-    pub fn refuse_unknown(&mut self, tables: &[&Table], more: &[&'static str]) {
-        let keys = tables.iter().flat_map(|table| table.keys).map(|key| key.name);
-        let known: Vec<&'static str> = keys.chain(more.iter().copied()).collect();
+    /// Allows keys that a reader cannot ask for because another mistake hides which of them belong here.
+    pub fn allow(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        names.into_iter().for_each(|name| self.ask(name));
+    }
+
+    /// Ends the section: every key in it that nothing asked for is a mistake. Returns what was read.
+    pub fn end(&mut self) -> Vec<Shown> {
+        self.refuse_unknown();
+        std::mem::take(&mut self.shown)
+    }
+
+    fn refuse_unknown(&mut self) {
+        let known = std::mem::take(&mut self.asked);
         let unknown: Vec<String> =
             self.table.iter().map(|(name, _)| name.to_owned()).filter(|name| !known.contains(&name.as_str())).collect();
         for name in unknown {
@@ -371,8 +401,6 @@ impl Take for Vec<String> {
 pub trait Word: Copy + PartialEq + 'static {
     /// The words and what they mean.
     const ALL: &'static [(&'static str, Self)];
-    /// Words that are refused because they belong to a later version.
-    const LATER: &'static [&'static str] = &[];
 
     /// What a word means.
     #[must_use]
@@ -387,20 +415,24 @@ pub trait Word: Copy + PartialEq + 'static {
     }
 }
 
+/// The answer to a word that is none of these.
+#[must_use]
+pub fn unknown_word<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Refused {
+    let words: Vec<&str> = words.into_iter().collect();
+    let hint = nearest(word, words.iter().copied()).map_or_else(
+        || format!("write one of {}", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")),
+        |near| format!("write \"{near}\""),
+    );
+    Refused::new(format!("unknown word `{}`", shortened(word)), hint)
+}
+
 impl<T: Word> Take for T {
     fn take(item: &Item) -> Result<Self, Refused> {
         let text = text_of(item)?;
         if let Some(value) = Self::of(text) {
             return Ok(value);
         }
-        let words = Self::ALL.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
-        if Self::LATER.contains(&text) {
-            return Err(Refused::new(format!("`{text}` comes later"), format!("this version knows {words}")));
-        }
-        let hint = nearest(text, Self::ALL.iter().map(|(word, _)| *word))
-            .map(|near| format!("write \"{near}\""))
-            .unwrap_or_else(|| format!("write one of {words}"));
-        Err(Refused::new(format!("unknown word `{}`", shortened(text)), hint))
+        Err(unknown_word(text, Self::ALL.iter().map(|(word, _)| *word)))
     }
     fn default_of(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)

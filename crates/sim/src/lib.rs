@@ -20,6 +20,7 @@ pub mod limits;
 pub mod pulse;
 pub mod random;
 pub mod reflectivity;
+mod section;
 #[cfg(test)]
 mod statistics;
 mod train;
@@ -27,6 +28,7 @@ mod train;
 pub use config::{Building, ClockFault, Config};
 pub use field::ORIGIN as FIELD_ORIGIN;
 pub use keys::{Key, Kind};
+pub use section::{Plan, SOURCE};
 
 use flow::{Fault, Source};
 use keys::{

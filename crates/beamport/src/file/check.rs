@@ -4,6 +4,7 @@
 
 use super::{Instrument, Mistake, TemplateCheck, read};
 use crate::cli;
+use crate::edges::Registry;
 use crate::room;
 use crate::verbs::figures::bytes;
 use crate::verbs::forecast;
@@ -17,11 +18,12 @@ use std::process::ExitCode;
 /// mistakes; that this machine has too little shared memory for the file is one.
 pub fn check(
     asked: &cli::Check,
+    registry: &Registry,
     template_check: &TemplateCheck<'_>,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> std::io::Result<ExitCode> {
-    let result = read(&asked.file, template_check);
+    let result = read(&asked.file, registry, template_check);
     let result = result.and_then(|instrument| match room::lacking(&instrument) {
         Some(mistake) => Err(vec![mistake]),
         None => Ok(instrument),
@@ -123,7 +125,9 @@ mod tests {
             source("detector"),
             source("monitor")
         );
-        let told = |text: &str| notes(&parse(text, &folder.join("a.toml"), &|_, _| answer.clone()).unwrap());
+        let told = |text: &str| {
+            notes(&parse(text, &folder.join("a.toml"), &Registry::builtin(), &|_, _| answer.clone()).unwrap())
+        };
         let all = told(&text);
         assert!(all.len() == 1 && all[0].contains("a.toml:4: sink `file` takes `monitor`"), "{all:?}");
         assert!(told(&format!("{text}inputs = [\"detector\"]\n")).is_empty());

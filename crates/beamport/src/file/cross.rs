@@ -1,12 +1,13 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
-use super::models::Missing;
-use super::{Clock, Instrument, Level, Mistake, Severity, SourceKind, nearest};
+use super::comes::{Missing, never_comes};
+use super::{Clock, Instrument, Level, Mistake, Severity, nearest};
+use flow::edge::{Outline, Sends};
 use settings::Page;
-use settings::shortened;
 use settings::{Mistakes, Setting, Shown, Take as _};
+use settings::{plain, shortened};
 use std::collections::{HashMap, HashSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Notes what does not fit together, and fills in the inputs of sinks that name none. `streams` are the names of all sources.
 pub(super) fn check(
@@ -23,32 +24,23 @@ pub(super) fn check(
     let merges: Vec<String> = instrument.merges.iter().map(|merge| merge.name.clone()).collect();
     let workers: Vec<String> = instrument.workers.iter().map(|worker| worker.name.clone()).collect();
     let known: HashSet<&str> = streams.iter().chain(&merges).chain(&workers).map(String::as_str).collect();
-    let data = plain(&instrument.data);
+    let outline = Outline { data: &instrument.data };
     for source in &instrument.sources {
-        // A stream has one writer, and a replay into the stream it reads would never come to its end.
-        if let SourceKind::Replay(replay) = &source.kind
-            && plain(&replay.from_data) == data
-            && *replay.stream == source.name
-        {
-            let line = replay.from_data.line_or(source.line);
-            let what = format!("source `{}` plays a stream into itself", shortened(&source.name));
-            mistakes.push(page.mistake(
-                line,
-                what,
-                "`from_data` is this instrument's own data folder",
-                "give `data` another folder, or the section another name",
-            ));
+        for conflict in source.plan.conflicts(&source.name, &outline) {
+            let line = match conflict.origin {
+                super::Origin::Line(line) => line,
+                super::Origin::Default => source.line,
+            };
+            mistakes.push(page.mistake(line, conflict.what, conflict.cause, conflict.hint));
         }
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
-    let simulated: HashMap<&str, &sim::Config> = instrument
+    // What a wrong section would send is not known: one mistake is not told again for each module.
+    let sends: HashMap<&str, Sends> = instrument
         .sources
         .iter()
-        .filter_map(|source| match &source.kind {
-            // What a wrong section would send is not known: one mistake is not told again for each module.
-            SourceKind::Sim(sim) if !source.is_wrong => Some((source.name.as_str(), &sim.config)),
-            SourceKind::Sim(_) | SourceKind::Replay(_) => None,
-        })
+        .filter(|source| !source.is_wrong)
+        .filter_map(|source| Some((source.name.as_str(), source.plan.sends()?)))
         .collect();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
@@ -69,7 +61,7 @@ pub(super) fn check(
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
         let is_clear = mistakes.list.len() == before;
         check_template(page, mistakes, has_holes, is_clear, sink, &known);
-        check_modules(mistakes, sink, &simulated);
+        check_modules(mistakes, sink, &sends);
         let line = sink.file.line_or(sink.line);
         // Files of frames have a list beside them that is theirs alone.
         let file = sink.file.replace("{sink}", &sink.name);
@@ -93,7 +85,7 @@ fn share_out(page: &Page, mistakes: &mut Mistakes, instrument: &mut Instrument, 
     let sinks = std::mem::take(&mut instrument.sinks);
     instrument.sinks = sinks.into_iter().flat_map(super::SinkSection::shared_out).collect();
     for sink in instrument.sinks.iter().filter(|sink| !sink.is_first()) {
-        let is_too_long = sink.name.len() > crate::limits::NAME_CHARS_MAX;
+        let is_too_long = sink.name.len() > settings::limits::NAME_CHARS_MAX;
         if is_too_long || names.contains(&sink.name) || known.contains(sink.name.as_str()) {
             let cause = if is_too_long { "it is too long" } else { "it is taken" };
             let what = format!("a writer of this sink would have the name `{}`", shortened(&sink.name));
@@ -242,7 +234,7 @@ fn check_inputs(
 ) {
     if sink.inputs.origin == super::Origin::Default {
         sink.inputs = Setting::by_default(streams.to_vec());
-        sink.shown.push(Shown { key: super::keys::INPUTS.name, value: streams.into(), origin: super::Origin::Default });
+        sink.shown.push(Shown { key: "inputs", value: streams.into(), origin: super::Origin::Default });
         return;
     }
     let line = sink.inputs.line_or(sink.line);
@@ -326,12 +318,11 @@ fn check_template(
 }
 
 /// That what each module of the template wants is what the sources of its streams make, as far as that is known.
-fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, simulated: &HashMap<&str, &sim::Config>) {
+fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, sends: &HashMap<&str, Sends>) {
     let file = sink.template().unwrap_or(Path::new("")).display().to_string();
     for reads in &sink.template_modules {
-        let sources: Vec<&sim::Config> =
-            reads.streams.iter().filter_map(|stream| simulated.get(stream.as_str()).copied()).collect();
-        for missing in super::models::never_comes(reads, &sources) {
+        let sources: Vec<&Sends> = reads.streams.iter().filter_map(|stream| sends.get(stream.as_str())).collect();
+        for missing in never_comes(reads, &sources) {
             let Missing { key, what, cause, hint } = missing;
             let pointer = format!("{}/{key}", reads.pointer);
             mistakes.push(Mistake { level: Severity::Error, file: file.clone(), line: 0, pointer, what, cause, hint });
@@ -350,19 +341,4 @@ fn write_one_of<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>, strea
         None if streams.is_empty() => "add a source of that name".to_owned(),
         None => format!("streams are {}", shortened(streams)),
     }
-}
-
-/// A path without `.` and `x/..`, for comparing; links are not followed.
-fn plain(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }

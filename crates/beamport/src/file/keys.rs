@@ -16,7 +16,7 @@ pub static DATA: Key = key(
 );
 
 /// `[source] kind`
-pub static SOURCE_KIND: Key = required("kind", "`sim` or `replay`", "What brings the messages.");
+pub static SOURCE_KIND: Key = required("kind", "a kind of source", "What brings the messages: the table below.");
 /// `level`
 pub static LEVEL: Key = key(
     "level",
@@ -69,40 +69,6 @@ pub static CLOCK: Key = key(
 /// `ahead_max`
 pub static AHEAD_MAX: Key =
     key("ahead_max", "duration", "10 min", "A source time further than this beyond arrival is marked as `ahead`.");
-
-/// `model`
-pub static MODEL: Key =
-    required("model", "name of a model", "What is simulated. Each model has more keys: the table below.");
-/// `from`
-pub static FROM: Key = key(
-    "from",
-    "path of a NeXus file",
-    "",
-    "For model `histogram`: events are drawn from the histogram measured in this file.",
-);
-
-/// `files`
-pub static FILES: Key = key(
-    "files",
-    "list of paths",
-    "",
-    "For model `camera`: its frames are those of these files, numpy arrays (`.npy`) or plain numbers, in turn.",
-);
-
-/// `run`
-pub static REPLAY_RUN: Key = required("run", "name of a run", "The recorded run that is played again.");
-/// `from_data`
-pub static FROM_DATA: Key = required("from_data", "folder", "The data folder in which the run was recorded.");
-/// `stream`
-pub static STREAM: Key =
-    key("stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
-/// `speed`
-pub static SPEED: Key = key(
-    "speed",
-    "`1x`, `10x`, ... or `max`",
-    "1x",
-    "How fast: as it was, so many times faster, or as fast as the machine can.",
-);
 
 /// `[merge] kind`
 pub static MERGE_KIND: Key = required(
@@ -261,111 +227,7 @@ pub static OUTPUT_RETAIN_AGE: Key =
     key("retain_age", "duration", "", "Messages older than this go. Default: age is no reason.");
 
 /// `[sink] kind`
-pub static SINK_KIND: Key = required("kind", "`nexus`", "What takes the messages.");
-/// `inputs`
-pub static INPUTS: Key =
-    key("inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
-/// `template`
-pub static TEMPLATE: Key =
-    required("template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
-/// `static`
-pub static STATIC: Key = key(
-    "static",
-    "path of an HDF5 file",
-    "",
-    "What each file begins with a copy of, geometry for example; the template says what comes to it: docs/reference/nexus-template.md.",
-);
-/// `modules`
-pub static SINK_MODULES: Key = key(
-    "modules",
-    "list of classes",
-    "",
-    "Modules in Python that the template may name: `FILE.py:CLASS` beside the instrument file, or `PACKAGE.MODULE:CLASS`.",
-);
-/// `python` of a sink
-pub static SINK_PYTHON: Key = key(
-    "python",
-    "path",
-    "",
-    "The interpreter of `modules`. Default: the one that `beamport` is installed with, else `python3`.",
-);
-/// `time_max` of a sink
-pub static SINK_TIME_MAX: Key = key(
-    "time_max",
-    "duration, 10 ms or more",
-    "30 s",
-    "Code of `modules` that is at one message for longer is ended; the second time the message goes aside (`time`).",
-);
-/// `program`
-pub static SINK_PROGRAM: Key = key(
-    "program",
-    "path",
-    "",
-    "The program that writes the files, with modules of its own: docs/how-to/add-a-writer-module.md. Default: `beamport-nexus`.",
-);
-/// `file`
-pub static FILE: Key = key(
-    "file",
-    "file name with `{run}`",
-    "{instrument}_{run}.nxs",
-    "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
-);
-/// `folder`
-pub static FOLDER: Key = key("folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
-/// `layout`
-pub static LAYOUT: Key = key(
-    "layout",
-    "`nexus` or `ess`",
-    "nexus",
-    "How streams become datasets: as scippnexus and Mantid read them, or as the ESS file writer names and types them.",
-);
-/// `writers`
-pub static WRITERS: Key = key(
-    "writers",
-    "whole number, 1 to 16",
-    "1",
-    "Processes that write a run side by side, as far as its streams of events, frames and arrays can be shared out. The run's file links to those of the others: `NAME.2.nxs` beside `NAME.nxs`.",
-);
-/// `flush`
-pub static FLUSH: Key = key(
-    "flush",
-    "duration, 10 ms or more",
-    "1 s",
-    "How often the file on disk is brought up to date; less often if that takes over a tenth of the time.",
-);
-
-/// `[sink] kind` of files
-pub static FILES_KIND: Key = required("kind", "`files`", "What takes the messages.");
-/// `inputs` of files
-pub static FILES_INPUTS: Key =
-    required("inputs", "list of streams", "The streams of frames; each gets files of its own.");
-/// `frames`
-pub static FILES_FRAMES: Key =
-    key("frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
-/// `compression` of files
-pub static FILES_COMPRESSION: Key = key(
-    "compression",
-    "`none`, `bitshuffle-lz4` or `deflate`",
-    "none",
-    "How the chunks of the files are packed: frames, and the numbers and attributes beside them. `bitshuffle-lz4` is fast, and readers need `hdf5plugin`; every HDF5 reads `deflate`.",
-);
-/// `file` of files
-pub static FILES_FILE: Key = key(
-    "file",
-    "folder with `{run}`, `/`, file name with `{number}`",
-    "{instrument}_{run}_{sink}/{stream}_{number}.h5",
-    "Folder of each run and name of its files; `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}` are filled in. `B3SUMS` beside them lists them.",
-);
-/// `folder` of files
-pub static FILES_FOLDER: Key =
-    key("folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
-/// `flush` of files
-pub static FILES_FLUSH: Key = key(
-    "flush",
-    "duration, 10 ms or more",
-    "1 s",
-    "How often the files on disk are brought up to date; less often if that takes over a tenth of the time.",
-);
+pub static SINK_KIND: Key = required("kind", "a kind of sink", "What takes the messages: the table below.");
 
 /// `start`
 pub static START: Key = key(
@@ -401,11 +263,6 @@ pub static SOURCE: Table = Table {
     title: "[source.NAME], every kind",
     keys: &[&SOURCE_KIND, &LEVEL, &WHEN_FULL, &LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE, &CLOCK, &AHEAD_MAX],
 };
-/// [source.NAME], kind = "sim"
-pub static SIM: Table = Table { title: "[source.NAME], kind = \"sim\"", keys: &[&MODEL, &FROM, &FILES] };
-/// [source.NAME], kind = "replay"
-pub static REPLAY: Table =
-    Table { title: "[source.NAME], kind = \"replay\"", keys: &[&REPLAY_RUN, &FROM_DATA, &STREAM, &SPEED] };
 /// [merge.NAME], every kind
 pub static MERGE: Table =
     Table { title: "[merge.NAME], every kind", keys: &[&MERGE_KIND, &MERGE_INPUTS, &WAIT, &MERGE_OUTPUT] };
@@ -439,33 +296,10 @@ pub static OUTPUT: Table = Table {
     title: "[merge.NAME] and [worker.NAME], the stream they fill",
     keys: &[&OUTPUT_LEVEL, &OUTPUT_WHEN_FULL, &OUTPUT_LIVE, &OUTPUT_RETAIN, &OUTPUT_RETAIN_AGE],
 };
-/// [sink.NAME], kind = "nexus"
-pub static NEXUS: Table = Table {
-    title: "[sink.NAME], kind = \"nexus\"",
-    keys: &[
-        &SINK_KIND,
-        &INPUTS,
-        &TEMPLATE,
-        &STATIC,
-        &SINK_MODULES,
-        &SINK_PYTHON,
-        &SINK_TIME_MAX,
-        &SINK_PROGRAM,
-        &FILE,
-        &FOLDER,
-        &LAYOUT,
-        &WRITERS,
-        &FLUSH,
-    ],
-};
-/// [sink.NAME], kind = "files"
-pub static FILES_SINK: Table = Table {
-    title: "[sink.NAME], kind = \"files\"",
-    keys: &[&FILES_KIND, &FILES_INPUTS, &FILES_FRAMES, &FILES_COMPRESSION, &FILES_FILE, &FILES_FOLDER, &FILES_FLUSH],
-};
+/// [sink.NAME], every kind
+pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK_KIND] };
 /// [run.NAME]
 pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 
-/// Every key there is, in the order of the reference page.
-pub static TABLES: [&Table; 12] =
-    [&TOP, &SOURCE, &SIM, &REPLAY, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &NEXUS, &FILES_SINK, &RUN];
+/// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
+pub static TABLES: [&Table; 9] = [&TOP, &SOURCE, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &SINK, &RUN];

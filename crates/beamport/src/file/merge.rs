@@ -114,13 +114,9 @@ impl Word for OutputWord {
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
     let kind: Option<Setting<KindWord>> = section.get(&keys::MERGE_KIND);
-    match kind.as_ref().map(|kind| kind.value) {
-        Some(KindWord::Time) => section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_TIME, &keys::OUTPUT], &[]),
-        Some(KindWord::Number) => section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_NUMBER, &keys::OUTPUT], &[]),
+    if kind.is_none() {
         // Whatever kind was meant.
-        None => {
-            section.refuse_unknown(&[&keys::MERGE, &keys::MERGE_TIME, &keys::MERGE_NUMBER, &keys::OUTPUT], &[]);
-        }
+        section.allow(keys::MERGE_NUMBER.keys.iter().map(|key| key.name));
     }
     let is_copy = section.need::<OutputWord>(&keys::MERGE_OUTPUT).value == OutputWord::Copy;
     let longest = if is_copy { limits::COPY_NAME_CHARS_MAX } else { limits::MERGE_NAME_CHARS_MAX };
@@ -155,7 +151,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         kind,
         output,
         copied: is_copy.then(|| name.to_owned()),
-        shown: std::mem::take(&mut section.shown),
+        shown: section.end(),
     }
 }
 

@@ -7,11 +7,11 @@
 //! Failure: a list of [`Mistake`]s, never a half-read instrument.
 
 mod check;
+mod comes;
 mod cross;
 pub mod keys;
 mod lines;
 mod merge;
-mod models;
 mod output;
 mod run;
 mod shadow;
@@ -23,24 +23,32 @@ mod writers;
 
 pub use check::check;
 pub use merge::{MergeKind, MergeSection, Waits};
-pub use models::models;
 pub use output::{OutputFull, OutputSection};
 pub use run::{RunSection, Start};
 pub(crate) use show::toml_text;
-pub use sink::{Compression, Layout, SinkKind, SinkSection, Writer};
-pub(crate) use sink::{check_files_pattern, writer_file, writer_name};
-pub use source::{Clock, Level, ReplaySection, SimSection, SourceKind, SourceSection, Speed, WhenFull};
+pub use sink::SinkSection;
+pub(crate) use sink::{writer_file, writer_name};
+pub use source::{Clock, Level, SourceSection, WhenFull};
 pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection};
 
+use crate::edges::{Registry, Writer};
 use crate::limits;
 use flow::checked::StreamModule;
 pub(crate) use settings::Word;
-pub use settings::{Mistake, Origin, Setting, Severity, Shown, nearest};
-use settings::{Mistakes, Page, Refused, Section, shortened};
+use settings::{Key, Mistakes, Page, Refused, Section, Table, is_stream_name, shortened, wrong_name, wrong_run_name};
+pub use settings::{Mistake, Origin, Setting, Severity, Shown, is_run_name, nearest};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use toml_edit::{Item, TableLike};
+
+/// What a kind of sink may ask beside its section.
+pub struct Around<'a> {
+    /// The data folder, where it is known.
+    pub data: &'a Path,
+    /// Checks a template.
+    pub template_check: &'a TemplateCheck<'a>,
+}
 
 /// Checks a template, given its path and its writer.
 pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> TemplateAnswer + 'a;
@@ -92,13 +100,18 @@ impl Instrument {
 }
 
 /// Reads an instrument file and all it names, or says every mistake, sorted by line.
-pub fn read(path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
+pub fn read(path: &Path, registry: &Registry, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
     let text = settings::text_of(path).map_err(|mistake| vec![*mistake])?;
-    parse(&text, path, template_check)
+    parse(&text, path, registry, template_check)
 }
 
 /// The same for a text that would stand at `path`.
-pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
+pub fn parse(
+    text: &str,
+    path: &Path,
+    registry: &Registry,
+    template_check: &TemplateCheck<'_>,
+) -> Result<Instrument, Vec<Mistake>> {
     let page = Page::new(path.display().to_string(), text);
     let parsed = settings::parse(&page, text);
     let mut mistakes = Mistakes::default();
@@ -111,7 +124,7 @@ pub fn parse(text: &str, path: &Path, template_check: &TemplateCheck<'_>) -> Res
         answer.or_insert_with(|| template_check(path, writer)).clone()
     };
     let instrument = parsed.document.map(|document| {
-        let mut reader = Reader { page: &page, mistakes: &mut mistakes, has_holes: parsed.has_holes };
+        let mut reader = Reader { page: &page, registry, mistakes: &mut mistakes, has_holes: parsed.has_holes };
         reader.instrument(document.as_table(), path, &template_check)
     });
     let mut list = std::mem::take(&mut mistakes.list);
@@ -133,7 +146,7 @@ pub(crate) fn checked_template(
     writer: &Writer,
     template_check: &TemplateCheck<'_>,
 ) -> Result<TemplateAnswer, String> {
-    sink::readable(path)?;
+    crate::edges::readable(path)?;
     let mut answer = template_check(path, writer);
     find_lines(&mut answer.mistakes);
     answer.mistakes.sort_by_key(|mistake| mistake.line);
@@ -170,28 +183,29 @@ fn find_lines(mistakes: &mut [Mistake]) {
 /// Walks the sections of one file.
 struct Reader<'a> {
     page: &'a Page,
+    registry: &'a Registry,
     mistakes: &'a mut Mistakes,
     has_holes: bool,
 }
 
-/// Sections of the design that this version does not have yet.
-const SECTIONS_LATER: [&str; 2] = ["link", "web"];
 const SECTIONS: [&str; 5] = ["source", "merge", "worker", "sink", "run"];
 
 impl Reader<'_> {
     fn instrument(&mut self, root: &dyn TableLike, path: &Path, template_check: &TemplateCheck<'_>) -> Instrument {
         let folder =
             std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
+        let owner = |name: &str| owner_of(self.registry, name);
         let mut top = Section {
             page: self.page,
             folder: &folder,
-            elsewhere: &elsewhere,
+            elsewhere: &owner,
             title: String::new(),
             line: 1,
             table: root,
             mistakes: self.mistakes,
             has_holes: self.has_holes,
             shown: Vec::new(),
+            asked: Vec::new(),
         };
         let name: Setting<String> = top.need(&keys::INSTRUMENT);
         if !name.is_empty() && !is_stream_name(&name) {
@@ -301,29 +315,26 @@ impl Reader<'_> {
                     refused.hint,
                 ));
             }
+            let owner = |name: &str| owner_of(self.registry, name);
             let mut section = Section {
                 page: self.page,
                 folder,
-                elsewhere: &elsewhere,
+                elsewhere: &owner,
                 title,
                 line,
                 table,
                 mistakes: self.mistakes,
                 has_holes: self.has_holes,
                 shown: Vec::new(),
+                asked: Vec::new(),
             };
             match kind {
-                "source" => {
-                    let before = section.mistakes.list.len();
-                    let source = source::read(name, &mut section, folder);
-                    let is_wrong = section.mistakes.list.len() > before;
-                    into.sources.extend(source.map(|source| SourceSection { is_wrong, ..source }));
-                }
+                "source" => into.sources.extend(source::read(name, &mut section, self.registry)),
                 "merge" => into.merges.push(merge::read(name, &mut section)),
                 "worker" => into.workers.push(worker::read(name, &mut section, folder)),
                 "sink" => {
-                    let sink = sink::read(name, &mut section, folder, &into.data, template_check);
-                    into.sinks.extend(sink);
+                    let around = Around { data: &into.data, template_check };
+                    into.sinks.extend(sink::read(name, &mut section, self.registry, &around));
                 }
                 _ => into.runs.push(run::read(name, &mut section)),
             }
@@ -340,18 +351,12 @@ impl Reader<'_> {
             let line = root.key(name).and_then(|key| key.span()).map_or(1, |span| self.page.line(span.start));
             let is_section = item.is_table_like() || item.is_array_of_tables();
             let what = format!("unknown {} `{}`", if is_section { "section" } else { "key" }, shortened(name));
-            let (cause, hint) = if is_section && SECTIONS_LATER.contains(&name) {
-                (
-                    format!("sections `{name}` come later"),
-                    "this version knows [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME] and [run.NAME]"
-                        .to_owned(),
-                )
-            } else if let Some(near) = nearest(name, known.iter().copied()) {
+            let (cause, hint) = if let Some(near) = nearest(name, known.iter().copied()) {
                 (
                     String::new(),
                     if SECTIONS.contains(&near) { format!("write `[{near}.NAME]`") } else { format!("write `{near}`") },
                 )
-            } else if let Some(place) = elsewhere(name) {
+            } else if let Some(place) = owner_of(self.registry, name) {
                 (String::new(), format!("`{name}` belongs to {place}"))
             } else {
                 (
@@ -365,58 +370,43 @@ impl Reader<'_> {
     }
 }
 
-/// Where a key of this name belongs; none for a name that is no key.
-fn elsewhere(name: &str) -> Option<String> {
-    let table = keys::TABLES.iter().find(|table| table.keys.iter().any(|key| key.name == name));
-    table.map(|table| table.title.to_owned()).or_else(|| {
-        let with = models::models_with(name);
-        (!with.is_empty()).then(|| format!("the models {}", with.join(", ")))
-    })
+/// The kind that a section names, and a mistake where there is none of that name.
+fn kind_of<K>(
+    section: &mut Section<'_>,
+    key: &'static Key,
+    kinds: &[&'static K],
+    name: fn(&K) -> &'static str,
+) -> Option<&'static K> {
+    let word: Setting<String> = section.get(key)?;
+    if let Some(kind) = kinds.iter().find(|kind| name(kind) == *word) {
+        return Some(kind);
+    }
+    let names: Vec<&str> = kinds.iter().map(|kind| name(kind)).collect();
+    section.refuse(key, settings::unknown_word(&word, names));
+    None
 }
 
-/// Whether a text can name a stream, a stage or an instrument: `[a-z][a-z0-9_-]{0,63}`.
-#[must_use]
-pub fn is_stream_name(name: &str) -> bool {
-    name.len() <= limits::NAME_CHARS_MAX
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+/// What a key of this name belongs to; none for a name that is no key.
+fn owner_of(registry: &Registry, name: &str) -> Option<String> {
+    let has = |keys: &[&'static Key]| keys.iter().any(|key| key.name == name);
+    let (first, rest) = keys::TABLES.split_at(2);
+    let table = |tables: &[&Table]| tables.iter().find(|table| has(table.keys)).map(|table| table.title.to_owned());
+    let source = || registry.sources().iter().find(|kind| has(kind.keys)).map(|kind| source_title(kind.name));
+    let sink = || registry.sinks().iter().find(|kind| has(kind.keys)).map(|kind| sink_title(kind.name));
+    let more = || registry.sources().iter().find_map(|kind| (kind.more?.owner)(name));
+    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more)
 }
 
-/// Whether a text can name a run: `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`; facilities number their runs.
-#[must_use]
-pub fn is_run_name(name: &str) -> bool {
-    name.len() <= limits::NAME_CHARS_MAX
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+fn source_title(kind: &str) -> String {
+    format!("[source.NAME], kind = \"{kind}\"")
+}
+
+fn sink_title(kind: &str) -> String {
+    format!("[sink.NAME], kind = \"{kind}\"")
 }
 
 /// Names of streams that beamport itself keeps in the data folder, and of the folder of files beside them.
 const RESERVED: [&str; 4] = ["runs", "control", "status", "files"];
-
-fn wrong_name(name: &str) -> Refused {
-    let mut proposal: String = name
-        .to_ascii_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-' { c } else { '-' })
-        .collect();
-    proposal.truncate(limits::NAME_CHARS_MAX);
-    let proposal = proposal.trim_start_matches(|c: char| !c.is_ascii_lowercase()).trim_end_matches('-');
-    let hint =
-        if proposal.len() < 2 { "write a name like `detector`".to_owned() } else { format!("write `{proposal}`") };
-    let cause = if name.contains('.') {
-        "names with a dot are beamport's own"
-    } else {
-        "a name is a small letter and up to 63 small letters, digits, `_` and `-`"
-    };
-    Refused::new(format!("`{}`: {cause}", shortened(name)), hint)
-}
-
-fn wrong_run_name(name: &str) -> Refused {
-    Refused::new(
-        format!("`{}`: a run's name is up to 64 letters, digits, `_` and `-`", shortened(name)),
-        "write a name like `first` or `2026-0042`",
-    )
-}
 
 fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
     match kind {
@@ -430,11 +420,32 @@ fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
     }
 }
 
-/// The tables of `docs/reference/instrument-file.md`: one for each place, then the models and their keys.
+/// The tables of `docs/reference/instrument-file.md`: one for each place, with those of each kind behind their sections,
+/// then what kinds add.
 #[must_use]
-pub fn reference() -> String {
-    let tables = keys::TABLES.map(|table| format!("## {}\n\n{}\n", table.title, table.reference()));
-    tables.concat() + &models::reference()
+pub fn reference(registry: &Registry) -> String {
+    let table = |title: &str, keys: &[&Key]| format!("## {title}\n\n{}\n", settings::reference(keys));
+    let mut page = String::new();
+    for part in keys::TABLES {
+        page += &table(part.title, part.keys);
+        if std::ptr::eq(part, &keys::SOURCE) {
+            let rows = registry.sources().iter().map(|kind| (kind.name, kind.about));
+            page += &kinds("sources", rows);
+            page.extend(registry.sources().iter().map(|kind| table(&source_title(kind.name), kind.keys)));
+        }
+        if std::ptr::eq(part, &keys::SINK) {
+            page += &kinds("sinks", registry.sinks().iter().map(|kind| (kind.name, kind.about)));
+            page.extend(registry.sinks().iter().map(|kind| table(&sink_title(kind.name), kind.keys)));
+        }
+    }
+    page.extend(registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()));
+    page
+}
+
+/// A table of kinds.
+fn kinds<'a>(of: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let rows: String = rows.map(|(name, about)| format!("| `{name}` | {about} |\n")).collect();
+    format!("## Kinds of {of}\n\n| kind | what it is |\n|---|---|\n{rows}\n")
 }
 
 #[cfg(test)]

@@ -59,7 +59,6 @@ impl Take for Start {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
-    section.refuse_unknown(&[&keys::RUN], &[]);
     let start: Setting<Start> = section.need(&keys::START);
     let stop: Option<Setting<Time>> = section.get(&keys::STOP);
     let duration: Option<Setting<Duration>> = section.get(&keys::RUN_DURATION);
@@ -112,6 +111,6 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         duration,
         inclusive,
         settle,
-        shown: std::mem::take(&mut section.shown),
+        shown: section.end(),
     }
 }

@@ -3,7 +3,10 @@
 mod hostile;
 
 use super::*;
+use crate::edges::{Compression, Work};
 use flow::checked::ConfigText;
+use flow::edge::SourcePlan;
+use settings::Section;
 use settings::units::{Size, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,6 +38,20 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+fn parse(text: &str, path: &Path, check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
+    super::parse(text, path, &Registry::builtin(), check)
+}
+
+fn read(path: &Path, check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistake>> {
+    super::read(path, &Registry::builtin(), check)
+}
+
+/// The plan of the first source, which is simulated.
+fn simulated(instrument: &Instrument) -> &sim::Plan {
+    let plan: &dyn SourcePlan = &*instrument.sources[0].plan;
+    (plan as &dyn std::any::Any).downcast_ref().unwrap()
 }
 
 fn good(text: &str) -> Instrument {
@@ -108,7 +125,7 @@ fn the_examples_have_no_mistake() {
     assert_eq!(amor.sinks[0].path_of("amor", "first"), folder.0.join("beamport-data/amor/files/amor_first.nxs"));
     assert_eq!(amor.runs[0].duration.as_ref().map(|duration| duration.value), Some(Duration::from_secs(10)));
     assert_eq!(*amor.runs[0].start, Start::Now);
-    let SourceKind::Sim(detector) = &amor.sources[0].kind else { panic!() };
+    let detector = simulated(&amor);
     assert_eq!((detector.config.model.as_str(), detector.config.rate), ("amor", 1e6));
 }
 
@@ -141,8 +158,8 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
         parse(&text, &folder.0.join("camera.toml"), &unasked)
     };
     let good = read("camera", "[\"a.npy\"]").unwrap();
-    let SourceKind::Sim(camera) = &good.sources[0].kind else { panic!() };
-    assert_eq!(camera.files.as_ref().unwrap().value, [folder.0.join("a.npy")]);
+    // How large its frames are stands in the file.
+    assert_eq!(simulated(&good).message_bytes(), None);
     for (model, files, cause) in [
         ("camera", "[\"a.npy\", \"b.npy\"]", "no file"),
         ("camera", "[\".\"]", "no file"),
@@ -164,10 +181,9 @@ fn frames_of_4096_x_4096_pixels_were_refused_with_the_defaults() {
     };
     for (more, live) in [("", 65 << 20), ("dtype = \"uint16\"", 129 << 20), ("dtype = \"float64\"", 513 << 20)] {
         let instrument = good(&camera(more));
-        let SourceKind::Sim(sim) = &instrument.sources[0].kind else { panic!() };
         // Room for four, and they can be made.
         assert_eq!(instrument.sources[0].live.value.0, live, "{more}");
-        assert_eq!(sim::truth(&sim.config).unwrap()["frames"], 8);
+        assert_eq!(sim::truth(&simulated(&instrument).config).unwrap()["frames"], 8);
         let shown = instrument.show();
         assert_eq!(good(&shown).sources[0].live.value.0, live, "{shown}");
     }
@@ -271,7 +287,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("live = \"4 TiB\"\n", 5, "cannot be had", "1 MiB to 1 TiB"),
         ("level = \"memory\"\nretain = \"1 GB\"\n", 6, "no more than its live end", "live = \"1 GB\""),
         ("retain = \"1 MiB\"\n", 5, "less than the live end", "64 MiB"),
-        ("level = \"replicated\"\n", 5, "comes later", "\"disk\""),
+        ("level = \"replicated\"\n", 5, "unknown word `replicated`", "\"disk\""),
         ("when_full = \"drop_oldest\"\n", 5, "unknown word", "write \"drop-oldest\""),
         ("speed = \"2x\"\n", 5, "unknown key `speed`", "kind = \"replay\""),
         ("data = \"x\"\n", 5, "unknown key `data`", "Above the sections"),
@@ -293,7 +309,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
         ("[run.r]\ninclusive = true\n", 6, "inclusive and has no stop", "add `stop`"),
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
-        ("[link.all]\n", 5, "come later", "this version knows"),
+        ("[link.all]\n", 5, "unknown section `link`", "write `[sink.NAME]`"),
         ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "which function", "mine.py:function"),
         ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "there is no file", "beside the instrument file"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 33\n", 8, "33 slots", "write 1 to 32"),
@@ -728,20 +744,88 @@ fn what_is_no_file_is_told_and_not_waited_for() {
 
 #[test]
 fn the_reference_page_has_every_key_and_no_other() {
+    let registry = Registry::builtin();
     let page = std::fs::read_to_string(root().join("docs/reference/instrument-file.md")).unwrap();
     assert!(
-        page.ends_with(&reference()),
+        page.ends_with(&reference(&registry)),
         "docs/reference/instrument-file.md differs from `beamport reference instrument-file`: replace everything below its introduction"
     );
-    let in_tables: BTreeSet<&str> =
-        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    let keys: BTreeSet<&str> = keys::TABLES
-        .iter()
-        .flat_map(|table| table.keys)
-        .map(|key| key.name)
-        .chain(models().into_iter().flat_map(models::keys_of).map(|key| key.name))
-        .collect();
-    assert_eq!(in_tables, keys);
+}
+
+/// All tables: of sections, and of kinds.
+fn tables() -> Vec<&'static [&'static Key]> {
+    let registry = Registry::builtin();
+    let sources = registry.sources().iter().map(|kind| kind.keys);
+    let sinks = registry.sinks().iter().map(|kind| kind.keys);
+    keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).collect()
+}
+
+/// The keys that a reader asks for in a section of these lines.
+fn asked(lines: &str, read: &dyn Fn(&mut Section<'_>)) -> BTreeSet<&'static str> {
+    let page = Page::new("a.toml".into(), lines);
+    let document = settings::parse(&page, lines).document.unwrap();
+    let mut mistakes = Mistakes::default();
+    let mut section = Section {
+        page: &page,
+        folder: Path::new("/nowhere"),
+        elsewhere: &|_| None,
+        title: "[a.x]".into(),
+        line: 1,
+        table: document.as_table(),
+        mistakes: &mut mistakes,
+        has_holes: false,
+        shown: Vec::new(),
+        asked: Vec::new(),
+    };
+    read(&mut section);
+    section.asked.into_iter().collect()
+}
+
+#[test]
+fn each_kind_asks_for_the_keys_that_it_declares() {
+    let registry = Registry::builtin();
+    let around = Around { data: Path::new("/nowhere/data"), template_check: &unasked };
+    // Its reader may give up early in none of them: a value that is wrong hides no other key.
+    let check = |name: &str, keys: &[&'static Key], read: &dyn Fn(&mut Section<'_>)| {
+        let declared: BTreeSet<&str> = keys.iter().map(|key| key.name).collect();
+        let full: String = declared.iter().map(|key| format!("{key} = \"x\"\n")).collect();
+        assert_eq!(asked("", read), declared, "an empty section of kind {name}");
+        assert_eq!(asked(&full, read), declared, "a full section of kind {name}");
+    };
+    for kind in registry.sources() {
+        check(kind.name, kind.keys, &|section| {
+            (kind.read)("x", section);
+            section.asked.retain(|key| kind.more.is_none_or(|more| (more.owner)(key).is_none()));
+        });
+    }
+    for kind in registry.sinks() {
+        check(kind.name, kind.keys, &|section| {
+            (kind.read)("x", section, &around);
+        });
+    }
+}
+
+#[test]
+fn a_program_may_know_another_kind_of_source() {
+    static SLOW: Key = settings::key("slow", "duration", "1 s", "A key of its own.");
+    static OTHER: flow::edge::SourceKind = flow::edge::SourceKind {
+        name: "other",
+        about: "Another one.",
+        keys: &[&SLOW],
+        read: |_, section| {
+            let _: Setting<Duration> = section.need(&SLOW);
+            None
+        },
+        more: None,
+    };
+    let registry = Registry::builtin().source(&OTHER);
+    let text = "instrument = \"a\"\n[source.x]\nkind = \"other\"\nslow = 1\nfast = 2\n[source.y]\nkind = \"othr\"\n";
+    let mistakes = super::parse(text, Path::new("/nowhere/a.toml"), &registry, &unasked).unwrap_err();
+    let told: Vec<(u32, &str)> = mistakes.iter().map(|mistake| (mistake.line, mistake.hint.as_str())).collect();
+    assert_eq!(told[0], (4, "write a text with a unit, like `\"1 s\"`"));
+    assert!(told[1].0 == 5 && told[1].1.contains("slow"), "{told:?}");
+    assert_eq!(told[2], (7, "write \"other\""));
+    assert!(reference(&registry).contains("| `other` | Another one. |") && reference(&registry).contains("`slow`"));
 }
 
 #[test]
@@ -756,23 +840,23 @@ fn every_default_can_be_read_by_its_own_key() {
     let file = parse(&text, &folder.0.join("a.toml"), &unasked).unwrap();
     let text = file.show();
     let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
-    for key in keys::TABLES.iter().flat_map(|table| table.keys).filter(|key| !key.default.is_empty()) {
+    for key in tables().into_iter().flatten().filter(|key| !key.default.is_empty()) {
         assert!(shown.contains(key.name), "`{}` has a default that is not used", key.name);
     }
 }
 
 #[test]
 fn keys_stand_once_in_each_place() {
-    for table in keys::TABLES {
-        let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
-        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{}", table.title);
+    for table in tables() {
+        let names: Vec<&str> = table.iter().map(|key| key.name).collect();
+        assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{names:?}");
         assert!(!names.is_empty());
     }
-    // A key of a model that had the name of a key of every source could never be set.
-    let own: BTreeSet<&str> =
-        [&keys::SOURCE, &keys::SIM].iter().flat_map(|table| table.keys).map(|key| key.name).collect();
-    for model in models() {
-        assert!(models::keys_of(model).iter().all(|key| !own.contains(key.name)), "{model}");
+    // A key of a kind that had the name of a key of every source could never be set.
+    let every: BTreeSet<&str> = keys::SOURCE.keys.iter().map(|key| key.name).collect();
+    for kind in Registry::builtin().sources() {
+        assert!(kind.keys.iter().all(|key| !every.contains(key.name)), "{}", kind.name);
+        assert!(kind.more.is_none_or(|more| every.iter().all(|key| (more.owner)(key).is_none())), "{}", kind.name);
     }
 }
 
@@ -782,11 +866,8 @@ const FILES: &str = "[sink.images]\nkind = \"files\"\ninputs = [\"x\"]\n";
 fn files_of_frames_have_a_folder_for_each_run() {
     let sink = |more: &str| good(&format!("{SOURCE}{FILES}{more}")).sinks.remove(0);
     let plain = sink("");
-    let SinkKind::Files { frames, compression } = &plain.kind else { panic!() };
-    assert_eq!((frames.value, plain.flush.value), (1000, Duration::from_secs(1)));
-    assert_eq!(*compression, Compression::None);
-    let SinkKind::Files { compression, .. } = sink("compression = \"deflate\"\n").kind else { panic!() };
-    assert_eq!(compression, Compression::Deflate);
+    assert_eq!((&plain.work, plain.flush.value), (&Work::Frames(1000, Compression::None), Duration::from_secs(1)));
+    assert_eq!(sink("compression = \"deflate\"\n").work, Work::Frames(1000, Compression::Deflate));
     let files = plain.path_of("a", "first");
     assert!(files.ends_with("files/a_first_images/{stream}_{number}.h5"), "{}", files.display());
     let other = sink("folder = \"/data\"\nfile = \"{run}/{number}\"\nframes = 1\n");

@@ -317,7 +317,6 @@ impl Take for Numbers {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> WorkerSection {
-    section.refuse_unknown(&[&keys::WORKER, &keys::OUTPUT], &[]);
     if name.len() > limits::MERGE_NAME_CHARS_MAX {
         let line = section.line;
         section.mistake(
@@ -363,7 +362,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
     let inputs: Option<Setting<Vec<String>>> = match &shadow {
         None => section.get(&keys::WORKER_INPUTS),
         Some(old) => {
-            if section.table.contains_key(keys::WORKER_INPUTS.name) {
+            if section.has(&keys::WORKER_INPUTS) {
                 let (line, hint) = (section.line_of(keys::WORKER_INPUTS.name), "remove `inputs`, or `shadow`");
                 let what = format!("{} has inputs of its own", section.title);
                 section.mistake(line, what, format!("a shadow has those of `{}`", shortened(old)), hint);
@@ -446,6 +445,6 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         besides,
         shadow,
         output,
-        shown: std::mem::take(&mut section.shown),
+        shown: section.end(),
     }
 }

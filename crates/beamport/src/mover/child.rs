@@ -15,7 +15,8 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::file::{Compression, Instrument, Layout, SinkKind, SinkSection, Word as _, Writer};
+use crate::edges::{Compression, Layout, Work, Writer};
+use crate::file::{Instrument, SinkSection, Word as _};
 use flow::Fault;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -136,15 +137,6 @@ pub struct Job {
     pub run_file: Option<String>,
 }
 
-/// What is made of a run.
-#[derive(Clone, Debug)]
-pub enum Work {
-    /// One file, as this template says.
-    Template(PathBuf),
-    /// Files of so many frames at most, packed so.
-    Frames(u64, Compression),
-}
-
 impl Job {
     /// The work of a sink on a run.
     pub fn of(sink: &SinkSection, data: &Path, instrument: &str, run: &str) -> Self {
@@ -156,15 +148,12 @@ impl Job {
             sink: sink.name.clone(),
             run: run.to_string(),
             inputs: sink.inputs.value.clone(),
-            work: match &sink.kind {
-                SinkKind::Nexus { template, .. } => Work::Template(template.value.clone()),
-                SinkKind::Files { frames, compression } => Work::Frames(frames.value, *compression),
-            },
+            work: sink.work.clone(),
             output: sink.path_of(instrument, run),
             flush_ms: sink.flush.as_millis(),
             detached: false,
             snapshot: None,
-            writer: sink.writer(),
+            writer: sink.writer.clone(),
         }
     }
 

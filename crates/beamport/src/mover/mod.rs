@@ -10,7 +10,6 @@ mod code;
 mod control;
 mod cutover;
 mod merges;
-mod replay;
 pub mod slot;
 mod sources;
 mod stage;
@@ -18,24 +17,24 @@ mod template;
 mod through;
 mod workers;
 
-pub use child::{Failed, Job, Work, Written, program, version, writer};
+pub use child::{Failed, Job, Written, program, version, writer};
 pub use control::ask;
-pub use sources::build;
 pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::Declared;
 
-use crate::file::{Instrument, SinkKind, Start, Word as _, nearest};
+use crate::file::{Instrument, Start, nearest};
 use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
 use cutover::{Pair, Underway};
+use flow::edge::Provenance;
 use flow::records::{Gap, Run, Stop};
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, Passes, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use settings::shortened;
 use stage::{Order, StageThread, Told, What};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -121,18 +120,14 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// Opens everything and starts the sources. Histograms for `from` must be in `histograms`, by source name. On a full
-    /// device it tries again until there is room, or until `signals` says to end.
-    pub fn start(
-        instrument: Instrument,
-        histograms: &HashMap<String, Vec<u8>>,
-        signals: &AtomicUsize,
-    ) -> Result<Self, Fault> {
+    /// Opens everything and starts the sources, whose plans are prepared. On a full device it tries again until there is
+    /// room, or until `signals` says to end.
+    pub fn start(instrument: Instrument, signals: &AtomicUsize) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
         let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
         with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
         // A writer that is not there, or another, will not come: that is said at once.
-        instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer(), "write").map(drop))?;
+        instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer, "write").map(drop))?;
         let data = Data::on_disk(&folder);
         belongings::refuse_headless(&data, &instrument)?;
         let keeper = with_room(signals, || RunKeeper::open(&data))?;
@@ -171,8 +166,7 @@ impl Mover {
         }
         mover.cuts_before = mover.all_cuts();
         for section in &mover.instrument.sources {
-            let histogram = histograms.get(&section.name).cloned();
-            mover.sources.push(sources::start(&mover.instrument, section, histogram, &mover.stop_sources)?);
+            mover.sources.push(sources::start(&mover.instrument, section, &mover.stop_sources)?);
         }
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
@@ -302,35 +296,18 @@ impl Mover {
     fn with_provenance(&self, run: &str, metadata: &str) -> Result<String, Fault> {
         let mut value: Value =
             serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
-        let mut truth = serde_json::Map::new();
+        let mut groups: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
         for section in &self.instrument.sources {
-            if let crate::file::SourceKind::Sim(sim) = &section.kind {
-                truth.insert(section.name.clone(), sim::truth(&sim.config)?);
+            if let Some(Provenance { group, value }) = section.plan.provenance()? {
+                groups.entry(group).or_default().insert(section.name.clone(), value);
             }
         }
-        if let Some(object) = value.as_object_mut().filter(|_| !truth.is_empty()) {
-            object.insert("simulated".into(), truth.into());
+        if let Some(object) = value.as_object_mut() {
+            object.extend(groups.into_iter().map(|(group, sources)| (group.to_owned(), sources.into())));
         }
-        let sinks: serde_json::Map<String, Value> = self
-            .instrument
-            .sinks
-            .iter()
-            .filter(|s| s.is_first())
-            .map(|s| {
-                let made = match &s.kind {
-                    SinkKind::Nexus { template, writer } => {
-                        json!({"template": template.value, "static": writer.static_file, "layout": writer.layout.word(), "inputs": s.all_inputs()})
-                    }
-                    SinkKind::Files { frames, compression } => {
-                        let path = s.path_of(&self.instrument.name, run);
-                        let name = path.file_name().map(|name| name.to_string_lossy());
-                        let compression = compression.word();
-                        json!({"frames": frames.value, "compression": compression, "name": name, "inputs": s.inputs.value})
-                    }
-                };
-                (s.name.clone(), made)
-            })
-            .collect();
+        let first = self.instrument.sinks.iter().filter(|sink| sink.is_first());
+        let sinks: serde_json::Map<String, Value> =
+            first.map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, run))).collect();
         // Code that has no hash is ready-made or installed.
         let code = |worker: &StageThread| worker.told.code().filter(|code| code["hash"].is_string());
         let workers = self.instrument.workers.iter().zip(&self.workers);

@@ -1,9 +1,8 @@
 //! Sources as threads run them.
 
-use super::replay::Replay;
 use super::stage::{NAP, StageThread, Told};
-use crate::file::{Clock, Instrument, Level, SourceKind, SourceSection, WhenFull};
-use flow::{Data, Fault, Intake, IntakeOptions, Source, Step};
+use crate::file::{Clock, Instrument, Level, SourceSection, WhenFull};
+use flow::{Data, Fault, Intake, IntakeOptions, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,45 +37,19 @@ pub(super) fn options(section: &SourceSection) -> IntakeOptions {
     IntakeOptions { stream, ahead_max: i64::try_from(section.ahead_max.as_nanos()).unwrap_or(i64::MAX) }
 }
 
-/// Makes the source of a section. `histogram`: for `from`, already loaded.
-pub fn build(section: &SourceSection, histogram: Option<Vec<u8>>) -> Result<Box<dyn Source>, Fault> {
-    match &section.kind {
-        SourceKind::Sim(sim) => {
-            let mut config = sim.config.clone();
-            config.histogram = histogram.or(config.histogram);
-            sim::build(&config)
-        }
-        SourceKind::Replay(replay) => Ok(Box::new(Replay::new(
-            replay.from_data.value.clone(),
-            replay.run.value.clone(),
-            replay.stream.value.clone(),
-            replay.speed.value,
-        ))),
-    }
-}
-
 /// Starts the thread of a section.
 pub(super) fn start(
     instrument: &Instrument,
     section: &SourceSection,
-    histogram: Option<Vec<u8>>,
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let data = Data::on_disk(&instrument.data.value);
     let (section, flag) = (section.clone(), stop.clone());
-    StageThread::start("source", &section.name.clone(), stop, move |told| {
-        run(&data, &section, histogram.as_deref(), &flag, told)
-    })
+    StageThread::start("source", &section.name.clone(), stop, move |told| run(&data, &section, &flag, told))
 }
 
-fn run(
-    data: &Data,
-    section: &SourceSection,
-    histogram: Option<&[u8]>,
-    stop: &AtomicBool,
-    told: &Told,
-) -> Result<(), Fault> {
-    let source = build(section, histogram.map(<[u8]>::to_vec))?;
+fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+    let source = section.plan.build()?;
     let mut intake = Intake::start(data, &section.name, source, &options(section), data.media.now())?;
     told.stands((&intake).into());
     let writer = intake.writer();

@@ -1,7 +1,8 @@
 //! Questions about a template to `beamport-nexus check`, which alone reads templates.
 
 use super::writer;
-use crate::file::{Mistake, TemplateAnswer, Writer};
+use crate::edges::Writer;
+use crate::file::{Mistake, TemplateAnswer};
 use flow::Fault;
 use flow::checked::{self, Checked};
 use std::path::Path;

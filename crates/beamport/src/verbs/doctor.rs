@@ -7,6 +7,7 @@ use super::figures::{bytes, span, thousands};
 use super::forecast::{self, Forecast};
 use super::{Answer, ended, json_line, status};
 use crate::cli::{DataFolder, Doctor};
+use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
 use crate::mover;
 use crate::room;
@@ -64,18 +65,19 @@ impl Finding {
 }
 
 /// Runs the verb.
-pub fn run(asked: &Doctor, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = look(asked, out);
+pub fn run(asked: &Doctor, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = look(asked, registry, out);
     ended(answer, err)
 }
 
-fn look(asked: &Doctor, out: &mut dyn Write) -> Answer {
+fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     // Without a data folder the machine is looked at all the same: streams would then be made here.
-    let (instrument, mistakes) = match asked.file.as_deref().map(|path| file::read(path, &mover::template_check)) {
-        Some(Ok(instrument)) => (Some(instrument), Vec::new()),
-        Some(Err(mistakes)) => (None, mistakes),
-        None => (None, Vec::new()),
-    };
+    let (instrument, mistakes) =
+        match asked.file.as_deref().map(|path| file::read(path, registry, &mover::template_check)) {
+            Some(Ok(instrument)) => (Some(instrument), Vec::new()),
+            Some(Err(mistakes)) => (None, mistakes),
+            None => (None, Vec::new()),
+        };
     let named = match &instrument {
         Some(instrument) => Some(instrument.data.value.clone()),
         None => DataFolder { data: asked.data.clone() }.resolve().ok(),

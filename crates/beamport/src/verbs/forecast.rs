@@ -107,11 +107,7 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let data = Data::on_disk(&*instrument.data);
     let (mut streams, mut unknown) = (Vec::new(), Vec::new());
     for source in instrument.sources.iter().filter(|s| s.level.value == file::Level::Disk) {
-        let bytes_per_s = match &source.kind {
-            file::SourceKind::Sim(sim) => sim::bytes_per_second(&sim.config).filter(|_| sim.files.is_none()),
-            file::SourceKind::Replay(_) => None,
-        };
-        let Some(bytes_per_s) = bytes_per_s else {
+        let Some(bytes_per_s) = source.plan.bytes_per_second() else {
             unknown.push(format!("`{}`", shortened(&source.name)));
             continue;
         };
@@ -252,7 +248,8 @@ mod tests {
                  source.d = {{ kind = \"sim\", model = \"amor-devices\" }}\n"
             );
             let path = std::env::temp_dir().join("nothing-there/a.toml");
-            declared(&file::parse(&text, &path, &file::unasked).unwrap()).unwrap_or_default()
+            declared(&file::parse(&text, &path, &crate::Registry::builtin(), &file::unasked).unwrap())
+                .unwrap_or_default()
         };
         let unknown = "how much `d` will write to disk is not known";
         let text = said("");

@@ -11,13 +11,11 @@ use super::table::Table;
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, open, through};
 use crate::cli::Replay as Verb;
-use crate::file::{self, Origin, ReplaySection, Setting, SourceKind, Speed};
-use crate::mover;
+use crate::edges::{Registry, Replay, Speed};
 use flow::records::Run;
 use flow::{Data, Fault, Intake, IntakeOptions, RunKeeper, Source, Step, StreamView};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use store::{Clock, Level, Options};
@@ -46,15 +44,15 @@ struct Row {
 }
 
 /// Runs the verb.
-pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = replay(asked, out, err);
+pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = replay(asked, registry, out, err);
     ended(answer, err)
 }
 
-fn replay(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+fn replay(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let from = open(&asked.data)?;
     let Some(folder) = asked.into.as_ref().filter(|_| asked.through.is_none()) else {
-        return through::run(asked, &from, out, err);
+        return through::run(asked, registry, &from, out, err);
     };
     let run = members::sealed(&from, &asked.run, "replayed")?;
     let all = members::all(&from, &run)?;
@@ -118,25 +116,9 @@ fn options(from: &Data, into: &Data, members: &Members) -> Result<IntakeOptions,
     Ok(IntakeOptions { stream, ahead_max: AHEAD_MAX })
 }
 
-/// A recorded stream as a source, made as the instrument file makes it.
-pub(super) fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Result<Box<dyn Source>, Fault> {
-    // The rest of a section says how its stream is kept, which a source does not look at.
-    let text = "instrument = \"replay\"\n[source.replay]\nkind = \"sim\"\nmodel = \"amor-devices\"\n";
-    let instrument = file::parse(text, Path::new("replay.toml"), &file::unasked);
-    let section = instrument.ok().and_then(|instrument| instrument.sources.into_iter().next());
-    let mut section =
-        section.ok_or_else(|| Fault::new(format!("stream `{stream}` cannot be replayed"), "no section for it"))?;
-    section.kind = SourceKind::Replay(ReplaySection {
-        run: told(run.to_owned()),
-        from_data: told(from.folder.clone()),
-        stream: told(stream.to_owned()),
-        speed: told(speed),
-    });
-    mover::build(&section, None)
-}
-
-fn told<T>(value: T) -> Setting<T> {
-    Setting { value, origin: Origin::Default }
+/// A recorded stream as a source.
+pub(super) fn source(from: &Data, run: &str, stream: &str, speed: Speed) -> Box<dyn Source> {
+    Box::new(Replay::new(from.folder.clone(), run.to_owned(), stream.to_owned(), speed))
 }
 
 /// Plays all streams side by side until each has ended and is marked, then records the run and seals it.
@@ -151,7 +133,7 @@ fn play(
     let now = || from.media.now();
     let mut intakes = Vec::new();
     for members in all {
-        let source = source(from, &run.name, &members.stream, asked.speed)?;
+        let source = source(from, &run.name, &members.stream, asked.speed);
         intakes.push(Intake::start(into, &members.stream, source, &options(from, into, members)?, now())?);
     }
     let of = all.iter().map(|m| m.messages).sum();

@@ -11,6 +11,7 @@ use super::table::Table;
 use super::verify::Progress;
 use super::{Answer, Asked, json_line};
 use crate::cli::Replay as Verb;
+use crate::edges::Registry;
 use crate::file::{self, Level, Order, OutputFull, Share, WorkerSection, nearest};
 use crate::mover::{self, Declared, Passing};
 use crate::{limits, room};
@@ -132,12 +133,12 @@ struct Report<'a> {
 }
 
 /// Does it.
-pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+pub(super) fn run(asked: &Verb, registry: &Registry, from: &Data, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let run = members::sealed(from, &asked.run, "replayed")?;
-    let known = known(asked)?;
+    let known = known(asked, registry)?;
     let input = input_of(asked, &run, known.as_ref())?;
     let signals = Asked::to_end()?;
-    let section = section(asked, known, &input)?;
+    let section = section(asked, registry, known, &input)?;
     let members = members::count(from, &run, &input)?;
     members::refuse_missing(from, &run, "replayed")?;
     members::refuse_gone(&run.name, "replayed", std::slice::from_ref(&members))?;
@@ -147,7 +148,7 @@ pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn 
         return Err(Fault::new(what, "its times do not count ns since 1970 UTC").into());
     }
     let declared = Passing::declared(&section, &|| signals.yes())?;
-    let source = super::replay::source(from, &run.name, &input, asked.speed)?;
+    let source = super::replay::source(from, &run.name, &input, asked.speed);
     let options = kept(from, &run, &members, &section, declared)?;
     let place = Place::new(asked, &section.name, &input)?;
     let began = Instant::now();
@@ -184,9 +185,9 @@ pub(super) fn run(asked: &Verb, from: &Data, out: &mut dyn Write, err: &mut dyn 
 }
 
 /// The worker of the instrument file that is named, if one is.
-fn known(asked: &Verb) -> Result<Option<WorkerSection>, Fault> {
+fn known(asked: &Verb, registry: &Registry) -> Result<Option<WorkerSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
-    let instrument = file::read(path, &file::unasked).map_err(|mistakes| fault_of(&mistakes))?;
+    let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| fault_of(&mistakes))?;
     let name = asked.through.as_deref().unwrap_or_default();
     let found = instrument.workers.iter().find(|worker| worker.name == name);
     let names = || instrument.workers.iter().map(|worker| worker.name.as_str());
@@ -232,10 +233,15 @@ fn input_of(asked: &Verb, run: &Run, known: Option<&WorkerSection>) -> Result<St
 }
 
 /// The code as a section of an instrument file, checked as one.
-fn section(asked: &Verb, known: Option<WorkerSection>, input: &str) -> Result<WorkerSection, Fault> {
+fn section(
+    asked: &Verb,
+    registry: &Registry,
+    known: Option<WorkerSection>,
+    input: &str,
+) -> Result<WorkerSection, Fault> {
     let mut section = match known {
         Some(known) => changed(asked, known, input)?,
-        None => written(asked, input)?,
+        None => written(asked, registry, input)?,
     };
     if let Some(beside) = section.besides.first() {
         let what = format!("`{}` cannot be replayed", section.call.value);
@@ -254,7 +260,7 @@ fn section(asked: &Verb, known: Option<WorkerSection>, input: &str) -> Result<Wo
 }
 
 /// The section that an instrument file would have for the code.
-fn written(asked: &Verb, input: &str) -> Result<WorkerSection, Fault> {
+fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSection, Fault> {
     let call = asked.through.as_deref().unwrap_or_default();
     // Named as the code is, where a stream can be.
     let name = call.rsplit([':', '.']).next().unwrap_or_default().to_ascii_lowercase();
@@ -273,7 +279,7 @@ fn written(asked: &Verb, input: &str) -> Result<WorkerSection, Fault> {
         let _ = writeln!(text, "{} = {}", quoted(key), file::toml_text(value));
     }
     let here = std::env::current_dir().map_err(|e| Fault::new("this folder cannot be found", e))?;
-    let instrument = file::parse(&text, &here.join("replay.toml"), &file::unasked).map_err(|mistakes| {
+    let instrument = file::parse(&text, &here.join("replay.toml"), registry, &file::unasked).map_err(|mistakes| {
         let first = mistakes.into_iter().next();
         let told = |m: file::Mistake| Fault::new(format!("`{call}` cannot be run: {}", m.what), m.cause).hint(m.hint);
         first.map_or_else(|| Fault::new(format!("`{call}` cannot be run"), ""), told)

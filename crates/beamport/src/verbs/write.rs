@@ -9,8 +9,9 @@ use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::file::{self, Compression, Layout, SinkSection, Word as _, Writer, check_files_pattern};
-use crate::mover::{Job, Work, writer};
+use crate::edges::{Compression, Layout, Registry, Work, Writer, check_files_pattern};
+use crate::file::{self, SinkSection, Word as _};
+use crate::mover::{Job, writer};
 use flow::records::Run;
 use flow::{Data, Fault};
 use serde_json::{Value, json};
@@ -30,19 +31,19 @@ const SNAPSHOT: &str = "{snapshot}";
 pub(super) const FLUSH_MS: u128 = 10_000;
 
 /// Runs the verb.
-pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = write(asked, out, err);
+pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    let answer = write(asked, registry, out, err);
     ended(answer, err)
 }
 
-fn write(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
+fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     super::warn_of_damage(&data, err)?;
     let (run, snapshot) = of_run(&data, asked)?;
     let output = named(&asked.output, snapshot);
     check_output(&data, &output)?;
-    let of_sink = of_file(asked)?;
-    let mut writer = of_sink.as_ref().map_or_else(Writer::default, SinkSection::writer);
+    let of_sink = of_file(asked, registry)?;
+    let mut writer = of_sink.as_ref().map_or_else(Writer::default, |sink| sink.writer.clone());
     let named = of_sink.as_ref().and_then(|sink| sink.template().map(Path::to_path_buf));
     let known = match (asked.template.as_ref().or(named.as_ref()), &asked.sink) {
         (Some(template), _) if template.is_file() => {
@@ -176,10 +177,10 @@ fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
 
 /// The sink of `--file` that says what writes the file, its template and its streams: what a run says of itself is data, and
 /// names no code.
-fn of_file(asked: &Verb) -> Result<Option<SinkSection>, Fault> {
+fn of_file(asked: &Verb, registry: &Registry) -> Result<Option<SinkSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
     let what = || format!("`{}` does not say how the file is written", path.display());
-    let instrument = file::read(path, &file::unasked).map_err(|mistakes| {
+    let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| {
         let first = mistakes.first().map(|mistake| mistake.to_string()).unwrap_or_default();
         Fault::new(what(), first).hint(format!("`beamport check {}` tells all", path.display()))
     })?;

@@ -3,17 +3,131 @@
 //! Payloads are copied from stream to stream as they are. At `1x` messages come as far apart as their source times;
 //! after a restart it goes on behind what its stream already holds.
 
-use crate::file::Speed;
+use flow::edge::{Conflict, Outline, SourceKind, SourcePlan};
 use flow::{Data, Fault, Outlet, Pushed, Resume, Source, Step, stream_fault};
+use settings::{Key, Refused, Section, Setting, Take, is_run_name, key, plain, required, shortened, wrong_run_name};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use store::{Meta, Reader};
+use toml_edit::Item;
+
+static RUN: Key = required("run", "name of a run", "The recorded run that is played again.");
+static FROM_DATA: Key = required("from_data", "folder", "The data folder in which the run was recorded.");
+static STREAM: Key = key("stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
+static SPEED: Key = key(
+    "speed",
+    "`1x`, `10x`, ... or `max`",
+    "1x",
+    "How fast: as it was, so many times faster, or as fast as the machine can.",
+);
+
+/// The kind `replay`.
+pub(super) static SOURCE: SourceKind = SourceKind {
+    name: "replay",
+    about: "A recorded stream of a run, played again.",
+    keys: &[&RUN, &FROM_DATA, &STREAM, &SPEED],
+    read,
+    more: None,
+};
 
 /// Messages of one step at most.
 const STEP_MESSAGES: usize = 512;
 
+/// How fast something recorded is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// So many times as fast as it was.
+    Times(f64),
+    /// As fast as the machine can.
+    Max,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self::Times(1.0)
+    }
+}
+
+impl std::str::FromStr for Speed {
+    type Err = Refused;
+
+    /// `1x`, `0.5x`, `10x` or `max`.
+    fn from_str(text: &str) -> Result<Self, Refused> {
+        let refused = || Refused::new(format!("`{}` is no speed", shortened(text)), "write `1x`, `10x` or `max`");
+        if text == "max" {
+            return Ok(Self::Max);
+        }
+        let times: f64 = text.strip_suffix('x').ok_or_else(refused)?.parse().map_err(|_| refused())?;
+        // Slower than 1:1000 or faster than 1e6 is a slip of the finger; `max` is there for the latter.
+        if (1e-3..=1e6).contains(&times) { Ok(Self::Times(times)) } else { Err(refused()) }
+    }
+}
+
+impl Take for Speed {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        String::take(item).map_err(|refused| Refused::new(refused.cause, "write \"1x\", \"10x\" or \"max\""))?.parse()
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> serde_json::Value {
+        match self {
+            Self::Times(times) => format!("{times}x").into(),
+            Self::Max => "max".into(),
+        }
+    }
+}
+
+/// A section of kind `replay`.
+#[derive(Clone, Debug)]
+struct Plan {
+    run: String,
+    from_data: Setting<PathBuf>,
+    stream: String,
+    speed: Speed,
+}
+
+impl SourcePlan for Plan {
+    fn build(&self) -> Result<Box<dyn Source>, Fault> {
+        let Self { run, from_data, stream, speed } = self.clone();
+        Ok(Box::new(Replay::new(from_data.value, run, stream, speed)))
+    }
+
+    /// A stream has one writer, and a replay into the stream that it reads would never end.
+    fn conflicts(&self, name: &str, outline: &Outline<'_>) -> Vec<Conflict> {
+        if self.stream != name || plain(&self.from_data) != plain(outline.data) {
+            return Vec::new();
+        }
+        vec![Conflict {
+            origin: self.from_data.origin,
+            what: format!("source `{}` plays a stream into itself", shortened(name)),
+            cause: "`from_data` is this instrument's own data folder".into(),
+            hint: "give `data` another folder, or the section another name".into(),
+        }]
+    }
+}
+
+fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
+    let run: Setting<String> = section.need(&RUN);
+    if !run.is_empty() && !is_run_name(&run) {
+        section.refuse(&RUN, wrong_run_name(&run));
+    }
+    let from_data = section.path(&FROM_DATA).unwrap_or_default();
+    if !from_data.as_os_str().is_empty() && !from_data.is_dir() {
+        let hint = "record a run first with `beamport up`, or correct the path: it is relative to the instrument file";
+        section.refuse(&FROM_DATA, Refused::new(format!("no folder {}", from_data.display()), hint));
+    }
+    let stream = match section.get::<String>(&STREAM) {
+        Some(stream) => stream.value,
+        None => section.note(&STREAM, Setting::by_default(name.to_owned())).value,
+    };
+    let speed = section.need(&SPEED).value;
+    Some(Arc::new(Plan { run: run.value, from_data, stream, speed }))
+}
+
 /// A recorded stream as a source.
-pub(super) struct Replay {
+pub(crate) struct Replay {
     from_data: PathBuf,
     run: String,
     stream: String,
@@ -35,7 +149,7 @@ struct Playing {
 
 impl Replay {
     /// A recorded stream of the run `run` in another data folder.
-    pub(super) fn new(from_data: PathBuf, run: String, stream: String, speed: Speed) -> Self {
+    pub(crate) fn new(from_data: PathBuf, run: String, stream: String, speed: Speed) -> Self {
         let speed = match speed {
             Speed::Times(times) => times,
             Speed::Max => 0.0,

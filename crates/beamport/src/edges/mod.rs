@@ -1,0 +1,60 @@
+//! The kinds of sources and sinks that this program knows: the one list of them.
+
+mod files;
+mod nexus;
+mod replay;
+mod sink;
+
+pub(crate) use files::check_pattern as check_files_pattern;
+pub(crate) use nexus::readable;
+pub(crate) use replay::Replay;
+pub use replay::Speed;
+pub(crate) use sink::filled;
+pub use sink::{Compression, FilePlan, Layout, SinkKind, Work, Writer};
+
+use flow::edge::SourceKind;
+
+/// The kinds that an instrument file may name. A program of its own may know more:
+/// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
+#[derive(Debug)]
+pub struct Registry {
+    sources: Vec<&'static SourceKind>,
+    sinks: Vec<&'static SinkKind>,
+}
+
+impl Registry {
+    /// The kinds that come with beamport.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let none = Self { sources: Vec::new(), sinks: Vec::new() };
+        none.source(&sim::SOURCE).source(&replay::SOURCE).sink(&nexus::SINK).sink(&files::SINK)
+    }
+
+    /// The same with another kind of source, in the place of one of the same name.
+    #[must_use]
+    pub fn source(mut self, kind: &'static SourceKind) -> Self {
+        self.sources.retain(|known| known.name != kind.name);
+        self.sources.push(kind);
+        self
+    }
+
+    /// The same with another kind of sink, in the place of one of the same name.
+    #[must_use]
+    pub fn sink(mut self, kind: &'static SinkKind) -> Self {
+        self.sinks.retain(|known| known.name != kind.name);
+        self.sinks.push(kind);
+        self
+    }
+
+    /// Kinds of sources, in the order of the reference page.
+    #[must_use]
+    pub fn sources(&self) -> &[&'static SourceKind] {
+        &self.sources
+    }
+
+    /// Kinds of sinks, in the order of the reference page.
+    #[must_use]
+    pub fn sinks(&self) -> &[&'static SinkKind] {
+        &self.sinks
+    }
+}

@@ -1,0 +1,180 @@
+//! `kind = "nexus"`: a NeXus file of each run, as a template says.
+
+use super::sink::{FilePlan, Layout, SinkKind, Work, Writer, check_pattern, flush, pattern, target};
+use crate::file::{Around, TemplateAnswer};
+use crate::limits;
+use flow::checked::StreamModule;
+use settings::units::{Refused, duration_text, shortened};
+use settings::{Key, Section, Setting, key, required};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+static INPUTS: Key =
+    key("inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
+static TEMPLATE: Key =
+    required("template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
+static STATIC: Key = key(
+    "static",
+    "path of an HDF5 file",
+    "",
+    "What each file begins with a copy of, geometry for example; the template says what comes to it: docs/reference/nexus-template.md.",
+);
+static MODULES: Key = key(
+    "modules",
+    "list of classes",
+    "",
+    "Modules in Python that the template may name: `FILE.py:CLASS` beside the instrument file, or `PACKAGE.MODULE:CLASS`.",
+);
+static PYTHON: Key = key(
+    "python",
+    "path",
+    "",
+    "The interpreter of `modules`. Default: the one that `beamport` is installed with, else `python3`.",
+);
+static TIME_MAX: Key = key(
+    "time_max",
+    "duration, 10 ms or more",
+    "30 s",
+    "Code of `modules` that is at one message for longer is ended; the second time the message goes aside (`time`).",
+);
+static PROGRAM: Key = key(
+    "program",
+    "path",
+    "",
+    "The program that writes the files, with modules of its own: docs/how-to/add-a-writer-module.md. Default: `beamport-nexus`.",
+);
+static FILE: Key = key(
+    "file",
+    "file name with `{run}`",
+    "{instrument}_{run}.nxs",
+    "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
+);
+static FOLDER: Key = key("folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
+static LAYOUT: Key = key(
+    "layout",
+    "`nexus` or `ess`",
+    "nexus",
+    "How streams become datasets: as scippnexus and Mantid read them, or as the ESS file writer names and types them.",
+);
+static WRITERS: Key = key(
+    "writers",
+    "whole number, 1 to 16",
+    "1",
+    "Processes that write a run side by side, as far as its streams of events, frames and arrays can be shared out. The run's file links to those of the others: `NAME.2.nxs` beside `NAME.nxs`.",
+);
+static FLUSH: Key = key(
+    "flush",
+    "duration, 10 ms or more",
+    "1 s",
+    "How often the file on disk is brought up to date; less often if that takes over a tenth of the time.",
+);
+
+/// The kind `nexus`.
+pub(super) static SINK: SinkKind = SinkKind {
+    name: "nexus",
+    about: "A NeXus file of each run, as a template says.",
+    keys: &[
+        &INPUTS, &TEMPLATE, &STATIC, &MODULES, &PYTHON, &TIME_MAX, &PROGRAM, &FILE, &FOLDER, &LAYOUT, &WRITERS, &FLUSH,
+    ],
+    read,
+};
+
+fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan {
+    let writer = writer(section);
+    let mut modules = Vec::new();
+    let template = template(section, &|path| (around.template_check)(path, &writer), &mut modules);
+    FilePlan {
+        file: pattern(section, &FILE, |pattern| check_pattern(pattern, name)),
+        writers: writers(section),
+        inputs: section.get(&INPUTS).unwrap_or_default(),
+        folder: target(section, &FOLDER, around),
+        flush: flush(section, &FLUSH),
+        work: Work::Template(template),
+        writer,
+        modules,
+    }
+}
+
+fn writers(section: &mut Section<'_>) -> u64 {
+    let writers: Setting<u64> = section.need(&WRITERS);
+    if !(1..=limits::WRITERS_MAX).contains(&writers.value) {
+        let hint = format!("write 1 to {}", limits::WRITERS_MAX);
+        section.refuse(&WRITERS, Refused::new(format!("{} writers", writers.value), hint));
+    }
+    writers.value
+}
+
+/// What writes the files; code that a file names is that of who wrote the instrument file, never that of a template.
+fn writer(section: &mut Section<'_>) -> Writer {
+    let program = section.path(&PROGRAM).map(|program| program.value);
+    if let Some(program) = program.as_ref().filter(|program| !program.is_file()) {
+        let cause = format!("there is no file `{}`", shortened(&program.display().to_string()));
+        section.refuse(&PROGRAM, Refused::new(cause, "the path is relative to the instrument file"));
+    }
+    let modules: Setting<Vec<String>> = section.get(&MODULES).unwrap_or_default();
+    let fits =
+        |name: &&String| name.rsplit_once(':').is_some_and(|(file, class)| !file.is_empty() && !class.is_empty());
+    if let Some(wrong) = modules.iter().find(|name| !fits(name)) {
+        let cause = format!("`{}` names no class", shortened(wrong));
+        section.refuse(&MODULES, Refused::new(cause, "write it like \"mine.py:Counters\""));
+    }
+    let python: Option<Setting<String>> = section.get(&PYTHON);
+    let time_max: Setting<Duration> = section.need(&TIME_MAX);
+    if time_max.value < limits::FLUSH_MIN {
+        let hint = format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN));
+        let cause = format!("{} is too short", duration_text(time_max.value));
+        section.refuse(&TIME_MAX, Refused::new(cause, hint));
+    }
+    let layout: Setting<Layout> = section.need(&LAYOUT);
+    let static_file = section.path(&STATIC).map(|path| path.value);
+    // `beamport-nexus check` reports errors inside it, with those of the template.
+    if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
+        let cause = format!("there is no file `{}`", shortened(&path.display().to_string()));
+        section.refuse(&STATIC, Refused::new(cause, "the path is relative to the instrument file"));
+    }
+    Writer {
+        static_file: static_file.filter(|path| path.is_file()),
+        layout: layout.value,
+        program,
+        modules: modules.value,
+        folder: section.folder.to_path_buf(),
+        python: python.map(|python| match python.contains('/') {
+            true => section.folder.join(python.value),
+            false => python.value.into(),
+        }),
+        time_max: time_max.value,
+    }
+}
+
+fn template(
+    section: &mut Section<'_>,
+    template_check: &dyn Fn(&Path) -> TemplateAnswer,
+    modules: &mut Vec<StreamModule>,
+) -> PathBuf {
+    let template = section.path(&TEMPLATE).unwrap_or_default();
+    if !template.as_os_str().is_empty() {
+        match readable(&template) {
+            Ok(()) => {
+                let answer = template_check(&template);
+                *modules = answer.modules;
+                answer.mistakes.into_iter().for_each(|mistake| section.mistakes.push(mistake));
+            }
+            Err(cause) => {
+                let hint = "paths are relative to the instrument file; an example is examples/amor.nexus.json";
+                section.refuse(&TEMPLATE, Refused::new(cause, hint));
+            }
+        }
+    }
+    template.value
+}
+
+/// Says why a template cannot be read: it is a plain file, and not too large.
+pub(crate) fn readable(template: &Path) -> Result<(), String> {
+    let failed = |error| format!("{}: {error}", template.display());
+    let about = std::fs::metadata(template).map_err(failed)?;
+    let most = limits::TEMPLATE_BYTES_MAX;
+    if !about.is_file() || about.len() > most {
+        return Err(format!("{} is not a plain file of at most {most} bytes", template.display()));
+    }
+    std::fs::File::open(template).map(drop).map_err(failed)
+}

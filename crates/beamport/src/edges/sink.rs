@@ -1,0 +1,190 @@
+//! Kinds of sinks, and what those that write files have in common.
+
+use crate::file::Around;
+use crate::limits;
+use flow::checked::StreamModule;
+use settings::units::{Refused, duration_text, shortened};
+use settings::{Key, Section, Setting, Word};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A kind of sink: the word behind `kind` in `[sink.NAME]`.
+#[derive(Debug)]
+pub struct SinkKind {
+    /// Its word.
+    pub name: &'static str,
+    /// What it makes of the messages, in one sentence, for the reference page.
+    pub about: &'static str,
+    /// Its keys, in the order of the reference page. `read` asks all of them, whatever their values are.
+    pub keys: &'static [&'static Key],
+    /// Reads the section of the sink with this name and notes every mistake.
+    pub read: fn(&str, &mut Section<'_>, &Around<'_>) -> FilePlan,
+}
+
+/// A sink that makes files of each run.
+#[derive(Clone, Debug)]
+pub struct FilePlan {
+    /// The streams that go into the files; none: all sources of the instrument.
+    pub inputs: Setting<Vec<String>>,
+    /// What is made of a run.
+    pub work: Work,
+    /// What writes the files.
+    pub writer: Writer,
+    /// Name of each run's file, with its placeholders; with [`Work::Frames`] the run's folder comes before it.
+    pub file: Setting<String>,
+    /// Where the files go.
+    pub folder: Setting<PathBuf>,
+    /// How often the file on disk is brought up to date.
+    pub flush: Setting<Duration>,
+    /// Writers that are asked for.
+    pub writers: u64,
+    /// The modules of the template that read streams.
+    pub modules: Vec<StreamModule>,
+}
+
+/// What is made of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// One file, as this template says.
+    Template(PathBuf),
+    /// Files of so many frames at most, packed so.
+    Frames(u64, Compression),
+}
+
+/// The program that writes files from templates, and the code of the user that it is told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// What each file begins with a copy of.
+    pub static_file: Option<PathBuf>,
+    /// How streams become datasets.
+    pub layout: Layout,
+    /// The program; `None`: `beamport-nexus` beside our own.
+    pub program: Option<PathBuf>,
+    /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
+    pub modules: Vec<String>,
+    /// Where a FILE is: the folder of the instrument file.
+    pub folder: PathBuf,
+    /// The interpreter; `None`: the one beside `beamport`, else `python3`.
+    pub python: Option<PathBuf>,
+    /// Longest time of a module in Python on a message.
+    pub time_max: Duration,
+}
+
+/// How streams become datasets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// As scippnexus and Mantid read them.
+    #[default]
+    Nexus,
+    /// As the ESS file writer names and types them.
+    Ess,
+}
+
+impl Word for Layout {
+    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("ess", Self::Ess)];
+}
+
+/// How chunks are packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not.
+    #[default]
+    None,
+    /// Bit planes and LZ4.
+    BitshuffleLz4,
+    /// Byte planes and zlib.
+    Deflate,
+}
+
+impl Word for Compression {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("bitshuffle-lz4", Self::BitshuffleLz4), ("deflate", Self::Deflate)];
+}
+
+const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];
+
+/// A pattern with its placeholders filled in.
+pub(crate) fn filled(pattern: &str, instrument: &str, run: &str, sink: &str) -> String {
+    // One pass: a run named `{sink}` cannot exist, so what is filled in is never filled in again.
+    pattern.replace("{instrument}", instrument).replace("{run}", run).replace("{sink}", sink)
+}
+
+/// A name of files: `check` says what is wrong with it.
+pub(super) fn pattern(
+    section: &mut Section<'_>,
+    key: &'static Key,
+    check: impl FnOnce(&str) -> Result<(), Refused>,
+) -> Setting<String> {
+    let file: Option<Setting<String>> = section.get(key);
+    if let Some(Err(refused)) = file.as_ref().map(|file| check(file)) {
+        section.refuse(key, refused);
+    }
+    file.unwrap_or_default()
+}
+
+/// Where the files go: `files` in the data folder without the key.
+pub(super) fn target(section: &mut Section<'_>, key: &'static Key, around: &Around<'_>) -> Setting<PathBuf> {
+    match section.path(key) {
+        Some(target) => target,
+        None => {
+            let target = around.data.join("files");
+            section.note(key, Setting::by_default(target.display().to_string()));
+            Setting::by_default(target)
+        }
+    }
+}
+
+/// Time between flushes.
+pub(super) fn flush(section: &mut Section<'_>, key: &'static Key) -> Setting<Duration> {
+    let flush: Option<Setting<Duration>> = section.get(key);
+    if let Some(flush) = &flush
+        && flush.value < limits::FLUSH_MIN
+    {
+        let hint = format!("write at least \"{}\"", duration_text(limits::FLUSH_MIN));
+        section.refuse(key, Refused::new(format!("{} is too short", duration_text(flush.value)), hint));
+    }
+    flush.unwrap_or_default()
+}
+
+/// A pattern must name a plain file in its folder, and another one for every run.
+pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
+    let mut rest = pattern.to_owned();
+    PLACEHOLDERS.iter().for_each(|word| rest = rest.replace(word, ""));
+    if pattern.contains(['/', '\\']) {
+        return Err(Refused::new(
+            format!("`{}` leaves its folder", shortened(pattern)),
+            "write a plain file name; `folder` says where it goes",
+        ));
+    }
+    if pattern.starts_with('.') {
+        return Err(Refused::new(
+            format!("`{}` begins with a dot", shortened(pattern)),
+            "write a plain file name like \"{instrument}_{run}.nxs\"",
+        ));
+    }
+    if pattern.contains(char::is_control) {
+        return Err(Refused::new(format!("`{}` holds a control character", shortened(pattern)), "remove it"));
+    }
+    if rest.contains(['{', '}']) {
+        return Err(Refused::new(
+            format!("`{}` holds an unknown placeholder", shortened(pattern)),
+            format!("there are {}", PLACEHOLDERS.join(", ")),
+        ));
+    }
+    if !pattern.contains("{run}") {
+        return Err(Refused::new(
+            format!("`{}` is the same for every run", shortened(pattern)),
+            "add `{run}`, like \"{instrument}_{run}.nxs\"",
+        ));
+    }
+    let longest = "x".repeat(settings::limits::NAME_CHARS_MAX);
+    if rest.len() > limits::FILE_NAME_BYTES_MAX
+        || filled(pattern, &longest, &longest, sink).len() > limits::FILE_NAME_BYTES_MAX
+    {
+        return Err(Refused::new(
+            format!("more than {} bytes with long names filled in", limits::FILE_NAME_BYTES_MAX),
+            "write a shorter name",
+        ));
+    }
+    Ok(())
+}

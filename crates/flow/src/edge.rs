@@ -1,0 +1,128 @@
+//! Kinds of sources: what a crate that connects beamport to the outside declares.
+//!
+//! A kind is one `static` in the crate of its edge. It names its keys, reads its section into a [`SourcePlan`], and the plan
+//! builds the source and answers what checks and reports ask. The program lists the kinds that it knows; nothing else in
+//! it depends on which ones there are.
+
+use crate::{Fault, Source};
+use serde_json::Value;
+use settings::{Key, Origin, Section};
+use std::any::Any;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A kind of source: the word behind `kind` in `[source.NAME]`.
+#[derive(Debug)]
+pub struct SourceKind {
+    /// Its word.
+    pub name: &'static str,
+    /// What brings the messages, in one sentence, for the reference page.
+    pub about: &'static str,
+    /// Keys of its own, beside those of every stream, in the order of the reference page. `read` asks all of them, whatever
+    /// their values are.
+    pub keys: &'static [&'static Key],
+    /// Reads the section of the source with this name and notes every mistake; `None` where nothing can be built.
+    pub read: fn(&str, &mut Section<'_>) -> Option<Arc<dyn SourcePlan>>,
+    /// Keys that depend on the value of another key: the models of a simulation, for example.
+    pub more: Option<&'static MoreKeys>,
+}
+
+/// Keys of a kind that are not in its table.
+#[derive(Debug)]
+pub struct MoreKeys {
+    /// Tables of the reference page.
+    pub reference: fn() -> String,
+    /// What a key of this name belongs to; `None` where there is no such key.
+    pub owner: fn(&str) -> Option<String>,
+}
+
+/// What a section of a source says, once it is read without mistakes.
+pub trait SourcePlan: Any + Debug + Send + Sync {
+    /// Loads what the source takes from files. The program calls it once, before it builds the source.
+    fn prepare(&self, host: &dyn Host) -> Result<(), Fault> {
+        let _ = host;
+        Ok(())
+    }
+
+    /// Builds the source, anew after each failure of it.
+    fn build(&self) -> Result<Box<dyn Source>, Fault>;
+
+    /// What the messages hold, where the section alone says so.
+    fn sends(&self) -> Option<Sends> {
+        None
+    }
+
+    /// Bytes of the largest message, where the section alone says so.
+    fn message_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes a second on average, where the section alone says so.
+    fn bytes_per_second(&self) -> Option<f64> {
+        None
+    }
+
+    /// What does not fit the rest of the instrument file. `name`: of the source.
+    fn conflicts(&self, name: &str, outline: &Outline<'_>) -> Vec<Conflict> {
+        let _ = (name, outline);
+        Vec::new()
+    }
+
+    /// What is kept in the metadata of each run: a value under the name of the source, in a group that sources share.
+    fn provenance(&self) -> Result<Option<Provenance>, Fault> {
+        Ok(None)
+    }
+}
+
+/// What a plan may load through the program that runs it.
+pub trait Host {
+    /// The histogram in a NeXus file, in the form of the crate `sim`.
+    fn histogram(&self, path: &Path) -> Result<Vec<u8>, Fault>;
+    /// Maps a file, however large it is.
+    fn map(&self, path: &Path) -> Result<store::Foreign, Fault>;
+}
+
+/// What the messages of a source hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sends {
+    /// What makes them, as the subject of a sentence: "the model `amor`".
+    pub maker: String,
+    /// Schemas, four letters each; there are no others.
+    pub schemas: Vec<String>,
+    /// Names of the variables of labelled arrays.
+    pub variables: Vec<String>,
+    /// Names of the origins.
+    pub origins: Vec<String>,
+    /// Units of the values of origins, where they are known.
+    pub units: Vec<(String, String)>,
+}
+
+/// What a source may compare itself with.
+#[derive(Debug)]
+pub struct Outline<'a> {
+    /// The data folder of the instrument.
+    pub data: &'a Path,
+}
+
+/// Values of a section that do not fit the rest of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Where the value stands; a default counts for the section's header.
+    pub origin: Origin,
+    /// What does not fit.
+    pub what: String,
+    /// Why.
+    pub cause: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+/// What a source adds to the metadata of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Provenance {
+    /// Name of the group.
+    pub group: &'static str,
+    /// The value, which stands there under the name of the source.
+    pub value: Value,
+}
