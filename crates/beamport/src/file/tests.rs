@@ -357,7 +357,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nslice = \"1 min\"\n", 8, "no length for a slice", "\"1 s\""),
         ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "another name"),
         ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "x-commits"),
-        ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "comes later", "\"sim\""),
+        ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "unknown word `pva`", "\"sim\""),
         (
             "[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"gone\"\n",
             8,
