@@ -6,6 +6,7 @@ use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
 use settings::{Key, Refused, Section, Setting, key, required};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +60,10 @@ struct Lines {
 
 /// Longest line, bytes: a server that sends no line end must not fill the memory.
 const LINE_BYTES_MAX: usize = 4096;
-/// Pause before the socket is read again, ns.
-const PAUSE: i64 = 1_000_000;
+/// The socket wakes the source; without it the source looks at it again after this time, ns.
+const PAUSE: i64 = 1_000_000_000;
+/// Pause before a line is offered again for which the stream had no room, ns.
+const FULL_PAUSE: i64 = 1_000_000;
 
 impl Source for Lines {
     fn start(&mut self, _now: i64, resume: &Resume) -> Result<(), Fault> {
@@ -108,7 +111,15 @@ impl Source for Lines {
         if !is_full && self.unread.len() > LINE_BYTES_MAX {
             return Err(Fault::new(format!("{} sent a line of more than {LINE_BYTES_MAX} bytes", self.address), ""));
         }
-        Ok(if is_at_end && !is_full { Step::Ended } else { Step::At(now + PAUSE) })
+        Ok(match (is_full, is_at_end) {
+            (true, _) => Step::At(now + FULL_PAUSE),
+            (false, true) => Step::Ended,
+            (false, false) => Step::At(now + PAUSE),
+        })
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.server.as_ref().map(AsRawFd::as_raw_fd)
     }
 }
 

@@ -64,7 +64,7 @@ impl Appender {
             Err(Error::Locked(_)) => return Err(held(data, name)),
             Err(e) => return Err(stream_fault(name, e)),
         };
-        let resume = Resume { origins: origin_tails(data, name)? };
+        let resume = Resume { origins: origin_tails(data, name)?, ..Resume::default() };
         Ok(Self { data: data.clone(), name: name.to_owned(), writer, resume, origins: HashMap::new() })
     }
 

@@ -7,6 +7,10 @@
 //! A source that starts where a stream has messages already was absent since the last sign of life of the one before:
 //! the last message, or the last commit. That is a gap of its own kind, in which nothing is counted.
 //!
+//! What a source needs to go on after a restart stands in the same commits, with the number of messages that the stream
+//! held then. A start gives back the newest state whose messages are all there: after a power cut the book may hold more
+//! than the stream.
+//!
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
@@ -16,11 +20,16 @@ use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
 use crate::ledger::origin_tails;
 use crate::records::{ABSENT, Commit, Gap};
 use crate::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};
+use std::ops::RangeInclusive;
+use std::os::fd::RawFd;
 use std::time::Duration;
 use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
 
 /// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
 const HELD_PATIENCE: i64 = 5_000_000_000;
+
+/// The state of a source is committed at most so often, ns: it is a message of the book each time.
+const STATE_PAUSE: i64 = 1_000_000_000;
 
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
@@ -44,6 +53,12 @@ pub struct Intake {
     ended: bool,
     no_room: Option<Fault>,
     held: Option<Held>,
+    /// The state in the newest commit.
+    state: String,
+    /// When the state was last asked for, ns of `Media::clock`.
+    asked: i64,
+    /// What the source knows to be safe.
+    safe: u64,
 }
 
 /// A reader that makes the source wait: its name, where it stands, and since when (ns of `Media::clock`).
@@ -96,6 +111,39 @@ impl Outlet for Outward<'_> {
             Err(e) => Err(stream_fault(self.name, e)),
         }
     }
+
+    fn next_sequence(&self) -> u64 {
+        self.writer.next_sequence()
+    }
+
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let Some(origin) = self.writer.origins().get(origin as usize).cloned() else {
+            return Err(Fault::new(format!("stream `{}` has no origin {origin}", self.name), ""));
+        };
+        if !numbers.is_empty() {
+            self.gaps.push(Gap {
+                stream: self.name.to_owned(),
+                origin,
+                first: *numbers.start(),
+                last: *numbers.end(),
+                from: *times.start(),
+                to: *times.end(),
+                reason: reason.to_owned(),
+                by_sequence: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn silent(&mut self, times: RangeInclusive<i64>) {
+        self.gaps.push(unheard(self.name, self.writer.next_sequence(), times));
+    }
 }
 
 /// Adds a dropped message to the gap that it continues, or begins one.
@@ -138,9 +186,12 @@ impl Intake {
             let block = writer.next_sequence();
             commits = Some((writer, block));
         }
-        let resume = Resume { origins: origin_tails(data, name)? };
+        let state = state_of(data, name, writer.next_sequence())?;
+        let resume = Resume { origins: origin_tails(data, name)?, state };
         source.start(now, &resume)?;
-        let gaps = absence(data, name, now)?.into_iter().chain(cut(&writer, u64::MAX)).collect();
+        let absence = if source.misses() { absence(data, name, now)? } else { None };
+        let gaps = absence.into_iter().chain(cut(&writer, u64::MAX)).collect();
+        let asked = data.media.clock();
         let (data, name, ahead_max) = (data.clone(), name.to_string(), options.ahead_max);
         Ok(Self {
             data,
@@ -154,6 +205,9 @@ impl Intake {
             ended: false,
             no_room: None,
             held: None,
+            state: resume.state,
+            asked,
+            safe: 0,
         })
     }
 
@@ -180,18 +234,45 @@ impl Intake {
         };
         self.writer.publish();
         let ends = step == Step::Ended && !self.ended;
-        if !self.gaps.is_empty() || ends {
-            self.commit_gaps(now, ends)?;
+        if !self.gaps.is_empty() || ends || self.has_new_state(clock) {
+            self.commit(now, ends)?;
         }
         self.ended = step == Step::Ended;
+        let safe = self.safe();
+        if safe > self.safe {
+            self.source.safe(safe)?;
+            self.safe = safe;
+        }
         if !blocked && step != Step::Again {
             self.frontier = self.frontier.max(self.source.frontier(now));
         }
         Ok(step)
     }
 
-    /// `finished`: nothing more will come, so that nobody is missed after a restart.
-    fn commit_gaps(&mut self, now: i64, finished: bool) -> Result<(), Fault> {
+    /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
+    pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
+        if self.source.state() == self.state { Ok(()) } else { self.commit(now, false) }
+    }
+
+    /// Whether the state differs from that of the newest commit; asked now and then. `clock`: ns of `Media::clock`.
+    fn has_new_state(&mut self, clock: i64) -> bool {
+        if clock.saturating_sub(self.asked) < STATE_PAUSE {
+            return false;
+        }
+        self.asked = clock;
+        self.source.state() != self.state
+    }
+
+    /// Messages below this number are as safe as the stream's level promises.
+    fn safe(&self) -> u64 {
+        match self.writer.header().level {
+            Level::Memory => self.writer.next_sequence(),
+            Level::Disk => self.writer.mark(Level::Disk),
+        }
+    }
+
+    /// Commits gaps and state. `finished`: nothing more will come, so that nobody is missed after a restart.
+    fn commit(&mut self, now: i64, finished: bool) -> Result<(), Fault> {
         let book = commits_of(&self.name);
         if self.commits.is_none() {
             let writer = match self.data.book_of_newest(&book, BOOK_HISTORY_BYTES) {
@@ -215,8 +296,8 @@ impl Intake {
             inputs: Vec::new(),
             gaps: std::mem::take(&mut self.gaps),
             output_first: 0,
-            output_next: 0,
-            state: String::new(),
+            output_next: self.writer.next_sequence(),
+            state: self.source.state(),
             finished,
         };
         let mut bytes = Vec::new();
@@ -225,6 +306,7 @@ impl Intake {
         match writer.append(&meta, &bytes) {
             Ok(_) => {
                 *block += 1;
+                self.state = commit.state;
                 // For one-threaded flows; elsewhere the book has a drainer of its own.
                 let _ = writer.drain();
             }
@@ -258,7 +340,13 @@ impl Intake {
     /// Why the source waits or its messages are not marked, where that is no ordinary course: a device without room, a
     /// reader that has not moved on for long.
     pub fn trouble(&self) -> Option<Fault> {
-        self.no_room.clone().or_else(|| unwritten(&self.writer, "messages wait in memory"))
+        let unwritten = || unwritten(&self.writer, "messages wait in memory");
+        self.no_room.clone().or_else(unwritten).or_else(|| self.source.trouble())
+    }
+
+    /// What the source waits for beside the time: see [`Source::descriptor`].
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.source.descriptor()
     }
 
     /// Waits for room or the time, whichever comes first.
@@ -268,10 +356,33 @@ impl Intake {
 
     /// All that was published is as safe as the stream's level promises.
     pub fn marked(&self) -> bool {
-        match self.writer.header().level {
-            Level::Memory => true,
-            Level::Disk => self.writer.mark(Level::Disk) >= self.writer.next_sequence(),
+        self.safe() >= self.writer.next_sequence()
+    }
+}
+
+/// The newest state in the book of a source that speaks of no message beyond `next`.
+fn state_of(data: &Data, name: &str, next: u64) -> Result<String, Fault> {
+    for bytes in data.book_messages(&commits_of(name))?.iter().rev() {
+        let commit = Commit::read(bytes)?;
+        if commit.output_next <= next {
+            return Ok(commit.state);
         }
+    }
+    Ok(String::new())
+}
+
+/// A time in which a stream, which has `next` messages, heard nothing of the outside.
+fn unheard(name: &str, next: u64, times: RangeInclusive<i64>) -> Gap {
+    let (from, to) = times.into_inner();
+    Gap {
+        stream: name.to_owned(),
+        origin: String::new(),
+        first: next,
+        last: next.wrapping_sub(1),
+        from,
+        to,
+        reason: ABSENT.into(),
+        by_sequence: true,
     }
 }
 
@@ -286,17 +397,8 @@ fn absence(data: &Data, name: &str, now: i64) -> Result<Option<Gap>, Fault> {
     let last = data.book_messages(&commits_of(name))?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
     let sign = newest.max(last.as_ref().map(|commit| commit.time));
     let Some(from) = sign.filter(|_| next > 0 && last.is_none_or(|commit| !commit.finished)) else { return Ok(None) };
-    Ok(Some(Gap {
-        stream: name.to_string(),
-        origin: String::new(),
-        first: next,
-        last: next - 1,
-        from,
-        // Clocks may have been set back since.
-        to: now.max(from),
-        reason: ABSENT.into(),
-        by_sequence: true,
-    }))
+    // Clocks may have been set back since.
+    Ok(Some(unheard(name, next, from..=now.max(from))))
 }
 
 /// The index entry of a message of our own books.

@@ -3,6 +3,8 @@
 //! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet.
 
 use crate::Fault;
+use std::ops::RangeInclusive;
+use std::os::fd::RawFd;
 use store::Meta;
 
 /// Where a source stands when it starts: what its stream already holds of each origin, so that numbers go on without a gap after a restart.
@@ -10,6 +12,9 @@ use store::Meta;
 pub struct Resume {
     /// Origins that the stream knows.
     pub origins: Vec<ResumeOrigin>,
+    /// The newest [`Source::state`] that is not ahead of the stream: all that it speaks of is there. Messages may be there
+    /// that came after it; `origins` tells of them. Empty where the source has kept none.
+    pub state: String,
 }
 
 /// One origin of a stream at a restart.
@@ -61,6 +66,20 @@ pub trait Outlet {
     }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
+    /// The number that the next message has in the stream; what [`Source::safe`] speaks of.
+    fn next_sequence(&self) -> u64;
+    /// Counts messages of an origin as lost, which the source knows to be missing: their own numbers, their times in ns
+    /// since 1970 UTC, and a word that says why. A number that is named twice is lost once; one that came after all is not.
+    fn missing(
+        &mut self,
+        origin: u32,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<i64>,
+        reason: &str,
+    ) -> Result<(), Fault>;
+    /// Notes a time in which the source heard nothing of the outside, ns since 1970 UTC: what was said then is not known.
+    /// It counts nothing.
+    fn silent(&mut self, times: RangeInclusive<i64>);
 }
 
 /// Brings messages from outside into one stream.
@@ -73,5 +92,29 @@ pub trait Source: Send {
     /// For what happens now that is `now`; a recording says how far it has been played.
     fn frontier(&self, now: i64) -> i64 {
         now
+    }
+    /// What the source needs to go on after a restart, in words of its own: offsets, a cursor. The runner asks at the end of
+    /// a step, at most once a second, and commits it where it differs: see [`Resume::state`].
+    fn state(&self) -> String {
+        String::new()
+    }
+    /// Messages below this number of the stream are as safe as its level promises: the source may tell the outside to
+    /// forget them. Called after a step in which the number has risen.
+    fn safe(&mut self, below: u64) -> Result<(), Fault> {
+        let _ = below;
+        Ok(())
+    }
+    /// Whether the outside speaks on while the source is away, so that a time without it is one of which nothing is known.
+    fn misses(&self) -> bool {
+        true
+    }
+    /// What keeps the source from its work now, while it goes on trying.
+    fn trouble(&self) -> Option<Fault> {
+        None
+    }
+    /// A descriptor that becomes readable when there is something to do: the runner waits for it and for the time that the
+    /// step has named, whichever comes first. A library with threads of its own writes to an eventfd.
+    fn descriptor(&self) -> Option<RawFd> {
+        None
     }
 }

@@ -3,6 +3,7 @@
 use super::stage::{NAP, StageThread, Told};
 use crate::file::{Clock, Instrument, Level, SourceSection, WhenFull};
 use flow::{Data, Fault, Intake, IntakeOptions, Step};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, told: &Told) -> 
                     // A source that found no room asks for "soon": whoever makes room wakes us.
                     intake.wait_room(pause.max(Duration::from_micros(200)));
                 } else {
-                    std::thread::sleep(pause.min(NAP));
+                    wait(intake.descriptor(), pause.min(NAP));
                 }
             }
             Step::Ended => {
@@ -79,5 +80,18 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, told: &Told) -> 
             }
         }
     }
-    Ok(())
+    intake.stop(data.media.now())
+}
+
+/// Waits until a descriptor is readable, or for this long. A call that fails waits for no event, so it sleeps instead.
+fn wait(descriptor: Option<RawFd>, pause: Duration) {
+    let Some(fd) = descriptor else { return std::thread::sleep(pause) };
+    let mut event = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let timeout = i32::try_from(pause.as_millis().max(1)).unwrap_or(i32::MAX);
+    // SAFETY: one pollfd that lives until the call returns.
+    let ready = unsafe { libc::poll(&raw mut event, 1, timeout) };
+    // A descriptor that is closed or in an error state is ready for ever.
+    if ready < 0 || event.revents & (libc::POLLNVAL | libc::POLLERR) != 0 {
+        std::thread::sleep(pause);
+    }
 }

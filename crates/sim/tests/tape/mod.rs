@@ -6,6 +6,7 @@ use beamport_sim as sim;
 use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Step};
 use sim::Config;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use store::Meta;
 
 /// When the tapes begin: between two pulses, 0.3 s after a whole second.
@@ -44,6 +45,18 @@ impl Outlet for Recorder {
         assert_eq!(wire::schema_id(&payload), Some(meta.schema.0));
         self.messages.push((*meta, payload));
         Ok(Pushed::Taken)
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.messages.len() as u64
+    }
+
+    fn missing(&mut self, _: u32, _: RangeInclusive<u64>, _: RangeInclusive<i64>, reason: &str) -> Result<(), Fault> {
+        panic!("a simulated source says that messages are missing: {reason}")
+    }
+
+    fn silent(&mut self, times: RangeInclusive<i64>) {
+        panic!("a simulated source was silent: {times:?}")
     }
 }
 
