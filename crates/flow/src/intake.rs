@@ -9,7 +9,8 @@
 //!
 //! What a source needs to go on after a restart stands in the same commits, with the number of messages that the stream
 //! held then. A start gives back the newest state whose messages are all there: after a power cut the book may hold more
-//! than the stream.
+//! than the stream. What the book holds beyond that is replaced before the first message comes, because it would be believed
+//! again once other messages have those numbers.
 //!
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
@@ -186,14 +187,14 @@ impl Intake {
             let block = writer.next_sequence();
             commits = Some((writer, block));
         }
-        let state = state_of(data, name, writer.next_sequence())?;
+        let (state, is_newest) = state_of(data, name, writer.next_sequence())?;
         let resume = Resume { origins: origin_tails(data, name)?, state };
         source.start(now, &resume)?;
         let absence = if source.misses() { absence(data, name, now)? } else { None };
         let gaps = absence.into_iter().chain(cut(&writer, u64::MAX)).collect();
         let asked = data.media.clock();
         let (data, name, ahead_max) = (data.clone(), name.to_string(), options.ahead_max);
-        Ok(Self {
+        let mut intake = Self {
             data,
             name,
             source,
@@ -208,7 +209,21 @@ impl Intake {
             state: resume.state,
             asked,
             safe: 0,
-        })
+        };
+        if !is_newest {
+            intake.replace_state(now)?;
+        }
+        Ok(intake)
+    }
+
+    /// Commits the state with which the source goes on, in the place of newer ones whose messages a power cut took.
+    fn replace_state(&mut self, now: i64) -> Result<(), Fault> {
+        if !self.commit(now, false)? {
+            let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
+            return Err(Fault { passes: Passes::WithRoom, ..fault });
+        }
+        let book = commits_of(&self.name);
+        self.commits.as_mut().map_or(Ok(()), |(writer, _)| settle(writer, &book))
     }
 
     /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
@@ -251,7 +266,10 @@ impl Intake {
 
     /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
-        if self.source.state() == self.state { Ok(()) } else { self.commit(now, false) }
+        if self.source.state() != self.state {
+            self.commit(now, false)?;
+        }
+        Ok(())
     }
 
     /// Whether the state differs from that of the newest commit; asked now and then. `clock`: ns of `Media::clock`.
@@ -272,7 +290,8 @@ impl Intake {
     }
 
     /// Commits gaps and state. `finished`: nothing more will come, so that nobody is missed after a restart.
-    fn commit(&mut self, now: i64, finished: bool) -> Result<(), Fault> {
+    /// False if there is no room for it now: it is tried again with the next step that has something to commit.
+    fn commit(&mut self, now: i64, finished: bool) -> Result<bool, Fault> {
         let book = commits_of(&self.name);
         if self.commits.is_none() {
             let writer = match self.data.book_of_newest(&book, BOOK_HISTORY_BYTES) {
@@ -280,14 +299,14 @@ impl Intake {
                 // What was dropped for want of room is kept for the next step: there is none for the book either.
                 Err(fault) if fault.passes == Passes::WithRoom => {
                     self.no_room = Some(fault);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(fault) => return Err(fault),
             };
             let block = writer.next_sequence();
             self.commits = Some((writer, block));
         }
-        let Some((writer, block)) = &mut self.commits else { return Ok(()) };
+        let Some((writer, block)) = &mut self.commits else { return Ok(false) };
         let commit = Commit {
             stage: self.name.clone(),
             run: String::new(),
@@ -311,10 +330,13 @@ impl Intake {
                 let _ = writer.drain();
             }
             // Kept for the next step: the account is late, never wrong.
-            Err(e) if e.is_full() => self.gaps = commit.gaps,
+            Err(e) if e.is_full() => {
+                self.gaps = commit.gaps;
+                return Ok(false);
+            }
             Err(e) => return Err(stream_fault(&book, e)),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Name of the stream.
@@ -360,15 +382,16 @@ impl Intake {
     }
 }
 
-/// The newest state in the book of a source that speaks of no message beyond `next`.
-fn state_of(data: &Data, name: &str, next: u64) -> Result<String, Fault> {
-    for bytes in data.book_messages(&commits_of(name))?.iter().rev() {
+/// The newest state in the book of a source that speaks of no message beyond `next`, and whether there is no newer one.
+fn state_of(data: &Data, name: &str, next: u64) -> Result<(String, bool), Fault> {
+    let messages = data.book_messages(&commits_of(name))?;
+    for (newer, bytes) in messages.iter().rev().enumerate() {
         let commit = Commit::read(bytes)?;
         if commit.output_next <= next {
-            return Ok(commit.state);
+            return Ok((commit.state, newer == 0));
         }
     }
-    Ok(String::new())
+    Ok((String::new(), messages.is_empty()))
 }
 
 /// A time in which a stream, which has `next` messages, heard nothing of the outside.

@@ -74,6 +74,76 @@ fn options() -> IntakeOptions {
     IntakeOptions { stream: Options::disk(1 << 20), ahead_max: SECOND }
 }
 
+/// Two origins that say as much as chance has it, so that a number in the stream speaks of other messages in each life; the
+/// state is what each has said.
+struct Pair {
+    resumed: Arc<Mutex<[u64; 2]>>,
+    next: [u64; 2],
+    dice: Dice,
+    misses: bool,
+}
+
+impl Source for Pair {
+    fn start(&mut self, _: i64, resume: &Resume) -> Result<(), Fault> {
+        self.next = [resume.next_seq("a"), resume.next_seq("b")];
+        let state: Vec<u64> = resume.state.split(' ').filter_map(|word| word.parse().ok()).collect();
+        *self.resumed.lock().unwrap() = state.try_into().unwrap_or_default();
+        let resumed = *self.resumed.lock().unwrap();
+        assert!(resumed[0] <= self.next[0] && resumed[1] <= self.next[1], "{resumed:?} of {:?}", self.next);
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        let of = self.dice.below(2) as usize;
+        let origin = out.origin(["a", "b"][of])?;
+        for _ in 0..self.dice.range(1, 40) {
+            let meta =
+                Meta { source_time: now, origin, origin_seq: self.next[of], schema: SchemaId(*b"test"), flags: 0 };
+            if out.push(&meta, b"12345678")? == Pushed::Taken {
+                self.next[of] += 1;
+            }
+        }
+        Ok(Step::At(now + 1))
+    }
+
+    fn state(&self) -> String {
+        format!("{} {}", self.next[0], self.next[1])
+    }
+
+    fn misses(&self) -> bool {
+        self.misses
+    }
+}
+
+#[test]
+fn a_state_of_messages_that_a_power_cut_took_came_back_when_others_had_their_numbers() {
+    let test = "a_state_of_messages_that_a_power_cut_took_came_back_when_others_had_their_numbers";
+    let counts = histories(test, 400, |seed| {
+        let mut dice = Dice::new(seed);
+        let machine = Machine::new(seed);
+        let resumed = Arc::new(Mutex::new([0; 2]));
+        let misses = dice.one_in(2);
+        let mut states = 0;
+        for _ in 0..dice.range(3, 10) {
+            let (process, data) = data_of(&machine);
+            let source = Pair { resumed: resumed.clone(), next: [0; 2], dice: Dice::new(dice.word()), misses };
+            let mut intake = Intake::start(&data, "s", Box::new(source), &options(), machine.now()).unwrap();
+            states += u64::from(*resumed.lock().unwrap() != [0; 2]);
+            for _ in 0..dice.range(1, 20) {
+                machine.advance(dice.range(1, SECOND as u64) as i64);
+                intake.step(machine.now()).unwrap();
+                if dice.one_in(6) {
+                    let _ = intake.writer().drain();
+                }
+            }
+            // SAFETY: the intake has all maps of the machine.
+            unsafe { if dice.one_in(2) { machine.power_cut(intake) } else { machine.kill(&process, intake) } }
+        }
+        Counts::from([("states given back", states)])
+    });
+    assert!(counts["states given back"] > 200, "{counts:?}");
+}
+
 /// One life after the other of a source whose machine is stopped anywhere.
 fn history(seed: u64) -> Counts {
     let mut dice = Dice::new(seed);
