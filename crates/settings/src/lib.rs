@@ -3,6 +3,7 @@
 //! An edge reads its own section: it asks a [`Section`] for the values of its [`Key`]s, notes what is wrong with them,
 //! and keeps what it needs. Defaults, near words, the reference pages and `check --show` are made from the same keys.
 
+mod family;
 mod key;
 pub mod limits;
 mod mistake;
@@ -11,6 +12,7 @@ mod page;
 mod section;
 pub mod units;
 
+pub use family::{expanded, is_family};
 pub use key::{Key, Table, key, reference, required};
 pub use mistake::{Mistake, Mistakes, Severity, nearest};
 pub use name::{is_run_name, is_stream_name, plain, wrong_name, wrong_run_name};

@@ -360,7 +360,12 @@ impl Take for bool {
 }
 
 impl Take for u64 {
+    /// A whole number, also in quotes: an item of a range is one.
     fn take(item: &Item) -> Result<Self, Refused> {
+        let digits = |text: &&str| !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
+        if let Some(number) = item.as_str().filter(digits).and_then(|text| text.parse().ok()) {
+            return Ok(number);
+        }
         let number =
             item.as_integer().ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
         Self::try_from(number).map_err(|_| Refused::new(format!("`{number}` is negative"), ""))

@@ -9,6 +9,7 @@
 mod check;
 mod comes;
 mod cross;
+mod family;
 pub mod keys;
 mod lines;
 mod merge;
@@ -35,7 +36,9 @@ use crate::edges::{Registry, Writer};
 use crate::limits;
 use flow::checked::StreamModule;
 pub(crate) use settings::Word;
-use settings::{Key, Mistakes, Page, Refused, Section, Table, is_stream_name, shortened, wrong_name, wrong_run_name};
+use settings::{
+    Key, Mistakes, Page, Refused, Section, Table, is_family, is_stream_name, shortened, wrong_name, wrong_run_name,
+};
 pub use settings::{Mistake, Origin, Setting, Severity, Shown, is_run_name, nearest};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -180,6 +183,15 @@ fn find_lines(mistakes: &mut [Mistake]) {
     }
 }
 
+/// Where a section, or a family of them, stands.
+struct Place<'a> {
+    kind: &'a str,
+    title: String,
+    line: u32,
+    folder: &'a Path,
+    is_many: bool,
+}
+
 /// Walks the sections of one file.
 struct Reader<'a> {
     page: &'a Page,
@@ -252,7 +264,12 @@ impl Reader<'_> {
         let names: Vec<String> = root
             .get("source")
             .and_then(Item::as_table_like)
-            .map(|named| named.iter().map(|(name, _)| name.to_owned()).collect())
+            .map(|named| {
+                named
+                    .iter()
+                    .flat_map(|(name, _)| family::names(name).unwrap_or_else(|_| vec![name.to_owned()]))
+                    .collect()
+            })
             .unwrap_or_default();
         shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
@@ -285,8 +302,34 @@ impl Reader<'_> {
             ));
             return;
         };
-        for (name, item) in named.iter() {
-            *count += 1;
+        let mut known = HashSet::new();
+        for (header, item) in named.iter() {
+            let line = named.key(header).and_then(|key| key.span()).map_or(line, |span| self.page.line(span.start));
+            let title = if family::names(header).is_ok_and(|names| names.len() == 1) {
+                format!("[{kind}.{}]", shortened(header))
+            } else {
+                format!("[{kind}.\"{}\"]", shortened(header))
+            };
+            if item.as_table_like().is_none() {
+                let what = if matches!(item, Item::ArrayOfTables(_)) {
+                    format!("{title} stands in double brackets")
+                } else {
+                    format!("`{}` stands in [{kind}], which has no name", shortened(header))
+                };
+                self.mistakes.push(self.page.mistake(line, what, "", &*hint));
+                continue;
+            }
+            let wrong_name = |refused: Refused| {
+                self.page.mistake(line, format!("wrong name of {title}"), refused.cause, refused.hint)
+            };
+            let names = match family::names(header) {
+                Ok(names) => names,
+                Err(refused) => {
+                    self.mistakes.push(wrong_name(refused));
+                    continue;
+                }
+            };
+            *count += names.len();
             if *count > limits::SECTIONS_MAX {
                 self.mistakes.push(self.page.mistake(
                     line,
@@ -296,48 +339,56 @@ impl Reader<'_> {
                 ));
                 return;
             }
-            let line = named.key(name).and_then(|key| key.span()).map_or(line, |span| self.page.line(span.start));
-            let title = format!("[{kind}.{}]", shortened(name));
-            let Some(table) = item.as_table_like() else {
-                let what = if matches!(item, Item::ArrayOfTables(_)) {
-                    format!("{title} stands in double brackets")
-                } else {
-                    format!("`{}` stands in [{kind}], which has no name", shortened(name))
-                };
-                self.mistakes.push(self.page.mistake(line, what, "", &*hint));
-                continue;
-            };
-            if let Err(refused) = check_section_name(kind, name) {
-                self.mistakes.push(self.page.mistake(
-                    line,
-                    format!("wrong name of {title}"),
-                    refused.cause,
-                    refused.hint,
-                ));
+            if let Some(Err(refused)) = names.iter().map(|name| check_section_name(kind, name)).find(Result::is_err) {
+                self.mistakes.push(wrong_name(refused));
             }
-            let owner = |name: &str| owner_of(self.registry, name);
-            let mut section = Section {
-                page: self.page,
-                folder,
-                elsewhere: &owner,
-                title,
-                line,
-                table,
-                mistakes: self.mistakes,
-                has_holes: self.has_holes,
-                shown: Vec::new(),
-                asked: Vec::new(),
-            };
-            match kind {
-                "source" => into.sources.extend(source::read(name, &mut section, self.registry)),
-                "merge" => into.merges.push(merge::read(name, &mut section)),
-                "worker" => into.workers.push(worker::read(name, &mut section, folder)),
-                "sink" => {
-                    let around = Around { data: &into.data, template_check };
-                    into.sinks.extend(sink::read(name, &mut section, self.registry, &around));
-                }
-                _ => into.runs.push(run::read(name, &mut section)),
+            if let Some(twice) = names.iter().find(|name| known.contains(*name)) {
+                let what = format!("section `[{kind}.{}]` is given twice", shortened(twice));
+                let hint = "remove one of the two, or give it another name";
+                self.mistakes.push(self.page.mistake(line, what, format!("it is one of {title}"), hint));
             }
+            known.extend(names.iter().cloned());
+            let place = Place { kind, title, line, folder, is_many: is_family(header) };
+            for (at, name) in names.iter().enumerate() {
+                let (own, wrong) = family::member(item, (at, names.len()), place.is_many);
+                self.section(&place, name, (&own, wrong), template_check, into);
+            }
+        }
+    }
+
+    /// Reads one section.
+    fn section(
+        &mut self,
+        place: &Place<'_>,
+        name: &str,
+        (own, wrong): (&Item, Vec<(String, Refused)>),
+        template_check: &TemplateCheck<'_>,
+        into: &mut Instrument,
+    ) {
+        let Some(table) = own.as_table_like() else { return };
+        let owner = |name: &str| owner_of(self.registry, name);
+        let mut section = Section {
+            page: self.page,
+            folder: place.folder,
+            elsewhere: &owner,
+            title: place.title.clone(),
+            line: place.line,
+            table,
+            mistakes: self.mistakes,
+            has_holes: self.has_holes,
+            shown: Vec::new(),
+            asked: Vec::new(),
+        };
+        wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
+        match place.kind {
+            "source" => into.sources.extend(source::read(name, &mut section, self.registry)),
+            "merge" => into.merges.push(merge::read(name, &mut section)),
+            "worker" => into.workers.push(worker::read(name, &mut section, place.folder)),
+            "sink" => {
+                let around = Around { data: &into.data, template_check };
+                into.sinks.extend(sink::read(name, &mut section, self.registry, &around));
+            }
+            _ => into.runs.push(run::read(name, &mut section)),
         }
     }
 

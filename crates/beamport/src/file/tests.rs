@@ -806,6 +806,39 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
 }
 
 #[test]
+fn a_family_is_as_many_sections_each_with_its_own_items() {
+    let text = "instrument = \"a\"\n[source.\"d{08..10}\"]\nkind = \"sim\"\nmodel = \"detector\"\ndetector = \"{1..3}\"\n\
+                origin = \"x{1..3}y\"\n[merge.all]\nkind = \"time\"\ninputs = [\"d{08..10}\"]\n";
+    let instrument = good(text);
+    let names: Vec<&str> = instrument.sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(names, ["d08", "d09", "d10"]);
+    assert_eq!(*instrument.merges[0].inputs, ["d08", "d09", "d10"]);
+    let plans: Vec<_> = instrument.sources.iter().map(|source| source.plan.sends().unwrap().origins).collect();
+    assert_eq!(plans, [["x1y"], ["x2y"], ["x3y"]]);
+    // What `check --show` prints has them one by one, and reads back.
+    let shown = instrument.show();
+    assert!(shown.contains("[source.d09]") && !shown.contains(".."), "{shown}");
+    assert_eq!(good(&shown).sources.len(), 3);
+}
+
+#[test]
+fn mistakes_in_a_family_are_told_once() {
+    let family = |more: &str| {
+        format!("instrument = \"a\"\n[source.\"d{{1..3}}\"]\nkind = \"sim\"\nmodel = \"detector\"\n{more}\n")
+    };
+    let (line, what, _) = only(&family("detector = \"{1..4}\""));
+    assert!(line == 5 && what.contains("4 items") && what.contains("has 3"), "{what}");
+    let (line, what, _) = only(&family("detectr = 1"));
+    assert!(line == 5 && what.contains("unknown key `detectr`"), "{what}");
+    let (_, what, _) = only(&family("[source.d2]\nkind = \"sim\"\nmodel = \"detector\""));
+    assert!(what.contains("given twice"), "{what}");
+    for header in ["d{3..1}", "d{1..99999}", "d{a..b}"] {
+        let (line, what, hint) = only(&family("").replace("d{1..3}", header));
+        assert!(line == 2 && what.contains("wrong name of") && hint.contains("{001..120}"), "{what}; {hint}");
+    }
+}
+
+#[test]
 fn a_program_may_know_another_kind_of_source() {
     static SLOW: Key = settings::key("slow", "duration", "1 s", "A key of its own.");
     static OTHER: flow::edge::SourceKind = flow::edge::SourceKind {

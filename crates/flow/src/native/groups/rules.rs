@@ -65,8 +65,8 @@ fn members(given: &mut Parameters<'_>) -> Vec<String> {
     };
     let mut names: Vec<String> = Vec::new();
     for text in texts {
-        match expanded(text) {
-            Some(more) if !text.is_empty() && names.len() + more.len() <= MEMBERS_MAX => names.extend(more),
+        match settings::expanded(text, MEMBERS_MAX) {
+            Ok(more) if !text.is_empty() && names.len() + more.len() <= MEMBERS_MAX => names.extend(more),
             _ => given.mistake("members", format!("`{text}` is no name, and no row of names"), hint),
         }
     }
@@ -76,35 +76,4 @@ fn members(given: &mut Parameters<'_>) -> Vec<String> {
         given.mistake("members", format!("`{twice}` is there twice"), "name each once");
     }
     names
-}
-
-/// The names that a text stands for.
-fn expanded(text: &str) -> Option<Vec<String>> {
-    let Some((before, rest)) = text.split_once('{') else { return Some(vec![text.to_owned()]) };
-    let (range, behind) = rest.split_once('}')?;
-    let (first, last) = range.split_once("..")?;
-    let digits = |text: &str| text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(first) || !digits(last) {
-        return None;
-    }
-    let width = if first.len() == last.len() { first.len() } else { 0 };
-    let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-    let count = last.checked_sub(first)? + 1;
-    (count <= MEMBERS_MAX).then(|| (first..=last).map(|n| format!("{before}{n:0width$}{behind}")).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expanded;
-
-    #[test]
-    fn a_row_of_names_is_written_short() {
-        let names = |text: &str| expanded(text).map(|names| names.join(" "));
-        assert_eq!(names("left").as_deref(), Some("left"));
-        assert_eq!(names("d{008..011}:x").as_deref(), Some("d008:x d009:x d010:x d011:x"));
-        assert_eq!(names("d{8..11}").as_deref(), Some("d8 d9 d10 d11"));
-        for wrong in ["d{1..}", "d{2..1}", "d{1..99999999}", "d{a..b}", "d{1", "d{1}", "d{..}"] {
-            assert_eq!(names(wrong), None, "{wrong}");
-        }
-    }
 }
