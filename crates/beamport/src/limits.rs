@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Sections of one file. Each becomes a thread, a folder or a file; no machine runs more.
 pub const SECTIONS_MAX: usize = 10_000;
+/// Entries that all ranges in lists of one file stand for: each of the most sections may read ten streams.
+pub const ENTRIES_MAX: usize = 10 * SECTIONS_MAX;
 /// Bytes of a file name with its placeholders filled: 255 on Linux, less what a file in the making adds to its name.
 pub const FILE_NAME_BYTES_MAX: usize = 200;
 /// Bytes of a template. A structure of 700 MB is known from an instrument of 12 million pixels written out; templates here use `range`.

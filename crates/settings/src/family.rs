@@ -1,26 +1,53 @@
 //! Families: texts with a range of numbers, `d{001..120}`, that stand for as many texts.
 
-use crate::units::Refused;
+use crate::units::{Refused, shortened};
 
-/// The texts that a text stands for: itself, or one for each number of its range. Numbers have leading zeros where the first
-/// and the last are written with as many digits. At most `most` texts.
+/// A text with a range: one text for each of its numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    before: &'a str,
+    first: usize,
+    /// Digits of each number, with leading zeros; 0: as many as it has.
+    width: usize,
+    behind: &'a str,
+    /// How many texts it stands for; 1 or more.
+    pub count: usize,
+}
+
+impl<'a> Family<'a> {
+    /// Reads a text; `None` where it has no range. Numbers have leading zeros where the first and the last are written with
+    /// as many digits.
+    pub fn of(text: &'a str) -> Option<Result<Self, Refused>> {
+        let (before, (first, last), behind) = range_of(text)?;
+        let digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        let width = if first.len() == last.len() { first.len() } else { 0 };
+        let refused = |cause| Err(Refused::new(cause, "write a range like `{1..8}` or `{001..120}`"));
+        let wrong = || refused(format!("`{{{}..{}}}` is not a range of numbers", shortened(first), shortened(last)));
+        Some(match (first.parse(), last.parse()) {
+            (Ok(low), Ok(high)) if digits(first) && digits(last) && low <= high => {
+                Ok(Self { before, first: low, width, behind, count: high - low + 1 })
+            }
+            _ => wrong(),
+        })
+    }
+
+    /// The text of one number, the first for 0.
+    #[must_use]
+    pub fn item(&self, at: usize) -> String {
+        let Self { before, first, width, behind, .. } = *self;
+        format!("{before}{:0width$}{behind}", first + at)
+    }
+}
+
+/// The texts that a text stands for: itself, or one for each number of its range. At most `most` texts.
 pub fn expanded(text: &str, most: usize) -> Result<Vec<String>, Refused> {
-    let Some((before, range, behind)) = range_of(text) else { return Ok(vec![text.to_owned()]) };
-    let hint = "write a range like `{1..8}` or `{001..120}`";
-    let refused = |cause: String| Refused::new(cause, hint);
-    let (first, last) = range;
-    let digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(first) || !digits(last) {
-        return Err(refused(format!("`{{{first}..{last}}}` is not a range of numbers")));
+    let Some(family) = Family::of(text) else { return Ok(vec![text.to_owned()]) };
+    let family = family?;
+    if family.count > most {
+        let cause = format!("its range has {} numbers, {most} are possible", family.count);
+        return Err(Refused::new(cause, "write a smaller range, like `{001..120}`"));
     }
-    let width = if first.len() == last.len() { first.len() } else { 0 };
-    let number = |text: &str| text.parse::<usize>().unwrap_or(usize::MAX);
-    let (low, high) = (number(first), number(last));
-    let count = high.checked_sub(low).map_or(0, |more| more + 1);
-    if count == 0 || count > most {
-        return Err(refused(format!("`{{{first}..{last}}}` has {count} numbers, 1 to {most} are possible")));
-    }
-    Ok((low..=high).map(|n| format!("{before}{n:0width$}{behind}")).collect())
+    Ok((0..family.count).map(|at| family.item(at)).collect())
 }
 
 /// Whether a text has a range in braces.

@@ -12,7 +12,7 @@ mod page;
 mod section;
 pub mod units;
 
-pub use family::{expanded, is_family};
+pub use family::{Family, expanded, is_family};
 pub use key::{Key, Table, key, reference, required};
 pub use mistake::{Mistake, Mistakes, Severity, nearest};
 pub use name::{is_run_name, is_stream_name, plain, wrong_name, wrong_run_name};

@@ -146,6 +146,11 @@ pub(super) fn check_stages(
     stages.sort_by_key(|stage| stage.line);
     let mut taken: HashSet<String> = streams.iter().cloned().collect();
     for stage in stages {
+        // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
+        if mistakes.is_full() {
+            mistakes.has_more = true;
+            return;
+        }
         let line = stage.inputs.line_or(stage.line);
         let title = format!("{} `{}`", stage.kind, shortened(stage.name));
         let mut say = |line, what: String, cause: &str, hint: String| {

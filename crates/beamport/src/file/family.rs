@@ -2,7 +2,7 @@
 //! range that a text of the section has. In any section an entry of a list with a range stands for as many entries.
 
 use crate::limits;
-use settings::{Refused, expanded, is_family};
+use settings::{Family, Refused, expanded, is_family};
 use toml_edit::{Array, Item, Value};
 
 /// The names that a header stands for.
@@ -12,7 +12,13 @@ pub(super) fn names(header: &str) -> Result<Vec<String>, Refused> {
 
 /// The section of member `at` of `count`; and what is wrong with ranges in it, by key. A header without a range has one
 /// member, whose texts are left as they are.
-pub(super) fn member(section: &Item, (at, count): (usize, usize), is_many: bool) -> (Item, Vec<(String, Refused)>) {
+/// `entries`: how many entries ranges in lists of the file may still stand for.
+pub(super) fn member(
+    section: &Item,
+    (at, count): (usize, usize),
+    is_many: bool,
+    entries: &mut usize,
+) -> (Item, Vec<(String, Refused)>) {
     let mut own = section.clone();
     let mut wrong = Vec::new();
     let keys: Vec<String> =
@@ -22,13 +28,14 @@ pub(super) fn member(section: &Item, (at, count): (usize, usize), is_many: bool)
         let result = match item {
             Item::Value(Value::String(text)) if is_many && is_family(text.value()) => {
                 let text = text.value().clone();
+                let family = Family::of(&text);
                 // Any item will do after a mistake, which is then the only one.
-                let any = expanded(&text, limits::SECTIONS_MAX).ok().and_then(|items| items.into_iter().next());
-                *item = Item::Value(any.unwrap_or_default().into());
-                one_of(&text, at, count).map(Value::from)
+                let any = family.iter().flatten().next().map(|family| family.item(0)).unwrap_or_default();
+                *item = Item::Value(any.into());
+                one_of(family, at, count).map(Value::from)
             }
             Item::Value(Value::Array(list)) if list.iter().any(|entry| entry.as_str().is_some_and(is_family)) => {
-                all_of(list).map(Value::Array)
+                all_of(list, entries).map(Value::Array)
             }
             _ => continue,
         };
@@ -41,21 +48,28 @@ pub(super) fn member(section: &Item, (at, count): (usize, usize), is_many: bool)
 }
 
 /// The item of a range that belongs to a member.
-fn one_of(text: &str, at: usize, count: usize) -> Result<String, Refused> {
-    let mut items = expanded(text, limits::SECTIONS_MAX)?;
-    if items.len() != count {
-        let cause = format!("its range has {} items, that of the section has {count}", items.len());
-        return Err(Refused::new(cause, "write ranges of the same length"));
+fn one_of(family: Option<Result<Family<'_>, Refused>>, at: usize, count: usize) -> Result<String, Refused> {
+    let family = family.transpose()?;
+    match family {
+        Some(family) if family.count == count => Ok(family.item(at)),
+        other => {
+            let items = other.map_or(0, |family| family.count);
+            let cause = format!("its range has {items} items, that of the section has {count}");
+            Err(Refused::new(cause, "write ranges of the same length"))
+        }
     }
-    Ok(items.swap_remove(at))
 }
 
 /// A list with its ranges written out.
-fn all_of(list: &Array) -> Result<Array, Refused> {
+fn all_of(list: &Array, entries: &mut usize) -> Result<Array, Refused> {
     let mut out = Array::new();
     for entry in list {
-        match entry.as_str() {
-            Some(text) => out.extend(expanded(text, limits::SECTIONS_MAX)?),
+        match entry.as_str().filter(|text| is_family(text)) {
+            Some(text) => {
+                let items = expanded(text, *entries)?;
+                *entries -= items.len();
+                out.extend(items);
+            }
             None => out.push(entry.clone()),
         }
     }

@@ -127,7 +127,13 @@ pub fn parse(
         answer.or_insert_with(|| template_check(path, writer)).clone()
     };
     let instrument = parsed.document.map(|document| {
-        let mut reader = Reader { page: &page, registry, mistakes: &mut mistakes, has_holes: parsed.has_holes };
+        let mut reader = Reader {
+            page: &page,
+            registry,
+            mistakes: &mut mistakes,
+            has_holes: parsed.has_holes,
+            entries: limits::ENTRIES_MAX,
+        };
         reader.instrument(document.as_table(), path, &template_check)
     });
     let mut list = std::mem::take(&mut mistakes.list);
@@ -198,6 +204,8 @@ struct Reader<'a> {
     registry: &'a Registry,
     mistakes: &'a mut Mistakes,
     has_holes: bool,
+    /// Entries that ranges in lists may still stand for.
+    entries: usize,
 }
 
 const SECTIONS: [&str; 5] = ["source", "merge", "worker", "sink", "run"];
@@ -350,7 +358,7 @@ impl Reader<'_> {
             known.extend(names.iter().cloned());
             let place = Place { kind, title, line, folder, is_many: is_family(header) };
             for (at, name) in names.iter().enumerate() {
-                let (own, wrong) = family::member(item, (at, names.len()), place.is_many);
+                let (own, wrong) = family::member(item, (at, names.len()), place.is_many, &mut self.entries);
                 self.section(&place, name, (&own, wrong), template_check, into);
             }
         }

@@ -839,6 +839,15 @@ fn mistakes_in_a_family_are_told_once() {
 }
 
 #[test]
+fn ranges_of_a_hostile_file_do_not_fill_the_memory() {
+    let keys = "kind = \"time\"\ninputs = [\"d{1..9999}\", \"e{1..99999}\"]\nwait = \"{1..9000} s\"\n";
+    let text =
+        format!("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodel = \"amor\"\n[merge.\"m{{1..9000}}\"]\n{keys}");
+    let mistakes = wrong(&text);
+    assert!(mistakes.iter().any(|m| m.cause.contains("are possible")), "{}", mistakes[0]);
+}
+
+#[test]
 fn a_program_may_know_another_kind_of_source() {
     static SLOW: Key = settings::key("slow", "duration", "1 s", "A key of its own.");
     static OTHER: flow::edge::SourceKind = flow::edge::SourceKind {
