@@ -420,7 +420,7 @@ pub trait Word: Copy + PartialEq + 'static {
     }
 }
 
-/// The answer to a word that is none of these.
+/// The error for a word that is not in the list.
 #[must_use]
 pub fn unknown_word<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Refused {
     let words: Vec<&str> = words.into_iter().collect();

@@ -235,7 +235,7 @@ fn a_source_hears_what_is_safe_once_it_is_on_the_disk() {
     }
 }
 
-/// Says what it is told to be missing, then nothing.
+/// Pushes four messages and names the numbers that are missing between them.
 struct Lossy;
 
 impl Source for Lossy {

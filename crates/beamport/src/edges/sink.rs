@@ -51,7 +51,7 @@ pub enum Work {
     Frames(u64, Compression),
 }
 
-/// The program that writes files from templates, and the code of the user that it is told of.
+/// The program that writes files from templates, with the modules of the user that it loads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// What each file begins with a copy of.
