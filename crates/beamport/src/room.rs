@@ -3,7 +3,7 @@
 //! A live end that runs out of it makes its source wait, so what cannot fit is refused before anything starts. The sum is
 //! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
 
-use crate::file::{Instrument, Mistake};
+use crate::file::{Instrument, Mistake, Stage};
 use crate::verbs::figures::bytes;
 use flow::{Data, Fault};
 use settings::units::{Size, size_text};
@@ -57,13 +57,14 @@ pub fn held(data: &Data) -> u64 {
 #[must_use]
 pub fn asked(instrument: &Instrument) -> u64 {
     // A merge has a book, and a stream of what goes aside; a worker its tasks, too.
-    let stages = 2 * instrument.merges.len() + 3 * instrument.workers.len();
-    let books = BOOKS + instrument.sources.len() + instrument.sinks.len() + stages;
-    let sources = instrument.sources.iter().map(|source| source.live.0);
-    let merges = instrument.merges.iter().map(|merge| merge.output.live.0);
-    let slots = |w: &crate::file::WorkerSection| w.slot_live.0.saturating_mul(w.slots.value);
-    let workers = instrument.workers.iter().map(|w| slots(w).saturating_add(w.output.live.0));
-    sources.chain(merges).chain(workers).fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
+    let books_of = |stage: &Stage| match stage {
+        Stage::Source(_) => 1,
+        Stage::Merge(_) => 2,
+        Stage::Worker(_) => 3,
+    };
+    let books = BOOKS + instrument.sinks.len() + instrument.stages.iter().map(books_of).sum::<usize>();
+    let live = instrument.stages.iter().map(Stage::live_bytes);
+    live.fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
 }
 
 /// Why an instrument does not fit into shared memory, if it does not: at the line of its largest live end.
@@ -75,7 +76,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
         Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
         None => format!("there is no {PLACE}"),
     };
-    let largest = instrument.sources.iter().max_by_key(|source| source.live.0)?;
+    let largest = instrument.sources().max_by_key(|source| source.live.0)?;
     Some(Mistake {
         level: crate::file::Severity::Error,
         file: instrument.file.display().to_string(),

@@ -42,7 +42,7 @@ impl Started {
         let signals = Arc::new(AtomicUsize::new(0));
         listen_to_signals(&signals)?;
         room::for_instrument(&instrument)?;
-        for section in &instrument.sources {
+        for section in instrument.sources() {
             section.plan.prepare(&Files)?;
         }
         Ok(Self { mover: Mover::start(instrument, &signals)?, signals })
@@ -58,7 +58,7 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
-        let (names_of_stages, lost_before, workers) = (mover.stages(), mover.lost_before(), mover.workers());
+        let (names_of_stages, lost_before, workers) = (mover.fed_stages(), mover.lost_before(), mover.workers());
         let cuts = mover.cuts();
         drop(mover);
         let folder = data.folder.display();

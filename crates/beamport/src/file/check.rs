@@ -52,15 +52,13 @@ pub fn check(
         Ok(instrument) if asked.show => write!(out, "{}", instrument.show())?,
         Ok(instrument) => {
             let mut counts = vec![
-                counted(instrument.sources.len(), "source"),
+                counted(instrument.sources().count(), "source"),
                 counted(instrument.sinks.iter().filter(|sink| sink.is_first()).count(), "sink"),
                 counted(instrument.runs.len(), "run"),
             ];
-            if !instrument.workers.is_empty() {
-                counts.insert(1, counted(instrument.workers.len(), "worker"));
-            }
-            if !instrument.merges.is_empty() {
-                counts.insert(1, counted(instrument.merges.len(), "merge"));
+            let stages = [("worker", instrument.workers().count()), ("merge", instrument.merges().count())];
+            for (kind, count) in stages.into_iter().filter(|(_, count)| *count > 0) {
+                counts.insert(1, counted(count, kind));
             }
             let memory = bytes(room::asked(&instrument));
             writeln!(out, "{file}: good: {}; {memory} of shared memory", counts.join(", "))?;

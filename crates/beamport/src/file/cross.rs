@@ -1,7 +1,7 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
 use super::comes::{Missing, never_comes};
-use super::{Clock, Instrument, Level, Mistake, Severity, nearest};
+use super::{Clock, Instrument, Level, MergeSection, Mistake, Severity, SinkSection, Stage, WorkerSection, nearest};
 use flow::edge::{Outline, Sends};
 use settings::Page;
 use settings::{Mistakes, Setting, Shown, Take as _};
@@ -21,11 +21,12 @@ pub(super) fn check(
         let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
         mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
     }
-    let merges: Vec<String> = instrument.merges.iter().map(|merge| merge.name.clone()).collect();
-    let workers: Vec<String> = instrument.workers.iter().map(|worker| worker.name.clone()).collect();
-    let known: HashSet<&str> = streams.iter().chain(&merges).chain(&workers).map(String::as_str).collect();
+    // Sources that are wrong in themselves are not in the list of stages: a name is that of a source unless a stage has it.
+    let stages = instrument.stages.iter().filter(|stage| stage.source().is_none());
+    let kinds: HashMap<&str, &str> = stages.map(|stage| (stage.name(), stage.kind())).collect();
+    let known: HashSet<&str> = streams.iter().map(String::as_str).chain(kinds.keys().copied()).collect();
     let outline = Outline { data: &instrument.data };
-    for source in &instrument.sources {
+    for source in instrument.sources() {
         for conflict in source.plan.conflicts(&source.name, &outline) {
             let line = match conflict.origin {
                 super::Origin::Line(line) => line,
@@ -37,18 +38,15 @@ pub(super) fn check(
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     // What a wrong section would send is not known: one mistake is not told again for each module.
     let sends: HashMap<&str, Sends> = instrument
-        .sources
+        .stages
         .iter()
+        .filter_map(Stage::source)
         .filter(|source| !source.is_wrong)
         .filter_map(|source| Some((source.name.as_str(), source.plan.sends()?)))
         .collect();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
-            let other = match (merges.contains(&sink.name), workers.contains(&sink.name)) {
-                (true, _) => "merge",
-                (false, true) => "worker",
-                (false, false) => "source",
-            };
+            let other = kinds.get(sink.name.as_str()).unwrap_or(&"source");
             let what = format!("sink `{}` has the name of a {other}", shortened(&sink.name));
             mistakes.push(page.mistake(
                 sink.line,
@@ -76,15 +74,14 @@ pub(super) fn check(
             ));
         }
     }
-    share_out(page, mistakes, instrument, &known);
+    share_out(page, mistakes, &mut instrument.sinks, &known);
 }
 
 /// Sinks with several writers become as many.
-fn share_out(page: &Page, mistakes: &mut Mistakes, instrument: &mut Instrument, known: &HashSet<&str>) {
-    let names: HashSet<String> = instrument.sinks.iter().map(|sink| sink.name.clone()).collect();
-    let sinks = std::mem::take(&mut instrument.sinks);
-    instrument.sinks = sinks.into_iter().flat_map(super::SinkSection::shared_out).collect();
-    for sink in instrument.sinks.iter().filter(|sink| !sink.is_first()) {
+fn share_out(page: &Page, mistakes: &mut Mistakes, sinks: &mut Vec<SinkSection>, known: &HashSet<&str>) {
+    let names: HashSet<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
+    *sinks = std::mem::take(sinks).into_iter().flat_map(SinkSection::shared_out).collect();
+    for sink in sinks.iter().filter(|sink| !sink.is_first()) {
         let is_too_long = sink.name.len() > settings::limits::NAME_CHARS_MAX;
         if is_too_long || names.contains(&sink.name) || known.contains(sink.name.as_str()) {
             let cause = if is_too_long { "it is too long" } else { "it is taken" };
@@ -108,6 +105,34 @@ struct Filling<'a> {
     besides: &'a [String],
 }
 
+impl<'a> Filling<'a> {
+    fn merge(merge: &'a mut MergeSection) -> Self {
+        Self {
+            kind: "merge",
+            name: &merge.name,
+            line: merge.line,
+            inputs: &merge.inputs,
+            level: &mut merge.output.level,
+            shown: &mut merge.shown,
+            is_view: merge.copied.is_none(),
+            besides: &[],
+        }
+    }
+
+    fn worker(worker: &'a mut WorkerSection) -> Self {
+        Self {
+            kind: "worker",
+            name: &worker.name,
+            line: worker.line,
+            inputs: &worker.inputs,
+            level: &mut worker.output.level,
+            shown: &mut worker.shown,
+            is_view: false,
+            besides: &worker.besides,
+        }
+    }
+}
+
 /// Notes what does not fit together in merges and workers, and fills in the level of those that say none. `streams` are
 /// the names of all sources.
 pub(super) fn check_stages(
@@ -119,33 +144,16 @@ pub(super) fn check_stages(
 ) {
     // What a stage further up fills: with its level, and whether its times can be compared.
     let mut known: HashMap<String, (Level, bool)> = HashMap::new();
-    for source in &instrument.sources {
-        known.insert(source.name.clone(), (source.level.value, source.clock.value == Clock::Epoch));
-    }
-    let merges = instrument.merges.iter_mut().map(|merge| Filling {
-        kind: "merge",
-        name: &merge.name,
-        line: merge.line,
-        inputs: &merge.inputs,
-        level: &mut merge.output.level,
-        shown: &mut merge.shown,
-        is_view: merge.copied.is_none(),
-        besides: &[],
-    });
-    let workers = instrument.workers.iter_mut().map(|worker| Filling {
-        kind: "worker",
-        name: &worker.name,
-        line: worker.line,
-        inputs: &worker.inputs,
-        level: &mut worker.output.level,
-        shown: &mut worker.shown,
-        is_view: false,
-        besides: &worker.besides,
-    });
-    let mut stages: Vec<Filling<'_>> = merges.chain(workers).collect();
-    stages.sort_by_key(|stage| stage.line);
     let mut taken: HashSet<String> = streams.iter().cloned().collect();
-    for stage in stages {
+    for stage in &mut instrument.stages {
+        let stage = match stage {
+            Stage::Source(source) => {
+                known.insert(source.name.clone(), (source.level.value, source.clock.value == Clock::Epoch));
+                continue;
+            }
+            Stage::Merge(merge) => Filling::merge(merge),
+            Stage::Worker(worker) => Filling::worker(worker),
+        };
         // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
         if mistakes.is_full() {
             mistakes.has_more = true;
@@ -233,7 +241,7 @@ fn check_inputs(
     page: &Page,
     mistakes: &mut Mistakes,
     has_holes: bool,
-    sink: &mut super::SinkSection,
+    sink: &mut SinkSection,
     streams: &[String],
     known: &HashSet<&str>,
 ) {
@@ -285,7 +293,7 @@ fn check_template(
     mistakes: &mut Mistakes,
     has_holes: bool,
     is_clear: bool,
-    sink: &super::SinkSection,
+    sink: &SinkSection,
     known: &HashSet<&str>,
 ) {
     let title = format!("sink `{}`", shortened(&sink.name));
@@ -323,7 +331,7 @@ fn check_template(
 }
 
 /// That what each module of the template wants is what the sources of its streams make, as far as that is known.
-fn check_modules(mistakes: &mut Mistakes, sink: &super::SinkSection, sends: &HashMap<&str, Sends>) {
+fn check_modules(mistakes: &mut Mistakes, sink: &SinkSection, sends: &HashMap<&str, Sends>) {
     let file = sink.template().unwrap_or(Path::new("")).display().to_string();
     for reads in &sink.template_modules {
         let sources: Vec<&Sends> = reads.streams.iter().filter_map(|stream| sends.get(stream.as_str())).collect();

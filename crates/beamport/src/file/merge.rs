@@ -2,7 +2,7 @@
 
 use super::keys;
 use super::output::{self, OutputFull, OutputSection};
-use super::{Instrument, Level, WorkerSection};
+use super::{Instrument, Level, Stage, WorkerSection};
 use crate::limits;
 use serde_json::Value as Json;
 use settings::Key;
@@ -159,13 +159,24 @@ impl Instrument {
     /// Makes of each merge whose output is a copy what runs: the merge fills the view `NAME.view`, and a worker behind it
     /// copies that into NAME.
     pub(super) fn split_copies(&mut self) {
-        let sources = self.sources.iter().map(|source| (source.name.clone(), source.level.value));
-        let merges = self.merges.iter().map(|merge| (&merge.name, &merge.output));
-        let stages = merges.chain(self.workers.iter().map(|worker| (&worker.name, &worker.output)));
-        let level_of = |output: &OutputSection| output.level.as_ref().map_or(Level::default(), |level| level.value);
+        let of = |output: &OutputSection| output.level.as_ref().map_or(Level::default(), |level| level.value);
+        let level_of = |stage: &Stage| match stage {
+            Stage::Source(source) => source.level.value,
+            Stage::Merge(merge) => of(&merge.output),
+            Stage::Worker(worker) => of(&worker.output),
+        };
         let levels: BTreeMap<String, Level> =
-            sources.chain(stages.map(|(name, output)| (name.clone(), level_of(output)))).collect();
-        for merge in self.merges.iter_mut().filter(|merge| merge.copied.is_some()) {
+            self.stages.iter().map(|stage| (stage.name().to_owned(), level_of(stage))).collect();
+        let mut stages = Vec::with_capacity(self.stages.len());
+        for mut stage in std::mem::take(&mut self.stages) {
+            let Stage::Merge(merge) = &mut stage else {
+                stages.push(stage);
+                continue;
+            };
+            if merge.copied.is_none() {
+                stages.push(stage);
+                continue;
+            }
             let is_disk = |input: &String| levels.get(input).is_some_and(|level| *level == Level::Disk);
             let level = if merge.inputs.iter().all(is_disk) { Level::Disk } else { Level::Memory };
             let view = OutputSection {
@@ -178,10 +189,10 @@ impl Instrument {
             let output = std::mem::replace(&mut merge.output, view);
             let view = flow::view_of(&merge.name);
             let name = std::mem::replace(&mut merge.name, view);
-            self.workers.push(WorkerSection::copying(name, merge, output));
+            let copy = WorkerSection::copying(name, merge, output);
+            stages.extend([stage, Stage::Worker(Box::new(copy))]);
         }
-        // The mover has its threads in the order of the file.
-        self.workers.sort_by_key(|worker| worker.line);
+        self.stages = stages;
     }
 }
 

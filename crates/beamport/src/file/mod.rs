@@ -19,6 +19,7 @@ mod shadow;
 mod show;
 mod sink;
 mod source;
+mod stage;
 mod worker;
 mod writers;
 
@@ -30,6 +31,7 @@ pub(crate) use show::toml_text;
 pub use sink::SinkSection;
 pub(crate) use sink::{writer_file, writer_name};
 pub use source::{Clock, Level, SourceSection, WhenFull};
+pub use stage::Stage;
 pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection};
 
 use crate::edges::{Registry, Writer};
@@ -79,12 +81,8 @@ pub struct Instrument {
     pub name: Setting<String>,
     /// Folder of the streams.
     pub data: Setting<PathBuf>,
-    /// Sources in the order of the file; each fills the stream of its name.
-    pub sources: Vec<SourceSection>,
-    /// Merges in the order of the file; each fills the stream of its name.
-    pub merges: Vec<MergeSection>,
-    /// Workers in the order of the file; each fills the stream of its name.
-    pub workers: Vec<WorkerSection>,
+    /// Sources, then merges and workers in the order of the file: each stage reads only stages before it.
+    pub stages: Vec<Stage>,
     /// Sinks in the order of the file.
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
@@ -92,14 +90,6 @@ pub struct Instrument {
     /// What is not taken word for word, such as a key that is ignored.
     pub warnings: Vec<Mistake>,
     shown: Vec<Shown>,
-}
-
-impl Instrument {
-    /// The source that fills a stream.
-    #[must_use]
-    pub fn source(&self, stream: &str) -> Option<&SourceSection> {
-        self.sources.iter().find(|source| source.name == stream)
-    }
 }
 
 /// Reads an instrument file and all it names, or says every mistake, sorted by line.
@@ -256,9 +246,7 @@ impl Reader<'_> {
             file: path.to_owned(),
             name,
             data,
-            sources: Vec::new(),
-            merges: Vec::new(),
-            workers: Vec::new(),
+            stages: Vec::new(),
             sinks: Vec::new(),
             runs: Vec::new(),
             warnings: Vec::new(),
@@ -279,6 +267,7 @@ impl Reader<'_> {
                     .collect()
             })
             .unwrap_or_default();
+        instrument.sort_stages();
         shadow::resolve(self.page, self.mistakes, self.has_holes, &mut instrument);
         cross::check_stages(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
         cross::check(self.page, self.mistakes, self.has_holes, &names, &mut instrument);
@@ -389,9 +378,9 @@ impl Reader<'_> {
         };
         wrong.into_iter().for_each(|(key, refused)| section.refuse_named(&key, "a range", refused));
         match place.kind {
-            "source" => into.sources.extend(source::read(name, &mut section, self.registry)),
-            "merge" => into.merges.push(merge::read(name, &mut section)),
-            "worker" => into.workers.push(worker::read(name, &mut section, place.folder)),
+            "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
+            "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
+            "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, place.folder)))),
             "sink" => {
                 let around = Around { data: &into.data, template_check };
                 into.sinks.extend(sink::read(name, &mut section, self.registry, &around));

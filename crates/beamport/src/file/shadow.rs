@@ -1,7 +1,7 @@
 //! Shadows: workers that take from another what they do not say. Decision 0014.
 
 use super::keys;
-use super::{Instrument, Origin, WorkerSection, nearest};
+use super::{Instrument, Origin, Stage, nearest};
 use settings::Key;
 use settings::Page;
 use settings::shortened;
@@ -9,17 +9,19 @@ use settings::{Mistakes, Setting, Shown, Take};
 
 /// Notes what is wrong with shadows, and fills in what they take from the workers that they run beside.
 pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, instrument: &mut Instrument) {
-    for at in 0..instrument.workers.len() {
-        let Some(shadow) = instrument.workers[at].shadow.clone() else { continue };
-        let (name, own) = (shortened(&shadow), instrument.workers[at].line);
-        let title = format!("worker `{}`", shortened(&instrument.workers[at].name));
+    for at in 0..instrument.stages.len() {
+        let (above, rest) = instrument.stages.split_at_mut(at);
+        let Some(Stage::Worker(new)) = rest.first_mut() else { continue };
+        let Some(shadow) = new.shadow.clone() else { continue };
+        let name = shortened(&shadow);
+        let title = format!("worker `{}`", shortened(&new.name));
         let what = format!("{title} runs beside `{name}`");
-        let line = shadow.line_or(own);
+        let line = shadow.line_or(new.line);
         let mut say = |cause: &str, hint: String| mistakes.push(page.mistake(line, &*what, cause, hint));
-        let above = |worker: &&WorkerSection| worker.line < own;
-        let Some(old) = instrument.workers.iter().filter(above).find(|worker| worker.name == shadow.value) else {
+        let workers = || above.iter().filter_map(Stage::worker);
+        let Some(old) = workers().find(|worker| worker.name == shadow.value) else {
             if !has_holes {
-                let names = || instrument.workers.iter().filter(above).map(|worker| worker.name.as_str());
+                let names = || workers().map(|worker| worker.name.as_str());
                 let hint = match (nearest(&shadow, names()), names().next()) {
                     (Some(near), _) => format!("write `{near}`"),
                     (None, Some(_)) => {
@@ -39,8 +41,6 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
             say("what that one keeps from one message to the next is no other code's", "start the new one anew".into());
             continue;
         }
-        let old = old.clone();
-        let new = &mut instrument.workers[at];
         let alone = new.alone(&new.parameters.0.clone());
         let is_alone = alone.filter(|_| old.inputs.len() > 1);
         if let Some(why) = is_alone {

@@ -1,8 +1,9 @@
 //! The resolved file as `check --show` prints it: every value with its origin.
 
-use super::{Instrument, MergeSection, RunSection, SinkSection, SourceSection, WorkerSection};
+use super::{Instrument, RunSection, SinkSection};
 use serde_json::{Value as Json, json};
 use settings::{Origin, Shown};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// One section on the way out.
@@ -15,25 +16,14 @@ struct Part<'a> {
 
 impl Instrument {
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let sources = self.sources.iter().map(|SourceSection { name, line, shown, .. }| Part {
-            kind: "source",
-            name,
-            line: *line,
-            shown,
-        });
-        let merges = self.merges.iter().map(|MergeSection { name, copied, line, shown, .. }| Part {
-            kind: "merge",
-            name: copied.as_ref().unwrap_or(name),
-            line: *line,
-            shown,
-        });
-        // Those that copy stand in the file as what they copy.
-        let written = |worker: &&WorkerSection| !self.merges.iter().any(|m| m.copied.as_ref() == Some(&worker.name));
-        let workers = self.workers.iter().filter(written).map(|WorkerSection { name, line, shown, .. }| Part {
-            kind: "worker",
-            name,
-            line: *line,
-            shown,
+        // A merge whose output is a copy is two stages and one section.
+        let copies: HashSet<&str> = self.merges().filter_map(|merge| merge.copied.as_deref()).collect();
+        let written = self.stages.iter().filter(move |stage| stage.merge().is_some() || !copies.contains(stage.name()));
+        let stages = written.map(|stage| Part {
+            kind: stage.kind(),
+            name: stage.merge().and_then(|merge| merge.copied.as_deref()).unwrap_or(stage.name()),
+            line: stage.line(),
+            shown: stage.shown(),
         });
         let sinks = self
             .sinks
@@ -42,10 +32,7 @@ impl Instrument {
             .map(|SinkSection { name, line, shown, .. }| Part { kind: "sink", name, line: *line, shown });
         let runs =
             self.runs.iter().map(|RunSection { name, line, shown, .. }| Part { kind: "run", name, line: *line, shown });
-        // As in the file: a stage takes what one above it fills.
-        let mut stages: Vec<Part<'_>> = merges.chain(workers).collect();
-        stages.sort_by_key(|stage| stage.line);
-        sources.chain(stages).chain(sinks).chain(runs)
+        stages.chain(sinks).chain(runs)
     }
 
     /// The resolved file as TOML, each line with `# default` or `# FILE:LINE`. It reads back to the same instrument.

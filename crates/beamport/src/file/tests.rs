@@ -50,7 +50,7 @@ fn read(path: &Path, check: &TemplateCheck<'_>) -> Result<Instrument, Vec<Mistak
 
 /// The plan of the first source, which is simulated.
 fn simulated(instrument: &Instrument) -> &sim::Plan {
-    let plan: &dyn SourcePlan = &*instrument.sources[0].plan;
+    let plan: &dyn SourcePlan = &*instrument.sources().next().unwrap().plan;
     (plan as &dyn std::any::Any).downcast_ref().unwrap()
 }
 
@@ -118,7 +118,7 @@ fn the_examples_have_no_mistake() {
     }
     let amor = read(&folder.0.join("amor.toml"), &unasked).unwrap();
     assert_eq!(
-        amor.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
+        amor.sources().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         ["detector", "monitor", "devices"]
     );
     assert_eq!(*amor.sinks[0].inputs, ["detector", "monitor", "devices"]);
@@ -182,15 +182,15 @@ fn frames_of_4096_x_4096_pixels_were_refused_with_the_defaults() {
     for (more, live) in [("", 65 << 20), ("dtype = \"uint16\"", 129 << 20), ("dtype = \"float64\"", 513 << 20)] {
         let instrument = good(&camera(more));
         // Room for four, and they can be made.
-        assert_eq!(instrument.sources[0].live.value.0, live, "{more}");
+        assert_eq!(instrument.sources().next().unwrap().live.value.0, live, "{more}");
         assert_eq!(sim::truth(&simulated(&instrument).config).unwrap()["frames"], 8);
         let shown = instrument.show();
-        assert_eq!(good(&shown).sources[0].live.value.0, live, "{shown}");
+        assert_eq!(good(&shown).sources().next().unwrap().live.value.0, live, "{shown}");
     }
     let (line, what, hint) = only(&camera("live = \"32 MiB\""));
     assert!(line == 6 && what.contains("two frames of 16781312 B"), "{line} {what}");
     assert_eq!(hint, "write `live = \"65 MiB\"`");
-    assert_eq!(good(&camera("live = \"33 MiB\"")).sources[0].live.value.0, 33 << 20);
+    assert_eq!(good(&camera("live = \"33 MiB\"")).sources().next().unwrap().live.value.0, 33 << 20);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn what_show_prints_reads_back_to_the_same() {
 fn a_merge_that_is_copied_is_a_view_and_a_worker_and_reads_back_as_it_was_written() {
     let merge = "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\nlevel = \"disk\"\n";
     let file = good(&format!("{SOURCE}level = \"memory\"\n{merge}"));
-    let (merge, worker) = (&file.merges[0], &file.workers[0]);
+    let (merge, worker) = (file.merges().next().unwrap(), file.workers().next().unwrap());
     // A view survives no more than what it points into; the copy does.
     let level = |output: &OutputSection| output.level.as_ref().unwrap().value;
     assert_eq!((merge.name.as_str(), level(&merge.output)), ("all.view", Level::Memory));
@@ -229,14 +229,14 @@ fn a_merge_that_is_copied_is_a_view_and_a_worker_and_reads_back_as_it_was_writte
     assert_eq!((worker.call.as_str(), worker.inputs.value.as_slice()), ("copy", &["all.view".to_owned()][..]));
     let shown = file.show();
     assert!(shown.contains("[merge.all]") && !shown.contains("worker") && !shown.contains("all.view"), "{shown}");
-    let again = good(&shown);
-    assert_eq!((again.merges[0].name.as_str(), again.workers[0].name.as_str()), ("all.view", "all"));
+    let names: Vec<String> = good(&shown).stages.iter().map(|stage| stage.name().to_owned()).collect();
+    assert_eq!(names, ["x", "all.view", "all"]);
 }
 
 #[test]
 fn defaults_and_values_have_their_origin() {
     let file = good(&format!("{SOURCE}live = \"1 MiB\"\nlevel = \"memory\"\n"));
-    let source = &file.sources[0];
+    let source = file.sources().next().unwrap();
     assert_eq!((source.live.value, source.live.origin), (Size(1 << 20), Origin::Line(5)));
     assert_eq!((source.level.value, source.level.origin), (Level::Memory, Origin::Line(6)));
     assert_eq!((source.when_full.value, source.when_full.origin), (WhenFull::Wait, Origin::Default));
@@ -260,7 +260,7 @@ fn inline_and_dotted_sections_are_sections() {
         "instrument = \"a\"\nsource.x = {kind = \"sim\", model = \"amor\"}\nsource.y.kind = \"sim\"\nsource.y.model = \"amor\"\n",
     );
     assert_eq!(
-        file.sources.iter().map(|source| (source.name.as_str(), source.line)).collect::<Vec<_>>(),
+        file.sources().map(|source| (source.name.as_str(), source.line)).collect::<Vec<_>>(),
         [("x", 2), ("y", 3)]
     );
 }
@@ -381,7 +381,7 @@ fn a_copy_above_a_worker_stands_before_it() {
         "{SOURCE}[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\noutput = \"copy\"\n\
          [worker.w]\ncall = \"a:b\"\ninputs = [\"all\"]\n"
     );
-    let names: Vec<String> = good(&text).workers.into_iter().map(|worker| worker.name).collect();
+    let names: Vec<String> = good(&text).workers().map(|worker| worker.name.clone()).collect();
     assert_eq!(names, ["all", "w"]);
 }
 
@@ -391,12 +391,13 @@ fn a_shadow_has_what_it_does_not_say_from_the_worker_that_it_is_beside() {
         "[worker.old]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 4\nset = 2\norder = \"any\"\ntime_max = \"3 s\"\n";
     let new = "[worker.new]\ncall = \"a:c\"\nshadow = \"old\"\ntime_max = \"5 s\"\n";
     let instrument = good(&format!("{SOURCE}{old}{new}"));
-    let [_, shadow] = instrument.workers.as_slice() else { panic!("{:?}", instrument.workers) };
+    let shadow = instrument.workers().nth(1).unwrap();
     assert_eq!((shadow.inputs.value.as_slice(), shadow.slots.value, shadow.set.value), (&["x".to_owned()][..], 4, 2));
     assert_eq!((shadow.order.value, shadow.time_max.value), (super::Order::Any, Duration::from_secs(5)));
     // What is shown reads back.
-    let shown = good(&instrument.show());
-    assert_eq!((shown.workers[1].slots.value, shown.workers[1].inputs.as_slice()), (4, &["x".to_owned()][..]));
+    let again = good(&instrument.show());
+    let shown = again.workers().nth(1).unwrap();
+    assert_eq!((shown.slots.value, shown.inputs.as_slice()), (4, &["x".to_owned()][..]));
     let line = u32::try_from(format!("{SOURCE}{old}").lines().count()).unwrap();
     for (text, at, what, hint) in [
         ("inputs = [\"x\"]\n", 5, "has inputs of its own", "remove `inputs`"),
@@ -425,7 +426,10 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
         [merge.again]\nkind = \"time\"\ninputs = [\"all\", \"x\"]\n"
     );
     let instrument = good(&text);
-    let [all, again] = instrument.merges.as_slice() else { panic!("{:?}", instrument.merges) };
+    let [Stage::Source(_), Stage::Source(_), Stage::Merge(all), Stage::Merge(again)] = instrument.stages.as_slice()
+    else {
+        panic!("{:?}", instrument.stages)
+    };
     assert_eq!((all.wait_of("x"), all.wait_of("y")), (Duration::from_millis(50), Duration::from_secs(10)));
     assert_eq!(all.output.level.as_ref().unwrap().value, Level::Memory);
     let MergeKind::Time { slice, .. } = &again.kind else { panic!("{again:?}") };
@@ -810,15 +814,15 @@ fn a_family_is_as_many_sections_each_with_its_own_items() {
     let text = "instrument = \"a\"\n[source.\"d{08..10}\"]\nkind = \"sim\"\nmodel = \"detector\"\ndetector = \"{1..3}\"\n\
                 origin = \"x{1..3}y\"\n[merge.all]\nkind = \"time\"\ninputs = [\"d{08..10}\"]\n";
     let instrument = good(text);
-    let names: Vec<&str> = instrument.sources.iter().map(|source| source.name.as_str()).collect();
+    let names: Vec<&str> = instrument.sources().map(|source| source.name.as_str()).collect();
     assert_eq!(names, ["d08", "d09", "d10"]);
-    assert_eq!(*instrument.merges[0].inputs, ["d08", "d09", "d10"]);
-    let plans: Vec<_> = instrument.sources.iter().map(|source| source.plan.sends().unwrap().origins).collect();
+    assert_eq!(*instrument.merges().next().unwrap().inputs, ["d08", "d09", "d10"]);
+    let plans: Vec<_> = instrument.sources().map(|source| source.plan.sends().unwrap().origins).collect();
     assert_eq!(plans, [["x1y"], ["x2y"], ["x3y"]]);
     // What `check --show` prints has them one by one, and reads back.
     let shown = instrument.show();
     assert!(shown.contains("[source.d09]") && !shown.contains(".."), "{shown}");
-    assert_eq!(good(&shown).sources.len(), 3);
+    assert_eq!(good(&shown).sources().count(), 3);
 }
 
 #[test]

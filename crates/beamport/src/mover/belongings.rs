@@ -7,7 +7,7 @@
 //! What cannot be looked at is not known to be gone (no descriptor is free, a device does not answer): it is reported as a
 //! trouble, and looked at again after a pause that doubles.
 
-use super::stage::Told;
+use super::stage::StageHandle;
 use crate::file::Instrument;
 use flow::{Data, Fault, RUNS, commits};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) struct Belongings {
     looked: Option<Instant>,
     pause: Duration,
     /// Reports what cannot be looked at.
-    told: Told,
+    fault: StageHandle,
 }
 
 impl Belongings {
@@ -42,13 +42,13 @@ impl Belongings {
             trouble.get_or_insert(fault);
         }
         self.pause = if trouble.is_none() { PAUSE } else { (self.pause * 2).clamp(PAUSE, PAUSE_MAX) };
-        self.told.suffers(trouble);
+        self.fault.set_fault(trouble);
         Ok(())
     }
 
     /// What cannot be looked at.
     pub(super) fn trouble(&self) -> Option<Fault> {
-        self.told.trouble()
+        self.fault.trouble()
     }
 
     /// Why one of the streams cannot be looked at. An error names one that is gone.
@@ -126,9 +126,7 @@ fn is_ours(instrument: &Instrument, name: &str) -> bool {
     let stage = name.split('.').next().unwrap_or_default();
     name == RUNS
         || name == "control"
-        || instrument.sources.iter().any(|s| s.name == stage)
-        || instrument.merges.iter().any(|m| m.copied.as_deref().unwrap_or(&m.name) == stage)
-        || instrument.workers.iter().any(|w| w.name == stage)
+        || instrument.stages.iter().any(|known| known.name().split('.').next() == Some(stage))
         || instrument.sinks.iter().any(|s| s.name == stage)
 }
 

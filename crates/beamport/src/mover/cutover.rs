@@ -10,7 +10,7 @@
 //! what they had is the first that the new code is given.
 
 use super::control::Command;
-use super::stage::{NAP, Order, Told, What};
+use super::stage::{NAP, Order, StageHandle, What};
 use super::workers::{self, Slots};
 use crate::compare::{self, Comparison};
 use crate::file::{Code, WorkerSection, nearest};
@@ -124,38 +124,30 @@ impl CutOver {
 /// The worker that is to be changed, and its shadow.
 pub(super) struct Pair {
     /// The worker.
-    pub old: (WorkerSection, Told),
+    pub old: (WorkerSection, StageHandle),
     /// Its shadow.
-    pub new: (WorkerSection, Told),
+    pub new: (WorkerSection, StageHandle),
 }
 
 impl Pair {
-    /// By the name of the shadow.
-    pub(super) fn of(
-        sections: &[WorkerSection],
-        told: &dyn Fn(usize) -> Option<Told>,
-        name: &str,
-    ) -> Result<Self, Fault> {
+    /// Finds it among the workers that run, by the name of the shadow.
+    pub(super) fn of(workers: &[(&WorkerSection, &StageHandle)], name: &str) -> Result<Self, Fault> {
         let what = || format!("there is nothing to cut over to: `{}`", shortened(name));
-        let at = |name: &str| sections.iter().position(|section| section.name == name);
-        let of = |at: usize| Some((sections[at].clone(), told(at)?));
-        let shadows =
-            || sections.iter().filter(|section| section.shadow.is_some()).map(|section| section.name.as_str());
+        let find = |name: &str| workers.iter().find(|(section, _)| section.name == name);
+        let of = |(section, handle): (&WorkerSection, &StageHandle)| (section.clone(), handle.clone());
+        let shadows = || workers.iter().filter(|(w, _)| w.shadow.is_some()).map(|(w, _)| w.name.as_str());
         let hint = || match (nearest(name, shadows()), shadows().collect::<Vec<_>>().as_slice()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
             (None, []) => "no worker of this instrument is a shadow: `shadow = \"NAME\"` makes one".to_owned(),
             (None, names) => format!("shadows are {}", shortened(&names.join(", "))),
         };
-        let Some(new) = at(name) else {
+        let Some(new) = find(name) else {
             return Err(Fault::new(what(), "there is no worker of this name").hint(hint()));
         };
-        let Some(old) = sections[new].shadow.as_ref().and_then(|old| at(&old.value)) else {
+        let Some(old) = new.0.shadow.as_ref().and_then(|old| find(&old.value)) else {
             return Err(Fault::new(what(), "this worker is no shadow").hint(hint()));
         };
-        match (of(old), of(new)) {
-            (Some(old), Some(new)) => Ok(Self { old, new }),
-            _ => Err(Fault::new(what(), "its worker does not run")),
-        }
+        Ok(Self { old: of(*old), new: of(*new) })
     }
 
     /// Does it, and waits for it.
@@ -196,16 +188,16 @@ impl Pair {
 }
 
 /// Gives a worker a command, and waits for the answer.
-fn ordered(told: &Told, what: What, stop: &AtomicBool, patience: Duration) -> Result<Value, Fault> {
+fn ordered(worker: &StageHandle, what: What, stop: &AtomicBool, patience: Duration) -> Result<Value, Fault> {
     let (answer, answered) = channel();
-    told.order(Order { what, answer });
+    worker.order(Order { what, answer });
     let until = Instant::now() + patience;
     loop {
         match answered.recv_timeout(NAP) {
             Ok(answer) => return answer,
             Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) && Instant::now() < until => {}
             Err(_) => {
-                let cause = told.trouble().map_or_else(|| "it is ending".to_owned(), |fault| fault.to_string());
+                let cause = worker.trouble().map_or_else(|| "it is ending".to_owned(), |fault| fault.to_string());
                 return Err(Fault::new("a worker does not answer", cause)
                     .hint("`beamport top` shows which code runs: ask again where it is the old"));
             }

@@ -1,7 +1,7 @@
 //! Threads that run merges: each has its inputs' frontiers from the threads that fill them.
 
-use super::stage::{self, NAP, StageThread, Told, ns};
-use crate::file::{Instrument, MergeKind, MergeSection};
+use super::stage::{self, NAP, StageHandle, StageThread, ns};
+use crate::file::{MergeKind, MergeSection};
 use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +21,24 @@ fn options(section: &MergeSection) -> MergeOptions {
     MergeOptions { stream, by }
 }
 
-/// Starts the thread of a section. `inputs`: what the stages that fill them tell, in the section's order.
+/// Starts the thread of a section. `inputs`: the handles of the stages that fill them, in the section's order.
 pub(super) fn start(
-    instrument: &Instrument,
+    data: &Data,
     section: &MergeSection,
-    inputs: Vec<Told>,
+    inputs: Vec<StageHandle>,
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
-    let data = Data::on_disk(&instrument.data.value);
-    let (section, flag) = (section.clone(), stop.clone());
-    StageThread::start("merge", &section.name.clone(), stop, move |told| run(&data, &section, &inputs, &flag, told))
+    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
+    StageThread::start("merge", &section.name.clone(), stop, move |handle| run(&data, &section, &inputs, &flag, handle))
 }
 
-fn run(data: &Data, section: &MergeSection, inputs: &[Told], stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+fn run(
+    data: &Data,
+    section: &MergeSection,
+    inputs: &[StageHandle],
+    stop: &AtomicBool,
+    handle: &StageHandle,
+) -> Result<(), Fault> {
     if !stage::wait_for(inputs, stop) {
         return Ok(());
     }
@@ -44,7 +49,7 @@ fn run(data: &Data, section: &MergeSection, inputs: &[Told], stop: &AtomicBool, 
     if let cut @ store::Recovery::Cut { .. } = writer.recovery() {
         tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
     }
-    told.stands((&merge).into());
+    handle.publish_view((&merge).into());
     let begin = Instant::now();
     let mut heard = vec![Heard::NOTHING; inputs.len()];
     while !stop.load(Ordering::Relaxed) {
@@ -54,8 +59,8 @@ fn run(data: &Data, section: &MergeSection, inputs: &[Told], stop: &AtomicBool, 
         }
         let now = data.media.now();
         let step = merge.step(now, ns(begin.elapsed()), &heard)?;
-        told.stands((&merge).into());
-        told.suffers(merge.trouble());
+        handle.publish_view((&merge).into());
+        handle.set_fault(merge.trouble());
         match step {
             Step::Again => {}
             Step::At(when) => {

@@ -23,7 +23,7 @@ pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::Declared;
 
-use crate::file::{Instrument, Start, nearest};
+use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
 use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
@@ -33,7 +33,7 @@ use flow::records::{Gap, Run, Stop};
 use flow::{BOOK_HISTORY_BYTES, Data, Fault, Passes, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use settings::shortened;
-use stage::{Order, StageThread, Told, What};
+use stage::{Order, StageHandle, StageThread, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -79,7 +79,7 @@ struct Duties {
     /// Not before this moment, after a fault.
     next: Option<Instant>,
     /// Reports the fault.
-    told: Told,
+    fault: StageHandle,
 }
 
 impl Duties {
@@ -93,10 +93,9 @@ pub struct Mover {
     instrument: Instrument,
     data: Data,
     keeper: RunKeeper,
-    sources: Vec<StageThread>,
-    merges: Vec<StageThread>,
-    workers: Vec<StageThread>,
-    stop_sources: Arc<AtomicBool>,
+    /// One thread for each of `instrument.stages`, in the same order.
+    threads: Vec<StageThread>,
+    stop_stages: Arc<AtomicBool>,
     control: Control,
     /// A cut-over that was asked for.
     underway: Option<Underway>,
@@ -116,7 +115,7 @@ pub struct Mover {
     ending: bool,
     duties: Duties,
     /// Reports what keeps runs from moving on.
-    runs_told: Told,
+    runs_fault: StageHandle,
 }
 
 impl Mover {
@@ -137,16 +136,13 @@ impl Mover {
         let untold = untold(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || data.book_of_newest("control", BOOK_HISTORY_BYTES))?;
         let control = with_room(signals, || Control::listen(&folder))?;
-        let stop_sources = Arc::new(AtomicBool::new(false));
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
             data,
             keeper,
-            sources: Vec::new(),
-            merges: Vec::new(),
-            workers: Vec::new(),
-            stop_sources,
+            threads: Vec::new(),
+            stop_stages: Arc::default(),
             control,
             underway: None,
             book,
@@ -158,16 +154,13 @@ impl Mover {
             cuts_before: Vec::new(),
             ending: false,
             duties: Duties::default(),
-            runs_told: Told::default(),
+            runs_fault: StageHandle::default(),
         };
-        for stage in mover.stages() {
+        for stage in mover.fed_stages() {
             // A book that cannot be read is the trouble of its stage.
             mover.lost_before += crate::up::lost_in(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
         }
         mover.cuts_before = mover.all_cuts();
-        for section in &mover.instrument.sources {
-            mover.sources.push(sources::start(&mover.instrument, section, &mover.stop_sources)?);
-        }
         mover.start_stages()?;
         mover.wait_for_streams(signals)?;
         // What was finished before a kill came between.
@@ -183,28 +176,22 @@ impl Mover {
         Ok(mover)
     }
 
-    /// Starts merges and workers in the order of the file: each takes of those further up.
+    /// Starts the stages in their order: each reads only stages before it.
     fn start_stages(&mut self) -> Result<(), Fault> {
-        // A copy has the line of the merge that it is of, and comes behind it.
-        let merges = self.instrument.merges.iter().enumerate().map(|(at, m)| (m.line, false, at));
-        let workers = self.instrument.workers.iter().enumerate().map(|(at, w)| (w.line, true, at));
-        let mut order: Vec<(u32, bool, usize)> = merges.chain(workers).collect();
-        order.sort_unstable();
-        for (_, is_worker, at) in order {
-            let told = |inputs: &[String]| -> Vec<_> {
-                inputs.iter().filter_map(|input| self.stage(input)).map(|stage| stage.told.clone()).collect()
+        for stage in &self.instrument.stages {
+            let handles = |inputs: &[String]| -> Vec<_> {
+                inputs.iter().filter_map(|input| self.handle(input)).cloned().collect()
             };
-            if !is_worker {
-                let section = &self.instrument.merges[at];
-                let thread = merges::start(&self.instrument, section, told(&section.inputs), &self.stop_sources)?;
-                self.merges.push(thread);
-            } else {
-                let section = &self.instrument.workers[at];
-                let inputs = (told(&section.inputs), told(&section.besides));
-                let options = workers::options(section);
-                let thread = workers::start(&self.data, section, options, inputs, &self.stop_sources)?;
-                self.workers.push(thread);
-            }
+            let (data, stop) = (&self.data, &self.stop_stages);
+            let thread = match stage {
+                Stage::Source(section) => sources::start(data, section, stop)?,
+                Stage::Merge(section) => merges::start(data, section, handles(&section.inputs), stop)?,
+                Stage::Worker(section) => {
+                    let inputs = (handles(&section.inputs), handles(&section.besides));
+                    workers::start(data, section, workers::options(section), inputs, stop)?
+                }
+            };
+            self.threads.push(thread);
         }
         Ok(())
     }
@@ -212,12 +199,9 @@ impl Mover {
     /// Streams exist before a run begins: what belongs to it is held from its first message on.
     fn wait_for_streams(&mut self, signals: &AtomicUsize) -> Result<(), Fault> {
         let deadline = Instant::now() + START;
-        let sources = self.instrument.sources.iter().map(|s| ("source", &s.name)).zip(&self.sources);
-        let merges = self.instrument.merges.iter().map(|m| ("merge", &m.name)).zip(&self.merges);
-        let workers = self.instrument.workers.iter().map(|w| ("worker", &w.name)).zip(&self.workers);
-        for ((kind, name), stage) in sources.chain(merges).chain(workers) {
-            while stage.told.view().is_none() {
-                let trouble = stage.told.trouble();
+        for (stage, handle) in self.stages() {
+            while handle.view().is_none() {
+                let trouble = handle.trouble();
                 let (is_late, asked) = (Instant::now() > deadline, signals.load(Ordering::Relaxed) > 0);
                 // A stage that failed is started again by its thread, which has reported why.
                 let ends = match trouble.as_ref().map(|fault| fault.passes) {
@@ -227,8 +211,9 @@ impl Mover {
                     None => is_late,
                 };
                 if ends {
-                    self.stop_sources.store(true, Ordering::Relaxed);
-                    let late = || Fault::new(format!("{kind} `{name}` does not start"), "30 s are over");
+                    self.stop_stages.store(true, Ordering::Relaxed);
+                    let what = || format!("{} `{}` does not start", stage.kind(), stage.name());
+                    let late = || Fault::new(what(), "30 s are over");
                     return Err(trouble.unwrap_or_else(late));
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -237,12 +222,19 @@ impl Mover {
         Ok(())
     }
 
-    /// The thread that fills a stream.
-    fn stage(&self, stream: &str) -> Option<&StageThread> {
-        let source = self.instrument.sources.iter().position(|s| s.name == stream).and_then(|at| self.sources.get(at));
-        let merge = self.instrument.merges.iter().position(|m| m.name == stream);
-        let worker = self.instrument.workers.iter().position(|w| w.name == stream);
-        source.or_else(|| self.merges.get(merge?)).or_else(|| self.workers.get(worker?))
+    /// The stages that were started, with their handles.
+    fn stages(&self) -> impl Iterator<Item = (&Stage, &StageHandle)> {
+        self.instrument.stages.iter().zip(self.threads.iter().map(|thread| &thread.handle))
+    }
+
+    /// The handle of the stage that fills a stream.
+    fn handle(&self, stream: &str) -> Option<&StageHandle> {
+        self.stages().find(|(stage, _)| stage.name() == stream).map(|(_, handle)| handle)
+    }
+
+    /// The sections of workers that were started, with their handles.
+    fn running_workers(&self) -> impl Iterator<Item = (&WorkerSection, &StageHandle)> {
+        self.stages().filter_map(|(stage, handle)| Some((stage.worker()?, handle)))
     }
 
     fn begin_declared(&mut self) -> Result<(), Fault> {
@@ -284,7 +276,7 @@ impl Mover {
         // It has begun, whatever keeps its places from being held now.
         match self.places(std::slice::from_ref(&run)) {
             Ok(places) => self.duties.hold.extend(places),
-            Err(fault) => self.duties.told.suffers(Some(fault)),
+            Err(fault) => self.duties.fault.set_fault(Some(fault)),
         }
         self.hold();
         tracing::info!("run `{name}` is open");
@@ -297,7 +289,7 @@ impl Mover {
         let mut value: Value =
             serde_json::from_str(metadata).map_err(|e| Fault::new("the metadata of the run is not JSON", e))?;
         let mut groups: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
-        for section in &self.instrument.sources {
+        for section in self.instrument.sources() {
             if let Some(Provenance { group, value }) = section.plan.provenance()? {
                 groups.entry(group).or_default().insert(section.name.clone(), value);
             }
@@ -309,9 +301,9 @@ impl Mover {
         let sinks: serde_json::Map<String, Value> =
             first.map(|sink| (sink.name.clone(), sink.provenance(&self.instrument.name, run))).collect();
         // Code that has no hash is ready-made or installed.
-        let code = |worker: &StageThread| worker.told.code().filter(|code| code["hash"].is_string());
-        let workers = self.instrument.workers.iter().zip(&self.workers);
-        let workers: serde_json::Map<String, Value> = workers
+        let code = |worker: &StageHandle| worker.code().filter(|code| code["hash"].is_string());
+        let workers: serde_json::Map<String, Value> = self
+            .running_workers()
             .filter_map(|(section, worker)| Some((section.name.clone(), code(worker)?)))
             .map(|(name, code)| (name, json!({"call": code["call"], "hash": code["hash"]})))
             .collect();
@@ -344,7 +336,7 @@ impl Mover {
     fn hold(&mut self) {
         let held = self.try_hold();
         self.duties.next = held.is_err().then(|| Instant::now() + AGAIN);
-        self.duties.told.suffers(held.err());
+        self.duties.fault.set_fault(held.err());
     }
 
     fn try_hold(&mut self) -> Result<(), Fault> {
@@ -364,7 +356,7 @@ impl Mover {
         }
         let done = self.try_duties(left);
         self.duties.next = done.is_err().then(|| Instant::now() + AGAIN);
-        self.duties.told.suffers(done.err());
+        self.duties.fault.set_fault(done.err());
     }
 
     fn try_duties(&mut self, left: &mut Left) -> Result<(), Fault> {
@@ -474,7 +466,7 @@ impl Mover {
             self.look_at_cut_over(now);
             let views: Vec<StreamView> = self.views();
             changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
-            self.runs_told.suffers(self.keeper.trouble());
+            self.runs_fault.set_fault(self.keeper.trouble());
             let files = self.children.look_after(&self.instrument, &left.files);
             let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
             self.duties.release.extend(failed.cloned());
@@ -492,19 +484,16 @@ impl Mover {
 
     /// Streams that runs are made of: those of sources, and what sinks take of merges and workers. None until all of them are open.
     fn views(&self) -> Vec<StreamView> {
-        let merges = self.instrument.merges.iter().map(|m| &m.name).zip(&self.merges);
-        let workers = self.instrument.workers.iter().map(|w| &w.name).zip(&self.workers);
-        let is_taken = |name: &String| self.instrument.sinks.iter().any(|s| s.inputs.contains(name));
-        let taken = merges.chain(workers).filter(|(name, _)| is_taken(name));
-        let stages = self.sources.iter().chain(taken.map(|(_, stage)| stage));
-        stages.map(|stage| stage.told.view()).collect::<Option<_>>().unwrap_or_default()
+        let is_taken = |stream: &str| self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream));
+        let stages = self.stages().filter(|(stage, _)| stage.source().is_some() || is_taken(stage.name()));
+        stages.map(|(_, handle)| handle.view()).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Troubles of the stages, of the keeper of runs and of the writers of files.
     pub fn troubles(&self) -> Vec<Fault> {
-        let stages = self.sources.iter().chain(&self.merges).chain(&self.workers).filter_map(|s| s.told.trouble());
+        let stages = self.stages().filter_map(|(_, handle)| handle.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        let own = [self.keeper.trouble(), self.duties.told.trouble(), self.belongings.trouble()].into_iter().flatten();
+        let own = [self.keeper.trouble(), self.duties.fault.trouble(), self.belongings.trouble()].into_iter().flatten();
         stages.chain(own).chain(self.children.troubles()).chain(files).collect()
     }
 
@@ -550,7 +539,7 @@ impl Mover {
                     Some((name.clone(), json!({"numbers": state.numbers, "statistics": state.slots})))
                 };
                 let workers: serde_json::Map<String, Value> =
-                    self.instrument.workers.iter().filter_map(|section| said(&section.name)).collect();
+                    self.instrument.workers().filter_map(|section| said(&section.name)).collect();
                 Ok(json!({
                     "pid": std::process::id(),
                     "instrument": *self.instrument.name,
@@ -583,9 +572,8 @@ impl Mover {
         slots: Option<i64>,
     ) -> Result<Value, Fault> {
         let what = || format!("worker `{}` cannot be configured", shortened(name));
-        let sections = &self.instrument.workers;
-        let Some(at) = sections.iter().position(|section| section.name == name) else {
-            let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
+        let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
+            let names: Vec<&str> = self.instrument.workers().map(|section| section.name.as_str()).collect();
             let hint = match (nearest(name, names.iter().copied()), names.as_slice()) {
                 (Some(near), _) => format!("did you mean `{near}`?"),
                 (None, []) => "this instrument has no workers: `[worker.NAME]` in its file makes one".to_owned(),
@@ -600,16 +588,15 @@ impl Mover {
             })
         });
         let slots = slots.transpose()?;
-        let set = sections[at].set.value;
+        let set = section.set.value;
         if slots.is_some_and(|slots| u64::from(slots) < set) {
             let cause = format!("`set` is {set}: so many slots see the same messages");
             return Err(Fault::new(what(), cause).hint(format!("give it {set} slots or more")));
         }
         let (answer, answered) = channel();
-        let told = &self.workers[at].told;
-        told.order(Order { what: What::Change { parameters, slots }, answer });
+        handle.order(Order { what: What::Change { parameters, slots }, answer });
         answered.recv_timeout(CHANGE).unwrap_or_else(|e| {
-            let cause = told.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
+            let cause = handle.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
             Err(Fault::new(format!("worker `{name}` has not answered yet"), cause)
                 .hint("it takes the change when it can; ask again for what it has"))
         })
@@ -618,14 +605,14 @@ impl Mover {
     /// `{"command": "cutover", "shadow"}`: answered when it is done, while all else goes on.
     fn begin_cut_over(&mut self, command: Command, now: i64) {
         let name = command.request["shadow"].as_str().unwrap_or_default();
-        let told = |at: usize| self.workers.get(at).map(|stage| stage.told.clone());
-        let begun = match (&self.underway, Pair::of(&self.instrument.workers, &told, name)) {
+        let workers: Vec<_> = self.running_workers().collect();
+        let begun = match (&self.underway, Pair::of(&workers, name)) {
             (Some(_), _) => {
                 let fault = Fault::new("the command was not taken", "another cut-over is under way");
                 Err(Box::new((command, fault.hint("ask again when that one is answered"))))
             }
             (None, Err(fault)) => Err(Box::new((command, fault))),
-            (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.stop_sources),
+            (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.stop_stages),
         };
         match begun {
             Ok(underway) => self.underway = Some(underway),
@@ -729,7 +716,7 @@ impl Mover {
 
     /// Workers and their inputs.
     pub fn workers(&self) -> Vec<(String, Vec<String>)> {
-        self.instrument.workers.iter().map(|w| (w.name.clone(), w.inputs.value.clone())).collect()
+        self.instrument.workers().map(|w| (w.name.clone(), w.inputs.value.clone())).collect()
     }
 
     /// Names of the sinks.
@@ -737,10 +724,10 @@ impl Mover {
         self.instrument.sinks.iter().map(|s| s.name.clone()).collect()
     }
 
-    /// Names of the stages that fill a stream from others.
-    pub fn stages(&self) -> Vec<String> {
-        let merges = self.instrument.merges.iter().map(|m| m.name.clone());
-        merges.chain(self.instrument.workers.iter().map(|w| w.name.clone())).collect()
+    /// Names of the stages that read others, in the order of the file.
+    pub fn fed_stages(&self) -> Vec<String> {
+        let stages = self.instrument.stages.iter().filter(|stage| stage.source().is_none());
+        stages.map(|stage| stage.name().to_owned()).collect()
     }
 
     /// What recoveries have cut at this start of the streams of stages, of messages that were marked.
@@ -750,9 +737,8 @@ impl Mover {
 
     /// What recoveries have cut of the streams of stages. Of a book that cannot be read nothing is known.
     fn all_cuts(&self) -> Vec<Gap> {
-        let sources = self.instrument.sources.iter().map(|source| source.name.clone());
-        let streams = sources.chain(self.stages());
-        streams.flat_map(|stream| flow::ledger::cuts(&self.data, &stream).unwrap_or_default()).collect()
+        let streams = self.instrument.stages.iter().map(Stage::name);
+        streams.flat_map(|stream| flow::ledger::cuts(&self.data, stream).unwrap_or_default()).collect()
     }
 
     /// Messages that these stages had lost before this start, of all their inputs.
@@ -764,13 +750,12 @@ impl Mover {
 impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
-        self.stop_sources.store(true, Ordering::Relaxed);
+        self.stop_stages.store(true, Ordering::Relaxed);
         if let Some(underway) = &mut self.underway {
             underway.join();
         }
-        for stage in self.workers.iter_mut().chain(&mut self.merges).chain(&mut self.sources) {
-            stage.join();
-        }
+        // A stage ends before those that it reads.
+        self.threads.iter_mut().rev().for_each(StageThread::join);
     }
 }
 

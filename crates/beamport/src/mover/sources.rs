@@ -1,7 +1,7 @@
 //! Sources as threads run them.
 
-use super::stage::{NAP, StageThread, Told};
-use crate::file::{Clock, Instrument, Level, SourceSection, WhenFull};
+use super::stage::{NAP, StageHandle, StageThread};
+use crate::file::{Clock, Level, SourceSection, WhenFull};
 use flow::{Data, Fault, Intake, IntakeOptions, Step};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -39,20 +39,15 @@ pub(super) fn options(section: &SourceSection) -> IntakeOptions {
 }
 
 /// Starts the thread of a section.
-pub(super) fn start(
-    instrument: &Instrument,
-    section: &SourceSection,
-    stop: &Arc<AtomicBool>,
-) -> Result<StageThread, Fault> {
-    let data = Data::on_disk(&instrument.data.value);
-    let (section, flag) = (section.clone(), stop.clone());
-    StageThread::start("source", &section.name.clone(), stop, move |told| run(&data, &section, &flag, told))
+pub(super) fn start(data: &Data, section: &SourceSection, stop: &Arc<AtomicBool>) -> Result<StageThread, Fault> {
+    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
+    StageThread::start("source", &section.name.clone(), stop, move |handle| run(&data, &section, &flag, handle))
 }
 
-fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, told: &Told) -> Result<(), Fault> {
+fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHandle) -> Result<(), Fault> {
     let source = section.plan.build()?;
     let mut intake = Intake::start(data, &section.name, source, &options(section), data.media.now())?;
-    told.stands((&intake).into());
+    handle.publish_view((&intake).into());
     let writer = intake.writer();
     if let cut @ store::Recovery::Cut { .. } = writer.recovery() {
         tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
@@ -61,8 +56,8 @@ fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, told: &Told) -> 
     while !stop.load(Ordering::Relaxed) {
         let now = data.media.now();
         let step = if ended { Step::Ended } else { intake.step(now)? };
-        told.stands((&intake).into());
-        told.suffers(intake.trouble());
+        handle.publish_view((&intake).into());
+        handle.set_fault(intake.trouble());
         match step {
             Step::Again => {}
             Step::At(when) => {

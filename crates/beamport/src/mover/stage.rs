@@ -18,9 +18,9 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 /// Least time between two warnings of one stage: a full device may come and go many times a second.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
 
-/// What a stage tells the mover.
+/// How a stage and the mover speak to each other: the stage publishes its view and its fault, the mover gives orders.
 #[derive(Clone, Default)]
-pub(super) struct Told {
+pub(super) struct StageHandle {
     view: Arc<Mutex<Option<StreamView>>>,
     trouble: Arc<Mutex<Option<Fault>>>,
     warned: Arc<Mutex<Option<Instant>>>,
@@ -51,7 +51,7 @@ fn set<T>(place: &Mutex<Option<T>>, value: Option<T>) {
     *place.lock().unwrap_or_else(|p| p.into_inner()) = value;
 }
 
-impl Told {
+impl StageHandle {
     /// What the keeper of runs needs to know; none until the stream is open.
     pub(super) fn view(&self) -> Option<StreamView> {
         of(&self.view)
@@ -82,13 +82,13 @@ impl Told {
         set(&self.code, Some(code));
     }
 
-    /// Where its stream stands now.
-    pub(super) fn stands(&self, view: StreamView) {
+    /// Publishes how far its stream is.
+    pub(super) fn publish_view(&self, view: StreamView) {
         set(&self.view, Some(view));
     }
 
-    /// What keeps it from working, or nothing; said now and then.
-    pub(super) fn suffers(&self, fault: Option<Fault>) {
+    /// Sets or clears its present fault, and logs a fault at most every 10 s.
+    pub(super) fn set_fault(&self, fault: Option<Fault>) {
         let is_due = of(&self.warned).is_none_or(|at| at.elapsed() > WARN_PAUSE);
         if let Some(fault) = fault.as_ref().filter(|_| is_due) {
             tracing::warn!("{fault}");
@@ -123,7 +123,7 @@ pub(super) fn stream_of(output: &OutputSection) -> store::Options {
 }
 
 /// Waits until the streams of all inputs are there. False: the stage is to end.
-pub(super) fn wait_for(inputs: &[Told], stop: &AtomicBool) -> bool {
+pub(super) fn wait_for(inputs: &[StageHandle], stop: &AtomicBool) -> bool {
     while inputs.iter().any(|input| input.view().is_none()) {
         if stop.load(Ordering::Relaxed) {
             return false;
@@ -135,9 +135,9 @@ pub(super) fn wait_for(inputs: &[Told], stop: &AtomicBool) -> bool {
 
 /// A stage's thread as the mover sees it.
 pub(super) struct StageThread {
-    /// What it tells.
-    pub(super) told: Told,
-    handle: Option<std::thread::JoinHandle<()>>,
+    /// Of its stage.
+    pub(super) handle: StageHandle,
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl StageThread {
@@ -146,20 +146,20 @@ impl StageThread {
         kind: &'static str,
         name: &str,
         stop: &Arc<AtomicBool>,
-        run: impl FnMut(&Told) -> Result<(), Fault> + Send + 'static,
+        run: impl FnMut(&StageHandle) -> Result<(), Fault> + Send + 'static,
     ) -> Result<Self, Fault> {
-        let told = Told::default();
-        let (stop, heard, title) = (stop.clone(), told.clone(), format!("{kind} `{name}`"));
+        let handle = StageHandle::default();
+        let (stop, of_thread, title) = (stop.clone(), handle.clone(), format!("{kind} `{name}`"));
         let thread = std::thread::Builder::new().name(format!("{kind} {name}"));
-        let handle = thread.spawn(move || keep_running((kind, &title), &stop, &heard, run));
-        let handle = handle.map_err(|e| Fault::new(format!("{kind} `{name}` cannot start"), e))?;
-        Ok(Self { told, handle: Some(handle) })
+        let thread = thread.spawn(move || keep_running((kind, &title), &stop, &of_thread, run));
+        let thread = thread.map_err(|e| Fault::new(format!("{kind} `{name}` cannot start"), e))?;
+        Ok(Self { handle, thread: Some(thread) })
     }
 
     /// Waits for the end of the thread (after the stop flag was set): its stream is closed then.
     pub(super) fn join(&mut self) {
-        if let Some(handle) = self.handle.take() {
-            let _ = handle.join();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
@@ -167,12 +167,12 @@ impl StageThread {
 fn keep_running(
     (kind, title): (&str, &str),
     stop: &AtomicBool,
-    told: &Told,
-    mut run: impl FnMut(&Told) -> Result<(), Fault>,
+    handle: &StageHandle,
+    mut run: impl FnMut(&StageHandle) -> Result<(), Fault>,
 ) {
     let mut pause = Duration::from_millis(100);
     while !stop.load(Ordering::Relaxed) {
-        let fault = match catch_unwind(AssertUnwindSafe(|| run(told))) {
+        let fault = match catch_unwind(AssertUnwindSafe(|| run(handle))) {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault,
             Err(panic) => {
@@ -183,7 +183,7 @@ fn keep_running(
             }
         };
         tracing::warn!("{fault}");
-        set(&told.trouble, Some(fault));
+        set(&handle.trouble, Some(fault));
         nap(pause, stop);
         pause = (pause * 2).min(BACK_OFF_MAX);
     }

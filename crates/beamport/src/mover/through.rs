@@ -6,7 +6,7 @@
 //! however fast messages come and whoever is killed. Failure behaviour: code that dies again and again before it has
 //! answered anything is a fault, not a wait for ever.
 
-use super::stage::Told;
+use super::stage::StageHandle;
 use super::workers::{self, Declared};
 use crate::file::WorkerSection;
 use flow::ledger::Row;
@@ -58,16 +58,16 @@ pub fn pass(
     let fault = |e| stream_fault(stage, e);
     let input = inputs.first().ok_or_else(|| Fault::new(format!("worker `{stage}` has no input"), ""))?;
     let mut intake = Intake::start(data, input, source, &options, data.media.now())?;
-    let told = Told::default();
-    told.stands((&intake).into());
+    let handle = StageHandle::default();
+    handle.publish_view((&intake).into());
     let stop = Arc::new(AtomicBool::new(false));
     let mut work = workers::options(section);
     (work.batch, work.batch_wait) = (declared.batch, i64::MAX);
-    let mut worker = workers::start(data, section, work, (vec![told.clone()], Vec::new()), &stop)?;
+    let mut worker = workers::start(data, section, work, (vec![handle.clone()], Vec::new()), &stop)?;
     let played = (|| {
         // Nothing comes before the worker stands in the input, and we in the output: all that comes waits for both.
-        while worker.told.view().is_none() {
-            if let Some(trouble) = worker.told.trouble() {
+        while worker.handle.view().is_none() {
+            if let Some(trouble) = worker.handle.trouble() {
                 return Err(trouble);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -81,9 +81,9 @@ pub fn pass(
             if let Some(trouble) = intake.trouble() {
                 return Err(trouble);
             }
-            told.stands((&intake).into());
+            handle.publish_view((&intake).into());
             // In this order: what was shown before it ended is read below.
-            let has_ended = intake.ended() && worker.told.view().is_some_and(|view| view.ended);
+            let has_ended = intake.ended() && worker.handle.view().is_some_and(|view| view.ended);
             let batch = output.read(READ).map_err(fault)?;
             batch.iter().for_each(|message| see(&message));
             let (did, next) = (!batch.is_empty(), batch.next());
@@ -97,7 +97,7 @@ pub fn pass(
             if !goes_on(intake.writer().next_sequence()) {
                 return Err(Fault::new(format!("worker `{stage}` has not done all"), "interrupted"));
             }
-            deaths.look(data, &worker.told)?;
+            deaths.look(data, &worker.handle)?;
             match step {
                 Step::Again => {}
                 _ if did => {}
@@ -134,12 +134,12 @@ impl Deaths {
     }
 
     /// Looks whether it is time to give up.
-    fn look(&mut self, data: &Data, told: &Told) -> Result<(), Fault> {
+    fn look(&mut self, data: &Data, worker: &StageHandle) -> Result<(), Fault> {
         if self.looked.elapsed() < LOOK {
             return Ok(());
         }
         self.looked = Instant::now();
-        let Some(trouble) = told.trouble() else { return Ok(()) };
+        let Some(trouble) = worker.trouble() else { return Ok(()) };
         // Before it says anything there is nothing to count.
         let Ok(Some(state)) = WorkerState::newest(data, &self.stage) else { return Ok(()) };
         let (messages, deaths) = (state.number("messages"), state.number("restarts"));

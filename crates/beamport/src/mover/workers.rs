@@ -6,7 +6,7 @@
 
 use super::code::{self, Copies};
 use super::cutover::CutOver;
-use super::stage::{self, NAP, StageThread, Told, What, ns};
+use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, Share, WorkerSection};
 use flow::{Data, Fault, Heard, Overdue, Work, WorkOptions};
 use serde_json::{Value, json};
@@ -56,22 +56,22 @@ pub(super) fn options(section: &WorkerSection) -> WorkOptions {
     }
 }
 
-/// Starts the thread of a section in a data folder. `inputs`: what the stages that fill them tell, in the section's order,
-/// and those that fill the streams that its code looks at beside.
+/// Starts the thread of a section in a data folder. `inputs`: the handles of the stages that fill them, in the section's order,
+/// and of those that fill the streams that its code looks at beside.
 pub(super) fn start(
     data: &Data,
     section: &WorkerSection,
     options: WorkOptions,
-    (inputs, besides): (Vec<Told>, Vec<Told>),
+    (inputs, besides): (Vec<StageHandle>, Vec<StageHandle>),
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
     let mut copies = Copies::default();
-    StageThread::start("worker", &section.name.clone(), stop, move |told| {
+    StageThread::start("worker", &section.name.clone(), stop, move |handle| {
         if !stage::wait_for(&besides, &flag) {
             return Ok(());
         }
-        run(&data, (&section, &options), &mut copies, &inputs, &flag, told)
+        run(&data, (&section, &options), &mut copies, &inputs, &flag, handle)
     })
 }
 
@@ -79,9 +79,9 @@ fn run(
     data: &Data,
     (section, options): (&WorkerSection, &WorkOptions),
     copies: &mut Copies,
-    inputs: &[Told],
+    inputs: &[StageHandle],
     stop: &Arc<AtomicBool>,
-    told: &Told,
+    handle: &StageHandle,
 ) -> Result<(), Fault> {
     if !stage::wait_for(inputs, stop) {
         return Ok(());
@@ -89,8 +89,8 @@ fn run(
     let mut work = Work::open(data, &section.name, &section.inputs.value, options)?;
     let mut slots = Slots::new(data, section.clone(), options, copies);
     slots.begin(&mut work)?;
-    told.runs(slots.section.code().to_json());
-    told.stands(work.view());
+    handle.runs(slots.section.code().to_json());
+    handle.publish_view(work.view());
     let mut until = None;
     let mut promised = Vec::new();
     let mut cutting: Option<CutOver> = None;
@@ -98,7 +98,7 @@ fn run(
     loop {
         while cutting.is_none()
             && asking.is_none()
-            && let Some(order) = told.next_order()
+            && let Some(order) = handle.next_order()
         {
             match order.what {
                 What::Change { parameters, slots: count } => {
@@ -129,10 +129,10 @@ fn run(
             !is_safe
         });
         // Before the look at the streams: what is said to have been brought is there.
-        let heard = |input: &Told| input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
+        let heard = |input: &StageHandle| input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
         let views: Vec<Heard> = inputs.iter().map(heard).collect();
         let did = work.step(data.media.now(), &views)?;
-        told.stands(work.view());
+        handle.publish_view(work.view());
         if stop.load(Ordering::Relaxed) && until.is_none() {
             until = Some(Instant::now() + FAREWELL);
             (0..work.slots()).try_for_each(|slot| work.stop(slot))?;
@@ -143,15 +143,15 @@ fn run(
         };
         if is_done {
             cutting = None;
-            told.runs(slots.section.code().to_json());
+            handle.runs(slots.section.code().to_json());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
         let left = slots.look_after(&mut work, starts)?;
-        told.suffers(slots.trouble().or_else(|| work.trouble()));
+        handle.set_fault(slots.trouble().or_else(|| work.trouble()));
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
             while work.step(data.media.now(), &views)? {}
-            told.stands(work.view());
+            handle.publish_view(work.view());
             return Ok(());
         }
         if !did {

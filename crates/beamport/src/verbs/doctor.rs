@@ -351,7 +351,7 @@ fn pinned(instrument: &Instrument) -> Vec<Finding> {
         let found = format!("worker `{}` wants processor {cpu} for a slot, which would not start", worker.name);
         Some(Finding::new("pinning", Verdict::Wrong, found).hint(format!("`cpus` has of {}", here.join(", "))))
     };
-    instrument.workers.iter().filter_map(strange).collect()
+    instrument.workers().filter_map(strange).collect()
 }
 
 fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {

@@ -106,7 +106,7 @@ impl Growth {
 pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let data = Data::on_disk(&*instrument.data);
     let (mut streams, mut unknown) = (Vec::new(), Vec::new());
-    for source in instrument.sources.iter().filter(|s| s.level.value == file::Level::Disk) {
+    for source in instrument.sources().filter(|s| s.level.value == file::Level::Disk) {
         let Some(bytes_per_s) = source.plan.bytes_per_second() else {
             unknown.push(format!("`{}`", shortened(&source.name)));
             continue;
@@ -152,7 +152,7 @@ pub(super) fn look(data: &Data, instrument: Option<&Instrument>) -> Option<Forec
         }
         let stored_bytes = room::taken(reader.folder());
         let bytes_per_s = rate(&mut reader, data.media.now());
-        let section = instrument.and_then(|i| i.sources.iter().find(|s| s.name == name));
+        let section = instrument.and_then(|i| i.sources().find(|s| s.name == name));
         let retain = section.and_then(|s| s.retain.as_ref()).map(|retain| retain.value.0);
         let age = section.and_then(|s| s.retain_age.as_ref());
         let aged = age.map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);

@@ -189,8 +189,8 @@ fn known(asked: &Verb, registry: &Registry) -> Result<Option<WorkerSection>, Fau
     let Some(path) = &asked.file else { return Ok(None) };
     let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| fault_of(&mistakes))?;
     let name = asked.through.as_deref().unwrap_or_default();
-    let found = instrument.workers.iter().find(|worker| worker.name == name);
-    let names = || instrument.workers.iter().map(|worker| worker.name.as_str());
+    let found = instrument.workers().find(|worker| worker.name == name);
+    let names = || instrument.workers().map(|worker| worker.name.as_str());
     let missing = || {
         Fault::new(format!("there is no worker `{name}` in {}", path.display()), "").hint(
             match nearest(name, names()) {
@@ -284,7 +284,7 @@ fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSecti
         let told = |m: file::Mistake| Fault::new(format!("`{call}` cannot be run: {}", m.what), m.cause).hint(m.hint);
         first.map_or_else(|| Fault::new(format!("`{call}` cannot be run"), ""), told)
     })?;
-    let made = instrument.workers.into_iter().next();
+    let made = instrument.workers().next().cloned();
     made.ok_or_else(|| Fault::new(format!("`{call}` cannot be run"), "there is no section for it"))
 }
 

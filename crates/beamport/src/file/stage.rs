@@ -1,0 +1,126 @@
+//! The stages of an instrument, in one list: each fills the stream of its name and runs in the mover.
+
+use super::{Instrument, MergeSection, SourceSection, WorkerSection};
+use settings::Shown;
+
+/// A section that fills the stream of its name.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// `[source.NAME]`.
+    Source(SourceSection),
+    /// `[merge.NAME]`.
+    Merge(MergeSection),
+    /// `[worker.NAME]`.
+    Worker(Box<WorkerSection>),
+}
+
+impl Stage {
+    /// The kind of section, as in its header.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "source",
+            Self::Merge(_) => "merge",
+            Self::Worker(_) => "worker",
+        }
+    }
+
+    /// Name of the stage and of its stream.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Source(section) => &section.name,
+            Self::Merge(section) => &section.name,
+            Self::Worker(section) => &section.name,
+        }
+    }
+
+    /// Line of its header.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        match self {
+            Self::Source(section) => section.line,
+            Self::Merge(section) => section.line,
+            Self::Worker(section) => section.line,
+        }
+    }
+
+    /// The streams that it reads and accounts for; none of a source.
+    #[must_use]
+    pub fn inputs(&self) -> &[String] {
+        match self {
+            Self::Source(_) => &[],
+            Self::Merge(section) => &section.inputs.value,
+            Self::Worker(section) => &section.inputs.value,
+        }
+    }
+
+    /// Bytes of shared memory of its own streams, without those of its books.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        match self {
+            Self::Source(section) => section.live.0,
+            Self::Merge(section) => section.output.live.0,
+            Self::Worker(section) => {
+                let slots = section.slot_live.0.saturating_mul(section.slots.value);
+                slots.saturating_add(section.output.live.0)
+            }
+        }
+    }
+
+    /// Its resolved settings, as `check --show` prints them.
+    pub(super) fn shown(&self) -> &[Shown] {
+        match self {
+            Self::Source(section) => &section.shown,
+            Self::Merge(section) => &section.shown,
+            Self::Worker(section) => &section.shown,
+        }
+    }
+
+    /// Its section if it is a source.
+    #[must_use]
+    pub fn source(&self) -> Option<&SourceSection> {
+        if let Self::Source(section) = self { Some(section) } else { None }
+    }
+
+    /// Its section if it is a merge.
+    #[must_use]
+    pub fn merge(&self) -> Option<&MergeSection> {
+        if let Self::Merge(section) = self { Some(section) } else { None }
+    }
+
+    /// Its section if it is a worker.
+    #[must_use]
+    pub fn worker(&self) -> Option<&WorkerSection> {
+        if let Self::Worker(section) = self { Some(section) } else { None }
+    }
+}
+
+impl Instrument {
+    /// The stage that fills a stream.
+    #[must_use]
+    pub fn stage(&self, stream: &str) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.name() == stream)
+    }
+
+    /// Sources in the order of the file.
+    pub fn sources(&self) -> impl Iterator<Item = &SourceSection> + Clone {
+        self.stages.iter().filter_map(Stage::source)
+    }
+
+    /// Merges in the order of the file.
+    pub fn merges(&self) -> impl Iterator<Item = &MergeSection> + Clone {
+        self.stages.iter().filter_map(Stage::merge)
+    }
+
+    /// Workers in the order of the file.
+    pub fn workers(&self) -> impl Iterator<Item = &WorkerSection> + Clone {
+        self.stages.iter().filter_map(Stage::worker)
+    }
+
+    /// Sorts the stages: sources first, since any stage may read them, then the others by their line, since a stage reads
+    /// only stages above it. What one section makes keeps its order: the copy of a merge comes after its view.
+    pub(super) fn sort_stages(&mut self) {
+        self.stages.sort_by_key(|stage| if stage.source().is_some() { 0 } else { stage.line() });
+    }
+}
