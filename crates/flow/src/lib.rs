@@ -12,7 +12,6 @@ mod feed;
 mod intake;
 pub mod ledger;
 mod merge;
-mod native;
 pub mod records;
 pub mod runs;
 mod sink;
@@ -27,10 +26,11 @@ pub use fault::{Fault, Passes};
 pub use feed::{Fed, Feed, hold, reader_name, until_now};
 pub use intake::{Intake, IntakeOptions};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};
-pub use native::{Finder, Found, Grouping, Misfit, NATIVE, Native, Needs, Pending, check_native};
 pub use runs::{RunKeeper, RunsView, StreamView};
 pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};
 pub use work::statistics::{WorkerState, statistics_of};
-pub use work::{Boundary, Overdue, SLOTS_MAX, Share, SlotState, Work, WorkOptions, WorkerNow, slot_stream, tasks_of};
+pub use work::{
+    Boundary, Overdue, SLOTS_MAX, Share, SlotState, Work, WorkOptions, WorkerNow, kept, slot_stream, tasks_of,
+};

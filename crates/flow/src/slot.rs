@@ -307,21 +307,21 @@ impl Outputs<'_> {
 
     /// Appends a message made of `of`, whose origin it has. `parts` are its payload, one behind the other.
     pub fn push(&mut self, of: &Entry, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
-        if made.schema.0 == wire::bpdn::ID {
-            return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
-        }
         let origin = self.origin(of.origin)?;
         self.append(origin, made, parts)
     }
 
     /// Appends a message that was made of several: its origin is the worker.
-    pub(crate) fn push_own(&mut self, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
+    pub fn push_own(&mut self, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
         let origin = self.writer.origin(self.stage).map_err(|e| Stop::Fault(stream_fault(self.stage, e)))?;
         self.append(origin, made, parts)
     }
 
     fn append(&mut self, origin: u32, made: &Made, parts: &[&[u8]]) -> Result<(), Stop> {
         let Made { source_time, schema, origin_seq, flags } = *made;
+        if schema.0 == wire::bpdn::ID {
+            return Err(Fault::new("a worker cannot make messages of schema bpdn", "slots answer with them").into());
+        }
         let meta = Meta { source_time, origin, origin_seq, schema, flags };
         loop {
             match offer(self.writer, &meta, parts)? {
@@ -486,34 +486,39 @@ impl Outputs<'_> {
     }
 
     /// Says what the code keeps, in its own words, among them behind which message: it stands in all answers from here on,
-    /// and in their commits ([`crate::work::kept`]), so that the next slot goes on from there.
-    pub(crate) fn keep(&mut self, words: &[u64]) {
+    /// and in their commits ([`crate::kept`]), so that the next slot goes on from there.
+    pub fn keep(&mut self, words: &[u64]) {
         self.account.kept.clear();
         self.account.kept.extend_from_slice(words);
     }
 
     /// True if all that has its end is answered for.
-    pub(crate) fn is_fresh(&self) -> bool {
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
         self.account.first == self.account.next
     }
 
     /// Bytes that the slot's stream has in memory.
-    pub(crate) fn live_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
     /// The first message that is to be done: all before have their end.
-    pub(crate) fn next(&self) -> u64 {
+    #[must_use]
+    pub fn next(&self) -> u64 {
         self.from
     }
 
     /// The uuid of the input.
-    pub(crate) fn input(&self) -> [u8; 16] {
+    #[must_use]
+    pub fn input(&self) -> [u8; 16] {
         self.task.uuid
     }
 
     /// Where in the slot's stream the next message comes to stand, or behind it.
-    pub(crate) fn place(&self) -> u64 {
+    #[must_use]
+    pub fn place(&self) -> u64 {
         self.writer.next_sequence()
     }
 

@@ -6,11 +6,12 @@
 //! another, until the code is mended. No message is left out: the groups behind would be others.
 
 use crate::fault;
-use flow::{Data, Fault, Finder, Found, Grouping, Outputs, Pending, Stop};
+use flow::{Data, Fault, Outputs, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
+use workers::{Finder, Found, Grouping, Pending};
 
 /// What user code raised last.
 type Raised = Arc<Mutex<Option<PyErr>>>;

@@ -6,13 +6,12 @@ use super::limit::Ring;
 use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::store::{META, alternate, named};
-use flow::{
-    Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Work, WorkOptions,
-};
+use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Slot, SlotOptions, Work, WorkOptions};
 use serde_json::json;
 use std::cell::RefCell;
 use std::time::Instant;
 use store::{Meta, Options, Reader, Writer};
+use workers::Native;
 
 /// Detectors of a large array, each a stream.
 const INPUTS: u64 = 120;

@@ -134,7 +134,7 @@ impl WorkerSection {
     /// Why its code, where it is ready-made, needs one slot and one input; none where it does not.
     #[must_use]
     pub fn alone(&self, parameters: &Json) -> Option<&'static str> {
-        flow::check_native(&self.call, parameters).ok().filter(|_| self.is_native()).and_then(|needs| needs.alone)
+        workers::check_native(&self.call, parameters).ok().filter(|_| self.is_native()).and_then(|needs| needs.alone)
     }
 
     /// True if its code is ready-made.
@@ -172,8 +172,8 @@ impl WorkerSection {
     }
 
     /// What its code asks for, if that is ready-made.
-    fn needs(&self) -> flow::Needs {
-        let needs = self.is_native().then(|| flow::check_native(&self.call, &self.parameters.0).ok());
+    fn needs(&self) -> workers::Needs {
+        let needs = self.is_native().then(|| workers::check_native(&self.call, &self.parameters.0).ok());
         needs.flatten().unwrap_or_default()
     }
 
@@ -195,7 +195,7 @@ impl WorkerSection {
             return Ok(());
         }
         let what = || format!("worker `{}` cannot be configured", self.name);
-        let needs = flow::check_native(&self.call, parameters).map_err(|mistakes| {
+        let needs = workers::check_native(&self.call, parameters).map_err(|mistakes| {
             let first = mistakes.into_iter().next();
             first.map_or_else(
                 || Fault::new(what(), ""),
@@ -334,12 +334,12 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
             section.refuse(&keys::CALL, Refused::new(cause, "name a file beside the instrument file"));
         }
         Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
-        None if flow::NATIVE.contains(&call.as_str()) => {}
+        None if workers::NATIVE.contains(&call.as_str()) => {}
         _ if is_written => {
             let cause = "it is no ready-made worker, and does not say which function of which file";
-            let hint = match nearest(&call, flow::NATIVE) {
+            let hint = match nearest(&call, workers::NATIVE) {
                 Some(near) => format!("write `{near}`"),
-                None => format!("write `call = \"mine.py:function\"`, or one of {}", flow::NATIVE.join(", ")),
+                None => format!("write `call = \"mine.py:function\"`, or one of {}", workers::NATIVE.join(", ")),
             };
             section.refuse(&keys::CALL, Refused::new(cause, hint));
         }
@@ -379,8 +379,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         (section.need(&keys::CPUS), section.need(&keys::GPUS), section.need::<Size>(&keys::SLOT_LIVE));
     let output = output::read(section);
     let mut besides = Vec::new();
-    if flow::NATIVE.contains(&call.as_str()) {
-        match flow::check_native(&call, &parameters.0) {
+    if workers::NATIVE.contains(&call.as_str()) {
+        match workers::check_native(&call, &parameters.0) {
             Err(misfits) => misfits.into_iter().for_each(|misfit| {
                 let cause = format!("`{}`: {}", misfit.key, misfit.cause);
                 section.refuse(&keys::PARAMETERS, Refused::new(cause, misfit.hint));

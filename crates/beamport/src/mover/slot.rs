@@ -1,10 +1,11 @@
 //! A slot of a ready-made worker: `beamport slot JSON`, a process that the mover starts as it does `python -m
 //! beamport._slot`, so that it is bound to a processor, killed and started again in the same way.
 
-use flow::{Data, Fault, Native, Slot, SlotOptions, Stepped};
+use flow::{Data, Fault, Slot, SlotOptions, Stepped};
 use serde_json::Value;
 use std::time::Duration;
 use store::{Level, Options, WhenFull};
+use workers::Native;
 
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);

@@ -547,7 +547,7 @@ pub(super) fn declared(
 ) -> Result<Declared, Fault> {
     if section.is_native() {
         // One that keeps something between messages says so by being alone.
-        let needs = flow::check_native(&section.call, &section.parameters.0);
+        let needs = workers::check_native(&section.call, &section.parameters.0);
         return Ok(Declared { batch: 1, is_pure: needs.is_ok_and(|needs| needs.alone.is_none()) });
     }
     let what = format!("`{}` cannot be loaded", section.call.value);

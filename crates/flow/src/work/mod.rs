@@ -445,7 +445,7 @@ fn asked(writer: &mut Writer, end: u64) -> bool {
 
 /// What the code of a worker kept behind the messages of an input at its newest commit: the message behind them, and the
 /// words.
-pub(crate) fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Option<(u64, Vec<u64>)>, Fault> {
+pub fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Option<(u64, Vec<u64>)>, Fault> {
     let last = data.book_messages(&commits_of(stage))?.pop();
     let Some(commit) = last.map(|bytes| Commit::read(&bytes)).transpose()? else { return Ok(None) };
     let is_of_it = commit.inputs.iter().any(|i| i.stream == input && i.uuid == *uuid);

@@ -23,10 +23,10 @@
 
 use super::parameters::Parameters;
 use super::{Needs, said, unreadable};
-use crate::Fault;
-use crate::data::{Data, stream_fault};
-use crate::slot::{Made, Outputs, Stop, Worker};
-use crate::work::slot_stream;
+use flow::Fault;
+use flow::slot_stream;
+use flow::{Data, stream_fault};
+use flow::{Made, Outputs, Stop, Worker};
 use std::collections::{BTreeMap, VecDeque};
 use store::{Batch, Entry, Error, Kind, Message, ReadOptions, Reader};
 use wire::DType;

@@ -6,7 +6,7 @@
 //! order is late, for `wait` after that: then numbers began anew, or a wrong one was ahead of all.
 
 use super::finder::{Finder, Found, Pending};
-use crate::Fault;
+use flow::Fault;
 use std::collections::VecDeque;
 
 /// None, in a row of links.

@@ -10,8 +10,8 @@
 //! that is killed finds the same values again.
 
 use super::parameters::Parameters;
-use crate::Fault;
-use crate::data::{Data, each_batch, stream_fault};
+use flow::Fault;
+use flow::{Data, each_batch, stream_fault};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;

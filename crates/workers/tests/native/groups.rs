@@ -285,7 +285,7 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
 #[test]
 fn parameters_of_groups_that_do_not_fit_are_all_told() {
     let told = |parameters: Value| -> Vec<String> {
-        let misfits = flow::check_native("groups", &parameters).unwrap_err();
+        let misfits = check_native("groups", &parameters).unwrap_err();
         misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
     };
     assert_eq!(told(json!({})), ["gap: it is not there; add a time, like `gap = \"1 us\"`"]);
@@ -309,9 +309,9 @@ fn parameters_of_groups_that_do_not_fit_are_all_told() {
     );
     assert_eq!(told(json!({"find": "trigger", "wrap": 1, "open": 0, "wait": "-1 s", "members": ["d{3..1}"]})).len(), 4);
     assert_eq!(told(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
-    let needs = flow::check_native("groups", &json!({"find": "mine.py:pairs", "arguments": {"a": 1}})).unwrap();
+    let needs = check_native("groups", &json!({"find": "mine.py:pairs", "arguments": {"a": 1}})).unwrap();
     assert_eq!(needs.code, Some(("mine.py:pairs".to_owned(), json!({"a": 1}))));
     assert!(told(json!({"find": "peaks"}))[0].contains("write \"gap\" or \"window\" or \"grid\""));
-    let needs = flow::check_native("groups", &json!({"gap": "1 us"})).unwrap();
+    let needs = check_native("groups", &json!({"gap": "1 us"})).unwrap();
     assert!(needs.alone.is_some() && needs.whole);
 }

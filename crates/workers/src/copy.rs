@@ -4,7 +4,7 @@
 //! Constraints: one copy a message, past no decoder.
 
 use super::said;
-use crate::slot::{Outputs, Stop, Worker};
+use flow::{Outputs, Stop, Worker};
 use store::Batch;
 
 /// What it did.

@@ -1,6 +1,6 @@
 //! What is made of groups that were found: which of them go on, and as what.
 
-use crate::native::parameters::Parameters;
+use crate::parameters::Parameters;
 use serde_json::Value;
 
 /// Members at most.

@@ -21,9 +21,9 @@
 use super::again::{self, Again};
 use super::parameters::Parameters;
 use super::{said, unreadable};
-use crate::Fault;
-use crate::data::Data;
-use crate::slot::{Made, Outputs, Stop, Worker};
+use flow::Data;
+use flow::Fault;
+use flow::{Made, Outputs, Stop, Worker};
 use std::collections::{BTreeMap, VecDeque};
 use store::{Batch, Check, Message};
 use wire::ad00::{Ad00, Attribute};

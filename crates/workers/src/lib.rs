@@ -19,9 +19,9 @@ mod tiles;
 
 pub use groups::{Finder, Found, Grouping, Pending};
 
-use crate::Fault;
-use crate::data::Data;
-use crate::slot::{Outputs, Stop, Worker};
+use flow::Data;
+use flow::Fault;
+use flow::{Outputs, Stop, Worker};
 use parameters::Parameters;
 use serde_json::Value;
 use std::collections::BTreeMap;

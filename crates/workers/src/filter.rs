@@ -16,9 +16,9 @@ use super::beside::{self, Beside, How, Named};
 use super::expression::{Asked, Expression, Kind, Value};
 use super::parameters::Parameters;
 use super::{Needs, unreadable};
-use crate::Fault;
-use crate::data::Data;
-use crate::slot::{Outputs, Stop, Worker};
+use flow::Data;
+use flow::Fault;
+use flow::{Outputs, Stop, Worker};
 use store::{Batch, Message};
 use wire::{Numbers, Scalar};
 

@@ -2,7 +2,7 @@
 //! the group that is open.
 
 use super::finder::{Finder, Found, Pending};
-use crate::Fault;
+use flow::Fault;
 
 /// A group ends where the next message is later by more than a gap, or the group would be longer than it may.
 pub(super) struct Gap {

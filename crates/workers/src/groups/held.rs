@@ -7,7 +7,7 @@
 //! starts anew comes to the same. Streams on disk are not counted: there they are read from, and what is counted is bounded
 //! by what streams in memory hold.
 
-use crate::data::Data;
+use flow::Data;
 use std::collections::VecDeque;
 use store::{ENTRY_BYTES, Entry, Level, Reader};
 

@@ -8,7 +8,7 @@
 //! A time before that of the message before counts as that one's.
 
 use super::finder::{Finder, Found, Pending};
-use crate::Fault;
+use flow::Fault;
 use std::collections::VecDeque;
 
 /// A message that is not decided.

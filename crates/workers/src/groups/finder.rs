@@ -4,7 +4,7 @@
 //! give the same groups however they came and whoever was killed between. It keeps no message; what is pending is kept for
 //! it, in rows that it looks at.
 
-use crate::Fault;
+use flow::Fault;
 
 /// Messages that are needed still, oldest first, in the order of the stream.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //!
 //! Failure behaviour: what cannot be read is passed over, as it was the first time.
 
-use crate::Fault;
-use crate::data::{Data, each_batch, stream_fault};
+use flow::Fault;
+use flow::{Data, each_batch, stream_fault};
 use std::collections::VecDeque;
 use store::{Check, Kind, Message, ReadOptions, Reader};
 

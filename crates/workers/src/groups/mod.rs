@@ -37,9 +37,9 @@ use rules::Rules;
 use super::again::{self, Again};
 use super::parameters::Parameters;
 use super::{Needs, said};
-use crate::Fault;
-use crate::data::Data;
-use crate::slot::{Made, Outputs, Stop, Worker};
+use flow::Data;
+use flow::Fault;
+use flow::{Made, Outputs, Stop, Worker};
 use serde_json::{Value, json};
 use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId};
 
@@ -492,7 +492,7 @@ impl Grouping {
 
     /// Finds again what was pending before a message, and how many groups there were.
     fn find(&mut self, uuid: &[u8; 16], before: u64) -> Result<(), Fault> {
-        let kept = crate::work::kept(&self.data, &self.stage, &self.input, uuid)?;
+        let kept = flow::kept(&self.data, &self.stage, &self.input, uuid)?;
         let held = self.again.begin(before)?;
         let kept = kept.map(|kept| kept.1);
         let is_ours =

@@ -4,14 +4,15 @@
 #[path = "native/groups.rs"]
 mod groups;
 
-use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
+use beamport_workers::{Native, check_native};
 use flow::records::Apart;
-use flow::{Data, Heard, Native, Stepped, Work, WorkOptions, aside_of};
+use flow::{Data, Heard, Stepped, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{Drain, Level, Meta, Options, ReadOptions, SchemaId, Writer};
+use testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use wire::DType;
 use wire::ad00::{Ad00, Attribute};
 
@@ -95,7 +96,7 @@ impl Lab {
         WorkOptions {
             output: Options { level: self.level, ..Options::memory(self.live) },
             parameters: self.parameters.to_string(),
-            blames: !flow::check_native(self.call, &self.parameters).is_ok_and(|needs| needs.whole),
+            blames: !check_native(self.call, &self.parameters).is_ok_and(|needs| needs.whole),
             ..WorkOptions::memory(1, self.live)
         }
     }
@@ -691,7 +692,7 @@ fn a_filter_takes_the_value_of_another_stream_at_the_time_of_the_message() {
 #[test]
 fn parameters_that_do_not_fit_are_all_told() {
     let told = |call: &str, parameters: Value| -> Vec<String> {
-        let misfits = flow::check_native(call, &parameters).unwrap_err();
+        let misfits = check_native(call, &parameters).unwrap_err();
         misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
     };
     assert_eq!(
@@ -731,7 +732,7 @@ fn parameters_that_do_not_fit_are_all_told() {
     assert_eq!(told("histogram", json!({"shape": [4096, 4096], "to": "1 ms", "bins": 10})).len(), 1);
     assert_eq!(told("split", json!({"rows": 0})).len(), 2);
     assert_eq!(told("stitch", json!({"frames": 0})).len(), 1);
-    let needs = flow::check_native("histogram", &json!({"of": "start", "shape": [10, 10]})).unwrap();
+    let needs = check_native("histogram", &json!({"of": "start", "shape": [10, 10]})).unwrap();
     assert!(needs.alone.is_some() && needs.bytes > 6400);
     assert!(told("histgram", json!({}))[0].contains("groups, histogram, split, stitch"));
 }
