@@ -1,8 +1,8 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
 //! * entry, per stream and origin: `sent + duplicate = appended + lost.<reason>`; `sent` spans the origin's own numbers.
-//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a stage that fills a stream from
-//!   others (a merge, a worker), which knows no runs, per input, over all that it was given.
+//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, a worker or
+//!   a live sink, which know no runs, per input, over all that it was given.
 //!
 //! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
 //! feed the report, the file, `top` and `--json`.
@@ -483,7 +483,7 @@ fn finish_account(
     Ok(Account { run: run.name.clone(), state: run.state.name().into(), entries: all, rows, gaps, lost, closed })
 }
 
-/// The newest commit of a stage that fills a stream from others, by the name of the stream; none for another stream.
+/// The newest commit of a merge, a worker or a live sink, by its name; none for another stage.
 fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     let book = commits_of(stream);
     if !data.has(&book)? {
@@ -492,8 +492,7 @@ fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
     Ok(newest_commit(data, &book)?.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
 }
 
-/// The accounts of a stage that fills a stream from others (a merge, a worker), one an input, as its newest commit has
-/// them; none for another stream.
+/// The accounts of a merge, a worker or a live sink, one an input, as its newest commit has them; none for another stage.
 pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     let Some(commit) = filled(data, name)? else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
@@ -518,11 +517,14 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     Ok(rows)
 }
 
-/// The accounts of all stages of a data folder that fill a stream from others.
+/// The accounts of all merges, workers and live sinks of a data folder.
 pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
     let mut rows = Vec::new();
-    for name in data.streams(false)? {
-        rows.extend(stage(data, &name)?);
+    for book in data.streams(true)? {
+        // The book of a run, `SINK.RUN.commits`, is not that of a stage.
+        if let Some(name) = book.strip_suffix(".commits").filter(|name| !name.contains('.')) {
+            rows.extend(stage(data, name)?);
+        }
     }
     Ok(rows)
 }

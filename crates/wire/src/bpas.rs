@@ -1,4 +1,4 @@
-//! `bpas`: a message that a worker could not handle, with the reason (stream `WORKER.aside`).
+//! `bpas`: a message that a worker or a live sink could not handle, with the reason (stream `STAGE.aside`).
 
 use crate::flat::{Message, Writer};
 use crate::{Array, Error};
@@ -9,7 +9,7 @@ pub const ID: [u8; 4] = *b"bpas";
 /// One message aside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aside<'a> {
-    /// Name of the worker.
+    /// Name of the worker or the live sink.
     pub stage: &'a str,
     /// One word: `error` (an exception), `killed`, `time`.
     pub reason: &'a str,

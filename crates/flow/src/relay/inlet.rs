@@ -1,0 +1,251 @@
+//! One input of a relay: what the sink was given of it, what is missing, and how far the outside has acknowledged it.
+
+use super::{Apart, is_skip, note};
+use crate::data::{Data, stream_fault};
+use crate::live::{LiveBatch, LiveSink};
+use crate::records::{Gap, Input as Account, reason_of};
+use crate::{Aside, Fault};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch};
+
+/// Messages offered to a sink at once.
+const BATCH_MESSAGES: usize = 1024;
+/// Ranges that are missing behind what the outside has acknowledged: then nothing more is read.
+const LOST_MAX: usize = 1 << 12;
+/// Messages that go aside behind what the outside has acknowledged: then nothing more is read.
+const ASIDES_MAX: usize = 1 << 16;
+
+/// Messages that nobody can read any more, and that no commit speaks of yet.
+struct Lost {
+    first: u64,
+    next: u64,
+    reason: &'static str,
+}
+
+pub(super) struct Inlet {
+    pub(super) reader: Reader,
+    /// The account up to what is confirmed.
+    pub(super) account: Account,
+    /// One past the newest message that the sink has taken or that is known to be missing.
+    pub(super) next: u64,
+    /// Bytes of payloads that were taken since the last commit.
+    pub(super) uncommitted: u64,
+    /// So many messages are offered at once: twice as many as were taken last.
+    most: usize,
+    lost: VecDeque<Lost>,
+    /// Messages that are not sent, by sequence, with the reason.
+    aside: BTreeMap<u64, &'static str>,
+    origins: Vec<String>,
+    /// Rows of the table of origins that were asked for.
+    rows: usize,
+    epochs: Vec<(u32, u64)>,
+}
+
+impl Inlet {
+    /// Opens an input where its last commit stands; a stream that none speaks of, with its oldest message, or where a relay
+    /// before the first commit began.
+    pub(super) fn open(
+        data: &Data,
+        sink: &str,
+        stream: &str,
+        known: Option<&Account>,
+        early: bool,
+    ) -> Result<Self, Fault> {
+        let options = ReadOptions {
+            name: sink.to_owned(),
+            kind: Kind::Counted,
+            check: Check::All,
+            early,
+            ..ReadOptions::default()
+        };
+        let mut reader = data.reader(stream, options)?;
+        let header = reader.header();
+        let account = match known.filter(|known| known.uuid == header.uuid) {
+            Some(known) => {
+                let mut account = known.clone();
+                account.step_back(header);
+                account
+            }
+            None => {
+                let first = reader.position();
+                Account {
+                    stream: stream.to_owned(),
+                    uuid: header.uuid,
+                    epoch: header.epoch_of(first.saturating_sub(1)),
+                    first,
+                    next: first,
+                    done: 0,
+                    counts: BTreeMap::new(),
+                }
+            }
+        };
+        let (next, epochs) = (account.next, header.epochs.clone());
+        reader.seek(next);
+        reader.commit(next);
+        Ok(Self {
+            reader,
+            account,
+            next,
+            uncommitted: 0,
+            most: BATCH_MESSAGES,
+            lost: VecDeque::new(),
+            aside: BTreeMap::new(),
+            origins: Vec::new(),
+            rows: 0,
+            epochs,
+        })
+    }
+
+    /// Offers the next messages to the sink. True if there may be more of them at once.
+    pub(super) fn give(
+        &mut self,
+        number: usize,
+        sink: &mut dyn LiveSink,
+        offered: &mut Vec<Aside>,
+    ) -> Result<bool, Fault> {
+        if self.lost.len() >= LOST_MAX || self.aside.len() >= ASIDES_MAX {
+            return Ok(false);
+        }
+        loop {
+            self.learn_epochs()?;
+            self.reader.seek(self.next);
+            let Self { reader, account, origins, epochs, .. } = self;
+            let batch = match reader.next(self.most).map_err(|e| stream_fault(&account.stream, e))? {
+                Stretch::Messages(batch) if batch.is_empty() => {
+                    reader.refresh().map_err(|e| stream_fault(&account.stream, e))?;
+                    return Ok(false);
+                }
+                Stretch::Messages(batch) => batch,
+                Stretch::Missing(missing) => {
+                    self.lose(&missing);
+                    return Ok(true);
+                }
+            };
+            let row = batch.entries.iter().map(|entry| entry.origin as usize).max().unwrap_or(0);
+            if row >= self.rows {
+                self.learn_origins(row);
+                continue;
+            }
+            offered.clear();
+            let live = LiveBatch { stream: &account.stream, uuid: account.uuid, messages: &batch, epochs, origins };
+            let took = sink.write(number, &live, offered)?;
+            let Some(taken) = batch.entries.get(..took) else {
+                let cause = format!("it took {took} of {} messages of `{}`", batch.len(), account.stream);
+                return Err(Fault::new("a sink does not work", cause));
+            };
+            self.uncommitted += taken.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
+            self.next += took as u64;
+            self.most = (took * 2).clamp(1, BATCH_MESSAGES);
+            offered.drain(..).try_for_each(|aside| self.set_aside(aside))?;
+            return Ok(took > 0);
+        }
+    }
+
+    /// Keeps a message that is not sent until it is committed.
+    pub(super) fn set_aside(&mut self, Aside { sequence, reason }: Aside) -> Result<(), Fault> {
+        if !(self.account.next..self.next).contains(&sequence) {
+            let cause =
+                format!("it sets message {sequence} of `{}` aside, which it does not have", self.account.stream);
+            return Err(Fault::new("a sink does not work", cause));
+        }
+        self.aside.insert(sequence, reason);
+        Ok(())
+    }
+
+    /// The names of origins, once a message has one of a row that is not known. A table that is damaged has no name for it,
+    /// and is not read again for each message.
+    fn learn_origins(&mut self, row: usize) {
+        if let Ok(names) = self.reader.origins() {
+            self.origins = names.to_vec();
+        }
+        self.rows = self.origins.len().max(row + 1);
+    }
+
+    /// The epochs of the stream, where a recovery has begun one. One that has cut messages which the sink has taken makes the
+    /// relay open again.
+    fn learn_epochs(&mut self) -> Result<(), Fault> {
+        let header = self.reader.header();
+        if header.epochs == self.epochs {
+            return Ok(());
+        }
+        let known = self.epochs.iter().rev().find(|epoch| epoch.1 < self.next.max(1)).map_or(0, |epoch| epoch.0);
+        if let Err(e) = header.check_identity(known, self.next) {
+            return Err(stream_fault(&self.account.stream, e));
+        }
+        self.epochs.clone_from(&header.epochs);
+        Ok(())
+    }
+
+    /// Passes over messages that cannot be read.
+    fn lose(&mut self, missing: &Missing) {
+        let (first, next, reason) = (missing.first, missing.next, reason_of(missing));
+        match self.lost.back_mut() {
+            Some(last) if last.next == first && last.reason == reason => last.next = next,
+            _ => self.lost.push_back(Lost { first, next, reason }),
+        }
+        self.next = next;
+    }
+
+    /// Enters into the account what is confirmed: all that the sink has taken below `below`, and what is missing beside it.
+    /// True if that is more than before.
+    pub(super) fn enter(
+        &mut self,
+        number: usize,
+        below: u64,
+        gaps: &mut Vec<Gap>,
+        apart: &mut VecDeque<Apart>,
+    ) -> bool {
+        let first = self.account.next;
+        let mut end = below.max(first);
+        let mut others = 0;
+        let counts = &mut self.account.counts;
+        while let Some(lost) = self.lost.front().filter(|lost| lost.first <= end) {
+            let count = lost.next - lost.first;
+            *counts.entry(format!("lost.{}", lost.reason)).or_default() += count;
+            note(gaps, &self.account.stream, lost.first, lost.next, lost.reason);
+            (others, end) = (others + count, end.max(lost.next));
+            self.lost.pop_front();
+        }
+        let later = self.aside.split_off(&end);
+        for (sequence, reason) in std::mem::replace(&mut self.aside, later) {
+            others += 1;
+            if is_skip(reason) {
+                *counts.entry(reason.to_owned()).or_default() += 1;
+                continue;
+            }
+            *counts.entry(format!("aside.{reason}")).or_default() += 1;
+            apart.push_back(Apart { input: number, sequence, reason });
+        }
+        self.account.done += end - first - others;
+        (self.account.next, self.account.epoch) = (end, self.reader.header().epoch_of(end.saturating_sub(1)));
+        end > first
+    }
+
+    /// What no commit covers yet takes a quarter of a memory stream or more: its source may have to wait for the next commit.
+    pub(super) fn holds_much(&self) -> bool {
+        let header = self.reader.header();
+        header.level == Level::Memory && self.uncommitted >= header.segment_bytes * 2
+    }
+
+    /// All that is entered is marked.
+    pub(super) fn is_marked(&self) -> bool {
+        self.reader.header().level == Level::Memory || self.account.next <= self.reader.bounds().disk
+    }
+
+    /// All that the stream holds is entered.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.account.next >= self.reader.bounds().count
+    }
+
+    /// The sink has messages that are not entered yet.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.account.next < self.next
+    }
+
+    /// Waits for messages, or for this long.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), Fault> {
+        self.reader.seek(self.next);
+        self.reader.wait(timeout).map(drop).map_err(|e| stream_fault(&self.account.stream, e))
+    }
+}

@@ -1,0 +1,462 @@
+//! Relays: the runner of a live sink ([`LiveSink`]). It reads the inputs as a named and counted reader, so that their sources
+//! wait for the sink, and moves these positions behind what the outside has acknowledged.
+//!
+//! Order of each commit: the sink says what the outside has acknowledged; what it cannot send is appended to `SINK.aside`; then
+//! the commit is appended to `SINK.commits`, with the account of each input and the state from which a new sink goes on; once
+//! all that is as safe as the inputs are, the positions move. Nothing is acknowledged to a stream before.
+//!
+//! A disk stream is read up to the mark `disk`, so that no power cut takes back what the outside was sent; or `early`, and then
+//! a commit waits until the messages that it speaks of are marked.
+//!
+//! Constraints: a step never waits for the disk. No lock, no copy and no allocation a message; the relay keeps ranges that are
+//! missing and messages that go aside until they are committed, so many at most.
+//!
+//! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in order,
+//! also those that the outside had and had not acknowledged in time. Those that retention has taken meanwhile count as lost.
+//! Without room for a commit or a message aside the positions stay where they are, and it is tried again at the next step.
+
+mod inlet;
+
+use crate::commits::{commits_of, newest_commit};
+use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, each_batch, settle, stream_fault, unwritten};
+use crate::intake::book_meta;
+use crate::live::{Confirmed, LiveSink, Refused};
+use crate::records::{Commit, Gap, Input};
+use crate::{Aside, Fault, Step};
+use inlet::Inlet;
+use serde_json::Value;
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::RawFd;
+use std::time::Duration;
+use store::{Level, Meta, Options, SchemaId, WhenFull, Writer};
+
+/// Streams of one live sink: each has a row in each commit.
+const INPUTS_MAX: usize = 1024;
+/// Time between two commits, ns: each is a message of the book and a look at all positions. What the outside has acknowledged
+/// meanwhile is sent again after a kill.
+const COMMIT_PAUSE: i64 = 100_000_000;
+/// The longest pause between two steps, ns: a message that comes meanwhile waits so long, where nothing else wakes the relay.
+const PAUSE: i64 = 1_000_000;
+/// The same where a message of the only input wakes it and nothing is under way.
+const IDLE_PAUSE: i64 = 20_000_000;
+/// What is kept of messages aside, bytes.
+const ASIDE_BYTES: u64 = 64 << 20;
+/// Gaps that a commit lists: beyond it the counts alone say how many are missing.
+const GAPS_MAX: usize = 1000;
+/// How long a sink that ends looks again for the mark of its last commit, once at a time.
+const MARK_PATIENCE: Duration = Duration::from_millis(10);
+
+/// How a relay reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayOptions {
+    /// Send messages of disk streams before they are marked: sooner, and after a power cut the outside may have messages that
+    /// the stream has no more.
+    pub early: bool,
+}
+
+/// A message that goes aside.
+struct Apart {
+    input: usize,
+    sequence: u64,
+    reason: &'static str,
+}
+
+/// A commit on its way to the book.
+struct Pending {
+    commit: Commit,
+    /// Goes aside before the commit is appended.
+    apart: VecDeque<Apart>,
+    /// Sequence in the book, once it is there.
+    appended: Option<u64>,
+}
+
+/// A live sink at work.
+pub struct Relay {
+    data: Data,
+    name: String,
+    sink: Box<dyn LiveSink>,
+    inputs: Vec<Inlet>,
+    early: bool,
+    book: Writer,
+    /// Number of the next commit.
+    block: u64,
+    /// The state in the newest commit.
+    state: String,
+    aside: Option<Writer>,
+    /// Stream, epoch and sequence of the messages in `SINK.aside` that no commit counts yet: a relay before this one put
+    /// them there.
+    known_aside: BTreeSet<(String, u32, u64)>,
+    /// From which sequence on they are there.
+    known_from: u64,
+    pending: Option<Pending>,
+    /// When the sink was last asked for what is confirmed, ns of `Media::clock`.
+    asked: i64,
+    offered: Vec<Aside>,
+    no_room: Option<Fault>,
+}
+
+impl Relay {
+    /// Opens the inputs and the book of the sink `name`, and starts the sink from the newest commit. From here on the sources of
+    /// the inputs wait for the sink, also if the outside is away and this fails. `now` in ns since 1970 UTC.
+    pub fn open(
+        data: &Data,
+        name: &str,
+        inputs: &[String],
+        sink: Box<dyn LiveSink>,
+        options: RelayOptions,
+        now: i64,
+    ) -> Result<Self, Fault> {
+        if inputs.is_empty() || inputs.len() > INPUTS_MAX {
+            let cause = format!("it has {} inputs, one to {INPUTS_MAX} are possible", inputs.len());
+            return Err(Fault::new(format!("sink `{name}` cannot work"), cause));
+        }
+        let book_name = commits_of(name);
+        let mut book = data.book_of_newest(&book_name, BOOK_HISTORY_BYTES)?;
+        settle(&mut book, &book_name)?;
+        let last = newest_commit(data, &book_name)?;
+        if last.as_ref().is_some_and(|commit| !commit.run.is_empty()) {
+            let fault =
+                Fault::new(format!("sink `{name}` cannot work"), format!("`{book_name}` is that of files of runs"));
+            return Err(fault.hint("give the sink another name"));
+        }
+        let known = |stream: &String| last.as_ref()?.inputs.iter().find(|input| input.stream == *stream);
+        let open = |stream: &String| Inlet::open(data, name, stream, known(stream), options.early);
+        let open = inputs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        // The source of a stream that is no input any more need not wait; one that is gone has no position.
+        let former = last.iter().flat_map(|commit| &commit.inputs).filter(|known| !inputs.contains(&known.stream));
+        former.for_each(|known| drop(data.release(&known.stream, name)));
+        let mut relay = Self {
+            data: data.clone(),
+            name: name.to_owned(),
+            sink,
+            inputs: open,
+            early: options.early,
+            book,
+            block: last.as_ref().map_or(0, |commit| commit.block + 1),
+            state: last.as_ref().map_or_else(String::new, |commit| commit.state.clone()),
+            aside: None,
+            known_aside: BTreeSet::new(),
+            known_from: 0,
+            pending: None,
+            asked: data.media.clock(),
+            offered: Vec::new(),
+            no_room: None,
+        };
+        relay.resume_aside(last.map_or(0, |commit| commit.output_next))?;
+        relay.sink.start(now, &relay.state)?;
+        Ok(relay)
+    }
+
+    /// Finds the messages that went aside behind the last commit.
+    fn resume_aside(&mut self, from: u64) -> Result<(), Fault> {
+        let name = aside_of(&self.name);
+        if !self.data.has(&name)? {
+            return Ok(());
+        }
+        self.aside = Some(self.open_aside()?);
+        let mut reader = self.data.reader_early(&name)?;
+        reader.seek(from.max(reader.bounds().first));
+        let known = &mut self.known_aside;
+        each_batch(&mut reader, u64::MAX, &mut |batch| {
+            let asides = batch.iter().filter_map(|message| wire::bpas::read(message.payload).ok());
+            known.extend(asides.map(|aside| (aside.stream.to_owned(), aside.epoch, aside.sequence)));
+            Ok(true)
+        })?;
+        self.known_from = from;
+        Ok(())
+    }
+
+    fn open_aside(&self) -> Result<Writer, Fault> {
+        let bounded = if self.is_on_disk() {
+            Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(Data::BOOK_LIVE_BYTES) }
+        } else {
+            Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) }
+        };
+        let clock = self.inputs[0].reader.header().clock;
+        self.data.writer(&aside_of(&self.name), &Options { clock, ..bounded })
+    }
+
+    /// An input survives a power cut: so does what is committed of it.
+    fn is_on_disk(&self) -> bool {
+        self.inputs.iter().any(|input| input.reader.header().level == Level::Disk)
+    }
+
+    /// Gives messages to the sink, at most one batch of each input, and commits what is confirmed. `now` in ns since 1970 UTC.
+    /// After `Step::At` the relay waits for that time, for [`Relay::descriptor`] or in [`Relay::wait`].
+    pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
+        self.no_room = None;
+        let mut took = false;
+        for at in 0..self.inputs.len() {
+            took |= self.inputs[at].give(at, self.sink.as_mut(), &mut self.offered)?;
+        }
+        let when = self.sink.step(now)?;
+        self.settle()?;
+        if self.pending.is_none() && self.is_due() {
+            self.prepare(now)?;
+            self.settle()?;
+        }
+        if took {
+            return Ok(Step::Again);
+        }
+        let is_busy = self.pending.is_some() || self.inputs.iter().any(Inlet::is_under_way);
+        let pause = if is_busy || self.inputs.len() > 1 { PAUSE } else { IDLE_PAUSE };
+        Ok(Step::At(when.clamp(now, now.saturating_add(pause))))
+    }
+
+    /// Whether the sink is to be asked for what is confirmed.
+    fn is_due(&self) -> bool {
+        let clock = self.data.media.clock();
+        clock.saturating_sub(self.asked) >= COMMIT_PAUSE || self.inputs.iter().any(Inlet::holds_much)
+    }
+
+    /// Makes a commit of what is confirmed, if that is more than the last one says.
+    fn prepare(&mut self, now: i64) -> Result<(), Fault> {
+        self.asked = self.data.media.clock();
+        let Confirmed { below, refused, state } = self.sink.confirmed()?;
+        for Refused { input, sequence, reason } in refused {
+            let Some(inlet) = self.inputs.get_mut(input) else {
+                return Err(Fault::new(
+                    format!("sink `{}` does not work", self.name),
+                    format!("it has no input {input}"),
+                ));
+            };
+            inlet.set_aside(Aside { sequence, reason })?;
+        }
+        let (mut gaps, mut apart) = (Vec::new(), VecDeque::new());
+        let mut is_new = state != self.state;
+        for (at, input) in self.inputs.iter_mut().enumerate() {
+            let below = below.get(at).copied().unwrap_or(0);
+            if below > input.next {
+                let cause =
+                    format!("it confirms message {} of `{}`, which it does not have", below - 1, input.account.stream);
+                return Err(Fault::new(format!("sink `{}` does not work", self.name), cause));
+            }
+            is_new |= input.enter(at, below, &mut gaps, &mut apart);
+        }
+        if !is_new {
+            return Ok(());
+        }
+        gaps.truncate(GAPS_MAX);
+        let commit = Commit {
+            stage: self.name.clone(),
+            run: String::new(),
+            block: self.block,
+            time: now,
+            inputs: self.inputs.iter().map(|input| input.account.clone()).collect(),
+            gaps,
+            output_first: 0,
+            output_next: 0,
+            state,
+            finished: false,
+        };
+        self.pending = Some(Pending { commit, apart, appended: None });
+        Ok(())
+    }
+
+    /// Moves the commit on: messages aside, the book, the positions.
+    fn settle(&mut self) -> Result<(), Fault> {
+        let Some(mut pending) = self.pending.take() else { return Ok(()) };
+        let is_settled = self.settle_one(&mut pending)?;
+        if !is_settled {
+            self.pending = Some(pending);
+            return Ok(());
+        }
+        for input in &mut self.inputs {
+            input.reader.commit(input.account.next);
+            input.uncommitted = 0;
+        }
+        self.state = pending.commit.state;
+        Ok(())
+    }
+
+    /// True once the commit is as safe as the inputs.
+    fn settle_one(&mut self, pending: &mut Pending) -> Result<bool, Fault> {
+        if self.early && !self.inputs.iter().all(Inlet::is_marked) {
+            return Ok(false);
+        }
+        while let Some(apart) = pending.apart.front() {
+            if !self.set_apart(apart, pending.commit.time)? {
+                return Ok(false);
+            }
+            pending.apart.pop_front();
+        }
+        let on_disk = self.is_on_disk();
+        if let Some(aside) = &mut self.aside {
+            aside.publish();
+            let end = aside.next_sequence();
+            if on_disk && !asked(aside, end) {
+                return Ok(false);
+            }
+        }
+        let appended = match pending.appended {
+            Some(appended) => appended,
+            None => {
+                self.forget_known();
+                let aside_next = self.aside.as_ref().map_or(0, Writer::next_sequence);
+                let known = if self.known_aside.is_empty() { aside_next } else { self.known_from };
+                (pending.commit.output_first, pending.commit.output_next) = (known, known);
+                let Some(appended) = self.append(&pending.commit)? else { return Ok(false) };
+                *pending.appended.insert(appended)
+            }
+        };
+        Ok(!on_disk || self.book.header().level == Level::Memory || asked(&mut self.book, appended + 1))
+    }
+
+    /// Messages aside that are behind the positions of the new commit are counted by it, or were sent after all.
+    fn forget_known(&mut self) {
+        let inputs = &self.inputs;
+        self.known_aside.retain(|(stream, _, sequence)| {
+            let input = inputs.iter().map(|input| &input.account).find(|input| input.stream == *stream);
+            input.is_some_and(|input| *sequence >= input.next)
+        });
+    }
+
+    /// Appends a commit to the book; `None` if there is no room for it now.
+    fn append(&mut self, commit: &Commit) -> Result<Option<u64>, Fault> {
+        let mut bytes = Vec::new();
+        commit.write(&mut bytes)?;
+        let meta = book_meta(commit.time, commit.block, SchemaId(wire::bpcm::ID));
+        match self.book.append(&meta, &bytes) {
+            Ok(sequence) => {
+                self.block += 1;
+                Ok(Some(sequence))
+            }
+            Err(e) if e.is_full() => {
+                self.no_room = Some(stream_fault(&commits_of(&self.name), e));
+                Ok(None)
+            }
+            Err(e) => Err(stream_fault(&commits_of(&self.name), e)),
+        }
+    }
+
+    /// Moves a message aside. False if there is no room for it now.
+    fn set_apart(&mut self, apart: &Apart, now: i64) -> Result<bool, Fault> {
+        let Apart { input, sequence, reason } = *apart;
+        let Inlet { reader, account, .. } = &mut self.inputs[input];
+        let epoch = reader.header().epoch_of(sequence);
+        if self.known_aside.contains(&(account.stream.clone(), epoch, sequence)) {
+            return Ok(true);
+        }
+        // Its bytes, where they are still there.
+        let (entry, payload) = match reader.get(sequence) {
+            Ok(Some((entry, payload))) => (Some(entry), payload),
+            _ => (None, Vec::new()),
+        };
+        let kind = entry.map(|entry| entry.schema.as_text()).unwrap_or_default();
+        let (time, origin_seq) = entry.map_or((now, 0), |entry| (entry.source_time, entry.origin_seq));
+        let aside = wire::bpas::Aside {
+            stage: &self.name,
+            reason,
+            text: "",
+            stream: &account.stream,
+            uuid: account.uuid,
+            epoch,
+            sequence,
+            kind: &kind,
+            time,
+            payload: payload.as_slice().into(),
+        };
+        let mut bytes = Vec::new();
+        wire::bpas::write(&mut bytes, &aside).map_err(|e| Fault::new("a message cannot go aside", e))?;
+        if self.aside.is_none() {
+            self.aside = Some(self.open_aside()?);
+        }
+        let Some(writer) = &mut self.aside else { return Ok(false) };
+        let append = |writer: &mut Writer| {
+            let origin = writer.origin(&self.name)?;
+            let meta = Meta { source_time: time, origin, origin_seq, schema: SchemaId(wire::bpas::ID), flags: 0 };
+            writer.append(&meta, &bytes)
+        };
+        match append(writer) {
+            Ok(_) => Ok(true),
+            Err(e) if e.is_full() => {
+                self.no_room = Some(stream_fault(&aside_of(&self.name), e));
+                Ok(false)
+            }
+            Err(e) => Err(stream_fault(&aside_of(&self.name), e)),
+        }
+    }
+
+    /// Ends the sink: what it has taken is handed over and committed, as far as the outside acknowledges it before `deadline`,
+    /// ns since 1970 UTC. The rest is sent at the next start.
+    pub fn stop(&mut self, deadline: i64) -> Result<(), Fault> {
+        let stopped = self.sink.stop(deadline);
+        self.settle()?;
+        // The commit on its way may say less than the sink knows now.
+        while self.pending.is_some() && self.wait_mark(deadline)? {
+            self.settle()?;
+        }
+        if self.pending.is_none() {
+            self.prepare(self.data.media.now())?;
+            self.settle()?;
+            while self.pending.is_some() && self.wait_mark(deadline)? {
+                self.settle()?;
+            }
+        }
+        stopped
+    }
+
+    /// Waits a moment for the mark of the commit on its way. False after `deadline`.
+    fn wait_mark(&mut self, deadline: i64) -> Result<bool, Fault> {
+        let end = self.book.next_sequence();
+        if self.book.header().level == Level::Disk {
+            let waited = self.book.wait(end, Level::Disk, MARK_PATIENCE);
+            waited.map_err(|e| stream_fault(&commits_of(&self.name), e))?;
+        }
+        Ok(self.data.media.now() < deadline)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Accounts by input, up to the newest commit or the one on its way to the book.
+    pub fn accounts(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().map(|input| &input.account)
+    }
+
+    /// All that the inputs hold is acknowledged and committed.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.inputs.iter().all(Inlet::is_at_end)
+    }
+
+    /// What keeps messages from the outside, where that is no ordinary course.
+    pub fn trouble(&self) -> Option<Fault> {
+        let unwritten = || unwritten(&self.book, "the streams keep what is not committed");
+        self.no_room.clone().or_else(unwritten).or_else(|| self.sink.trouble())
+    }
+
+    /// How the sink does: see [`LiveSink::status`].
+    pub fn status(&self) -> Value {
+        self.sink.status()
+    }
+
+    /// What the sink waits for beside messages and time: see [`LiveSink::descriptor`].
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.sink.descriptor()
+    }
+
+    /// Waits for messages, or for this long. False, at once, where it cannot: there are several inputs, or a descriptor.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool, Fault> {
+        match self.inputs.as_mut_slice() {
+            [input] if self.sink.descriptor().is_none() => input.wait(timeout).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether a disk stream is marked up to `end`; the disk is asked for it.
+fn asked(writer: &mut Writer, end: u64) -> bool {
+    writer.mark(Level::Disk) >= end || writer.wait(end, Level::Disk, Duration::ZERO).unwrap_or(false)
+}
+
+/// Whether a reason says that a message is left out by the sink's own policy.
+fn is_skip(reason: &str) -> bool {
+    reason.starts_with("skipped.")
+}
+
+/// Adds what is missing of an input to the gaps of the next commit.
+fn note(gaps: &mut Vec<Gap>, stream: &str, first: u64, next: u64, reason: &str) {
+    Gap::note(gaps, stream, (first, next - 1), reason, true);
+}
