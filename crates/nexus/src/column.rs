@@ -263,8 +263,8 @@ impl Column {
         let bytes = match FORCED.get() {
             Some(forced) if bytes > self.design.least => *forced,
             _ => {
-                // What fills its smallest chunk at once will fill larger ones.
-                let is_small = self.gathered.len() <= self.design.least;
+                // Another chunk is another dataset, which takes longer than the rows of a small log.
+                let is_small = quarter < CHUNK_BYTES_MIN;
                 let least = if is_small { self.design.least } else { self.design.least.max(CHUNK_BYTES_MIN) };
                 let most = match self.design.filter {
                     Some(Filter::Deflate) => self.design.most.min(CHUNK_BYTES_MAX_DEFLATE),

@@ -81,7 +81,8 @@ pub const ROW_BYTES_MAX: u64 = 256 << 20;
 pub const CHUNK_BYTES_MIN: usize = 4 << 10;
 
 /// Smallest chunk of a column of a log: with 4 KiB a beam line of a thousand slow values had files of mostly empty chunks.
-/// A column with more rows than that when it is first written has chunks of [`CHUNK_BYTES_MIN`] or more.
+/// A column with four [`CHUNK_BYTES_MIN`] of rows or more when it is first written has larger chunks: for fewer rows the
+/// second dataset takes longer than the rows.
 pub const LOG_CHUNK_BYTES_MIN: usize = 2 << 10;
 
 /// Smallest chunk of the cues of a log: five minutes of them.

@@ -99,3 +99,38 @@ fn a_log_of_few_values_took_36_kib() {
     assert!(values.iter().zip(0..200).all(|(value, n)| *value == f64::from(n)) && values.len() == 200);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_log_of_400_values_was_made_again_at_its_first_flush() {
+    let folder = folder("many-made-again");
+    let (logs, file) = (20, folder.join("many.nxs"));
+    let mut sink = Nexus::begin(job(&file, logs), false).unwrap();
+    for n in 0..400 {
+        turn(&mut sink, logs, n);
+    }
+    sink.finish("{}").unwrap();
+    let read = hdf5_metno::File::open(&file).unwrap();
+    for log in 0..logs {
+        let values = read.dataset(&format!("entry/pv{log}/value")).unwrap();
+        // The chunk of the empty dataset, not one that suits the rows better by a little.
+        assert_eq!(values.chunk(), Some(vec![256]));
+        let values = values.read_raw::<f64>().unwrap();
+        assert!(values.iter().zip(0..400).all(|(value, n)| *value == f64::from(n)) && values.len() == 400);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_log_that_fills_many_small_chunks_has_larger_ones() {
+    let folder = folder("many-larger");
+    let (logs, file) = (2, folder.join("many.nxs"));
+    let mut sink = Nexus::begin(job(&file, logs), false).unwrap();
+    for n in 0..4096 {
+        turn(&mut sink, logs, n);
+    }
+    sink.finish("{}").unwrap();
+    let read = hdf5_metno::File::open(&file).unwrap();
+    // A quarter of the rows of the first flush.
+    assert_eq!(read.dataset("entry/pv1/value").unwrap().chunk(), Some(vec![1024]));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
