@@ -1,4 +1,4 @@
-"""The limit of `beamport bench nexus`: plain h5py that appends batches of events as they come.
+"""The limit of `beamport-bench nexus`: plain h5py that appends batches of events as they come.
 
     append_h5py.py write FILE MESSAGES EVENTS    writes, prints seconds, CPU seconds and the sums of the file
     append_h5py.py sums FILE                     prints the sums of a file: events, pixels, times of flight, pulses

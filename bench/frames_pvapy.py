@@ -1,4 +1,4 @@
-"""The peer of `beamport bench frames`: PvaPy's own programs on this machine, as its documentation starts them.
+"""The peer of `beamport-bench frames`: PvaPy's own programs on this machine, as its documentation starts them.
 
     frames_pvapy.py SCENARIO SIDE RATE SECONDS
 

@@ -1,4 +1,4 @@
-"""The plot of `beamport bench sweep`: rates by chunk and message, a panel for each filter and number of writers.
+"""The plot of `beamport-bench sweep`: rates by chunk and message, a panel for each filter and number of writers.
 
     plot_sweep.py SWEEP.json PLOT.png
 

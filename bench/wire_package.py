@@ -1,4 +1,4 @@
-"""Both sides of `beamport bench wire`: `beamport.wire` and the package whose place it takes, with the same call.
+"""Both sides of `beamport-bench wire`: `beamport.wire` and the package whose place it takes, with the same call.
 
     wire_package.py SCHEMA ROUNDS CALLS
 

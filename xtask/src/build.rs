@@ -8,6 +8,8 @@ use crate::{Done, setup, tree};
 
 /// The crate that links HDF5.
 pub(crate) const NEXUS: &str = "beamport-nexus";
+/// The crate that measures; it is not shipped.
+pub(crate) const BENCH: &str = "beamport-bench";
 /// The crate that is a Python module: built by maturin, tested through Python.
 pub(crate) const PYTHON: &str = "beamport-python";
 
@@ -16,9 +18,15 @@ pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Step {
     Step::new("cargo").args(args)
 }
 
-/// The programs as they are shipped, in `target/release`.
-pub(crate) fn programs() -> Done {
+/// The programs that are shipped, in `target/release`.
+fn programs() -> Done {
     cargo(["build", "--release", "-p", "beamport", "-p", NEXUS]).run()?;
+    stand_beside()
+}
+
+/// The programs that are shipped and the one that measures them, in `target/release`.
+pub(crate) fn programs_and_bench() -> Done {
+    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS, "-p", BENCH]).run()?;
     stand_beside()
 }
 
@@ -42,11 +50,18 @@ pub(crate) fn wheel() -> Done {
     Step::new(tree::venv("python")).args(install).env("PATH", path()?).run()
 }
 
-/// `cargo xtask demo|bench`: builds, then becomes `beamport VERB ARGS`.
-pub(crate) fn beamport(verb: &str, args: &[String]) -> Done {
+/// `cargo xtask demo`: builds, then becomes `beamport demo ARGS`.
+pub(crate) fn demo(args: &[String]) -> Done {
     setup::run()?;
     programs()?;
-    Step::new(tree::program("beamport")).args([verb]).args(args).become_it()
+    Step::new(tree::program("beamport")).args(["demo"]).args(args).become_it()
+}
+
+/// `cargo xtask bench`: builds, then becomes `beamport-bench ARGS`.
+pub(crate) fn bench(args: &[String]) -> Done {
+    setup::run()?;
+    programs_and_bench()?;
+    Step::new(tree::program(BENCH)).args(args).become_it()
 }
 
 /// Formats everything.

@@ -27,7 +27,7 @@ usage: cargo xtask WORD
   check            what CI runs: lint, test, root-only tests, simulation (needs root)
   soak [WORD]      full fault counts, of tests whose names hold WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
-  bench [ARGS]     build, then run `beamport bench ARGS`
+  bench [ARGS]     build, then run `beamport-bench ARGS`
   fuzz [TARGET]    libFuzzer on one function, or a minute on each (needs a nightly toolchain)
   tidy [--write]   the rules of the house: crate map, names, reference pages (--write renews those)
   fmt              format Rust and Python
@@ -43,12 +43,12 @@ fn main() -> ExitCode {
 
     let done = match word.as_str() {
         "setup" => setup::run(),
-        "demo" => build::beamport("demo", &rest),
+        "demo" => build::demo(&rest),
         "test" => test::run(),
         "check" => check::run(),
         "soak" => soak::run(&rest),
         "simulate" => test::simulate(&rest),
-        "bench" => build::beamport("bench", &rest),
+        "bench" => build::bench(&rest),
         "fuzz" => fuzz::run(&rest),
         "tidy" => tidy::run(&rest),
         "fmt" => build::format(),

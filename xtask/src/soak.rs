@@ -48,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Done {
             .map_err(|e| format!("{}: {e}", path.display()))
     };
 
-    let built = parts.run("build", |_| build::programs());
+    let built = parts.run("build", |_| build::programs_and_bench());
     let only = ["--", "--ignored", "--nocapture", word.unwrap_or("soak_")];
     let crates = || {
         parts.run("crates", |count| {

@@ -31,7 +31,7 @@ pub(crate) fn run() -> Done {
 /// Builds and tests everything, with the Python tests that `markers` select.
 pub(crate) fn all(parts: &Parts, markers: &str) {
     // The programs come first: tests of crates start them.
-    let built = parts.run("build", |_| build::programs());
+    let built = parts.run("build", |_| build::programs_and_bench());
     parts.run("crates", |count| {
         let args = ["test", "--no-fail-fast", "--workspace", "--exclude", NEXUS, "--exclude", PYTHON];
         cargo_tests(&args, count, |_| ())

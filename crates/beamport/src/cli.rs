@@ -106,9 +106,6 @@ pub enum Verb {
     /// Let go of a reader that will not come back: nothing waits for it any more
     #[command(after_help = "Examples:\n  beamport forget detector analysis")]
     Forget(Forget),
-    /// Measure this machine against its own limits
-    #[command(after_help = "Examples:\n  beamport bench\n  beamport bench store --quick")]
-    Bench(Bench),
     /// Look at this machine and say what would go wrong
     #[command(after_help = "Examples:\n  beamport doctor\n  beamport doctor amor.toml")]
     Doctor(Doctor),
@@ -513,29 +510,6 @@ pub struct Verify {
     #[command(flatten)]
     pub data: DataFolder,
     /// Form of the answer.
-    #[command(flatten)]
-    pub form: Form,
-}
-
-/// `beamport bench`
-#[derive(Debug, Args)]
-pub struct Bench {
-    /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
-    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
-    pub names: Vec<String>,
-    /// Alternating rounds of each measurement; of a sweep at most 3
-    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    /// Small amounts, to see that it works; figures mean nothing
-    #[arg(long)]
-    pub quick: bool,
-    /// Exit with status 1 if a figure misses its must
-    #[arg(long)]
-    pub strict: bool,
-    /// Also write the figures to this file, as JSON; of a sweep a plot beside it, with the ending png
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Form of the report.
     #[command(flatten)]
     pub form: Form,
 }

@@ -1,6 +1,5 @@
 //! The beamport program: instrument file, command line, error text.
 
-pub mod bench;
 pub mod cli;
 pub mod compare;
 pub mod demo;
@@ -44,7 +43,6 @@ pub fn run(registry: &Registry) -> ExitCode {
     // No lock on stderr: a stage that warns while the verb works would wait for it for ever.
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let result = match cli.verb {
-        Verb::Bench(asked) => bench::run(&asked, &mut out, &mut err),
         Verb::Check(asked) => file::check(&asked, registry, &mover::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = if reference.page == "cli" { cli::reference() } else { file::reference(registry) };

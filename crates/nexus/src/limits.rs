@@ -96,7 +96,7 @@ pub const CHUNK_TREE_HALF: u32 = 8;
 /// Largest chunk: above it readers that want a few rows read too much.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// The same where zlib packs it: it takes a fifth more time for each byte of larger ones (`bench sweep`), and makes them 5 %
+/// The same where zlib packs it: it takes a fifth more time for each byte of larger ones (`beamport-bench sweep`), and makes them 5 %
 /// smaller.
 pub const CHUNK_BYTES_MAX_DEFLATE: usize = 64 << 10;
 

@@ -1,4 +1,4 @@
-//! How fast a stream becomes a file, for `beamport bench nexus`: the real path, from stream memory to synced rows.
+//! How fast a stream becomes a file, for `beamport-bench nexus`: the real path, from stream memory to synced rows.
 //!
 //! Counted are reading with both checksums, verifying, gathering, writing, libhdf5's flush and fsync. The stream is in
 //! shared memory and was filled before.

@@ -32,7 +32,7 @@ impl Reading {
     pub(crate) fn start(stream: &Path) -> Result<Self, Fault> {
         let program = std::env::current_exe().map_err(wrong("the own program"))?;
         let mut command = Command::new(program);
-        command.args(["bench", "store"]).env(VARIABLE, stream).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("store").env(VARIABLE, stream).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(wrong("the reader process does not start"))?;
         let to = child.stdin.take();
         match child.stdout.take() {

@@ -1,8 +1,9 @@
-//! `beamport bench`: this machine against its own limits. `bench/README.md` says how figures are stated.
+//! `beamport-bench`: this machine against its own limits. `bench/README.md` says how figures are stated.
 //!
 //! Constraints: limit and product run in turn within each round, on destinations larger than the caches; what is
 //! written is removed. A missed figure is an answer, not an error.
 
+mod cli;
 mod frames;
 mod limit;
 mod marks;
@@ -11,79 +12,33 @@ mod merge;
 mod nexus;
 mod place;
 mod reading;
+mod sizes;
 mod store;
 mod sweep;
 mod view;
 mod waiting;
 mod wire;
 
-use crate::cli;
+use clap::Parser as _;
+use cli::Asked;
 use flow::Fault;
 use measure::Figure;
-use place::{Machine, free_memory_bytes, last_cache_bytes};
+use place::Machine;
 use serde_json::json;
-use std::io::{self, Write};
+use sizes::Sizes;
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-/// How much each row moves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    /// Memory streams and the rings of their limits.
-    pub(crate) ring_bytes: u64,
-    /// Bytes of one round of the append rows.
-    pub(crate) round_bytes: u64,
-    /// Messages of one round of 100 B.
-    pub(crate) small_messages: u64,
-    /// Bytes of files that the disk stream and each of its limits turn in.
-    pub(crate) disk_bytes: u64,
-    /// Bytes of one round on the disk.
-    pub(crate) disk_round_bytes: u64,
-    /// Live ring of the disk stream.
-    pub(crate) live_bytes: u64,
-    /// Messages that the other process reads.
-    pub(crate) read_messages: u64,
-    /// Messages of a round that are committed one by one.
-    pub(crate) commits: u64,
-    /// Round trips of a round between two processes.
-    pub(crate) hops: u64,
-    /// Events of one file.
-    pub(crate) nexus_events: u64,
-}
-
-impl Sizes {
-    /// Figures that count: rounds of a tenth of a second at least, everything larger than the caches.
-    fn full() -> Self {
-        let cache = last_cache_bytes();
-        // An index a fifth larger than the last cache, if the payloads take no more than half of the memory.
-        let index_larger = cache / 64 * 6 / 5;
-        let fits = free_memory_bytes() / 2 / 8960;
-        Self {
-            ring_bytes: (8 * cache).next_multiple_of(512 << 20).max(1 << 30),
-            round_bytes: 3 << 30,
-            small_messages: 20_000_000,
-            disk_bytes: 2 << 30,
-            disk_round_bytes: 2 << 30,
-            live_bytes: 512 << 20,
-            read_messages: index_larger.min(fits).max(10_000),
-            commits: 500,
-            hops: 20_000,
-            nexus_events: 60_000_000,
-        }
-    }
-
-    /// To see that it works.
-    fn quick() -> Self {
-        Self {
-            ring_bytes: 512 << 20,
-            round_bytes: 256 << 20,
-            small_messages: 1_000_000,
-            disk_bytes: 256 << 20,
-            disk_round_bytes: 128 << 20,
-            live_bytes: 128 << 20,
-            read_messages: 20_000,
-            commits: 50,
-            hops: 500,
-            nexus_events: 1_000_000,
+fn main() -> ExitCode {
+    let asked = Asked::parse();
+    match run(&asked, &mut io::stdout().lock(), &mut io::stderr()) {
+        Ok(status) => status,
+        // The reader of the report has seen enough (`beamport-bench | head`).
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let fault = Fault::new("the report cannot be printed", error).hint("look at what stdout leads to");
+            let _ = writeln!(io::stderr(), "{fault}");
+            ExitCode::from(2)
         }
     }
 }
@@ -93,15 +48,15 @@ impl Sizes {
 /// # Errors
 /// Only those of writing; what goes wrong in a measurement is printed, with exit status 2. A missed must is status 1
 /// with `--strict` and 0 without.
-pub fn run(asked: &cli::Bench, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    if let Some(stream) = reading::asked() {
-        return match reading::read(stream.as_ref()) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(fault) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
-        };
-    }
-    if let Some(folder) = waiting::asked() {
-        return match waiting::serve(folder.as_ref()) {
+fn run(asked: &Asked, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+    // The other process of a row is this program, started with a variable in its environment.
+    let other = match (reading::asked(), waiting::asked()) {
+        (Some(stream), _) => Some(reading::read(stream.as_ref())),
+        (None, Some(folder)) => Some(waiting::serve(folder.as_ref())),
+        (None, None) => None,
+    };
+    if let Some(done) = other {
+        return match done {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(fault) => writeln!(err, "{fault}").map(|()| ExitCode::from(2)),
         };
@@ -112,7 +67,7 @@ pub fn run(asked: &cli::Bench, out: &mut dyn Write, err: &mut dyn Write) -> io::
     }
 }
 
-fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>), Fault> {
+fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>), Fault> {
     let sizes = if asked.quick { Sizes::quick() } else { Sizes::full() };
     let rounds = if asked.quick { asked.rounds.min(3) } else { asked.rounds };
     let wanted = |name: &str| asked.names.is_empty() || asked.names.iter().any(|n| n == name);
@@ -144,7 +99,7 @@ fn figures(asked: &cli::Bench, err: &mut dyn Write) -> Result<(Machine, Vec<Figu
 }
 
 fn report(
-    asked: &cli::Bench,
+    asked: &Asked,
     machine: &Machine,
     figures: &[Figure],
     out: &mut dyn Write,
@@ -164,7 +119,7 @@ fn report(
         writeln!(err, "{}", Fault::new(format!("bench: cannot write {}", path.display()), error))?;
         return Ok(ExitCode::from(2));
     }
-    if asked.form.json {
+    if asked.json {
         writeln!(out, "{value:#}")?;
     } else {
         writeln!(out, "median of {rounds} alternating rounds (smallest..largest)\n{}\n", machine.text())?;

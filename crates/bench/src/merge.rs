@@ -1,10 +1,10 @@
-//! `beamport bench merge`: many streams brought into one order, against a walk over the entries that it has to see; and
+//! `beamport-bench merge`: many streams brought into one order, against a walk over the entries that it has to see; and
 //! built into groups of which the messages are copied out, against the copying alone. All of ours in one thread.
 
-use super::Sizes;
 use super::limit::Ring;
 use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
+use super::sizes::Sizes;
 use super::store::{META, alternate, named};
 use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Slot, SlotOptions, Work, WorkOptions};
 use serde_json::json;

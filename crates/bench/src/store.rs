@@ -1,11 +1,11 @@
-//! `beamport bench store`: append, disk and reading, each against the limit of this machine in the same rounds.
+//! `beamport-bench store`: append, disk and reading, each against the limit of this machine in the same rounds.
 
-use super::Sizes;
 use super::limit::{Pages, Pass, Recycled, Ring, SEGMENT_BYTES};
 use super::marks;
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::reading::Reading;
+use super::sizes::Sizes;
 use super::view;
 use super::waiting;
 use flow::Fault;

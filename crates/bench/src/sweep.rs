@@ -1,4 +1,4 @@
-//! `beamport bench sweep`: NeXus files by writers beside each other, chunk, message and filter, from streams in memory.
+//! `beamport-bench sweep`: NeXus files by writers beside each other, chunk, message and filter, from streams in memory.
 //!
 //! As the reports of PSI and ESS swept theirs. A figure is a filter and a size of message; what stands for its rounds are the
 //! numbers of writers; its limits are the sizes of chunks, of which the best of each number counts, and ours is the chunk that
@@ -10,7 +10,7 @@
 //! what is compared are ways to write, not moments of a disk.
 
 use super::measure::{Figure, Sample, Series, Unit};
-use super::place::{Folder, output, python_with, wrong};
+use super::place::{Folder, output, program, python_with, wrong};
 use flow::Fault;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Draws the plot, run by a Python that has matplotlib.
-const PLOT: &str = include_str!("../../../../bench/plot_sweep.py");
+const PLOT: &str = include_str!("../../../bench/plot_sweep.py");
 const WRITERS: [u64; 4] = [1, 2, 3, 4];
 const CHUNKS: [(&str, u64); 5] = [
     ("chunks of 64 KiB", 64 << 10),
@@ -43,7 +43,7 @@ pub(crate) fn run(
     answer: Option<&Path>,
     tell: &mut dyn FnMut(&Figure),
 ) -> Result<Vec<Figure>, Fault> {
-    let program = crate::mover::program()?;
+    let program = program("beamport-nexus")?;
     let python = answer.map(|_| python_with("matplotlib", "pip install matplotlib")).transpose()?;
     let (writers, events, bytes) =
         if quick { (&WRITERS[..2], &EVENTS[2..3], BYTES / 2) } else { (&WRITERS[..], &EVENTS[..], BYTES) };

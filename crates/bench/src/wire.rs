@@ -1,4 +1,4 @@
-//! `beamport bench wire`: `beamport.wire` against the package whose place it takes, call for call.
+//! `beamport-bench wire`: `beamport.wire` against the package whose place it takes, call for call.
 
 use super::measure::{Figure, Sample, Series, Unit};
 use super::place::{Folder, output, python_with, wrong};
@@ -6,7 +6,7 @@ use flow::Fault;
 use std::process::Command;
 
 /// Both sides, run by a Python that has `beamport` and `streaming_data_types`.
-const SIDES: &str = include_str!("../../../../bench/wire_package.py");
+const SIDES: &str = include_str!("../../../bench/wire_package.py");
 
 struct Job {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! `beamport bench store`, third part: waiting. How long it takes from an append until another process has the message,
+//! `beamport-bench store`, third part: waiting. How long it takes from an append until another process has the message,
 //! asleep and spinning, against the same game with bare words in shared memory; and what 64 readers that look now and then
 //! cost the writer.
 //!
@@ -6,10 +6,10 @@
 //! on its standard input is work: `GAME HOW COUNT` sends a ball back so many times, `look` looks ten times a second. It
 //! says `ready` when it begins, and ends with its standard input.
 
-use super::Sizes;
 use super::limit::Pages;
 use super::measure::{Figure, Sample, Series, Spread, Unit, timed};
 use super::place::{Folder, wrong};
+use super::sizes::Sizes;
 use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
 use flow::Fault;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -44,7 +44,7 @@ impl Other {
     fn start(folder: &Path) -> Result<Self, Fault> {
         let program = std::env::current_exe().map_err(wrong("the own program"))?;
         let mut command = Command::new(program);
-        command.args(["bench", "store"]).env(VARIABLE, folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("store").env(VARIABLE, folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(wrong("the other process does not start"))?;
         let to = child.stdin.take();
         match child.stdout.take() {

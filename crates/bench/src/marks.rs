@@ -1,11 +1,11 @@
-//! `beamport bench store`, second part: what marks and company cost. Small messages until they are safe, one message until
+//! `beamport-bench store`, second part: what marks and company cost. Small messages until they are safe, one message until
 //! it is safe, and a writer with a reader at its heels.
 
-use super::Sizes;
 use super::limit::{Pages, Recycled};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::reading::{Reading, SPIN};
+use super::sizes::Sizes;
 use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
 use flow::Fault;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Views against what they cannot beat: pushing one against a walk over the entries that it points to, reading one
 //! against a pass over the bytes that it shows.
 
-use super::Sizes;
 use super::limit::{Pages, Pass};
 use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, wrong};
+use super::sizes::Sizes;
 use super::store::{BATCH, JUMBO_BYTES, alternate, append, open};
 use flow::Fault;
 use std::path::Path;

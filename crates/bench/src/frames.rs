@@ -1,4 +1,4 @@
-//! `beamport bench frames`: frames from a simulated camera through Python code, against PvaPy's own programs that do the
+//! `beamport-bench frames`: frames from a simulated camera through Python code, against PvaPy's own programs that do the
 //! same, as its documentation starts them.
 //!
 //! Both sides: one call a frame, every byte of every frame touched, the frame passed on, nothing lost. Ours is held back
@@ -6,14 +6,14 @@
 //! nothing goes missing. Processor time is that of all processes from their start to their end.
 
 use super::measure::{Figure, Sample, Series, Unit, timed};
-use super::place::{Folder, output, python_with, wrong};
+use super::place::{Folder, output, program, python_with, wrong};
 use flow::{Data, Fault};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The other side, run by a Python that has `pvapy`.
-const PEER: &str = include_str!("../../../../bench/frames_pvapy.py");
+const PEER: &str = include_str!("../../../bench/frames_pvapy.py");
 /// The same as user code of ours; `joined` also looks at what was joined to the frame.
 const CODE: &str = "import beamport
 
@@ -211,7 +211,7 @@ pub(super) fn run(quick: bool, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Re
     let script = folder.path().join("frames_pvapy.py");
     std::fs::write(&script, PEER).map_err(wrong("the script cannot be written"))?;
     let programs = Programs {
-        ours: std::env::current_exe().map_err(wrong("this program does not know its own file"))?,
+        ours: program("beamport")?,
         python: python_with("beamport", "pip install .")?,
         peer: python_with("pvapy", "pip install pvapy==5.6.0")?,
         script,

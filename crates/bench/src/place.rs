@@ -37,8 +37,19 @@ pub(crate) fn python_with(package: &str, install: &str) -> Result<PathBuf, Fault
     });
     found.ok_or_else(|| {
         Fault::new("bench: a side of the comparison is missing", format!("no Python with {package} is found"))
-            .hint(format!("`{install}`, or `beamport bench store` alone"))
+            .hint(format!("`{install}`, or `beamport-bench store` alone"))
     })
+}
+
+/// A program of beamport that is built beside this one.
+pub(crate) fn program(name: &str) -> Result<PathBuf, Fault> {
+    let me = std::env::current_exe().map_err(wrong("this program does not know its own file"))?;
+    let beside = me.with_file_name(name);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    Err(Fault::new(format!("bench: `{name}` is missing"), format!("it is not beside {}", me.display()))
+        .hint("start it with `cargo xtask bench`, which builds all programs"))
 }
 
 /// A folder of this measurement; removed with all it holds.

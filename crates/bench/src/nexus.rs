@@ -1,4 +1,4 @@
-//! `beamport bench nexus`: a sealed run to its NeXus file, against plain h5py that appends the same batches; and what the
+//! `beamport-bench nexus`: a sealed run to its NeXus file, against plain h5py that appends the same batches; and what the
 //! writer does with a stream in memory, against the disk itself.
 //!
 //! Beside h5py ours is the whole process that writes files, from its start to its end: reading and checking the stream, the
@@ -6,10 +6,10 @@
 //! Beside the disk ours is what a run has while it is measured: all from the first message read to the rows synced, without
 //! start and end of the file; how long that end takes is a row of its own.
 
-use super::Sizes;
 use super::limit::{Pages, SEGMENT_BYTES, write_new};
 use super::measure::{Figure, Sample, Series, Unit, timed};
-use super::place::{Folder, output, python_with, wrong};
+use super::place::{Folder, output, program, python_with, wrong};
+use super::sizes::Sizes;
 use super::store::TwoWrites;
 use flow::{Data, Fault, RunKeeper, StreamView};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use store::{Error, Meta, Options, SchemaId};
 use wire::ev44::{self, Ev44};
 
 /// The other side, run by a Python that has h5py.
-const PEER: &str = include_str!("../../../../bench/append_h5py.py");
+const PEER: &str = include_str!("../../../bench/append_h5py.py");
 /// One detector in one file: as the other side writes it.
 const TEMPLATE: &str = r#"{"children": [{"type": "group", "name": "entry",
   "attributes": [{"name": "NX_class", "dtype": "string", "values": "NXentry"}],
@@ -40,7 +40,7 @@ struct Programs {
 
 /// Runs both rows; `tell` hears of each as it is done.
 pub(crate) fn run(sizes: &Sizes, rounds: u32, tell: &mut dyn FnMut(&Figure)) -> Result<Vec<Figure>, Fault> {
-    let programs = Programs { nexus: crate::mover::program()?, python: python_with("h5py", "pip install h5py")? };
+    let programs = Programs { nexus: program("beamport-nexus")?, python: python_with("h5py", "pip install h5py")? };
     let rows = [
         ("12,400 events a message / h5py", 12_400, Folder::on_disk()?, "the disk", (4.0, 10.0)),
         ("1,000 events a message in memory / h5py", 1_000, Folder::in_memory()?, "/dev/shm", (10.0, 25.0)),

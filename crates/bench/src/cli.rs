@@ -1,0 +1,52 @@
+//! The command line of `beamport-bench`. `bench/README.md` holds its help, word for word; a test compares.
+
+use clap::Parser;
+use std::path::PathBuf;
+
+/// What was typed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "beamport-bench",
+    version,
+    about = "Measure this machine against its own limits",
+    after_help = "Examples:\n  beamport-bench\n  beamport-bench store --quick",
+    max_term_width = 100
+)]
+pub(crate) struct Asked {
+    /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
+    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
+    pub(crate) names: Vec<String>,
+    /// Alternating rounds of each measurement; of a sweep at most 3
+    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Small amounts, to see that it works; figures mean nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Exit with status 1 if a figure misses its must
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Also write the figures to this file, as JSON; of a sweep a plot beside it, with the ending png
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Answer as JSON on stdout, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Asked::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_holds_the_help() {
+        let readme = include_str!("../../../bench/README.md");
+        let help = Asked::command().term_width(100).render_help().to_string();
+        assert!(readme.contains(&format!("```text\n{help}```\n")), "bench/README.md lacks this block:\n{help}");
+    }
+}
