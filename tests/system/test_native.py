@@ -252,7 +252,8 @@ inputs = ["detector"]
     )
     said = lab.run("check", lab.file, status=2).stderr.decode()
     for part in (
-        "`keep`: character 1: there is no `evnts`",
+        "wrong value of `keep` in [worker.wrong.parameters]",
+        "character 1: there is no `evnts`",
         "write `detector`",
         "one slot must see all",
         "merge the streams first",

@@ -538,8 +538,8 @@ pub struct Slot {
 /// `beamport reference`
 #[derive(Debug, Args)]
 pub struct Reference {
-    /// Which page: cli or instrument-file
-    #[arg(value_parser = ["cli", "instrument-file"], hide_possible_values = true)]
+    /// Which page: cli, instrument-file or workers
+    #[arg(value_parser = ["cli", "instrument-file", "workers"], hide_possible_values = true)]
     pub page: String,
 }
 

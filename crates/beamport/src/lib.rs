@@ -37,7 +37,7 @@ pub fn run(registry: &Registry) -> ExitCode {
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
         Verb::Up(asked) => return ended(up::up(&asked.file, registry, asked.form.json)),
-        Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked).map(|()| ExitCode::SUCCESS)),
+        Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked, registry).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }
     // No lock on stderr: a stage that warns while the verb works would wait for it for ever.
@@ -45,7 +45,11 @@ pub fn run(registry: &Registry) -> ExitCode {
     let result = match cli.verb {
         Verb::Check(asked) => file::check(&asked, registry, &mover::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
-            let page = if reference.page == "cli" { cli::reference() } else { file::reference(registry) };
+            let page = match reference.page.as_str() {
+                "cli" => cli::reference(),
+                "workers" => file::workers_reference(registry),
+                _ => file::reference(registry),
+            };
             out.write_all(page.as_bytes()).map(|()| ExitCode::SUCCESS)
         }
         Verb::Begin(asked) => verbs::begin_end::begin(&asked, &mut out, &mut err),

@@ -6,12 +6,14 @@ use super::measure::{Figure, Series, Unit, timed};
 use super::place::{Folder, wrong};
 use super::sizes::Sizes;
 use super::store::{META, alternate, named};
-use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Slot, SlotOptions, Work, WorkOptions};
+use flow::edge::WorkerPlace;
+use flow::{
+    Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Work, WorkOptions,
+};
 use serde_json::json;
 use std::cell::RefCell;
 use std::time::Instant;
 use store::{Meta, Options, Reader, Writer};
-use workers::Native;
 
 /// Detectors of a large array, each a stream.
 const INPUTS: u64 = 120;
@@ -143,7 +145,8 @@ impl Builder {
         let stream = options.slot_options();
         let asked = SlotOptions { number: 0, inputs: inputs.clone(), stream, from, by_key: false };
         let slot = Slot::open(&data, STAGE, asked)?;
-        let native = Native::new(&data, STAGE, 0, &inputs, "groups", &parameters)?;
+        let place = WorkerPlace { data, stage: STAGE.to_owned(), slot: 0, inputs };
+        let native = Native::new(&workers::GROUPS, place, &parameters)?;
         Ok(Self { laps, work, slot, native })
     }
 

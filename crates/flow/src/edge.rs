@@ -1,12 +1,12 @@
-//! Kinds of sources: what a crate that connects beamport to the outside declares.
+//! Kinds of sources and of ready-made workers: what a crate declares that brings one.
 //!
 //! A kind is one `static` in the crate of its edge. It names its keys, reads its section into a [`SourcePlan`], and the plan
 //! builds the source and answers what checks and reports ask. The program lists the kinds that it knows; nothing else in
 //! it depends on which ones there are.
 
-use crate::{Fault, Source};
+use crate::{Data, Fault, Source, Worker};
 use serde_json::Value;
-use settings::{Key, Origin, Section};
+use settings::{Key, Mistake, Origin, Section};
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::Path;
@@ -73,6 +73,77 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
     fn provenance(&self) -> Result<Option<Provenance>, Fault> {
         Ok(None)
     }
+}
+
+/// A kind of ready-made worker: the word behind `call` in `[worker.NAME]`.
+#[derive(Debug)]
+pub struct WorkerKind {
+    /// Its word; without a colon.
+    pub name: &'static str,
+    /// What it makes of the messages, in one sentence, for the reference page.
+    pub about: &'static str,
+    /// Its parameters, in the order of the reference page. `read` asks all of them, whatever their values are.
+    pub keys: &'static [&'static Key],
+    /// Reads `[worker.NAME.parameters]` and notes every mistake; `None` where nothing can be built.
+    pub read: fn(&mut Section<'_>) -> Option<Arc<dyn WorkerPlan>>,
+    /// What the reference page says below the table of parameters, as Markdown.
+    pub notes: &'static str,
+}
+
+impl WorkerKind {
+    /// Reads parameters that stand in no file, a JSON object.
+    pub fn plan(&self, parameters: &Value) -> Result<Arc<dyn WorkerPlan>, Vec<Mistake>> {
+        settings::read_json(parameters, self.read)
+    }
+}
+
+/// What the parameters of a ready-made worker say, once they are read without mistakes.
+pub trait WorkerPlan: Debug + Send + Sync {
+    /// What the worker asks of its runner.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Builds the worker in the process of a slot.
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault>;
+}
+
+/// Where a ready-made worker runs.
+#[derive(Clone)]
+pub struct WorkerPlace {
+    /// The streams of the instrument.
+    pub data: Data,
+    /// Name of the worker and of the stream that it fills.
+    pub stage: String,
+    /// Number of the slot, from 0.
+    pub slot: u32,
+    /// Names of its inputs.
+    pub inputs: Vec<String>,
+}
+
+impl WorkerPlace {
+    /// The first input: the only one of a worker that needs to be alone.
+    #[must_use]
+    pub fn input(&self) -> &str {
+        self.inputs.first().map_or("", String::as_str)
+    }
+}
+
+/// What a ready-made worker asks of its runner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Why it needs one slot and one input; `None` where any number will do.
+    pub alone: Option<&'static str>,
+    /// Retention keeps messages of its input, or of streams beside it, until it no longer needs them.
+    pub holds_back: bool,
+    /// Streams that it reads beside its inputs.
+    pub streams: Vec<String>,
+    /// Least size of the stream of a slot in shared memory, in bytes; 0: as large as its messages.
+    pub bytes: u64,
+    /// A message at which slots die is retried without end and never set aside: what the worker keeps would be incomplete.
+    pub whole: bool,
+    /// Code of the user that it calls, `FILE.py:NAME` or `PACKAGE.MODULE:NAME`: its slots are processes of Python.
+    pub code: Option<String>,
 }
 
 /// What a plan may load through the program that runs it.

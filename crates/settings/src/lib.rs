@@ -4,6 +4,7 @@
 //! and keeps what it needs. Defaults, near words, the reference pages and `check --show` are made from the same keys.
 
 mod family;
+mod json;
 mod key;
 pub mod limits;
 mod mistake;
@@ -13,6 +14,7 @@ mod section;
 pub mod units;
 
 pub use family::{Family, expanded, is_family};
+pub use json::{json_of, read_json};
 pub use key::{Key, Table, key, reference, required};
 pub use mistake::{Mistake, Mistakes, Severity, nearest};
 pub use name::{is_run_name, is_stream_name, plain, wrong_name, wrong_run_name};

@@ -6,10 +6,11 @@ use crate::mistake::{Mistakes, nearest};
 use crate::page::Page;
 use crate::units::{self, Refused, Size, Time, shortened};
 use serde_json::Value as Json;
-use std::ops::Deref;
+use std::borrow::Cow;
+use std::ops::{Deref, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml_edit::{Item, TableLike};
+use toml_edit::{InlineTable, Item, TableLike};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +65,8 @@ impl<T> Deref for Setting<T> {
 /// One resolved key as `check --show` prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The key.
-    pub key: &'static str,
+    /// The key; with that of its table before it where it stands in one, like `parameters.bins`.
+    pub key: Cow<'static, str>,
     /// Its value, units as text.
     pub value: Json,
     /// Where it comes from.
@@ -142,9 +143,8 @@ impl Section<'_> {
     pub fn get<T: Take>(&mut self, key: &'static Key) -> Option<Setting<T>> {
         self.ask(key.name);
         let Some(item) = self.table.get(key.name) else {
-            if key.is_required && !self.has_holes && !self.is_misspelt(key) {
-                let hint = format!("add `{} = ...` ({})", key.name, bare(key.takes));
-                self.mistake(self.line, format!("`{}` is missing{}", key.name, self.place()), "", hint);
+            if key.is_required {
+                self.missing(key, format!("add `{} = ...` ({})", key.name, bare(key.takes)));
             }
             let value = T::default_of(key.default).filter(|_| !key.default.is_empty())?;
             return Some(self.note(key, Setting::by_default(value)));
@@ -157,6 +157,57 @@ impl Section<'_> {
                 None
             }
         }
+    }
+
+    /// Notes that a key is missing, unless lines of the file could not be read or another key was probably meant to be it.
+    pub fn missing(&mut self, key: &'static Key, hint: impl Into<String>) {
+        if !self.has_holes && !self.is_misspelt(key) {
+            self.mistake(self.line, format!("`{}` is missing{}", key.name, self.place()), "", hint);
+        }
+    }
+
+    /// A whole number in a range, or the default of the key; `None` as for [`Self::get`].
+    pub fn within(&mut self, key: &'static Key, range: RangeInclusive<i64>) -> Option<Setting<i64>> {
+        let number: Setting<i64> = self.get(key)?;
+        if range.contains(&number.value) {
+            return Some(number);
+        }
+        let hint = format!("write {} to {}", range.start(), range.end());
+        self.refuse(key, Refused::new(format!("{} is out of range", number.value), hint));
+        None
+    }
+
+    /// One of some words, or the default of the key; `None` as for [`Self::get`].
+    pub fn word<T: Copy>(&mut self, key: &'static Key, words: &[(&'static str, T)]) -> Option<Setting<T>> {
+        let text: Setting<String> = self.get(key)?;
+        let known = words.iter().find(|(word, _)| *word == *text);
+        if known.is_none() {
+            self.refuse(key, unknown_word(&text, words.iter().map(|(word, _)| *word)));
+        }
+        known.map(|(_, value)| text.map(|_| *value))
+    }
+
+    /// Reads the table that a key gives as a section of its own, an empty one where there is none.
+    pub fn table<T>(&mut self, name: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let none = InlineTable::new();
+        let title = match self.title.strip_suffix(']') {
+            Some(open) => format!("{open}.{}]", shortened(name)),
+            None if self.title.is_empty() => shortened(name),
+            None => format!("{}.{}", self.title, shortened(name)),
+        };
+        let mut section = Section {
+            page: self.page,
+            folder: self.folder,
+            elsewhere: self.elsewhere,
+            title,
+            line: self.line_of(name),
+            table: self.table.get(name).and_then(Item::as_table_like).unwrap_or(&none),
+            mistakes: &mut *self.mistakes,
+            has_holes: self.has_holes,
+            shown: Vec::new(),
+            asked: Vec::new(),
+        };
+        read(&mut section)
     }
 
     /// The path that a key gives, relative to the folder of the file; `None` as for [`Self::get`].
@@ -192,12 +243,12 @@ impl Section<'_> {
 
     /// Notes a resolved value of such a key for `check --show`.
     pub fn show(&mut self, key: &'static str, value: Json, origin: Origin) {
-        self.shown.push(Shown { key, value, origin });
+        self.shown.push(Shown { key: key.into(), value, origin });
     }
 
     /// Notes a resolved value for `check --show`.
     pub fn note<T: Take>(&mut self, key: &'static Key, setting: Setting<T>) -> Setting<T> {
-        self.shown.push(Shown { key: key.name, value: setting.show(), origin: setting.origin });
+        self.shown.push(Shown { key: key.name.into(), value: setting.show(), origin: setting.origin });
         setting
     }
 
@@ -359,15 +410,26 @@ impl Take for bool {
     }
 }
 
-impl Take for u64 {
+impl Take for i64 {
     /// A whole number, also in quotes: an item of a range is one.
     fn take(item: &Item) -> Result<Self, Refused> {
         let digits = |text: &&str| !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
-        if let Some(number) = item.as_str().filter(digits).and_then(|text| text.parse().ok()) {
-            return Ok(number);
-        }
-        let number =
-            item.as_integer().ok_or_else(|| Refused::new(format!("it is {}, not a whole number", noun(item)), ""))?;
+        let quoted = item.as_str().filter(digits).and_then(|text| text.parse().ok());
+        let refused = || Refused::new(format!("it is {}, not a whole number", noun(item)), "");
+        quoted.or_else(|| item.as_integer()).ok_or_else(refused)
+    }
+    fn default_of(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Take for u64 {
+    /// The same, not negative.
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let number = i64::take(item)?;
         Self::try_from(number).map_err(|_| Refused::new(format!("`{number}` is negative"), ""))
     }
     fn default_of(text: &str) -> Option<Self> {

@@ -20,56 +20,87 @@
 //! Constraints: the pixels are copied once, into the message that has the attributes. One slot, which keeps what it needs
 //! of the streams beside as a counted reader of each.
 
-use super::Needs;
 use super::beside::{self, Beside, How, Named};
-use super::parameters::Parameters;
+use super::span::Span;
 use super::tiles::frame_of;
-use flow::Data;
-use flow::Fault;
-use flow::{Made, Outputs, Stop, Worker};
+use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Data, Fault, Made, Outputs, Stop, Worker};
+use settings::{Key, Section, key, required};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use store::{Batch, ReadOptions, Reader};
 use wire::Numbers;
 use wire::ad00::{self, Ad00, Attribute};
 
+static VALUES: Key = required(
+    "values",
+    "table",
+    "What to attach: `x = \"motor_x\"`, or `x = { stream = \"motors\", source = \"X\" }` where several process variables share a stream; there also `take`, `tolerance` and `offset` for this one alone.",
+);
+static TAKE: Key = key(
+    "take",
+    "`hold`, `nearest` or `interpolate`",
+    "hold",
+    "The newest value that is not later than the frame; the one whose time is nearest; the straight line between the one before and the one behind.",
+);
+static TOLERANCE: Key =
+    key("tolerance", "time", "", "How far the time of a value may be from that of the frame. Default: any.");
+static OFFSET: Key =
+    key("offset", "time", "0 s", "Is added to the times of values, for devices whose clock runs behind.");
+static WAIT: Key =
+    key("wait", "time up to `10 s`", "100 ms", "How long after a frame's arrival its values may be on their way.");
+static UNMATCHED: Key = key(
+    "unmatched",
+    "`keep` or `drop`",
+    "keep",
+    "Whether a frame that misses a value goes on without it, or is counted as `filtered`.",
+);
+
+/// `attach`
+pub static ATTACH: WorkerKind = WorkerKind {
+    name: "attach",
+    about: "Frames (`ad00`) get the values that other streams have at their time.",
+    keys: &[&VALUES, &TAKE, &TOLERANCE, &OFFSET, &WAIT, &UNMATCHED],
+    read: |section| Some(Arc::new(Plan::read(section))),
+    notes: include_str!("../pages/attach.md"),
+};
+
 /// What is to be attached.
-pub(super) struct Plan {
+#[derive(Clone, Debug)]
+struct Plan {
     values: Vec<Named>,
     wait: i64,
     keeps_unmatched: bool,
 }
 
 impl Plan {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let how = How::of(given.word("take", &How::WORDS));
-        let offset = given.time("offset").unwrap_or(0);
-        let tolerance = given.time("tolerance").unwrap_or(i64::MAX);
-        if tolerance < 0 {
-            given.mistake("tolerance", "it is negative", "write how far apart the times may be, like `\"1 ms\"`");
-        }
+    fn read(section: &mut Section<'_>) -> Self {
+        let how = section.word(&TAKE, &How::WORDS).map_or(How::Hold, |how| how.value);
+        let offset = Span::ns(section, &OFFSET).unwrap_or(0);
+        let tolerance = beside::tolerance(section, &TOLERANCE).unwrap_or(i64::MAX);
         let (name, stream) = (String::new(), String::new());
-        let values = Named::read_all(given, &Named { name, stream, source: None, offset, how, tolerance });
-        if let Some(named) = values.iter().find(|v| v.tolerance < 0) {
-            let name = named.name.clone();
-            given.mistake("values", format!("`{name}`: the tolerance is negative"), "write a time, like `\"1 ms\"`");
-        }
-        let wait = beside::wait_of(given);
-        let keeps_unmatched = given.word("unmatched", &["keep", "drop"]) == "keep";
-        if given.value("values").is_none() {
-            given.mistake("values", "it is not there", "name what to attach: `values = { x = \"motor\" }`");
-        }
-        Some(Self { values, wait, keeps_unmatched })
+        let usual = Named { name, stream, source: None, offset, how, tolerance };
+        let values = Named::read_all(section, &VALUES, &usual);
+        let wait = beside::wait_of(section, &WAIT);
+        let unmatched = section.word(&UNMATCHED, &[("keep", true), ("drop", false)]);
+        Self { values, wait, keeps_unmatched: unmatched.is_none_or(|keeps| keeps.value) }
     }
+}
 
-    pub(super) fn needs(&self) -> Needs {
-        let streams = self.values.iter().map(|v| (format!("values.{}", v.name), v.stream.clone())).collect();
+impl WorkerPlan for Plan {
+    fn needs(&self) -> Needs {
+        let streams = self.values.iter().map(|named| named.stream.clone()).collect();
         let alone = Some("it keeps what it needs of the streams beside");
         Needs { streams, alone, holds_back: true, ..Needs::default() }
+    }
+
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        Ok(Box::new(Attaching::new(&place.data, &place.stage, place.input(), self.clone())?))
     }
 }
 
 /// Attaching, at work.
-pub(super) struct Attaching {
+struct Attaching {
     plan: Plan,
     data: Data,
     stage: String,
@@ -87,7 +118,7 @@ pub(super) struct Attaching {
 }
 
 impl Attaching {
-    pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Plan) -> Result<Self, Fault> {
+    fn new(data: &Data, stage: &str, input: &str, plan: Plan) -> Result<Self, Fault> {
         let beside = Beside::open(data, Some(&format!("keeps {stage}")), &plan.values)?;
         let input = data.reader(input, ReadOptions { early: true, ..ReadOptions::default() })?;
         Ok(Self {

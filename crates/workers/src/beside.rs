@@ -9,29 +9,29 @@
 //! Failure behaviour: with a name the worker is a counted reader: what was needed at the last commit stays, so that a slot
 //! that is killed finds the same values again.
 
-use super::parameters::Parameters;
+use super::span::Span;
 use flow::Fault;
 use flow::{Data, each_batch, stream_fault};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use settings::{Key, Refused, Section, key, noun, required};
 use std::collections::VecDeque;
 use std::time::Duration;
 use store::{Kind, Message, ReadOptions, Reader};
+use toml_edit::Item;
 use wire::{Scalar, f144, se00};
 
 /// Values that are known of one name: an hour of 18 a second.
 const KNOWN_MAX: usize = 65_536;
-/// How long a value may be on its way, where nobody says, ns.
-const WAIT: i64 = 100_000_000;
 /// The longest such time, ns: beyond it a slot looks dead.
 const WAIT_MAX: i64 = 10_000_000_000;
 /// Longest sleep without a look whether the stream was taken up by another writer, ns.
 const NAP: i64 = 20_000_000;
 
 /// The parameter `wait`: how long after a message's arrival a value may be on its way, ns.
-pub(super) fn wait_of(given: &mut Parameters<'_>) -> i64 {
-    let wait = given.time("wait").unwrap_or(WAIT);
+pub(super) fn wait_of(section: &mut Section<'_>, key: &'static Key) -> i64 {
+    let wait = Span::ns(section, key).unwrap_or(0);
     if !(0..=WAIT_MAX).contains(&wait) {
-        given.mistake("wait", "it is too long, or negative", "write a time up to `\"10 s\"`");
+        section.refuse(key, Refused::new("it is too long, or negative", "write a time up to `\"10 s\"`"));
     }
     wait
 }
@@ -72,65 +72,60 @@ pub(super) enum How {
 }
 
 impl How {
-    /// As they are written; the default first.
-    pub(super) const WORDS: [&'static str; 3] = ["hold", "nearest", "interpolate"];
+    /// As they are written.
+    pub(super) const WORDS: [(&'static str, Self); 3] =
+        [("hold", Self::Hold), ("nearest", Self::Nearest), ("interpolate", Self::Interpolate)];
+}
 
-    pub(super) fn of(word: &str) -> Self {
-        match word {
-            "nearest" => Self::Nearest,
-            "interpolate" => Self::Interpolate,
-            _ => Self::Hold,
+static STREAM: Key = required("stream", "name of a stream", "The stream of the values.");
+static SOURCE: Key = key("source", "text", "", "Whose values of it.");
+static TAKE: Key = key("take", "`hold`, `nearest` or `interpolate`", "", "Which value counts.");
+static OFFSET: Key = key("offset", "time", "", "Is added to the times of the values.");
+static TOLERANCE: Key = key("tolerance", "time", "", "How far the time of a value may be.");
+
+impl Named {
+    /// The table `values`: a name for each, and a stream, or a table that gives more. `usual`: what counts where the table
+    /// gives nothing. Mistakes are noted.
+    pub(super) fn read_all(section: &mut Section<'_>, key: &'static Key, usual: &Named) -> Vec<Self> {
+        if section.get::<Map<String, Value>>(key).is_none() {
+            return Vec::new();
         }
+        section.table(key.name, |values| {
+            let table = values.table;
+            table.iter().filter_map(|(name, item)| Self::read(values, name, item, usual)).collect()
+        })
+    }
+
+    fn read(values: &mut Section<'_>, name: &str, item: &Item, usual: &Named) -> Option<Self> {
+        let named = Self { name: name.to_owned(), ..usual.clone() };
+        if let Some(stream) = item.as_str() {
+            return Some(Self { stream: stream.to_owned(), ..named });
+        }
+        if item.as_table_like().is_none() {
+            let hint = "write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`";
+            values.refuse_named(name, "", Refused::new(format!("it is {}", noun(item)), hint));
+            return None;
+        }
+        values.table(name, |one| {
+            let stream = one.get::<String>(&STREAM);
+            let source = one.get::<String>(&SOURCE).map(|source| source.value);
+            let how = one.word(&TAKE, &How::WORDS).map_or(usual.how, |how| how.value);
+            let offset = Span::ns(one, &OFFSET).unwrap_or(usual.offset);
+            let tolerance = tolerance(one, &TOLERANCE).unwrap_or(usual.tolerance);
+            one.end();
+            stream.map(|stream| Self { stream: stream.value, source, how, offset, tolerance, ..named })
+        })
     }
 }
 
-impl Named {
-    /// The table `values`: a name for each, and a stream, or a table that says more. `usual`: what counts where nothing is
-    /// said. Mistakes are noted.
-    pub(super) fn read_all(given: &mut Parameters<'_>, usual: &Named) -> Vec<Self> {
-        let table = match given.value("values") {
-            None => return Vec::new(),
-            Some(Value::Object(table)) => table,
-            Some(other) => {
-                given.mistake("values", format!("it is {other}"), "write a table, like `{ phase = \"chopper\" }`");
-                return Vec::new();
-            }
-        };
-        let mut all = Vec::new();
-        for (name, value) in table {
-            if let Some(named) = Self::read(given, usual, name, value) {
-                all.push(named);
-            }
-        }
-        all
+/// How far the time of a value may be from the one that is asked for, ns.
+pub(super) fn tolerance(section: &mut Section<'_>, key: &'static Key) -> Option<i64> {
+    let tolerance = Span::ns(section, key)?;
+    if tolerance < 0 {
+        let hint = "write how far apart the times may be, like `\"1 ms\"`";
+        section.refuse(key, Refused::new("it is negative", hint));
     }
-
-    fn read(given: &mut Parameters<'_>, usual: &Named, name: &str, value: &Value) -> Option<Self> {
-        let named = Self { name: name.to_owned(), ..usual.clone() };
-        if let Some(stream) = value.as_str() {
-            return Some(Self { stream: stream.to_owned(), ..named });
-        }
-        let Some(table) = value.as_object() else {
-            let hint = "write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`";
-            given.mistake("values", format!("`{name}` is {value}"), hint);
-            return None;
-        };
-        let mut inner = Parameters::new(table);
-        let stream = inner.text("stream");
-        if stream.is_none() {
-            inner.mistake("stream", "it is not there", "name the stream of the values");
-        }
-        let source = inner.text("source");
-        let how = if table.contains_key("take") { How::of(inner.word("take", &How::WORDS)) } else { usual.how };
-        let offset = inner.time("offset").unwrap_or(usual.offset);
-        let tolerance = inner.time("tolerance").unwrap_or(usual.tolerance);
-        let mistakes = inner.end();
-        let is_whole = mistakes.is_empty();
-        for mistake in mistakes {
-            given.mistake("values", format!("`{name}`, `{}`: {}", mistake.key, mistake.cause), mistake.hint);
-        }
-        stream.filter(|_| is_whole).map(|stream| Self { stream, source, how, offset, tolerance, ..named })
-    }
+    Some(tolerance)
 }
 
 /// One value that is known.

@@ -4,12 +4,32 @@
 //! Constraints: one copy a message, past no decoder.
 
 use super::said;
-use flow::{Outputs, Stop, Worker};
+use flow::edge::{WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Fault, Outputs, Stop, Worker};
+use std::sync::Arc;
 use store::Batch;
+
+/// `copy`
+pub static COPY: WorkerKind = WorkerKind {
+    name: "copy",
+    about: "Messages go on as they are, as bytes of their own.",
+    keys: &[],
+    read: |_| Some(Arc::new(Plan)),
+    notes: include_str!("../pages/copy.md"),
+};
+
+#[derive(Debug)]
+struct Plan;
+
+impl WorkerPlan for Plan {
+    fn build(&self, _: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        Ok(Box::<Copying>::default())
+    }
+}
 
 /// What it did.
 #[derive(Default)]
-pub(super) struct Copying {
+struct Copying {
     messages: u64,
     bytes: u64,
 }

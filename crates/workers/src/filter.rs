@@ -14,11 +14,11 @@
 
 use super::beside::{self, Beside, How, Named};
 use super::expression::{Asked, Expression, Kind, Value};
-use super::parameters::Parameters;
-use super::{Needs, unreadable};
-use flow::Data;
-use flow::Fault;
-use flow::{Outputs, Stop, Worker};
+use super::unreadable;
+use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Data, Fault, Outputs, Stop, Worker};
+use settings::{Key, Refused, Section, Setting, key, required, shortened};
+use std::sync::Arc;
 use store::{Batch, Message};
 use wire::{Numbers, Scalar};
 
@@ -39,54 +39,74 @@ const NAMES: [(&str, Kind); 13] = [
     ("pixels", Kind::Number),
 ];
 
+static KEEP: Key = required("keep", "expression", "Which messages go on.");
+static VALUES: Key = key(
+    "values",
+    "table",
+    "{}",
+    "Names for values of other streams (`f144`): `{ phase = \"chopper\" }`, or `{ phase = { stream = \"chopper\", source = \"PHASE\" } }` where several process variables share a stream.",
+);
+static WAIT: Key =
+    key("wait", "time up to `10 s`", "100 ms", "How long after a message's arrival such a value may be on its way.");
+
+/// `filter`
+pub static FILTER: WorkerKind = WorkerKind {
+    name: "filter",
+    about: "Messages of which an expression is true go on as they are.",
+    keys: &[&KEEP, &VALUES, &WAIT],
+    read: |section| Some(Arc::new(Plan::read(section)?)),
+    notes: include_str!("../pages/filter.md"),
+};
+
 /// What a filter is to do.
-pub(super) struct Plan {
+#[derive(Clone, Debug)]
+struct Plan {
     keep: Expression,
     values: Vec<Named>,
     wait: i64,
 }
 
 impl Plan {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
+    fn read(section: &mut Section<'_>) -> Option<Self> {
         let (name, stream, source) = (String::new(), String::new(), None);
         let usual = Named { name, stream, source, offset: 0, how: How::Hold, tolerance: i64::MAX };
-        let named = given.value("values").and_then(serde_json::Value::as_object);
-        for name in named.into_iter().flat_map(|table| table.keys()) {
+        let values = Named::read_all(section, &VALUES, &usual);
+        for Named { name, .. } in &values {
             let is_name =
                 name.starts_with(|c: char| c.is_alphabetic()) && name.chars().all(|c| c.is_alphanumeric() || c == '_');
             if !is_name || NAMES.iter().any(|n| n.0 == name) {
+                let cause = format!("`{}` cannot be used in an expression", shortened(name));
                 let hint = "write a word of letters, digits and `_` that is not one of a message's own";
-                given.mistake("values", format!("`{name}` cannot stand in an expression"), hint);
+                section.refuse(&VALUES, Refused::new(cause, hint));
             }
         }
-        let values = Named::read_all(given, &usual);
-        let wait = beside::wait_of(given);
+        let wait = beside::wait_of(section, &WAIT);
         let own = NAMES.iter().map(|(name, kind)| ((*name).to_owned(), *kind));
         let names: Vec<_> = own.chain(values.iter().map(|v: &Named| (v.name.clone(), Kind::Number))).collect();
-        match given.value("keep").map(|keep| keep.as_str().ok_or(keep)) {
-            None => given.mistake("keep", "it is not there", "write which messages to keep: `keep = \"events > 0\"`"),
-            Some(Err(other)) => {
-                given.mistake("keep", format!("it is {other}"), "write an expression, like `\"events > 0\"`");
+        let keep: Setting<String> = section.get(&KEEP)?;
+        match Expression::read(&keep, &names) {
+            Ok(keep) => Some(Self { keep, values, wait }),
+            Err(wrong) => {
+                let cause = format!("character {}: {}", wrong.at + 1, wrong.cause);
+                section.refuse(&KEEP, Refused::new(cause, wrong.hint));
+                None
             }
-            Some(Ok(text)) => match Expression::read(text, &names) {
-                Ok(keep) => return Some(Self { keep, values, wait }),
-                Err(wrong) => {
-                    let cause = format!("character {}: {}", wrong.at + 1, wrong.cause);
-                    given.mistake("keep", cause, wrong.hint);
-                }
-            },
         }
-        None
+    }
+}
+
+impl WorkerPlan for Plan {
+    fn needs(&self) -> Needs {
+        Needs { streams: self.values.iter().map(|named| named.stream.clone()).collect(), ..Needs::default() }
     }
 
-    pub(super) fn needs(&self) -> Needs {
-        let streams = self.values.iter().map(|v| (format!("values.{}", v.name), v.stream.clone())).collect();
-        Needs { streams, ..Needs::default() }
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        Ok(Box::new(Filter::new(&place.data, self.clone())?))
     }
 }
 
 /// A filter at work.
-pub(super) struct Filter {
+struct Filter {
     keep: Expression,
     wait: i64,
     values: Vec<Named>,
@@ -95,7 +115,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(data: &Data, plan: Plan) -> Result<Self, Fault> {
+    fn new(data: &Data, plan: Plan) -> Result<Self, Fault> {
         let beside = Beside::open(data, None, &plan.values)?;
         Ok(Self { keep: plan.keep, wait: plan.wait, values: plan.values, beside, data: data.clone() })
     }

@@ -21,14 +21,15 @@
 //!
 //! Messages that cannot be counted go aside: `schema`, `unreadable`, `pixels` (it has none, and the bins ask for them).
 
-use super::parameters::Parameters;
-use super::{Needs, said, unreadable};
-use flow::Fault;
-use flow::slot_stream;
-use flow::{Data, stream_fault};
-use flow::{Made, Outputs, Stop, Worker};
+use super::span::Span;
+use super::{said, unreadable};
+use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Data, Fault, Made, Outputs, Stop, Worker, slot_stream, stream_fault};
+use settings::{Key, Refused, Section, Take, key};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use store::{Batch, Entry, Error, Kind, Message, ReadOptions, Reader};
+use toml_edit::Item;
 use wire::DType;
 use wire::da00::Variable;
 use wire::ev44::Ev44;
@@ -43,9 +44,32 @@ const OVERTAKEN: u64 = 256;
 /// Arrays since start that a slot's stream must have room for: held, on its way, and given up.
 const ROOM: u64 = 8;
 
+static OF: Key = key(
+    "of",
+    "`pulse` or `start`",
+    "pulse",
+    "An array for each pulse, with its time; or for each block of messages, with all events since the stream began.",
+);
+static FROM: Key = key("from", "time", "", "Begin of the first bin of the time of flight. Default: `0 ns`.");
+static TO: Key = key("to", "time", "", "End of the last one. An edge belongs to the bin above it, `to` to none.");
+static BINS: Key = key("bins", "number, 1 to 16777216", "", "Equal bins of the time of flight.");
+static PIXELS: Key = key("pixels", "number, 1 to 16777216", "", "An axis of so many pixels.");
+static SHAPE: Key =
+    key("shape", "`[rows, columns]`", "", "Axes `y` and `x` instead: pixel = `first_pixel` + row * columns + column.");
+static FIRST_PIXEL: Key = key("first_pixel", "number", "1", "The lowest pixel.");
+
+/// `histogram`
+pub static HISTOGRAM: WorkerKind = WorkerKind {
+    name: "histogram",
+    about: "Events (`ev44`) are counted into bins; the output has data arrays (`da00`).",
+    keys: &[&OF, &FROM, &TO, &BINS, &PIXELS, &SHAPE, &FIRST_PIXEL],
+    read: |section| Some(Arc::new(Plan::read(section))),
+    notes: include_str!("../pages/histogram.md"),
+};
+
 /// What a histogram is to count.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plan {
+struct Plan {
     since_start: bool,
     /// (from, to, bins), ns.
     time: Option<(i64, i64, i64)>,
@@ -54,49 +78,52 @@ pub(super) struct Plan {
     first_pixel: i64,
 }
 
+/// Rows and columns.
+#[derive(Clone, Debug, PartialEq)]
+struct Shape(Vec<i64>);
+
+impl Take for Shape {
+    fn take(item: &Item) -> Result<Self, Refused> {
+        let lengths: Option<Vec<i64>> =
+            item.as_array().and_then(|all| all.iter().map(toml_edit::Value::as_integer).collect());
+        let lengths = lengths.filter(|all| all.len() == 2 && all.iter().all(|n| (1..=CELLS_MAX).contains(n)));
+        let refused = || Refused::new("it is not two numbers, each 1 or more", "write `[rows, columns]`");
+        lengths.map(Self).ok_or_else(refused)
+    }
+    fn default_of(_: &str) -> Option<Self> {
+        None
+    }
+    fn show(&self) -> serde_json::Value {
+        self.0.as_slice().into()
+    }
+}
+
 impl Plan {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let since_start = given.word("of", &["pulse", "start"]) == "start";
-        let (from, to) = (given.time("from"), given.time("to"));
-        let bins = given.number("bins", 1..=CELLS_MAX);
-        let time = match (from, to, bins) {
-            (from, Some(to), Some(bins)) if from.unwrap_or(0) < to => Some((from.unwrap_or(0), to, bins)),
-            (None, None, None) => None,
-            (Some(from), Some(to), Some(_)) if from >= to => {
-                given.mistake("to", "it is not after `from`", "write a later time");
-                None
+    fn read(section: &mut Section<'_>) -> Self {
+        let before = section.mistakes.list.len();
+        let of = section.word(&OF, &[("pulse", false), ("start", true)]);
+        let time = time(section);
+        let pixels = section.within(&PIXELS, 1..=CELLS_MAX);
+        let mut shape: Vec<i64> = pixels.iter().map(|pixels| pixels.value).collect();
+        if let Some(lengths) = section.get::<Shape>(&SHAPE) {
+            if section.has(&PIXELS) {
+                section.refuse(&SHAPE, Refused::new("`pixels` gives the axis already", "remove one of the two"));
             }
-            _ => {
-                given.mistake("bins", "a time of flight has `bins` and `to`", "write `to = \"71 ms\", bins = 710`");
-                None
-            }
-        };
-        if time.is_some_and(|(from, to, _)| from < -(1 << 31) || to > 1 << 31) {
-            given.mistake("to", "a time of flight is a number of 32 bits, in ns", "write times up to `\"2.147 s\"`");
+            shape = lengths.value.0;
         }
-        let pixels = given.number("pixels", 1..=CELLS_MAX);
-        let mut shape: Vec<i64> = pixels.into_iter().collect();
-        if let Some(value) = given.value("shape") {
-            let lengths: Option<Vec<i64>> = value.as_array().and_then(|all| all.iter().map(|n| n.as_i64()).collect());
-            match lengths {
-                Some(lengths) if lengths.len() == 2 && lengths.iter().all(|n| (1..=CELLS_MAX).contains(n)) => {
-                    if pixels.is_some() {
-                        given.mistake("shape", "`pixels` says it already", "remove one of the two");
-                    }
-                    shape = lengths;
-                }
-                _ => given.mistake("shape", format!("it is {value}"), "write `[rows, columns]`"),
-            }
+        let first_pixel = section.within(&FIRST_PIXEL, i64::from(i32::MIN)..=i64::from(i32::MAX));
+        let first_pixel = first_pixel.map_or(1, |pixel| pixel.value);
+        let plan = Self { since_start: of.is_some_and(|of| of.value), time, shape, first_pixel };
+        // After another mistake it may not be known what is to be counted.
+        let is_clear = section.mistakes.list.len() == before && !section.has_holes;
+        if is_clear && plan.time.is_none() && plan.shape.is_empty() {
+            let hint = "add `to` and `bins`, `pixels` or `shape`";
+            section.refuse(&BINS, Refused::new("there is nothing to count into", hint));
+        } else if is_clear && plan.cells().is_none() {
+            let cause = format!("there are more than {CELLS_MAX} bins");
+            section.refuse(&BINS, Refused::new(cause, "take larger ones"));
         }
-        let first_pixel = given.number("first_pixel", i64::from(i32::MIN)..=i64::from(i32::MAX)).unwrap_or(1);
-        if time.is_none() && shape.is_empty() {
-            given.mistake("bins", "there is nothing to count into", "add `to` and `bins`, `pixels` or `shape`");
-        }
-        let plan = Self { since_start, time, shape, first_pixel };
-        if plan.cells().is_none() {
-            given.mistake("bins", format!("there are more than {CELLS_MAX} bins"), "take larger ones");
-        }
-        Some(plan)
+        plan
     }
 
     /// How many bins there are.
@@ -105,14 +132,44 @@ impl Plan {
         let cells = lengths.try_fold(1_i64, |all, n| all.checked_mul(n)).filter(|cells| *cells <= CELLS_MAX)?;
         usize::try_from(cells).ok()
     }
+}
 
-    pub(super) fn needs(&self) -> Needs {
+/// The bins of the time of flight: from, to (ns) and how many; `None` where there are none, or after a mistake.
+fn time(section: &mut Section<'_>) -> Option<(i64, i64, i64)> {
+    let has_any = [&FROM, &TO, &BINS].map(|key| section.has(key)).contains(&true);
+    let (has_to, has_bins) = (section.has(&TO), section.has(&BINS));
+    let (has_from, from, to) = (section.has(&FROM), Span::ns(section, &FROM), Span::ns(section, &TO));
+    let bins = section.within(&BINS, 1..=CELLS_MAX);
+    if has_any && !(has_to && has_bins) {
+        let hint = "a time of flight has `to` and `bins`: write `to = \"71 ms\"` and `bins = 710`";
+        section.missing(if has_to { &BINS } else { &TO }, hint);
+    }
+    let from = if has_from { from? } else { 0 };
+    let (to, bins) = (to?, bins?.value);
+    if from >= to {
+        section.refuse(&TO, Refused::new("it is not after `from`", "write a later time"));
+        return None;
+    }
+    if from < -(1 << 31) || to > 1 << 31 {
+        let cause = "a time of flight is a number of 32 bits, in ns";
+        section.refuse(&TO, Refused::new(cause, "write times up to `\"2147 ms\"`"));
+        return None;
+    }
+    Some((from, to, bins))
+}
+
+impl WorkerPlan for Plan {
+    fn needs(&self) -> Needs {
         let bytes = self.cells().unwrap_or(0) as u64 * 8 + 4096 + self.time.map_or(0, |t| t.2 as u64 * 8);
         Needs {
             alone: self.since_start.then_some("it counts all events since start, so that one slot must see all"),
             bytes: bytes * if self.since_start { ROOM } else { 2 },
             ..Needs::default()
         }
+    }
+
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        Ok(Box::new(Histogram::new(place, self.clone())?))
     }
 }
 
@@ -132,7 +189,7 @@ struct Kept {
 }
 
 /// A histogram at work.
-pub(super) struct Histogram {
+struct Histogram {
     data: Data,
     stage: String,
     stream: String,
@@ -151,8 +208,9 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    pub(super) fn new(data: &Data, stage: &str, slot: u32, input: &str, plan: Plan) -> Result<Self, Fault> {
-        let stream = slot_stream(stage, slot);
+    fn new(place: &WorkerPlace, plan: Plan) -> Result<Self, Fault> {
+        let WorkerPlace { data, stage, slot, .. } = place;
+        let stream = slot_stream(stage, *slot);
         let mut hold = None;
         if plan.since_start {
             let name = format!("keeps {stage}");
@@ -166,9 +224,9 @@ impl Histogram {
         });
         Ok(Self {
             data: data.clone(),
-            stage: stage.to_owned(),
+            stage: stage.clone(),
             stream,
-            input: input.to_owned(),
+            input: place.input().to_owned(),
             edges,
             counts: Counts { cells: vec![0; cells], outside: 0 },
             plan,

@@ -19,20 +19,18 @@
 //! slot and one input.
 
 use super::again::{self, Again};
-use super::parameters::Parameters;
 use super::{said, unreadable};
-use flow::Data;
-use flow::Fault;
-use flow::{Made, Outputs, Stop, Worker};
+use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Data, Fault, Made, Outputs, Stop, Worker};
+use settings::{Key, key, required};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use store::{Batch, Check, Message};
 use wire::ad00::{Ad00, Attribute};
 use wire::{DType, Numbers};
 
 /// Tiles along one side of a frame.
 const SIDE_MAX: i64 = 64;
-/// Frames that are put together at a time, where nobody says.
-const FRAMES: i64 = 32;
 /// Bytes of tiles that are kept: a slot is a process among others.
 const BYTES_MAX: usize = 1 << 30;
 /// Frames that are remembered as done, for each that is put together.
@@ -52,8 +50,69 @@ pub(super) fn frame_of<'m>(message: &Message<'m>) -> Result<Ad00<'m>, Refused> {
     wire::ad00::read(message.payload).map_err(|e| ("unreadable", unreadable(e)))
 }
 
-/// What a split is to do, and does.
-pub(super) struct Split {
+static ROWS: Key = required("rows", "number, 1 to 64", "Tiles below each other.");
+static COLUMNS: Key = required("columns", "number, 1 to 64", "Tiles beside each other.");
+static FRAMES: Key = key(
+    "frames",
+    "number, 1 to 4096",
+    "32",
+    "Frames that wait for tiles at a time, together 1 GiB at most; beyond it the oldest is given up, and counted in its statistics as `incomplete`.",
+);
+
+/// `split`
+pub static SPLIT: WorkerKind = WorkerKind {
+    name: "split",
+    about: "The last two dimensions of a frame (`ad00`, any type) are cut into `rows` x `columns` tiles.",
+    keys: &[&ROWS, &COLUMNS],
+    read: |section| {
+        let (rows, columns) = (section.within(&ROWS, 1..=SIDE_MAX), section.within(&COLUMNS, 1..=SIDE_MAX));
+        Some(Arc::new(SplitPlan { rows: rows?.value as usize, columns: columns?.value as usize }))
+    },
+    notes: include_str!("../pages/split.md"),
+};
+
+/// `stitch`
+pub static STITCH: WorkerKind = WorkerKind {
+    name: "stitch",
+    about: "Tiles become frames again.",
+    keys: &[&FRAMES],
+    read: |section| {
+        let frames = section.within(&FRAMES, 1..=4096)?.value as usize;
+        Some(Arc::new(StitchPlan { frames }))
+    },
+    notes: include_str!("../pages/stitch.md"),
+};
+
+#[derive(Debug)]
+struct SplitPlan {
+    rows: usize,
+    columns: usize,
+}
+
+impl WorkerPlan for SplitPlan {
+    fn build(&self, _: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        let Self { rows, columns } = *self;
+        Ok(Box::new(Split { rows, columns, pixels: Vec::new(), bytes: Vec::new(), tiles: 0 }))
+    }
+}
+
+#[derive(Debug)]
+struct StitchPlan {
+    frames: usize,
+}
+
+impl WorkerPlan for StitchPlan {
+    fn needs(&self) -> Needs {
+        Needs { alone: Some("it keeps tiles until their frame is whole"), holds_back: true, ..Needs::default() }
+    }
+
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        Ok(Box::new(Stitching::new(&place.data, &place.stage, place.input(), self.frames)))
+    }
+}
+
+/// A split at work.
+struct Split {
     rows: usize,
     columns: usize,
     pixels: Vec<u8>,
@@ -62,13 +121,6 @@ pub(super) struct Split {
 }
 
 impl Split {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let rows = given.needed("rows", 1..=SIDE_MAX);
-        let columns = given.needed("columns", 1..=SIDE_MAX);
-        let (rows, columns) = (rows? as usize, columns? as usize);
-        Some(Self { rows, columns, pixels: Vec::new(), bytes: Vec::new(), tiles: 0 })
-    }
-
     /// Height and width of a frame that can be cut, and how many such planes it has.
     fn sides(&self, shape: &[usize]) -> Result<(usize, usize, usize), Refused> {
         match shape {
@@ -149,20 +201,8 @@ impl Worker for Split {
     }
 }
 
-/// What a stitch is to do.
-pub(super) struct Stitch {
-    frames: usize,
-}
-
-impl Stitch {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let frames = given.number("frames", 1..=4096).unwrap_or(FRAMES);
-        Some(Self { frames: frames as usize })
-    }
-}
-
 /// Which frame: its origin, id and time. An id alone comes again when a camera starts anew.
-type Key = (u32, i32, i64);
+type Id = (u32, i32, i64);
 
 /// A tile that waits for the others.
 struct Tile {
@@ -172,7 +212,7 @@ struct Tile {
 
 /// A frame that is not whole.
 struct Partial {
-    key: Key,
+    key: Id,
     /// Sequence of its first tile.
     first: u64,
     rows: usize,
@@ -184,12 +224,12 @@ struct Partial {
 }
 
 /// Tiles that are being put together.
-pub(super) struct Stitching {
+struct Stitching {
     data: Data,
     input: String,
     frames: usize,
     partials: VecDeque<Partial>,
-    done: VecDeque<Key>,
+    done: VecDeque<Id>,
     kept_bytes: usize,
     again: Again,
     next: Option<u64>,
@@ -206,11 +246,11 @@ enum Put {
 }
 
 impl Stitching {
-    pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Stitch) -> Result<Self, Fault> {
-        Ok(Self {
+    fn new(data: &Data, stage: &str, input: &str, frames: usize) -> Self {
+        Self {
             data: data.clone(),
             input: input.to_owned(),
-            frames: plan.frames,
+            frames,
             partials: VecDeque::new(),
             done: VecDeque::new(),
             kept_bytes: 0,
@@ -219,7 +259,7 @@ impl Stitching {
             pixels: Vec::new(),
             bytes: Vec::new(),
             said: [("frames", 0), ("incomplete", 0)].into(),
-        })
+        }
     }
 
     /// Keeps a tile with the others of its frame.

@@ -4,9 +4,10 @@
 #[path = "native/groups.rs"]
 mod groups;
 
-use beamport_workers::{Native, check_native};
+use beamport_workers::{ATTACH, FILTER, GROUPS, HISTOGRAM, SPLIT, STITCH};
+use flow::edge::{Needs, WorkerKind, WorkerPlace};
 use flow::records::Apart;
-use flow::{Data, Heard, Stepped, Work, WorkOptions, aside_of};
+use flow::{Data, Heard, Native, Stepped, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,12 +22,27 @@ const STAGE: &str = "made";
 const HISTORIES: u64 = 150;
 const SOAK: u64 = 5000;
 
+/// Where slot 0 runs.
+fn place(data: &Data) -> WorkerPlace {
+    WorkerPlace { data: data.clone(), stage: STAGE.to_owned(), slot: 0, inputs: vec![INPUT.to_owned()] }
+}
+
+fn needs(kind: &WorkerKind, parameters: &Value) -> Needs {
+    kind.plan(parameters).unwrap_or_else(|mistakes| panic!("{mistakes:#?}")).needs()
+}
+
+/// All mistakes in parameters: what, cause and hint of each.
+fn mistakes(kind: &WorkerKind, parameters: Value) -> Vec<String> {
+    let mistakes = kind.plan(&parameters).expect_err("wrong parameters were taken");
+    mistakes.into_iter().map(|m| format!("{}; {}; {}", m.what, m.cause, m.hint)).collect()
+}
+
 /// A worker with one slot, of which everything may be killed.
 struct Lab {
     machine: Machine,
     folder: &'static str,
     level: Level,
-    call: &'static str,
+    kind: &'static WorkerKind,
     parameters: Value,
     live: u64,
     writer_process: Arc<PretendMedia>,
@@ -40,13 +56,13 @@ struct Lab {
 }
 
 impl Lab {
-    fn new(seed: u64, level: Level, call: &'static str, parameters: Value) -> Self {
+    fn new(seed: u64, level: Level, kind: &'static WorkerKind, parameters: Value) -> Self {
         let machine = Machine::new(seed);
         let folder = if level == Level::Disk { "/disk/data" } else { "/live/data" };
         Self {
             folder,
             level,
-            call,
+            kind,
             parameters,
             live: 1 << 20,
             writer_process: machine.start(),
@@ -96,7 +112,7 @@ impl Lab {
         WorkOptions {
             output: Options { level: self.level, ..Options::memory(self.live) },
             parameters: self.parameters.to_string(),
-            blames: !check_native(self.call, &self.parameters).is_ok_and(|needs| needs.whole),
+            blames: !needs(self.kind, &self.parameters).whole,
             ..WorkOptions::memory(1, self.live)
         }
     }
@@ -133,8 +149,8 @@ impl Lab {
             return self.kill_runner();
         }
         for one in greeted.unwrap() {
-            let (call, parameters) = (self.call, &self.parameters);
-            let code = |data: &Data| Native::new(data, STAGE, 0, &[INPUT.to_owned()], call, parameters);
+            let (kind, parameters) = (self.kind, &self.parameters);
+            let code = |data: &Data| Native::new(kind, place(data), parameters);
             let started = self.slots.start(&self.machine, one, &options, code);
             if self.machine.stopped() {
                 return self.kill_slot();
@@ -309,7 +325,7 @@ const EV44: [u8; 4] = wire::ev44::ID;
 
 #[test]
 fn a_histogram_of_each_pulse_has_edges_that_belong_to_the_bin_above() {
-    let mut lab = Lab::new(1, Level::Memory, "histogram", json!({"from": "10 ns", "to": "40 ns", "bins": 3}));
+    let mut lab = Lab::new(1, Level::Memory, &HISTOGRAM, json!({"from": "10 ns", "to": "40 ns", "bins": 3}));
     lab.append(0, EV44, &events(&[(100, &[(9, 1), (10, 1), (19, 1), (20, 1), (39, 1), (40, 1)]), (200, &[(25, 7)])]));
     lab.append(300, EV44, &events(&[]));
     lab.append(400, *b"f144", b"whatever");
@@ -326,11 +342,11 @@ fn a_histogram_of_each_pulse_has_edges_that_belong_to_the_bin_above() {
 #[test]
 fn a_histogram_counts_pixels_and_rows_of_them() {
     let parameters = json!({"to": "20 ns", "bins": 2, "pixels": 3, "first_pixel": 5});
-    let mut lab = Lab::new(1, Level::Memory, "histogram", parameters);
+    let mut lab = Lab::new(1, Level::Memory, &HISTOGRAM, parameters);
     lab.append(0, EV44, &events(&[(0, &[(0, 5), (19, 7), (10, 7), (1, 4), (1, 8), (20, 5)])]));
     let out = lab.finish();
     assert_eq!(histogram(&out[0].3), (vec![3, 2], vec![1, 0, 0, 0, 0, 2], 3, vec![0.0, 10.0, 20.0]));
-    let mut lab = Lab::new(1, Level::Memory, "histogram", json!({"shape": [2, 3]}));
+    let mut lab = Lab::new(1, Level::Memory, &HISTOGRAM, json!({"shape": [2, 3]}));
     lab.append(0, EV44, &events(&[(0, &[(0, 1), (0, 3), (0, 4), (0, 6), (0, 6), (0, 0), (0, 7)])]));
     let out = lab.finish();
     assert_eq!(histogram(&out[0].3), (vec![2, 3], vec![1, 0, 1, 1, 0, 2], 2, vec![]));
@@ -379,7 +395,7 @@ fn of_start(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let level = dice.pick(&[Level::Memory, Level::Disk]);
     let parameters = json!({"of": "start", "to": "100 ns", "bins": 10});
-    let mut lab = Lab::new(seed, level, "histogram", parameters);
+    let mut lab = Lab::new(seed, level, &HISTOGRAM, parameters);
     // Small ones turn round, so that what is needed must be held.
     lab.live = dice.pick(&[1 << 17, 1 << 20]);
     let most = dice.range(20, 300);
@@ -462,7 +478,7 @@ fn what_is_split_is_stitched_to_the_same_bytes_whatever_type_shape_and_order() {
     for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Text) {
         for shape in [&[7_i64, 11][..], &[3, 5, 8], &[64, 1]] {
             let (rows, columns) = (dice.range(1, 5), if shape[1] == 1 { 1 } else { dice.range(1, 5) });
-            let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": rows, "columns": columns}));
+            let mut split = Lab::new(1, Level::Memory, &SPLIT, json!({"rows": rows, "columns": columns}));
             let frames: Vec<Vec<u8>> = (0..4).map(|id| frame(id, dtype, shape, &pixels(dtype, shape, id))).collect();
             for (id, bytes) in frames.iter().enumerate() {
                 assert!(split.append(id as i64 * 10, AD00, bytes));
@@ -473,7 +489,7 @@ fn what_is_split_is_stitched_to_the_same_bytes_whatever_type_shape_and_order() {
             for at in (1..tiles.len()).rev() {
                 tiles.swap(at, dice.below(at as u64 + 1) as usize);
             }
-            let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+            let mut stitch = Lab::new(1, Level::Memory, &STITCH, json!({}));
             for (time, _, schema, bytes) in &tiles {
                 assert!(stitch.append(*time, *schema, bytes));
             }
@@ -487,7 +503,7 @@ fn what_is_split_is_stitched_to_the_same_bytes_whatever_type_shape_and_order() {
 
 #[test]
 fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() {
-    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    let mut split = Lab::new(1, Level::Memory, &SPLIT, json!({"rows": 2, "columns": 1}));
     for id in 0..4 {
         split.append(i64::from(id) * 10, AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
     }
@@ -501,7 +517,7 @@ fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() 
         split.aside(),
         [misfit(4, "misfit"), misfit(5, "misfit"), misfit(6, "unreadable"), misfit(7, "schema")].into()
     );
-    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({"frames": 2}));
+    let mut stitch = Lab::new(1, Level::Memory, &STITCH, json!({"frames": 2}));
     let mut give = |tile: usize| assert!(stitch.append(tiles[tile].0, AD00, &tiles[tile].3));
     give(0);
     give(0); // 1: duplicate
@@ -531,12 +547,12 @@ fn tiles_that_do_not_belong_go_aside_and_frames_without_all_tiles_are_counted() 
 
 #[test]
 fn tiles_of_whole_frames_were_kept_until_the_next_came_for_which_there_may_be_no_room() {
-    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    let mut split = Lab::new(1, Level::Memory, &SPLIT, json!({"rows": 2, "columns": 1}));
     for id in 0..4 {
         split.append(i64::from(id) * 10, AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
     }
     let tiles = split.finish();
-    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+    let mut stitch = Lab::new(1, Level::Memory, &STITCH, json!({}));
     tiles.iter().for_each(|(time, _, schema, bytes)| assert!(stitch.append(*time, *schema, bytes)));
     stitch.finish();
     (0..3).for_each(|_| stitch.step());
@@ -561,12 +577,12 @@ fn damage(lab: &Lab, stream: &str, sequence: u64) {
 
 #[test]
 fn a_stitch_that_began_anew_had_forgotten_the_tiles_before_a_damaged_one() {
-    let mut split = Lab::new(1, Level::Memory, "split", json!({"rows": 2, "columns": 1}));
+    let mut split = Lab::new(1, Level::Memory, &SPLIT, json!({"rows": 2, "columns": 1}));
     for id in 0..2 {
         split.append(i64::from(id), AD00, &frame(id, DType::UInt8, &[4, 4], &pixels(DType::UInt8, &[4, 4], id)));
     }
     let tiles = split.finish();
-    let mut stitch = Lab::new(1, Level::Memory, "stitch", json!({}));
+    let mut stitch = Lab::new(1, Level::Memory, &STITCH, json!({}));
     for tile in [0, 2] {
         assert!(stitch.append(tiles[tile].0, AD00, &tiles[tile].3));
     }
@@ -582,7 +598,7 @@ fn a_stitch_that_began_anew_had_forgotten_the_tiles_before_a_damaged_one() {
 fn of_tiles(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let level = dice.pick(&[Level::Memory, Level::Disk]);
-    let mut split = Lab::new(seed, Level::Memory, "split", json!({"rows": 2, "columns": 2}));
+    let mut split = Lab::new(seed, Level::Memory, &SPLIT, json!({"rows": 2, "columns": 2}));
     let frames = 24_i32;
     let shape = [6, 6];
     for id in 0..frames {
@@ -595,7 +611,7 @@ fn of_tiles(seed: u64) -> Counts {
         let other = (at + dice.below(12) as usize).min(tiles.len() - 1);
         tiles.swap(at, other);
     }
-    let mut stitch = Lab::new(seed, level, "stitch", json!({}));
+    let mut stitch = Lab::new(seed, level, &STITCH, json!({}));
     stitch.live(&mut dice, 400, |stitch, _| {
         let given = stitch.writer().next_sequence() as usize;
         match tiles.get(given) {
@@ -644,7 +660,7 @@ fn f144(name: &str, time: i64, value: f64) -> Vec<u8> {
 #[test]
 fn a_filter_keeps_what_its_expression_is_true_of_and_counts_the_rest() {
     let parameters = json!({"keep": "events > 1 and source == 'bank0' or attribute('gain') == 2.5 or value < 0"});
-    let mut lab = Lab::new(1, Level::Memory, "filter", parameters);
+    let mut lab = Lab::new(1, Level::Memory, &FILTER, parameters);
     let many = events(&[(5, &[(1, 1), (2, 2)])]);
     lab.append(1, EV44, &many);
     lab.append(2, EV44, &events(&[(5, &[(1, 1)])]));
@@ -654,7 +670,7 @@ fn a_filter_keeps_what_its_expression_is_true_of_and_counts_the_rest() {
     // Of `or` the first is asked first, and what is not there is said.
     assert_eq!(out.iter().map(|m| (m.0, m.3.clone())).collect::<Vec<_>>(), [(1, many)]);
     assert_eq!(lab.aside().into_values().collect::<Vec<_>>(), ["unknown"; 3]);
-    let mut lab = Lab::new(1, Level::Memory, "filter", json!({"keep": "schema == 'ev44' and events > 1"}));
+    let mut lab = Lab::new(1, Level::Memory, &FILTER, json!({"keep": "schema == 'ev44' and events > 1"}));
     lab.append(1, EV44, &events(&[(5, &[(1, 1), (2, 2)])]));
     lab.append(2, EV44, &events(&[(5, &[(1, 1)])]));
     lab.append(3, *b"f144", &f144("a", 4, -1.0));
@@ -669,7 +685,7 @@ fn a_filter_takes_the_value_of_another_stream_at_the_time_of_the_message() {
         "values": {"phase": {"stream": "chopper", "source": "PHASE"}},
         "wait": "0 s",
     });
-    let mut lab = Lab::new(1, Level::Memory, "filter", parameters);
+    let mut lab = Lab::new(1, Level::Memory, &FILTER, parameters);
     let process = lab.machine.start();
     let mut chopper = lab.data(&process).writer("chopper", &Options::memory(1 << 20)).unwrap();
     chopper.origin("c").unwrap();
@@ -690,51 +706,56 @@ fn a_filter_takes_the_value_of_another_stream_at_the_time_of_the_message() {
 }
 
 #[test]
-fn parameters_that_do_not_fit_are_all_told() {
-    let told = |call: &str, parameters: Value| -> Vec<String> {
-        let misfits = check_native(call, &parameters).unwrap_err();
-        misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
-    };
+fn mistakes_in_parameters_are_all_reported() {
+    assert_eq!(mistakes(&FILTER, json!({"kep": "events > 0"})), ["unknown key `kep`; ; write `keep`"],);
+    assert_eq!(mistakes(&FILTER, json!({})), ["`keep` is missing; ; add `keep = ...` (expression)"]);
     assert_eq!(
-        told("filter", json!({"kep": "events > 0"})),
+        mistakes(&FILTER, json!({"keep": "events > phase", "values": {"p-h": "c", "q": 3}})),
         [
-            "keep: it is not there; write which messages to keep: `keep = \"events > 0\"`",
-            "kep: there is no such parameter; known here: values, wait, keep",
+            "wrong value of `q` in values; it is a number; write the name of a stream, or `{ stream = \"devices\", source = \
+             \"PHASE\" }`",
+            "wrong value of `values`; `p-h` cannot be used in an expression; write a word of letters, digits and `_` that is \
+             not one of a message's own",
+            "wrong value of `keep`; character 10: there is no `phase`; known here: time, arrival, number, bytes, flags, \
+             schema, origin, source, events, pulses, value, id, pixels, p-h, attribute('NAME')",
         ]
     );
     assert_eq!(
-        told("filter", json!({"keep": "events > phase", "values": {"p-h": 3}})),
-        [
-            "values: `p-h` cannot stand in an expression; write a word of letters, digits and `_` that is not one of a \
-             message's own",
-            "values: `p-h` is 3; write the name of a stream, or `{ stream = \"devices\", source = \"PHASE\" }`",
-            "keep: character 10: there is no `phase`; known here: time, arrival, number, bytes, flags, schema, origin, \
-             source, events, pulses, value, id, pixels, attribute('NAME')",
-        ]
-    );
-    assert_eq!(
-        told(
-            "attach",
-            json!({"take": "first", "values": {"x": {"stream": "s", "tolerance": 3}, "y": {"source": "Y"}}})
+        mistakes(
+            &ATTACH,
+            json!({"take": "first", "values": {"x": {"stream": "s", "tolerance": 3}, "y": {"source": "Y", "tak": 1}}})
         ),
         [
-            "take: it is \"first\"; write \"hold\" or \"nearest\" or \"interpolate\"",
-            "values: `x`, `tolerance`: it is 3; write a time with its unit, like `\"71 ms\"`",
-            "values: `y`, `stream`: it is not there; name the stream of the values",
+            "wrong value of `take`; unknown word `first`; write one of \"hold\", \"nearest\", \"interpolate\"",
+            "wrong value of `tolerance` in values.x; `3` has no unit; write a text with a unit, like `\"3 s\"`",
+            "`stream` is missing in values.y; ; add `stream = ...` (name of a stream)",
+            "unknown key `tak` in values.y; ; write `take`",
         ]
     );
-    assert_eq!(told("attach", json!({"wait": "1 min", "tolerance": "-1 s"})).len(), 3);
-    assert_eq!(told("histogram", json!({})).len(), 1);
-    let wide = "to: a time of flight is a number of 32 bits, in ns; write times up to `\"2.147 s\"`";
-    assert_eq!(told("histogram", json!({"to": "3 s", "bins": 10})), [wide]);
-    assert_eq!(told("histogram", json!({"to": "71 ms"})).len(), 2);
-    assert_eq!(told("histogram", json!({"from": "2 ms", "to": "1 ms", "bins": 3})).len(), 2);
-    assert_eq!(told("histogram", json!({"shape": [4096, 4096], "to": "1 ms", "bins": 10})).len(), 1);
-    assert_eq!(told("split", json!({"rows": 0})).len(), 2);
-    assert_eq!(told("stitch", json!({"frames": 0})).len(), 1);
-    let needs = check_native("histogram", &json!({"of": "start", "shape": [10, 10]})).unwrap();
+    assert_eq!(mistakes(&ATTACH, json!({"wait": "1 min", "tolerance": "-1 s"})).len(), 3);
+    assert_eq!(
+        mistakes(&HISTOGRAM, json!({})),
+        ["wrong value of `bins`; there is nothing to count into; add `to` and `bins`, `pixels` or `shape`"]
+    );
+    let wide = "wrong value of `to`; a time of flight is a number of 32 bits, in ns; write times up to `\"2147 ms\"`";
+    assert_eq!(mistakes(&HISTOGRAM, json!({"to": "3 s", "bins": 10})), [wide]);
+    let missing = |key| {
+        format!("`{key}` is missing; ; a time of flight has `to` and `bins`: write `to = \"71 ms\"` and `bins = 710`")
+    };
+    assert_eq!(mistakes(&HISTOGRAM, json!({"to": "71 ms"})), [missing("bins")]);
+    assert_eq!(mistakes(&HISTOGRAM, json!({"from": "0 ms"})), [missing("to")]);
+    let later = "wrong value of `to`; it is not after `from`; write a later time";
+    assert_eq!(mistakes(&HISTOGRAM, json!({"from": "2 ms", "to": "1 ms", "bins": 3})), [later]);
+    let many = "wrong value of `bins`; there are more than 16777216 bins; take larger ones";
+    assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [4096, 4096], "to": "1 ms", "bins": 10})), [many]);
+    let twice = "wrong value of `shape`; `pixels` gives the axis already; remove one of the two";
+    assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [2, 2], "pixels": 4})), [twice]);
+    assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [2, 0]})).len(), 1);
+    assert_eq!(mistakes(&SPLIT, json!({"rows": 0})).len(), 2);
+    let frames = "wrong value of `frames`; 0 is out of range; write 1 to 4096";
+    assert_eq!(mistakes(&STITCH, json!({"frames": 0})), [frames]);
+    let needs = needs(&HISTOGRAM, &json!({"of": "start", "shape": [10, 10]}));
     assert!(needs.alone.is_some() && needs.bytes > 6400);
-    assert!(told("histgram", json!({}))[0].contains("groups, histogram, split, stitch"));
 }
 
 /// A stream of values beside the input.
@@ -778,7 +799,7 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
             },
         });
         let is_kept = parameters["unmatched"] == "keep";
-        let mut lab = Lab::new(seed, dice.pick(&[Level::Memory, Level::Disk]), "attach", parameters);
+        let mut lab = Lab::new(seed, dice.pick(&[Level::Memory, Level::Disk]), &ATTACH, parameters);
         let mut beside = values(&lab);
         // Frame n at 1000 n; X is n up to 90 ns behind it, and is missing for every seventh; G is said once.
         let mut coming: Vec<i64> = (0..40).collect();
@@ -830,7 +851,7 @@ fn values_are_attached_to_the_frames_of_their_time_in_whatever_order_they_came()
 
 #[test]
 fn a_frame_missed_the_value_that_stood_before_a_damaged_one() {
-    let mut lab = Lab::new(1, Level::Memory, "attach", json!({"wait": "0 s", "values": {"x": "values"}}));
+    let mut lab = Lab::new(1, Level::Memory, &ATTACH, json!({"wait": "0 s", "values": {"x": "values"}}));
     let mut beside = values(&lab);
     for time in [10, 20, 30] {
         assert!(say(&mut beside, "X", time, wire::Scalar::Int64(time)));
@@ -845,7 +866,7 @@ fn a_frame_missed_the_value_that_stood_before_a_damaged_one() {
 fn of_values(seed: u64) -> Counts {
     let mut dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let parameters = json!({"take": "nearest", "tolerance": "100 ns", "wait": "10 s", "values": {"x": "values"}});
-    let mut lab = Lab::new(seed, Level::Memory, "attach", parameters);
+    let mut lab = Lab::new(seed, Level::Memory, &ATTACH, parameters);
     let mut beside = values(&lab);
     // More values than their stream holds at a time.
     let (frames, each) = (1500_i64, 10_i64);

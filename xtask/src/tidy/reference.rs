@@ -10,7 +10,7 @@ use super::verdict;
 use crate::{Done, tree};
 
 /// The pages that the program makes, as `docs/reference/PAGE.md`. A page for metrics joins with the first metrics.
-const PAGES: [&str; 2] = ["cli", "instrument-file"];
+const PAGES: [&str; 3] = ["cli", "instrument-file", "workers"];
 
 /// Compares every page with what the program at `beamport` prints.
 pub(crate) fn check(beamport: &Path) -> Done {

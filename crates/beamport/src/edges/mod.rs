@@ -1,4 +1,4 @@
-//! The kinds of sources and sinks that this program knows: the one list of them.
+//! The kinds of sources and sinks, and the ready-made workers, that this program knows: the one list of them.
 
 mod files;
 mod nexus;
@@ -12,7 +12,7 @@ pub use replay::Speed;
 pub(crate) use sink::filled;
 pub use sink::{Compression, FilePlan, Layout, SinkKind, Work, Writer};
 
-use flow::edge::SourceKind;
+use flow::edge::{SourceKind, WorkerKind};
 
 /// The kinds that an instrument file may name. A program of its own may know more:
 /// `beamport::run(&Registry::builtin().source(&mine::SOURCE))`.
@@ -20,14 +20,25 @@ use flow::edge::SourceKind;
 pub struct Registry {
     sources: Vec<&'static SourceKind>,
     sinks: Vec<&'static SinkKind>,
+    workers: Vec<&'static WorkerKind>,
 }
 
 impl Registry {
     /// The kinds that come with beamport.
     #[must_use]
     pub fn builtin() -> Self {
-        let none = Self { sources: Vec::new(), sinks: Vec::new() };
-        none.source(&sim::SOURCE).source(&replay::SOURCE).sink(&nexus::SINK).sink(&files::SINK)
+        let none = Self { sources: Vec::new(), sinks: Vec::new(), workers: Vec::new() };
+        none.source(&sim::SOURCE)
+            .source(&replay::SOURCE)
+            .sink(&nexus::SINK)
+            .sink(&files::SINK)
+            .worker(&workers::ATTACH)
+            .worker(&workers::COPY)
+            .worker(&workers::FILTER)
+            .worker(&workers::GROUPS)
+            .worker(&workers::HISTOGRAM)
+            .worker(&workers::SPLIT)
+            .worker(&workers::STITCH)
     }
 
     /// The same with another kind of source, in the place of one of the same name.
@@ -46,6 +57,14 @@ impl Registry {
         self
     }
 
+    /// The same with another ready-made worker, in the place of one of the same name.
+    #[must_use]
+    pub fn worker(mut self, kind: &'static WorkerKind) -> Self {
+        self.workers.retain(|known| known.name != kind.name);
+        self.workers.push(kind);
+        self
+    }
+
     /// Kinds of sources, in the order of the reference page.
     #[must_use]
     pub fn sources(&self) -> &[&'static SourceKind] {
@@ -56,5 +75,11 @@ impl Registry {
     #[must_use]
     pub fn sinks(&self) -> &[&'static SinkKind] {
         &self.sinks
+    }
+
+    /// Ready-made workers, in the order of the reference page.
+    #[must_use]
+    pub fn workers(&self) -> &[&'static WorkerKind] {
+        &self.workers
     }
 }

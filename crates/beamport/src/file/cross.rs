@@ -225,7 +225,7 @@ pub(super) fn check_stages(
             None => {
                 let level = if all_disk { Level::Disk } else { Level::Memory };
                 stage.shown.push(Shown {
-                    key: super::keys::OUTPUT_LEVEL.name,
+                    key: super::keys::OUTPUT_LEVEL.name.into(),
                     value: level.show(),
                     origin: super::Origin::Default,
                 });
@@ -247,7 +247,7 @@ fn check_inputs(
 ) {
     if sink.inputs.origin == super::Origin::Default {
         sink.inputs = Setting::by_default(streams.to_vec());
-        sink.shown.push(Shown { key: "inputs", value: streams.into(), origin: super::Origin::Default });
+        sink.shown.push(Shown { key: "inputs".into(), value: streams.into(), origin: super::Origin::Default });
         return;
     }
     let line = sink.inputs.line_or(sink.line);

@@ -131,7 +131,7 @@ pub static MERGE_OUTPUT: Key = key(
 pub static CALL: Key = required(
     "call",
     "`FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one",
-    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made: `attach`, `copy`, `filter`, `histogram`, `split`, `stitch` (docs/reference/workers.md).",
+    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made ones: docs/reference/workers.md.",
 );
 /// `inputs` of a worker
 pub static WORKER_INPUTS: Key = required(

@@ -37,6 +37,7 @@ pub use worker::{Code, Copied, Numbers, Order, Parameters, Share, WorkerSection}
 use crate::edges::{Registry, Writer};
 use crate::limits;
 use flow::checked::StreamModule;
+use flow::edge::WorkerKind;
 pub(crate) use settings::Word;
 use settings::{
     Key, Mistakes, Page, Refused, Section, Table, is_family, is_stream_name, shortened, wrong_name, wrong_run_name,
@@ -380,7 +381,7 @@ impl Reader<'_> {
         match place.kind {
             "source" => into.stages.extend(source::read(name, &mut section, self.registry).map(Stage::Source)),
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
-            "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, place.folder)))),
+            "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry)))),
             "sink" => {
                 let around = Around { data: &into.data, template_check };
                 into.sinks.extend(sink::read(name, &mut section, self.registry, &around));
@@ -442,7 +443,8 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let source = || registry.sources().iter().find(|kind| has(kind.keys)).map(|kind| source_title(kind.name));
     let sink = || registry.sinks().iter().find(|kind| has(kind.keys)).map(|kind| sink_title(kind.name));
     let more = || registry.sources().iter().find_map(|kind| (kind.more?.owner)(name));
-    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more)
+    let worker = || registry.workers().iter().find(|kind| has(kind.keys)).map(|kind| worker_title(kind.name));
+    table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more).or_else(worker)
 }
 
 fn source_title(kind: &str) -> String {
@@ -451,6 +453,10 @@ fn source_title(kind: &str) -> String {
 
 fn sink_title(kind: &str) -> String {
     format!("[sink.NAME], kind = \"{kind}\"")
+}
+
+fn worker_title(call: &str) -> String {
+    format!("[worker.NAME.parameters], call = \"{call}\"")
 }
 
 /// Names of streams that beamport itself keeps in the data folder, and of the folder of files beside them.
@@ -488,6 +494,16 @@ pub fn reference(registry: &Registry) -> String {
     }
     page.extend(registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()));
     page
+}
+
+/// The tables of `docs/reference/workers.md`: one for each ready-made worker.
+#[must_use]
+pub fn workers_reference(registry: &Registry) -> String {
+    let part = |kind: &&WorkerKind| {
+        let table = if kind.keys.is_empty() { String::new() } else { settings::reference(kind.keys) + "\n" };
+        format!("## {}\n\n{}\n\n{table}{}", kind.name, kind.about, kind.notes)
+    };
+    registry.workers().iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
 /// A table of kinds.

@@ -59,7 +59,7 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
         takes(&mut new.time_max, &old.time_max, &keys::TIME_MAX, shown);
         if let (None, Some(python)) = (&new.python, &old.python) {
             let value = python.value.display().to_string().into();
-            shown.push(Shown { key: keys::PYTHON.name, value, origin: Origin::Default });
+            shown.push(Shown { key: keys::PYTHON.name.into(), value, origin: Origin::Default });
             new.python = Some(Setting::by_default(python.value.clone()));
         }
         if new.set.value > new.slots.value {

@@ -77,7 +77,7 @@ fn settings(shown: &[Shown]) -> Json {
         Origin::Line(line) => line.into(),
     };
     Json::Object(
-        shown.iter().map(|shown| (shown.key.to_owned(), json!({"value": shown.value, "line": line(shown)}))).collect(),
+        shown.iter().map(|shown| (shown.key.to_string(), json!({"value": shown.value, "line": line(shown)}))).collect(),
     )
 }
 

@@ -761,7 +761,9 @@ fn tables() -> Vec<&'static [&'static Key]> {
     let registry = Registry::builtin();
     let sources = registry.sources().iter().map(|kind| kind.keys);
     let sinks = registry.sinks().iter().map(|kind| kind.keys);
-    keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).collect()
+    // `copy` has no parameters.
+    let workers = registry.workers().iter().map(|kind| kind.keys).filter(|keys| !keys.is_empty());
+    keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).collect()
 }
 
 /// The keys that a reader asks for in a section of these lines.
@@ -807,6 +809,91 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
             (kind.read)("x", section, &around);
         });
     }
+    for kind in registry.workers() {
+        check(kind.name, kind.keys, &|section| {
+            (kind.read)(section);
+        });
+    }
+}
+
+#[test]
+fn a_mistake_in_a_parameter_has_its_own_line() {
+    let worker = |lines: &str| format!("{SOURCE}[worker.w]\ncall = \"histogram\"\ninputs = [\"x\"]\n{lines}");
+    let (line, what, hint) = only(&worker("[worker.w.parameters]\npixels = 4\nof = \"year\"\n"));
+    assert!(line == 10 && what.contains("`of` in [worker.w.parameters]; unknown word"), "{line} {what}");
+    assert_eq!(hint, "write one of \"pulse\", \"start\"");
+    let (line, what, hint) = only(&worker("parameters.pixels = 4\nparameters.pixel = 4\n"));
+    assert!(line == 9 && what.contains("unknown key `pixel` in [worker.w.parameters]"), "{line} {what}");
+    assert_eq!(hint, "write `pixels`");
+    // A key of the worker among its parameters, and the reverse.
+    let (line, _, hint) = only(&worker("pixels = 3\nparameters.pixels = 4\n"));
+    assert_eq!((line, hint.as_str()), (8, "`pixels` belongs to [worker.NAME.parameters], call = \"histogram\""));
+    let (line, _, hint) = only(&worker("parameters.pixels = 4\nparameters.slots = 2\n"));
+    assert_eq!((line, hint.as_str()), (9, "`slots` belongs to [worker.NAME]"));
+    let attach = "[worker.w.parameters.values.y]\nstream = \"x\"\ntake = \"first\"\n";
+    let (line, what, _) = only(&worker(attach).replace("histogram", "attach"));
+    assert!(line == 10 && what.contains("`take` in [worker.w.parameters.values.y]"), "{line} {what}");
+}
+
+#[test]
+fn parameters_are_shown_one_by_one_with_their_origins() {
+    let text = format!("{SOURCE}[worker.w]\ncall = \"histogram\"\ninputs = [\"x\"]\nparameters = {{ pixels = 4 }}\n");
+    let shown = good(&text).show();
+    let row = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{shown}"));
+    assert!(row("parameters.pixels = 4").ends_with("# a.toml:8"), "{shown}");
+    assert!(row("parameters.first_pixel = 1").ends_with("# default"), "{shown}");
+    assert!(!shown.contains("parameters ="), "{shown}");
+    let json = good(&text).show_json();
+    assert_eq!(json["sections"][1]["settings"]["parameters.of"], serde_json::json!({"value": "pulse", "line": null}));
+    // It reads back.
+    assert_eq!(good(&shown).workers().next().unwrap().parameters.0["of"], "pulse", "{shown}");
+}
+
+#[test]
+fn the_reference_page_of_workers_has_every_parameter_and_no_other() {
+    let page = std::fs::read_to_string(root().join("docs/reference/workers.md")).unwrap();
+    assert!(
+        page.ends_with(&workers_reference(&Registry::builtin())),
+        "docs/reference/workers.md differs from `beamport reference workers`: replace everything below its introduction"
+    );
+}
+
+#[test]
+fn a_program_may_know_another_ready_made_worker() {
+    #[derive(Debug)]
+    struct Plan;
+    impl flow::edge::WorkerPlan for Plan {
+        fn needs(&self) -> flow::edge::Needs {
+            flow::edge::Needs { alone: Some("it counts"), ..Default::default() }
+        }
+        fn build(&self, place: &flow::edge::WorkerPlace) -> Result<Box<dyn flow::Worker + Send>, flow::Fault> {
+            workers::COPY.plan(&serde_json::json!({})).map_or_else(|_| unreachable!(), |plan| plan.build(place))
+        }
+    }
+    static LEAST: Key = settings::required("least", "number, 1 to 9", "Its own.");
+    static OTHER: flow::edge::WorkerKind = flow::edge::WorkerKind {
+        name: "other",
+        about: "Another one.",
+        keys: &[&LEAST],
+        read: |section| section.within(&LEAST, 1..=9).map(|_| std::sync::Arc::new(Plan) as _),
+        notes: "",
+    };
+    let registry = Registry::builtin().worker(&OTHER);
+    let file = |lines: &str| {
+        let text = format!("{SOURCE}[worker.w]\ncall = \"other\"\ninputs = [\"x\"]\n{lines}\n");
+        super::parse(&text, Path::new("/nowhere/a.toml"), &registry, &unasked)
+    };
+    let told = |lines: &str| {
+        let mistakes = file(lines).unwrap_err();
+        mistakes.iter().map(|mistake| (mistake.line, mistake.to_string())).collect::<Vec<_>>()
+    };
+    assert!(file("parameters.least = 3").is_ok());
+    let wrong = told("parameters.least = 10");
+    assert!(wrong.len() == 1 && wrong[0].0 == 8 && wrong[0].1.contains("10 is out of range"), "{wrong:?}");
+    let wrong = told("parameters.least = 3\nslots = 2");
+    assert!(wrong.len() == 1 && wrong[0].0 == 9 && wrong[0].1.contains("it counts"), "{wrong:?}");
+    assert!(told("")[0].1.contains("`least` is missing in [worker.w.parameters]"));
+    assert!(workers_reference(&registry).contains("## other\n\nAnother one.\n\n| key |"));
 }
 
 #[test]
@@ -880,12 +967,23 @@ fn every_default_can_be_read_by_its_own_key() {
     let folder = Folder::new("defaults");
     folder.put("t.json", "{}");
     std::fs::create_dir_all(folder.0.join("d")).unwrap();
+    let workers = "[worker.a]\ncall = \"attach\"\ninputs = [\"x\"]\nparameters.values.y = \"m\"\n\
+                   [worker.b]\ncall = \"filter\"\ninputs = [\"x\"]\nparameters.keep = \"events > 0\"\n\
+                   [worker.c]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"trigger\"\n\
+                   [worker.d]\ncall = \"histogram\"\ninputs = [\"x\"]\nparameters.pixels = 3\n\
+                   [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
+                   [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n"
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n",
+        workers
     );
     let file = parse(&text, &folder.0.join("a.toml"), &unasked).unwrap();
     let text = file.show();
-    let shown: BTreeSet<&str> = text.lines().filter_map(|line| line.split(" = ").next()).collect();
+    let shown: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.split(" = ").next())
+        .map(|key| key.trim_start_matches("parameters."))
+        .collect();
     for key in tables().into_iter().flatten().filter(|key| !key.default.is_empty()) {
         assert!(shown.contains(key.name), "`{}` has a default that is not used", key.name);
     }

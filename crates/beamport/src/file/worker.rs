@@ -4,8 +4,10 @@
 use super::keys;
 use super::output::{self, OutputSection};
 use super::{MergeSection, nearest};
+use crate::edges::Registry;
 use crate::limits;
 use flow::Fault;
+use flow::edge::{Needs, WorkerKind};
 use serde_json::Value as Json;
 use settings::units::{Refused, Size, shortened};
 use settings::{Section, Setting, Shown, Take, Word, noun};
@@ -20,8 +22,10 @@ pub struct WorkerSection {
     pub name: String,
     /// Line of its header.
     pub line: u32,
-    /// `FILE.py:NAME`, or `PACKAGE.MODULE:NAME`.
+    /// `FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made worker.
     pub call: Setting<String>,
+    /// The ready-made workers of this program: a cut-over may change to any of them.
+    pub known: Vec<&'static WorkerKind>,
     /// Where a FILE is: the folder of the instrument file.
     pub folder: PathBuf,
     /// The streams whose messages it is given.
@@ -121,7 +125,7 @@ impl WorkerSection {
     /// Which function of which module its slots load, where they are processes of Python.
     #[must_use]
     pub fn python_call(&self) -> String {
-        self.needs().code.map_or_else(|| self.call.value.clone(), |(find, _)| find)
+        self.needs().code.unwrap_or_else(|| self.call.value.clone())
     }
 
     /// Takes the code of another.
@@ -134,7 +138,13 @@ impl WorkerSection {
     /// Why its code, where it is ready-made, needs one slot and one input; none where it does not.
     #[must_use]
     pub fn alone(&self, parameters: &Json) -> Option<&'static str> {
-        workers::check_native(&self.call, parameters).ok().filter(|_| self.is_native()).and_then(|needs| needs.alone)
+        self.ready_made()?.plan(parameters).ok()?.needs().alone
+    }
+
+    /// Its code, where that is ready-made.
+    #[must_use]
+    pub fn ready_made(&self) -> Option<&'static WorkerKind> {
+        kind_of(&self.known, &self.call)
     }
 
     /// True if its code is ready-made.
@@ -148,7 +158,8 @@ impl WorkerSection {
         Self {
             name,
             line: merge.line,
-            call: Setting::by_default("copy".to_owned()),
+            known: vec![&workers::COPY],
+            call: Setting::by_default(workers::COPY.name.to_owned()),
             folder: PathBuf::new(),
             inputs: Setting::by_default(vec![merge.name.clone()]),
             slots: Setting::by_default(1),
@@ -172,9 +183,9 @@ impl WorkerSection {
     }
 
     /// What its code asks for, if that is ready-made.
-    fn needs(&self) -> workers::Needs {
-        let needs = self.is_native().then(|| workers::check_native(&self.call, &self.parameters.0).ok());
-        needs.flatten().unwrap_or_default()
+    fn needs(&self) -> Needs {
+        let plan = self.ready_made().and_then(|kind| kind.plan(&self.parameters.0).ok());
+        plan.map(|plan| plan.needs()).unwrap_or_default()
     }
 
     /// True if no message may be left out of what its code keeps.
@@ -191,21 +202,13 @@ impl WorkerSection {
 
     /// Whether a worker that runs can have these parameters, and so many slots.
     pub fn check_change(&self, parameters: &Json, slots: u32) -> Result<(), Fault> {
-        if !self.is_native() {
-            return Ok(());
-        }
+        let Some(kind) = self.ready_made() else { return Ok(()) };
         let what = || format!("worker `{}` cannot be configured", self.name);
-        let needs = workers::check_native(&self.call, parameters).map_err(|mistakes| {
-            let first = mistakes.into_iter().next();
-            first.map_or_else(
-                || Fault::new(what(), ""),
-                |misfit| Fault::new(what(), format!("`{}`: {}", misfit.key, misfit.cause)).hint(misfit.hint),
-            )
-        })?;
+        let needs = kind.plan(parameters).map_err(|mistakes| flow::misfit(what(), mistakes))?.needs();
         if let Some(why) = needs.alone.filter(|_| slots > 1) {
             return Err(Fault::new(what(), why).hint("leave it one slot"));
         }
-        let strange = needs.streams.iter().map(|(_, stream)| stream).find(|stream| !self.besides.contains(stream));
+        let strange = needs.streams.iter().find(|stream| !self.besides.contains(stream));
         if let Some(stream) = strange {
             return Err(Fault::new(what(), format!("it does not look at stream `{stream}` yet"))
                 .hint("change the instrument file, and start it again"));
@@ -265,27 +268,13 @@ impl Default for Parameters {
     }
 }
 
-fn json_of(item: &Item) -> Option<Json> {
-    if let Some(table) = item.as_table_like() {
-        let rows = table.iter().map(|(name, item)| json_of(item).map(|value| (name.to_owned(), value)));
-        return rows.collect::<Option<serde_json::Map<_, _>>>().map(Json::Object);
-    }
-    if let Some(array) = item.as_array() {
-        let all = array.iter().map(|value| json_of(&Item::Value(value.clone())));
-        return all.collect::<Option<Vec<_>>>().map(Json::Array);
-    }
-    let number = || item.as_float().and_then(serde_json::Number::from_f64).map(Json::Number);
-    let text = item.as_str().map(Json::from);
-    text.or_else(|| item.as_bool().map(Json::from)).or_else(|| item.as_integer().map(Json::from)).or_else(number)
-}
-
 impl Take for Parameters {
     fn take(item: &Item) -> Result<Self, Refused> {
         let hint = "write `[worker.NAME.parameters]`, and below it lines like `threshold = 3`";
         if item.as_table_like().is_none() {
             return Err(Refused::new(format!("it is {}, not a table", noun(item)), hint));
         }
-        json_of(item).map(Self).ok_or_else(|| Refused::new("a value is no number, text, list or table", hint))
+        settings::json_of(item).map(Self).ok_or_else(|| Refused::new("a value is no number, text, list or table", hint))
     }
     fn default_of(text: &str) -> Option<Self> {
         (text == "{}").then(Self::default)
@@ -315,8 +304,126 @@ impl Take for Numbers {
     }
 }
 
+/// The ready-made worker of a name.
+fn kind_of(known: &[&'static WorkerKind], call: &str) -> Option<&'static WorkerKind> {
+    known.iter().copied().find(|kind| kind.name == call)
+}
+
+/// Says why code of the user is not there: a FILE in the folder, or a module, and a name in it.
+fn check_code(call: &str, folder: &Path) -> Result<(), Refused> {
+    match call.rsplit_once(':') {
+        Some((file, name)) if !name.is_empty() && file.ends_with(".py") && !folder.join(file).is_file() => {
+            let cause = format!("there is no file {}", folder.join(file).display());
+            Err(Refused::new(cause, "name a file beside the instrument file"))
+        }
+        Some((file, name)) if !file.is_empty() && !name.is_empty() => Ok(()),
+        _ => {
+            let cause = format!("`{}` does not say which function of which file", shortened(call));
+            Err(Refused::new(cause, "write it like \"mine.py:function\""))
+        }
+    }
+}
+
+/// Reads what the worker runs.
+fn call(section: &mut Section<'_>, known: &[&'static WorkerKind]) -> Setting<String> {
+    let Some(call) = section.get::<String>(&keys::CALL) else { return Setting::default() };
+    if kind_of(known, &call).is_some() {
+        return call;
+    }
+    let result = match call.contains(':') {
+        true => check_code(&call, section.folder),
+        false => {
+            let names = || known.iter().map(|kind| kind.name);
+            let hint = match nearest(&call, names()) {
+                Some(near) => format!("write `{near}`"),
+                None => {
+                    let names = names().collect::<Vec<_>>().join(", ");
+                    format!("write `call = \"mine.py:function\"`, or one of {names}")
+                }
+            };
+            Err(Refused::new("it is no ready-made worker, and does not say which function of which file", hint))
+        }
+    };
+    if let Err(refused) = result {
+        section.refuse(&keys::CALL, refused);
+    }
+    call
+}
+
+/// Reads the number of slots, and how many of them see the same.
+fn slots(section: &mut Section<'_>, is_shadow: bool) -> (Setting<u64>, Setting<u64>) {
+    let slots: Setting<u64> = section.need(&keys::SLOTS);
+    let is_written = slots.origin != super::Origin::Default;
+    if !(1..=u64::from(flow::SLOTS_MAX)).contains(&slots.value) && is_written {
+        let cause = format!("{} slots", slots.value);
+        section.refuse(&keys::SLOTS, Refused::new(cause, format!("write 1 to {}", flow::SLOTS_MAX)));
+    }
+    let set: Setting<u64> = section.need(&keys::SET);
+    // Of a shadow that gives no number of slots it is known later.
+    let divides = is_shadow && !is_written || set.value != 0 && slots.value.is_multiple_of(set.value);
+    if (set.value == 0 || !divides) && set.origin != super::Origin::Default {
+        let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
+        section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
+    }
+    (slots, set)
+}
+
+/// Reads the inputs; a shadow has those of the worker that it runs beside.
+fn inputs(section: &mut Section<'_>, shadow: Option<&Setting<String>>) -> Setting<Vec<String>> {
+    let Some(old) = shadow else { return section.get(&keys::WORKER_INPUTS).unwrap_or_default() };
+    if section.has(&keys::WORKER_INPUTS) {
+        let (line, hint) = (section.line_of(keys::WORKER_INPUTS.name), "remove `inputs`, or `shadow`");
+        let what = format!("{} has inputs of its own", section.title);
+        section.mistake(line, what, format!("a shadow has those of `{}`", shortened(old)), hint);
+    }
+    Setting::default()
+}
+
+/// Reads the parameters, and those of a ready-made worker as its kind does: what it needs, where there is no mistake.
+fn parameters(section: &mut Section<'_>, kind: Option<&'static WorkerKind>) -> (Setting<Parameters>, Option<Needs>) {
+    let Some(parameters) = section.get::<Parameters>(&keys::PARAMETERS) else { return Default::default() };
+    let Some(kind) = kind else { return (parameters, None) };
+    let before = section.mistakes.list.len();
+    let (plan, shown) = section.table(keys::PARAMETERS.name, |own| ((kind.read)(own), own.end()));
+    // Each parameter by itself, with its default.
+    section.shown.retain(|shown| shown.key != keys::PARAMETERS.name);
+    section.shown.extend(shown.into_iter().map(|shown| {
+        let key = format!("{}.{}", keys::PARAMETERS.name, shown.key).into();
+        Shown { key, ..shown }
+    }));
+    let is_right = section.mistakes.list.len() == before;
+    (parameters, plan.filter(|_| is_right).map(|plan| plan.needs()))
+}
+
+impl WorkerSection {
+    /// Notes where the section does not give what a ready-made worker needs.
+    fn check_needs(&self, section: &mut Section<'_>, needs: &Needs) {
+        if let Some(Err(refused)) = needs.code.as_ref().map(|code| check_code(code, section.folder)) {
+            section.refuse(&keys::PARAMETERS, refused);
+        }
+        if let (true, Some(shadow)) = (needs.holds_back, &self.shadow) {
+            let (line, hint) = (shadow.line_or(section.line), "remove `shadow`, and write `inputs`");
+            let what = format!("{} cannot run as a shadow", section.title);
+            section.mistake(line, what, "sources would wait for it: it holds back what it still needs", hint);
+        }
+        if let Some(why) = needs.alone {
+            if self.slots.value > 1 {
+                section.refuse(&keys::SLOTS, Refused::new(why, "write `slots = 1`, or remove it"));
+            }
+            if self.inputs.len() > 1 {
+                section.refuse(&keys::WORKER_INPUTS, Refused::new(why, "merge the streams first: `[merge.NAME]`"));
+            }
+        }
+        if needs.bytes > self.slot_live.0 {
+            let cause = format!("what it makes needs {} B of it", needs.bytes);
+            let hint = format!("write `slot_live = \"{} MiB\"`", needs.bytes.div_ceil(1 << 20));
+            section.refuse(&keys::SLOT_LIVE, Refused::new(cause, hint));
+        }
+    }
+}
+
 /// Reads one section; what is wrong in it is noted.
-pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> WorkerSection {
+pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -> WorkerSection {
     if name.len() > limits::MERGE_NAME_CHARS_MAX {
         let line = section.line;
         section.mistake(
@@ -326,107 +433,21 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
             "write a shorter name",
         );
     }
-    let call: Setting<String> = section.get(&keys::CALL).unwrap_or_default();
-    let is_written = call.origin != super::Origin::Default;
-    match call.rsplit_once(':') {
-        Some((file, name)) if !name.is_empty() && file.ends_with(".py") && !folder.join(file).is_file() => {
-            let cause = format!("there is no file {}", folder.join(file).display());
-            section.refuse(&keys::CALL, Refused::new(cause, "name a file beside the instrument file"));
-        }
-        Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
-        None if workers::NATIVE.contains(&call.as_str()) => {}
-        _ if is_written => {
-            let cause = "it is no ready-made worker, and does not say which function of which file";
-            let hint = match nearest(&call, workers::NATIVE) {
-                Some(near) => format!("write `{near}`"),
-                None => format!("write `call = \"mine.py:function\"`, or one of {}", workers::NATIVE.join(", ")),
-            };
-            section.refuse(&keys::CALL, Refused::new(cause, hint));
-        }
-        _ => {}
-    }
+    let known = registry.workers().to_vec();
+    let call = call(section, &known);
     let shadow: Option<Setting<String>> = section.get(&keys::SHADOW);
-    let slots: Setting<u64> = section.need(&keys::SLOTS);
-    if !(1..=u64::from(flow::SLOTS_MAX)).contains(&slots.value) && slots.origin != super::Origin::Default {
-        let cause = format!("{} slots", slots.value);
-        section.refuse(&keys::SLOTS, Refused::new(cause, format!("write 1 to {}", flow::SLOTS_MAX)));
-    }
-    let set: Setting<u64> = section.need(&keys::SET);
-    // Of a shadow that says nothing of slots it is known later.
-    let has_slots = shadow.is_none() || slots.origin != super::Origin::Default;
-    let divides = set.value != 0 && slots.value.is_multiple_of(set.value);
-    if (set.value == 0 || has_slots && !divides) && set.origin != super::Origin::Default {
-        let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
-        section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
-    }
-    let inputs: Option<Setting<Vec<String>>> = match &shadow {
-        None => section.get(&keys::WORKER_INPUTS),
-        Some(old) => {
-            if section.has(&keys::WORKER_INPUTS) {
-                let (line, hint) = (section.line_of(keys::WORKER_INPUTS.name), "remove `inputs`, or `shadow`");
-                let what = format!("{} has inputs of its own", section.title);
-                section.mistake(line, what, format!("a shadow has those of `{}`", shortened(old)), hint);
-            }
-            None
-        }
-    };
-    let inputs = inputs.unwrap_or_default();
+    let (slots, set) = slots(section, shadow.is_some());
+    let inputs = inputs(section, shadow.as_ref());
     let (share, turn, order) = (section.need(&keys::SHARE), section.need(&keys::TURN), section.need(&keys::ORDER));
     let time_max = section.need(&keys::TIME_MAX);
-    let parameters: Setting<Parameters> = section.need(&keys::PARAMETERS);
+    let (parameters, needs) = parameters(section, kind_of(&known, &call));
     let python: Option<Setting<String>> = section.get(&keys::PYTHON);
-    let (cpus, gpus, slot_live) =
-        (section.need(&keys::CPUS), section.need(&keys::GPUS), section.need::<Size>(&keys::SLOT_LIVE));
-    let output = output::read(section);
-    let mut besides = Vec::new();
-    if workers::NATIVE.contains(&call.as_str()) {
-        match workers::check_native(&call, &parameters.0) {
-            Err(misfits) => misfits.into_iter().for_each(|misfit| {
-                let cause = format!("`{}`: {}", misfit.key, misfit.cause);
-                section.refuse(&keys::PARAMETERS, Refused::new(cause, misfit.hint));
-            }),
-            Ok(needs) => {
-                if let Some((code, _)) = &needs.code {
-                    match code.rsplit_once(':') {
-                        Some((file, _)) if file.ends_with(".py") && !folder.join(file).is_file() => {
-                            let cause = format!("`find`: there is no file {}", folder.join(file).display());
-                            let refused = Refused::new(cause, "name a file beside the instrument file");
-                            section.refuse(&keys::PARAMETERS, refused);
-                        }
-                        Some((file, name)) if !file.is_empty() && !name.is_empty() => {}
-                        _ => {
-                            let cause = format!("`find`: `{code}` does not say which function of which file");
-                            section.refuse(&keys::PARAMETERS, Refused::new(cause, "write `find = \"mine.py:pairs\"`"));
-                        }
-                    }
-                }
-                besides = needs.streams.into_iter().map(|(_, stream)| stream).collect();
-                if let (true, Some(shadow)) = (needs.holds_back, &shadow) {
-                    let (line, hint) = (shadow.line_or(section.line), "remove `shadow`, and write `inputs`");
-                    let what = format!("{} cannot run as a shadow", section.title);
-                    section.mistake(line, what, "sources would wait for it: it holds back what it still needs", hint);
-                }
-                if let Some(why) = needs.alone {
-                    if slots.value > 1 {
-                        section.refuse(&keys::SLOTS, Refused::new(why, "write `slots = 1`, or remove it"));
-                    }
-                    if inputs.len() > 1 {
-                        section
-                            .refuse(&keys::WORKER_INPUTS, Refused::new(why, "merge the streams first: `[merge.NAME]`"));
-                    }
-                }
-                if needs.bytes > slot_live.0 {
-                    let cause = format!("what it makes needs {} B of it", needs.bytes);
-                    let hint = format!("write `slot_live = \"{} MiB\"`", needs.bytes.div_ceil(1 << 20));
-                    section.refuse(&keys::SLOT_LIVE, Refused::new(cause, hint));
-                }
-            }
-        }
-    }
-    WorkerSection {
+    let folder = section.folder;
+    let mut worker = WorkerSection {
         name: name.to_owned(),
         line: section.line,
         call,
+        known,
         folder: folder.to_owned(),
         inputs,
         slots,
@@ -438,13 +459,18 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, folder: &Path) -> Work
         parameters,
         // A name is looked for in PATH, a path from the instrument file.
         python: python.map(|p| p.map(|text| if text.contains('/') { folder.join(text) } else { text.into() })),
-        cpus,
-        gpus,
-        slot_live,
+        cpus: section.need(&keys::CPUS),
+        gpus: section.need(&keys::GPUS),
+        slot_live: section.need(&keys::SLOT_LIVE),
         copied: None,
-        besides,
+        besides: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),
         shadow,
-        output,
-        shown: section.end(),
+        output: output::read(section),
+        shown: Vec::new(),
+    };
+    if let Some(needs) = needs {
+        worker.check_needs(section, &needs);
     }
+    worker.shown = section.end();
+    worker
 }

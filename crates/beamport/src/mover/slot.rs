@@ -1,17 +1,18 @@
 //! A slot of a ready-made worker: `beamport slot JSON`, a process that the mover starts as it does `python -m
 //! beamport._slot`, so that it is bound to a processor, killed and started again in the same way.
 
-use flow::{Data, Fault, Slot, SlotOptions, Stepped};
+use crate::edges::Registry;
+use flow::edge::WorkerPlace;
+use flow::{Data, Fault, Native, Slot, SlotOptions, Stepped};
 use serde_json::Value;
 use std::time::Duration;
 use store::{Level, Options, WhenFull};
-use workers::Native;
 
 /// Longest sleep without a look at whether it is to end.
 const NAP: Duration = Duration::from_millis(250);
 
 /// Works until it is told to end. `asked`: what `workers.rs` says to a slot.
-pub fn run(asked: &str) -> Result<(), Fault> {
+pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
     let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("a slot is started by `beamport up`", e))?;
     let text = |key: &str| asked[key].as_str().unwrap_or_default();
     let number = |key: &str| asked[key].as_u64().unwrap_or_default();
@@ -33,7 +34,13 @@ pub fn run(asked: &str) -> Result<(), Fault> {
     };
     let stage = text("stage");
     let mut running = Slot::open(&data, stage, options)?;
-    let mut worker = Native::new(&data, stage, slot, &inputs, text("call"), &asked["parameters"])?;
+    let call = text("call");
+    let kind = registry.workers().iter().find(|kind| kind.name == call).ok_or_else(|| {
+        Fault::new(format!("worker `{stage}` cannot run"), format!("this program has no ready-made worker `{call}`"))
+            .hint("start `beamport up` of the program that has it")
+    })?;
+    let place = WorkerPlace { data, stage: stage.to_owned(), slot, inputs };
+    let mut worker = Native::new(kind, place, &asked["parameters"])?;
     loop {
         // What it makes is begun anew where there is no room: it may hold what is in the way.
         let stepped = running.step(&mut worker, &mut |writer| {

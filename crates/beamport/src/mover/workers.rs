@@ -547,8 +547,8 @@ pub(super) fn declared(
 ) -> Result<Declared, Fault> {
     if section.is_native() {
         // One that keeps something between messages says so by being alone.
-        let needs = workers::check_native(&section.call, &section.parameters.0);
-        return Ok(Declared { batch: 1, is_pure: needs.is_ok_and(|needs| needs.alone.is_none()) });
+        let plan = section.ready_made().and_then(|kind| kind.plan(&section.parameters.0).ok());
+        return Ok(Declared { batch: 1, is_pure: plan.is_some_and(|plan| plan.needs().alone.is_none()) });
     }
     let what = format!("`{}` cannot be loaded", section.call.value);
     let asked = json!({

@@ -15,7 +15,7 @@
 //!
 //! **What is kept** are the messages of groups that are not closed. They are found in the input again (`again.rs`); how many
 //! groups there were before, and what the finder keeps, are words that stand in each answer and commit (`Outputs::keep`).
-//! No message may be left out of that, so a message at which slots die is tried again ([`super::Needs::whole`]).
+//! No message may be left out of that, so a message at which slots die is tried again ([`Needs::whole`]).
 //!
 //! Failure behaviour: a group that would not fit into the slot's stream is not given, and counted as `large`. More pending
 //! messages than `pending` are closed as they are, and counted as `cut`; so are those that keep too much of an input in
@@ -35,24 +35,64 @@ use held::Held;
 use rules::Rules;
 
 use super::again::{self, Again};
-use super::parameters::Parameters;
-use super::{Needs, said};
-use flow::Data;
-use flow::Fault;
-use flow::{Made, Outputs, Stop, Worker};
-use serde_json::{Value, json};
+use super::said;
+use super::span::Span;
+use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::{Data, Fault, Made, Outputs, Stop, Worker, misfit};
+use serde_json::{Map, Value};
+use settings::{Key, Refused, Section, Setting, key, shortened};
+use std::sync::Arc;
 use store::{Batch, Check, Entry, Message, ReadOptions, Reader, SchemaId};
 
 /// Entries that are let go before the rows of what is pending are moved.
 const GONE: usize = 4096;
 /// Of a slot's stream, what one group may take of it: others are on their way.
 const SHARE: u64 = 4;
-/// Groups that wait by trigger number, where nobody says.
-const OPEN: i64 = 1024;
-/// How long they do, ns.
-const WAIT: i64 = 1_000_000_000;
 /// No member: the origin is none of those that belong.
 const STRANGE: u32 = u32::MAX;
+
+static FIND: Key = key(
+    "find",
+    "`gap`, `window`, `grid`, `peak`, `trigger` or `FILE.py:NAME`",
+    "gap",
+    "How groups are found: the table below.",
+);
+static GAP: Key = key("gap", "time", "", "Of `gap`, required: a later message begins another group.");
+static LONGEST: Key = key(
+    "longest",
+    "time",
+    "",
+    "Of `gap`: the longest time from the first message of a group to its last. Default: any.",
+);
+static WINDOW: Key = key("window", "time", "", "Of `window`, `grid` and `peak`, required.");
+static WRAP: Key = key("wrap", "number, 2 or more", "", "Of `trigger`: numbers begin anew there. Default: never.");
+static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: groups that wait for members, at most.");
+static WAIT: Key = key("wait", "time", "1 s", "Of `trigger`: how long a group waits for members.");
+static ARGUMENTS: Key = key("arguments", "table", "{}", "Keyword arguments of a finder of your own.");
+
+/// `groups`
+pub static GROUPS: WorkerKind = WorkerKind {
+    name: "groups",
+    about: "Messages that belong together become groups: coincidences of detectors, fragments of one trigger, all that came within a window.",
+    keys: &[
+        &FIND,
+        &ARGUMENTS,
+        &GAP,
+        &LONGEST,
+        &WINDOW,
+        &WRAP,
+        &OPEN,
+        &WAIT,
+        &rules::MEMBERS,
+        &rules::MULTIPLICITY,
+        &rules::COMPLETE,
+        &rules::PRESCALE,
+        &rules::MAKE,
+        &rules::PENDING,
+    ],
+    read: |section| Some(Arc::new(Plan::read(section)?)),
+    notes: include_str!("../../pages/groups.md"),
+};
 
 /// How groups are found.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,60 +113,91 @@ enum Find {
         open: usize,
         wait: i64,
     },
-    /// Code of the user, and what it is told.
+    /// Code of the user.
     User {
         call: String,
-        arguments: Value,
     },
 }
 
+impl Find {
+    /// The words, and the parameters that belong to each.
+    const WORDS: [(&'static str, &'static [&'static Key]); 5] = [
+        ("gap", &[&GAP, &LONGEST]),
+        ("window", &[&WINDOW]),
+        ("grid", &[&WINDOW]),
+        ("peak", &[&WINDOW]),
+        ("trigger", &[&WRAP, &OPEN, &WAIT]),
+    ];
+
+    fn read(section: &mut Section<'_>) -> Option<Self> {
+        let find: Option<Setting<String>> = section.get(&FIND);
+        let find = find.map(|find| find.value).unwrap_or_default();
+        let known = Self::WORDS.iter().find(|(word, _)| *word == find);
+        let own: &[&Key] = match known {
+            Some((_, keys)) => keys,
+            None if find.contains(':') => &[&ARGUMENTS],
+            None => {
+                // Whatever was meant.
+                section.allow([&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT].map(|key| key.name));
+                if !find.is_empty() {
+                    let words = Self::WORDS.iter().map(|(word, _)| *word);
+                    section.refuse(&FIND, settings::unknown_word(&find, words));
+                }
+                return None;
+            }
+        };
+        for key in [&ARGUMENTS, &GAP, &LONGEST, &WINDOW, &WRAP, &OPEN, &WAIT] {
+            if section.has(key) && !own.contains(&key) {
+                let cause = format!("`find = \"{}\"` does not take it", shortened(&find));
+                section.refuse(key, Refused::new(cause, "remove it, or write another `find`"));
+            }
+        }
+        Some(match find.as_str() {
+            "gap" => {
+                let gap = length(section, &GAP);
+                let longest = if section.has(&LONGEST) { length(section, &LONGEST) } else { None };
+                Self::Gap { gap: gap?, longest: longest.unwrap_or(i64::MAX) }
+            }
+            "peak" => Self::Peak { window: length(section, &WINDOW)? },
+            "trigger" => {
+                let wrap = section.within(&WRAP, 2..=1 << 62).map_or(0, |wrap| wrap.value as u64);
+                let open = section.within(&OPEN, 1..=65_536).map(|open| open.value as usize);
+                let wait = length(section, &WAIT);
+                Self::Trigger { wrap, open: open?, wait: wait? }
+            }
+            "window" | "grid" => Self::Window { window: length(section, &WINDOW)?, on_grid: find == "grid" },
+            _ => {
+                section.get::<Map<String, Value>>(&ARGUMENTS)?;
+                Self::User { call: find }
+            }
+        })
+    }
+}
+
+/// A time above zero, which must be there.
+fn length(section: &mut Section<'_>, key: &'static Key) -> Option<i64> {
+    if key.default.is_empty() && !section.has(key) {
+        section.missing(key, format!("add a time, like `{} = \"1 us\"`", key.name));
+        return None;
+    }
+    let time = Span::ns(section, key)?;
+    if time <= 0 {
+        section.refuse(key, Refused::new("it is not above zero", "write a time, like `\"1 us\"`"));
+    }
+    (time > 0).then_some(time)
+}
+
 /// What is to be found, and what is made of it.
-pub(super) struct Plan {
+#[derive(Clone, Debug)]
+struct Plan {
     find: Find,
     rules: Rules,
 }
 
 impl Plan {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Option<Self> {
-        let named = given.value("find").and_then(Value::as_str).filter(|text| text.contains(':'));
-        let kind = match named {
-            Some(_) => "",
-            None => given.word("find", &["gap", "window", "grid", "peak", "trigger"]),
-        };
-        let find = match kind {
-            "" => {
-                let arguments = given.value("arguments").cloned().unwrap_or_else(|| json!({}));
-                if !arguments.is_object() {
-                    let hint = "write `[worker.NAME.parameters.arguments]`, and below it lines like `width = 3`";
-                    given.mistake("arguments", format!("it is {arguments}, not a table"), hint);
-                }
-                named.map(|call| Find::User { call: call.to_owned(), arguments })
-            }
-            "gap" => {
-                let gap = length(given, "gap");
-                let longest = given.value("longest").and_then(|_| length(given, "longest"));
-                gap.map(|gap| Find::Gap { gap, longest: longest.unwrap_or(i64::MAX) })
-            }
-            "peak" => length(given, "window").map(|window| Find::Peak { window }),
-            "trigger" => {
-                let wrap = given.number("wrap", 2..=1 << 62).unwrap_or(0) as u64;
-                let open = given.number("open", 1..=65_536).unwrap_or(OPEN) as usize;
-                let wait = given.value("wait").map_or(Some(WAIT), |_| length(given, "wait"));
-                wait.map(|wait| Find::Trigger { wrap, open, wait })
-            }
-            _ => length(given, "window").map(|window| Find::Window { window, on_grid: kind == "grid" }),
-        };
-        let rules = Rules::read(given);
+    fn read(section: &mut Section<'_>) -> Option<Self> {
+        let (find, rules) = (Find::read(section), Rules::read(section));
         find.map(|find| Self { find, rules })
-    }
-
-    pub(super) fn needs(&self) -> Needs {
-        let alone = Some("groups have members from everywhere, so that one slot must see all");
-        let code = match &self.find {
-            Find::User { call, arguments } => Some((call.clone(), arguments.clone())),
-            _ => None,
-        };
-        Needs { alone, holds_back: true, whole: true, code, ..Needs::default() }
     }
 
     /// The finder, and a word for which it is. None: it is the user's.
@@ -142,17 +213,24 @@ impl Plan {
     }
 }
 
-/// A time above zero, which must be there.
-fn length(given: &mut Parameters<'_>, key: &'static str) -> Option<i64> {
-    if given.value(key).is_none() {
-        given.mistake(key, "it is not there", format!("add a time, like `{key} = \"1 us\"`"));
-        return None;
+impl WorkerPlan for Plan {
+    fn needs(&self) -> Needs {
+        let alone = Some("groups have members from everywhere, so that one slot must see all");
+        let code = match &self.find {
+            Find::User { call } => Some(call.clone()),
+            _ => None,
+        };
+        Needs { alone, holds_back: true, whole: true, code, ..Needs::default() }
     }
-    let time = given.time(key)?;
-    if time <= 0 {
-        given.mistake(key, "it is not above zero", "write a time, like `\"1 us\"`");
+
+    fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
+        let WorkerPlace { data, stage, .. } = place;
+        let Some(finder) = self.finder() else {
+            let what = format!("worker `{stage}` finds no groups");
+            return Err(Fault::new(what, "its finder is code of the user, which another program runs"));
+        };
+        Ok(Box::new(Grouping::of(data, stage, place.input(), finder, self.rules.clone())))
     }
-    (time > 0).then_some(time)
 }
 
 /// Rows of what is pending.
@@ -282,14 +360,6 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    pub(super) fn new(data: &Data, stage: &str, input: &str, plan: Plan) -> Result<Self, Fault> {
-        let Some(finder) = plan.finder() else {
-            let what = format!("worker `{stage}` finds no groups");
-            return Err(Fault::new(what, "its finder is code of the user, which another program runs"));
-        };
-        Ok(Self::of(data, stage, input, finder, plan.rules))
-    }
-
     /// Groups that a finder of the user finds in the stream `input`, for the slot of worker `stage` with `parameters` (a
     /// JSON object), of which `find` and `arguments` are for the finder.
     pub fn with(
@@ -299,11 +369,9 @@ impl Grouping {
         parameters: &Value,
         finder: Box<dyn Finder>,
     ) -> Result<Self, Fault> {
-        let plan = super::plan("groups", parameters).map_err(|mistakes| super::misfit(stage, mistakes))?;
-        match plan {
-            super::Plan::Groups(plan) => Ok(Self::of(data, stage, input, (0, finder), plan.rules)),
-            _ => Err(Fault::new(format!("worker `{stage}` finds no groups"), "it is another")),
-        }
+        let what = || format!("worker `{stage}` does not take its parameters");
+        let plan = settings::read_json(parameters, Plan::read).map_err(|mistakes| misfit(what(), mistakes))?;
+        Ok(Self::of(data, stage, input, (0, finder), plan.rules))
     }
 
     fn of(data: &Data, stage: &str, input: &str, (kind, finder): (u64, Box<dyn Finder>), rules: Rules) -> Self {

@@ -1,14 +1,35 @@
 //! What is made of groups that were found: which of them go on, and as what.
 
-use crate::parameters::Parameters;
-use serde_json::Value;
+use settings::{Key, Refused, Section, key, shortened};
 
 /// Members at most.
 const MEMBERS_MAX: usize = 65_536;
-/// Messages that are pending, where nobody says.
-const PENDING: i64 = 65_536;
-/// The most that may be said: 32 MiB of what is kept of each.
+/// Messages that are pending at most: 32 MiB of what is kept of each.
 const PENDING_MAX: i64 = 1 << 20;
+
+pub(super) static MEMBERS: Key = key(
+    "members",
+    "names of origins; `d{001..120}` is short for 120 of them",
+    "",
+    "Origins that belong. Messages of others are passed over; a group that has no message of one of them is incomplete and lists it. Default: all, and none is missing.",
+);
+pub(super) static MULTIPLICITY: Key =
+    key("multiplicity", "number, 1 to 65536", "1", "How many different members a group has at least.");
+pub(super) static COMPLETE: Key = key("complete", "`true` or `false`", "false", "Only groups with all members go on.");
+pub(super) static PRESCALE: Key =
+    key("prescale", "number", "1", "Of the groups that pass both, the first of each so many goes on.");
+pub(super) static MAKE: Key = key(
+    "make",
+    "`rows` or `messages`",
+    "rows",
+    "A row for each group; or its messages, copied, with their own time, origin and number, group by group: a subset for prompt views.",
+);
+pub(super) static PENDING: Key = key(
+    "pending",
+    "number, 2 to 1048576",
+    "65536",
+    "Messages that wait for their group to close, at most; beyond it they are closed as they are, and counted as `cut` (as `full` where they would keep half of the memory of an input that is not on disk).",
+);
 
 /// The parameters that all finders share.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,52 +49,48 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) fn read(given: &mut Parameters<'_>) -> Self {
-        let members = members(given);
-        let multiplicity = given.number("multiplicity", 1..=MEMBERS_MAX as i64).unwrap_or(1) as u32;
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let members = members(section);
+        let multiplicity = section.within(&MULTIPLICITY, 1..=MEMBERS_MAX as i64).map_or(1, |n| n.value as u32);
         if !members.is_empty() && multiplicity as usize > members.len() {
             let cause = format!("it is {multiplicity}, and there are {} members", members.len());
-            given.mistake("multiplicity", cause, "write how many different members a group has at least");
+            let hint = "write how many different members a group has at least";
+            section.refuse(&MULTIPLICITY, Refused::new(cause, hint));
         }
-        let prescale = given.number("prescale", 1..=1 << 40).unwrap_or(1) as u64;
-        let complete = match given.value("complete") {
-            None => false,
-            Some(Value::Bool(complete)) => *complete,
-            Some(other) => {
-                given.mistake("complete", format!("it is {other}"), "write true or false");
-                false
-            }
-        };
-        if complete && members.is_empty() {
+        let prescale = section.within(&PRESCALE, 1..=1 << 40).map_or(1, |n| n.value as u64);
+        let complete = section.get(&COMPLETE).is_some_and(|complete| complete.value);
+        if complete && !section.has(&MEMBERS) {
             let hint = "name the origins that a group should have: `members = [\"a\", \"b\"]`";
-            given.mistake("complete", "without `members` nothing is missing", hint);
+            section.refuse(&COMPLETE, Refused::new("without `members` nothing is missing", hint));
         }
-        let messages = given.word("make", &["rows", "messages"]) == "messages";
-        let most = given.number("pending", 2..=PENDING_MAX).unwrap_or(PENDING) as usize;
-        Self { members, multiplicity, prescale, complete, messages, most }
+        let make = section.word(&MAKE, &[("rows", false), ("messages", true)]);
+        let most = section.within(&PENDING, 2..=PENDING_MAX).map_or(2, |n| n.value as usize);
+        Self { members, multiplicity, prescale, complete, messages: make.is_some_and(|make| make.value), most }
     }
 }
 
 /// The parameter `members`: names, and `name{001..120}` for many of them.
-fn members(given: &mut Parameters<'_>) -> Vec<String> {
-    let Some(value) = given.value("members") else { return Vec::new() };
+fn members(section: &mut Section<'_>) -> Vec<String> {
     let hint = "write names of origins, like `[\"left\", \"right\"]`, or `[\"d{001..120}\"]` for d001 to d120";
-    let texts: Option<Vec<&str>> = value.as_array().and_then(|all| all.iter().map(Value::as_str).collect());
-    let Some(texts) = texts.filter(|texts| !texts.is_empty()) else {
-        given.mistake("members", format!("it is {value}"), hint);
-        return Vec::new();
-    };
+    let Some(texts) = section.get::<Vec<String>>(&MEMBERS) else { return Vec::new() };
+    if texts.is_empty() {
+        section.refuse(&MEMBERS, Refused::new("the list is empty", hint));
+    }
     let mut names: Vec<String> = Vec::new();
-    for text in texts {
+    for text in texts.iter() {
         match settings::expanded(text, MEMBERS_MAX) {
             Ok(more) if !text.is_empty() && names.len() + more.len() <= MEMBERS_MAX => names.extend(more),
-            _ => given.mistake("members", format!("`{text}` is no name, and no row of names"), hint),
+            _ => {
+                let cause = format!("`{}` is not a name or a row of names", shortened(text));
+                section.refuse(&MEMBERS, Refused::new(cause, hint));
+            }
         }
     }
     let mut sorted: Vec<&String> = names.iter().collect();
     sorted.sort();
     if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()) {
-        given.mistake("members", format!("`{twice}` is there twice"), "name each once");
+        let cause = format!("`{}` is there twice", shortened(&twice));
+        section.refuse(&MEMBERS, Refused::new(cause, "name each once"));
     }
     names
 }

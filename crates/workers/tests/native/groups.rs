@@ -56,7 +56,7 @@ type Shown = (i64, u64, [u8; 4], Vec<u8>);
 
 /// What comes out of a lab that nobody disturbs.
 fn undisturbed(parameters: &Value, input: &[Sent]) -> (Vec<Shown>, Value) {
-    let mut lab = Lab::new(1, Level::Memory, "groups", parameters.clone());
+    let mut lab = Lab::new(1, Level::Memory, &GROUPS, parameters.clone());
     lab.live = 1 << 22;
     for sent in input {
         assert!(append(&mut lab, sent));
@@ -134,7 +134,7 @@ fn of_groups(seed: u64) -> Counts {
     if dice.one_in(2) {
         parameters["make"] = json!("messages");
     }
-    let mut lab = Lab::new(seed, level, "groups", parameters.clone());
+    let mut lab = Lab::new(seed, level, &GROUPS, parameters.clone());
     // Small ones are full now and then.
     lab.live = dice.pick(&[1 << 17, 1 << 20]);
     let count = dice.range(30, 400) as usize;
@@ -180,7 +180,7 @@ fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
     assert_eq!(all.iter().map(|m| row(&m.3).2.len()).collect::<Vec<_>>(), [1001, 1001]);
     assert_eq!((said["cut"].clone(), said["groups"].clone()), (json!(2), json!(2)));
     // 1001 messages of 170 B on average are more than a quarter of 256 KiB.
-    let mut lab = Lab::new(1, Level::Memory, "groups", json!({"gap": "1 s", "pending": 1000, "make": "messages"}));
+    let mut lab = Lab::new(1, Level::Memory, &GROUPS, json!({"gap": "1 s", "pending": 1000, "make": "messages"}));
     lab.live = 1 << 18;
     input.iter().for_each(|sent| assert!(append(&mut lab, sent)));
     assert!(lab.finish().is_empty());
@@ -189,7 +189,7 @@ fn what_waits_is_bounded_and_a_group_too_large_is_counted() {
 
 /// Groups of an input that never pauses and does not fit into its memory; slots may be killed. First and count of each.
 fn of_much(parameters: Value, kills: bool) -> (Vec<(u64, u64)>, Lab) {
-    let mut lab = Lab::new(1, Level::Memory, "groups", parameters);
+    let mut lab = Lab::new(1, Level::Memory, &GROUPS, parameters);
     let mut dice = Dice::new(3);
     // The runner holds what it has not seen from here on.
     lab.step_runner();
@@ -250,7 +250,7 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
     let stream = options.slot_options();
     let asked = SlotOptions { number: 0, inputs: vec![INPUT.into()], stream, from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, asked).unwrap();
-    let mut native = Native::new(&data, STAGE, 0, &[INPUT.to_owned()], "groups", &parameters).unwrap();
+    let mut native = Native::new(&GROUPS, place(&data), &parameters).unwrap();
     let payload = [7; 1000];
     let mut time = 0;
     for turn in 0.. {
@@ -283,35 +283,35 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
 }
 
 #[test]
-fn parameters_of_groups_that_do_not_fit_are_all_told() {
-    let told = |parameters: Value| -> Vec<String> {
-        let misfits = check_native("groups", &parameters).unwrap_err();
-        misfits.into_iter().map(|m| format!("{}: {}; {}", m.key, m.cause, m.hint)).collect()
-    };
-    assert_eq!(told(json!({})), ["gap: it is not there; add a time, like `gap = \"1 us\"`"]);
+fn mistakes_in_parameters_of_groups_are_all_reported() {
+    let wrong = |parameters: Value| mistakes(&GROUPS, parameters);
+    assert_eq!(wrong(json!({})), ["`gap` is missing; ; add a time, like `gap = \"1 us\"`"]);
     assert_eq!(
-        told(json!({"find": "gap", "gap": "0 s", "window": "1 us", "complete": true, "prescale": 0})),
+        wrong(json!({"find": "gap", "gap": "0 s", "window": "1 us", "complete": true, "prescale": 0})),
         [
-            "gap: it is not above zero; write a time, like `\"1 us\"`",
-            "prescale: it is 0; write a whole number from 1 to 1099511627776",
-            "complete: without `members` nothing is missing; name the origins that a group should have: `members = \
-             [\"a\", \"b\"]`",
-            "window: there is no such parameter; known here: find, gap, longest, members, multiplicity, prescale, \
-             complete, make, pending",
+            "wrong value of `window`; `find = \"gap\"` does not take it; remove it, or write another `find`",
+            "wrong value of `gap`; it is not above zero; write a time, like `\"1 us\"`",
+            "wrong value of `prescale`; 0 is out of range; write 1 to 1099511627776",
+            "wrong value of `complete`; without `members` nothing is missing; name the origins that a group should have: \
+             `members = [\"a\", \"b\"]`",
         ]
     );
     assert_eq!(
-        told(json!({"find": "peak", "window": "1 us", "members": ["a", "b", "a"], "multiplicity": 4})),
+        wrong(json!({"find": "peak", "window": "1 us", "members": ["a", "b", "a"], "multiplicity": 4})),
         [
-            "members: `a` is there twice; name each once",
-            "multiplicity: it is 4, and there are 3 members; write how many different members a group has at least",
+            "wrong value of `members`; `a` is there twice; name each once",
+            "wrong value of `multiplicity`; it is 4, and there are 3 members; write how many different members a group has \
+             at least",
         ]
     );
-    assert_eq!(told(json!({"find": "trigger", "wrap": 1, "open": 0, "wait": "-1 s", "members": ["d{3..1}"]})).len(), 4);
-    assert_eq!(told(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
-    let needs = check_native("groups", &json!({"find": "mine.py:pairs", "arguments": {"a": 1}})).unwrap();
-    assert_eq!(needs.code, Some(("mine.py:pairs".to_owned(), json!({"a": 1}))));
-    assert!(told(json!({"find": "peaks"}))[0].contains("write \"gap\" or \"window\" or \"grid\""));
-    let needs = check_native("groups", &json!({"gap": "1 us"})).unwrap();
-    assert!(needs.alone.is_some() && needs.whole);
+    assert_eq!(
+        wrong(json!({"find": "trigger", "wrap": 1, "open": 0, "wait": "-1 s", "members": ["d{3..1}"]})).len(),
+        4
+    );
+    assert_eq!(wrong(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
+    assert_eq!(wrong(json!({"find": "peaks"})), ["wrong value of `find`; unknown word `peaks`; write \"peak\""]);
+    let own = needs(&GROUPS, &json!({"find": "mine.py:pairs", "arguments": {"a": 1}}));
+    assert_eq!(own.code.as_deref(), Some("mine.py:pairs"));
+    let gap = needs(&GROUPS, &json!({"gap": "1 us"}));
+    assert!(gap.alone.is_some() && gap.whole && gap.code.is_none());
 }
