@@ -5,6 +5,7 @@
 
 use crate::file::{Instrument, Mistake, Stage};
 use crate::verbs::figures::bytes;
+use flow::limits::BOOK_LIVE_BYTES;
 use flow::{Data, Fault};
 use settings::units::{Size, size_text};
 use std::ffi::CString;
@@ -64,7 +65,7 @@ pub fn asked(instrument: &Instrument) -> u64 {
     };
     let books = BOOKS + instrument.sinks.len() + instrument.stages.iter().map(books_of).sum::<usize>();
     let live = instrument.stages.iter().map(Stage::live_bytes);
-    live.fold(books as u64 * Data::BOOK_LIVE_BYTES, u64::saturating_add)
+    live.fold(books as u64 * BOOK_LIVE_BYTES, u64::saturating_add)
 }
 
 /// Why an instrument does not fit into shared memory, if it does not: at the line of its largest live end.

@@ -1,6 +1,6 @@
 //! The verbs on streams made with the store: what they print, and their exit status.
 
-use flow::{Data, Intake, IntakeOptions, Outlet, Pushed, Resume, RunKeeper, Source, Step, StreamView};
+use flow::{Book, Data, Intake, IntakeOptions, Keeps, Outlet, Pushed, Resume, RunKeeper, Source, Step, StreamView};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -1301,12 +1301,9 @@ fn commits_of_a_source_that_do_not_verify_leave_the_account_open() {
         state: String::new(),
         finished: false,
     };
-    let mut bytes = Vec::new();
-    commit.write(&mut bytes).unwrap();
-    let mut book = data.book("devices.commits").unwrap();
-    let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"bpcm"), flags: 0 };
-    let next = book.append(&meta, &bytes).unwrap() + 1;
-    assert!(book.wait(next, Level::Disk, GUARD).unwrap());
+    let mut book = Book::open(&data, "devices.commits", Keeps::All).unwrap();
+    let sequence = book.append(&commit).unwrap();
+    assert!(book.wait(sequence, GUARD).unwrap());
     drop(book);
     assert!(flow::ledger::account(&data, "7", &[]).unwrap().closed);
     turn_first(&data, "devices.commits");
@@ -1478,9 +1475,9 @@ fn a_stream_without_its_header_was_begun_anew_over_its_messages() {
     let data = measured(&place, "a");
     let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
     for name in ["control", "devices.commits"] {
-        let mut book = data.book(name).unwrap();
-        let next = book.append(&meta, b"{}").unwrap() + 1;
-        assert!(book.wait(next, Level::Disk, GUARD).unwrap());
+        let mut book = Book::open(&data, name, Keeps::All).unwrap();
+        let sequence = book.writer_mut().append(&meta, b"{}").unwrap();
+        assert!(book.wait(sequence, GUARD).unwrap());
     }
     {
         let mut view = data.writer("all", &Options::disk(1 << 20)).unwrap();

@@ -7,14 +7,14 @@
 //!
 //! The commits of a source, `SOURCE.commits`, hold its gaps; they are read by the ledger.
 
-use crate::Fault;
-use crate::data::{BOOK_NEWEST_BYTES, Data, settle, stream_fault};
-use crate::feed::reader_name;
-use crate::intake::book_meta;
+use crate::book::{Book, Keeps, newest_commit};
+use crate::data::{Data, stream_fault};
+use crate::limits::BOOK_NEWEST_BYTES;
 use crate::records::{Commit, Run};
+use crate::{Fault, Passes};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Error, Level, ReadOptions, SchemaId, Writer};
+use store::ReadOptions;
 use wire::bprn::State;
 
 /// The last commit of each sink, by name.
@@ -38,27 +38,39 @@ fn run_of<'a>(book: &'a str, sink: &str) -> Option<&'a str> {
     book.strip_prefix(sink)?.strip_prefix('.')?.strip_suffix(".commits")
 }
 
+/// Name under which a sink's position in a stream is kept while it writes a run.
+pub fn reader_name(sink: &str, run: &str) -> String {
+    let mut name = format!("{sink}:{run}");
+    // A long name is told apart by its checksum.
+    if name.len() > store::limits::READER_NAME_MAX {
+        let crc = store::crc32c(name.as_bytes());
+        let mut cut = store::limits::READER_NAME_MAX - 9;
+        while !name.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        name.truncate(cut);
+        name += &format!("-{crc:08x}");
+    }
+    name
+}
+
 /// Opens the book of a sink for a run, and waits until what it holds is safe.
-pub(crate) fn open(data: &Data, sink: &str, run: &str) -> Result<Writer, Fault> {
-    let name = commits_of_run(sink, run);
-    let mut book = data.book_of_newest(&name, BOOK_NEWEST_BYTES)?;
-    settle(&mut book, &name)?;
-    Ok(book)
+pub(crate) fn open(data: &Data, sink: &str, run: &str) -> Result<Book, Fault> {
+    Book::open_settled(data, &commits_of_run(sink, run), Keeps::Newest(BOOK_NEWEST_BYTES))
+}
+
+/// The first message of a stream that the sinks of a run have seen, by their newest commits.
+pub(crate) fn seen(known: &BySink, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
+    let inputs = known.values().flat_map(|commit| &commit.inputs);
+    inputs.filter(|input| input.stream == stream && input.uuid == *uuid).map(|input| input.first).min()
 }
 
 /// The newest commit of a sink for a run.
 pub fn last_commit(data: &Data, sink: &str, run: &str) -> Result<Option<Commit>, Fault> {
+    let mut of_run = |commit: &Commit| commit.run == run;
     // In this order: it is filed before its book is removed.
-    let mut last = None;
-    for book in [commits_of_run(sink, run), commits_of(sink)] {
-        for message in data.book_messages(&book)? {
-            let commit = Commit::read(&message)?;
-            if commit.run == run {
-                last = Some(commit);
-            }
-        }
-    }
-    Ok(last)
+    let last = newest_commit(data, &commits_of_run(sink, run), &mut of_run)?;
+    Ok(newest_commit(data, &commits_of(sink), &mut of_run)?.or(last))
 }
 
 /// The newest commits of all sinks for all runs, by run. Every book is read once.
@@ -82,19 +94,6 @@ pub fn last_commits(data: &Data) -> Result<BTreeMap<String, BySink>, Fault> {
         }
     }
     Ok(all)
-}
-
-/// The newest commit of a book that verifies.
-pub(crate) fn newest_commit(data: &Data, book: &str) -> Result<Option<Commit>, Fault> {
-    let mut reader = data.reader(book, ReadOptions::default())?;
-    for sequence in (reader.bounds().first..reader.end()).rev() {
-        match reader.get(sequence) {
-            Ok(Some((_, bytes))) => return Commit::read(&bytes).map(Some),
-            Ok(None) | Err(Error::Corrupt { .. } | Error::Lost { .. } | Error::Gone { .. }) => {}
-            Err(e) => return Err(stream_fault(book, e)),
-        }
-    }
-    Ok(None)
 }
 
 /// The oldest commit of a book, if it can be read.
@@ -130,9 +129,8 @@ pub fn file_away(data: &Data, sink: &str, inputs: &[String]) -> Result<(), Fault
             data.release(stream, &reader_name(sink, run))?;
         }
         let filed = commits_of(sink);
-        let known = data.book_messages(&filed)?;
-        let is_known = known.iter().filter_map(|m| Commit::read(m).ok()).any(|c| c.run == run);
-        if !is_known && !append(data, &filed, &commit)? {
+        let is_known = newest_commit(data, &filed, &mut |commit| commit.run == run)?.is_some();
+        if !is_known && !file(data, &filed, &commit)? {
             continue;
         }
         match store::remove(&data.media, &data.stream(&book)) {
@@ -143,19 +141,16 @@ pub fn file_away(data: &Data, sink: &str, inputs: &[String]) -> Result<(), Fault
     Ok(())
 }
 
-/// Appends a commit to a book and waits until it is safe. False if there is no room for it now.
-fn append(data: &Data, name: &str, commit: &Commit) -> Result<bool, Fault> {
-    let mut bytes = Vec::new();
-    commit.write(&mut bytes)?;
-    let mut book = data.book(name)?;
-    let fault = |e| stream_fault(name, e);
-    let meta = book_meta(commit.time, book.next_sequence(), SchemaId(wire::bpcm::ID));
-    let sequence = match book.append(&meta, &bytes) {
-        Ok(sequence) => sequence,
-        Err(e) if e.is_full() => return Ok(false),
-        Err(e) => return Err(fault(e)),
-    };
-    Ok(book.header().level == Level::Memory || book.wait(sequence + 1, Level::Disk, FILING_PATIENCE).map_err(fault)?)
+/// Appends a commit to the book of all runs of a sink and waits until it is safe. False if there is no room for it now.
+fn file(data: &Data, name: &str, commit: &Commit) -> Result<bool, Fault> {
+    let mut book = Book::open(data, name, Keeps::All)?;
+    // Commits of many runs are in this book: its numbers are not those of one run.
+    let number = book.next_sequence();
+    match book.append_numbered(commit, number) {
+        Ok(sequence) => book.wait(sequence, FILING_PATIENCE),
+        Err(fault) if fault.passes == Passes::WithRoom => Ok(false),
+        Err(fault) => Err(fault),
+    }
 }
 
 #[cfg(test)]

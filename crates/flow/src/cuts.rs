@@ -4,10 +4,9 @@
 //! commit, so that `beamport ls` lists them as long as the stream is there.
 
 use crate::Fault;
-use crate::data::{settle, stream_fault};
-use crate::intake::book_meta;
+use crate::book::Book;
 use crate::records::{CUT, Commit, Gap};
-use store::{Recovery, SchemaId, Writer};
+use store::{Recovery, Writer};
 
 /// Cuts that are repeated: each is a damaged medium.
 const CUTS_MAX: usize = 100;
@@ -41,7 +40,7 @@ impl Cuts {
     /// A new cut is committed at once, as a repetition of that commit: the process may end before there is another. The
     /// repetition says where the output ends now, so that what comes there is not taken for what was cut.
     pub(crate) fn open(
-        book: &mut Writer,
+        book: &mut Book,
         commit: &mut Commit,
         output: &Writer,
         again: u64,
@@ -61,12 +60,8 @@ impl Cuts {
             output_next: ends + again,
             ..commit.clone()
         };
-        let mut bytes = Vec::new();
-        commit.write(&mut bytes)?;
-        let name = book.header().name.clone();
-        let meta = book_meta(now, commit.block, SchemaId(wire::bpcm::ID));
-        book.append(&meta, &bytes).map_err(|e| stream_fault(&name, e))?;
-        settle(book, &name)?;
+        book.append(commit)?;
+        book.settle()?;
         Ok(Self { gaps })
     }
 

@@ -1,27 +1,13 @@
-//! A data folder: one stream a folder, and the small streams that keep the books.
+//! A data folder: one stream a folder.
 //!
 //! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`. Only the
 //! view of a merge that is copied, `NAME.view`, is as any stream.
-//!
-//! What a book keeps is bounded: `runs` and `SINK.commits` hold a few messages for each run; the others let the oldest
-//! go. In memory all let the oldest go, since memory ends.
 
 use crate::{Fault, Passes};
-use serde::Serialize;
-use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::{Batch, Drain, Kind, Level, Media, Missing, Options, ReadOptions, Reader, Stretch, Why, Writer};
-
-/// How long the disk may take for a book.
-const BOOK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-/// What a book keeps that lies in memory alone, where nothing should be let go: 60,000 runs.
-const BOOK_MEMORY_BYTES: u64 = 64 << 20;
-/// What a book keeps in which only the newest message counts: a few of the largest.
-pub(crate) const BOOK_NEWEST_BYTES: u64 = 1 << 20;
-/// What a book keeps whose oldest messages matter least, gaps of sources and commands: half a million.
-pub const BOOK_HISTORY_BYTES: u64 = 64 << 20;
+use store::{Batch, Drain, Kind, Media, Missing, Options, ReadOptions, Reader, Stretch, Why, Writer};
 
 /// A data folder on a media.
 #[derive(Clone)]
@@ -35,9 +21,6 @@ pub struct Data {
 }
 
 impl Data {
-    /// Shared memory of a book-keeping stream at most: a few messages a second.
-    pub const BOOK_LIVE_BYTES: u64 = 1 << 20;
-
     /// A data folder on this machine.
     pub fn on_disk(folder: impl Into<PathBuf>) -> Self {
         Self { media: store::Os::shared(), folder: folder.into(), drain: Drain::Thread }
@@ -99,73 +82,6 @@ impl Data {
         Writer::open(&self.media, &self.stream(name), name, &options).map_err(|e| stream_fault(name, e))
     }
 
-    /// Opens a book for writing of which everything is kept: on disk (in memory where the data folder is).
-    pub fn book(&self, name: &str) -> Result<Writer, Fault> {
-        let memory = self.media.in_memory(&self.folder);
-        self.own(name, &if memory { Options::memory(BOOK_MEMORY_BYTES) } else { Options::disk(Self::BOOK_LIVE_BYTES) })
-    }
-
-    /// The same of which the newest `bytes` are kept.
-    pub fn book_of_newest(&self, name: &str, bytes: u64) -> Result<Writer, Fault> {
-        let disk = || Options { retain_bytes: Some(bytes), ..Options::disk(Self::BOOK_LIVE_BYTES) };
-        self.own(name, &if self.media.in_memory(&self.folder) { Options::memory(bytes) } else { disk() })
-    }
-
-    /// A stream of which all messages are beamport's own. They have a name for who made them: without one a message that
-    /// is waited for does not prove itself, and each mark costs one more flush.
-    fn own(&self, name: &str, options: &Options) -> Result<Writer, Fault> {
-        let mut writer = self.writer(name, options)?;
-        match writer.origin("beamport") {
-            Err(e) if !e.is_full() => Err(stream_fault(name, e)),
-            _ => Ok(writer),
-        }
-    }
-
-    /// Payloads of all messages of a book-keeping stream up to the mark, oldest first; none if there is no such stream.
-    /// Those that do not verify are passed over: [`Data::damage`] names them.
-    pub fn book_messages(&self, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
-        self.book_and_lost(name).map(|(messages, _)| messages)
-    }
-
-    /// The same, with how many do not verify.
-    pub(crate) fn book_and_lost(&self, name: &str) -> Result<(Vec<Vec<u8>>, u64), Fault> {
-        let read = || {
-            let mut reader = self.reader(name, ReadOptions::default())?;
-            let mut all = Vec::new();
-            let lost = each_batch(&mut reader, u64::MAX, &mut |batch| {
-                all.extend(batch.iter().map(|message| message.payload.to_vec()));
-                Ok(true)
-            })?;
-            Ok((all, lost.iter().map(|l| l.end - l.start).sum()))
-        };
-        let gone =
-            || matches!(store::Header::read(self.media.as_ref(), &self.stream(name)), Err(store::Error::Missing(_)));
-        match read() {
-            // Removed while it was read: what it held stands elsewhere.
-            Err(_) if gone() => Ok((Vec::new(), 0)),
-            answer => answer,
-        }
-    }
-
-    /// What of the books cannot be read, by stream. Every other message of them counts as before.
-    pub fn damage(&self) -> Result<Vec<BookDamage>, Fault> {
-        let mut all = Vec::new();
-        for book in self.streams(true)?.into_iter().filter(|name| name == RUNS || name.ends_with(".commits")) {
-            match store::verify(&self.media, &self.stream(&book), &mut |_, _| ()) {
-                Ok(seen) => all.extend(seen.damage.into_iter().map(|d| BookDamage {
-                    book: book.clone(),
-                    first: d.first,
-                    last: d.end - 1,
-                    why: d.why,
-                })),
-                // Removed while it was read: what it held stands elsewhere.
-                Err(_) if store::Header::read(self.media.as_ref(), &self.stream(&book)).is_err() => {}
-                Err(e) => return Err(stream_fault(&book, e)),
-            }
-        }
-        Ok(all)
-    }
-
     /// Sets the position of a named reader to `at` without reading: from now on `wait` waits for it. A reader that has the
     /// name already keeps its own position.
     pub fn hold(&self, stream: &str, name: &str, at: u64) -> Result<(), Fault> {
@@ -184,29 +100,6 @@ impl Data {
         let reader = self.reader_early(stream)?;
         reader.pins().remove(name);
         Ok(())
-    }
-}
-
-/// Messages of a book that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BookDamage {
-    /// The book.
-    pub book: String,
-    /// First sequence.
-    pub first: u64,
-    /// Last sequence.
-    pub last: u64,
-    /// File, place and check.
-    pub why: String,
-}
-
-impl fmt::Display for BookDamage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { book, first, last, why } = self;
-        match last - first {
-            0 => write!(f, "message {first} of `{book}` is lost: {why}"),
-            _ => write!(f, "messages {first} to {last} of `{book}` are lost: {why}"),
-        }
     }
 }
 
@@ -294,18 +187,4 @@ pub(crate) fn unwritten(writer: &Writer, meanwhile: &str) -> Option<Fault> {
     let why = writer.trouble()?;
     let what = format!("stream `{}` is not being written to disk", writer.header().name);
     Some(Fault::new(what, why).hint(format!("free space on the device; {meanwhile}")))
-}
-
-/// Waits until all of a book is as safe as its level promises: only then is it believed.
-pub(crate) fn settle(book: &mut Writer, name: &str) -> Result<(), Fault> {
-    if book.header().level == Level::Memory {
-        return Ok(());
-    }
-    let end = book.next_sequence();
-    if book.wait(end, Level::Disk, BOOK_PATIENCE).map_err(|e| stream_fault(name, e))? {
-        return Ok(());
-    }
-    let why = book.trouble().unwrap_or_else(|| "the disk does not answer".into());
-    let fault = Fault::new(format!("stream `{name}` is not written down"), why).hint("free space on the device");
-    Err(Fault { passes: Passes::WithRoom, ..fault })
 }

@@ -6,15 +6,15 @@
 //!
 //! The sink reads disk streams up to the mark `disk` only, so a power cut cannot take back what a file shows.
 
-use crate::commits::{self, commits_of_run, last_commit};
+use crate::book::Book;
+use crate::commits::{self, commits_of_run, last_commit, reader_name, seen};
 use crate::data::{Data, stream_fault};
-use crate::intake::book_meta;
 use crate::records::{CUT, Commit, Gap, Input, Range, Run, reason_of};
 use crate::runs;
 use crate::{Aside, Fault, Product, Sink};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, SchemaId, Stretch, Why, Writer};
+use store::{Check, Clock, Error, Kind, Level, Message, ReadOptions, Reader, Stretch, Why};
 use wire::bprn::State;
 
 /// Messages offered to the sink at once.
@@ -23,21 +23,8 @@ const BATCH_MESSAGES: usize = 1024;
 /// work at most, for what was not said for so long.
 const BEFORE_MESSAGES: u64 = 1 << 20;
 
-/// Name under which a sink's position in a stream is kept while it writes a run.
-pub fn reader_name(sink: &str, run: &str) -> String {
-    let mut name = format!("{sink}:{run}");
-    // A long name is told apart by its checksum.
-    if name.len() > store::limits::READER_NAME_MAX {
-        let crc = store::crc32c(name.as_bytes());
-        let mut cut = store::limits::READER_NAME_MAX - 9;
-        while !name.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        name.truncate(cut);
-        name += &format!("-{crc:08x}");
-    }
-    name
-}
+/// How long the disk may take for a commit.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 
 struct Feeding {
     reader: Reader,
@@ -67,7 +54,7 @@ pub struct Feed {
     runs: runs::RunsView,
     inputs: Vec<Feeding>,
     /// None where nothing is kept (a file written by hand), or nothing more will be.
-    commits: Option<Writer>,
+    commits: Option<Book>,
     block: u64,
     /// All that were found since the beginning.
     gaps: Vec<Gap>,
@@ -353,7 +340,7 @@ impl Feed {
     }
 
     fn commit(&mut self, state: String, finished: bool, now: i64) -> Result<(), Fault> {
-        let Some(writer) = &mut self.commits else { return Ok(()) };
+        let Some(book) = &mut self.commits else { return Ok(()) };
         let mut inputs: Vec<Input> = self.inputs.iter().map(|i| i.account.clone()).collect();
         if let Some(first) = inputs.first_mut().filter(|_| self.newest != i64::MIN) {
             first.counts.insert(NEWEST.into(), self.newest as u64);
@@ -370,17 +357,11 @@ impl Feed {
             state,
             finished,
         };
-        let mut bytes = Vec::new();
-        commit.write(&mut bytes)?;
-        let book = commits_of_run(&self.sink, &self.run.name);
-        let fault = |e| stream_fault(&book, e);
-        let meta = book_meta(now, self.block, SchemaId(wire::bpcm::ID));
-        let sequence = writer.append(&meta, &bytes).map_err(fault)?;
-        if writer.header().level == Level::Disk
-            && !writer.wait(sequence + 1, Level::Disk, Duration::from_secs(30)).map_err(fault)?
-        {
-            let why = writer.trouble().unwrap_or_else(|| "the disk did not answer in 30 s".into());
-            return Err(Fault::new(format!("stream `{book}` is not written down"), why));
+        let sequence = book.append(&commit)?;
+        if !book.wait(sequence, COMMIT_PATIENCE)? {
+            let name = commits_of_run(&self.sink, &self.run.name);
+            let why = book.writer().trouble().unwrap_or_else(|| "the disk did not answer in 30 s".into());
+            return Err(Fault::new(format!("stream `{name}` is not written down"), why));
         }
         self.block += 1;
         for input in &mut self.inputs {
@@ -433,12 +414,6 @@ pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range
         });
     }
     Ok(ranges)
-}
-
-/// The first message of a stream that the sinks of a run have seen, by their newest commits.
-pub(crate) fn seen(known: &BTreeMap<String, Commit>, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
-    let inputs = known.values().flat_map(|commit| &commit.inputs);
-    inputs.filter(|input| input.stream == stream && input.uuid == *uuid).map(|input| input.first).min()
 }
 
 /// Where the members of the run may begin: the sealed range, else what the streams hold now.

@@ -15,16 +15,18 @@
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
+use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::cut;
-use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
+use crate::data::{Data, stream_fault, unwritten};
 use crate::ledger::origin_tails;
+use crate::limits::BOOK_HISTORY_BYTES;
 use crate::records::{ABSENT, Commit, Gap};
-use crate::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};
+use crate::{Fault, Outlet, Passes, Pushed, Resume, Source, Step, StreamView};
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Error, Level, Meta, Options, SchemaId, Writer, flags};
+use store::{Error, Level, Meta, Options, Writer, flags};
 
 /// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
 const HELD_PATIENCE: i64 = 5_000_000_000;
@@ -49,7 +51,7 @@ pub struct Intake {
     writer: Writer,
     ahead_max: i64,
     gaps: Vec<Gap>,
-    commits: Option<(Writer, u64)>,
+    commits: Option<Book>,
     frontier: i64,
     ended: bool,
     no_room: Option<Fault>,
@@ -180,13 +182,10 @@ impl Intake {
         let writer = data.writer(name, &options.stream)?;
         // Gaps of before are believed once they are marked, so that no number is given twice.
         let book = commits_of(name);
-        let mut commits = None;
-        if data.has(&book)? {
-            let mut writer = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
-            settle(&mut writer, &book)?;
-            let block = writer.next_sequence();
-            commits = Some((writer, block));
-        }
+        let commits = match data.has(&book)? {
+            true => Some(Book::open_settled(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?),
+            false => None,
+        };
         let (state, is_newest) = state_of(data, name, writer.next_sequence())?;
         let resume = Resume { origins: origin_tails(data, name)?, state };
         source.start(now, &resume)?;
@@ -222,8 +221,7 @@ impl Intake {
             let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
             return Err(Fault { passes: Passes::WithRoom, ..fault });
         }
-        let book = commits_of(&self.name);
-        self.commits.as_mut().map_or(Ok(()), |(writer, _)| settle(writer, &book))
+        self.commits.as_mut().map_or(Ok(()), Book::settle)
     }
 
     /// Lets the source bring what is due at `now`. After `Step::At(now)` or earlier, `wait` before the next call.
@@ -292,25 +290,22 @@ impl Intake {
     /// Commits gaps and state. `finished`: nothing more will come, so that nobody is missed after a restart.
     /// False if there is no room for it now: it is tried again with the next step that has something to commit.
     fn commit(&mut self, now: i64, finished: bool) -> Result<bool, Fault> {
-        let book = commits_of(&self.name);
         if self.commits.is_none() {
-            let writer = match self.data.book_of_newest(&book, BOOK_HISTORY_BYTES) {
-                Ok(writer) => writer,
+            match Book::open(&self.data, &commits_of(&self.name), Keeps::Newest(BOOK_HISTORY_BYTES)) {
+                Ok(book) => self.commits = Some(book),
                 // What was dropped for want of room is kept for the next step: there is none for the book either.
                 Err(fault) if fault.passes == Passes::WithRoom => {
                     self.no_room = Some(fault);
                     return Ok(false);
                 }
                 Err(fault) => return Err(fault),
-            };
-            let block = writer.next_sequence();
-            self.commits = Some((writer, block));
+            }
         }
-        let Some((writer, block)) = &mut self.commits else { return Ok(false) };
+        let Some(book) = &mut self.commits else { return Ok(false) };
         let commit = Commit {
             stage: self.name.clone(),
             run: String::new(),
-            block: *block,
+            block: book.next_sequence(),
             time: now,
             inputs: Vec::new(),
             gaps: std::mem::take(&mut self.gaps),
@@ -319,22 +314,18 @@ impl Intake {
             state: self.source.state(),
             finished,
         };
-        let mut bytes = Vec::new();
-        commit.write(&mut bytes)?;
-        let meta = book_meta(now, *block, SchemaId(wire::bpcm::ID));
-        match writer.append(&meta, &bytes) {
+        match book.append(&commit) {
             Ok(_) => {
-                *block += 1;
                 self.state = commit.state;
                 // For one-threaded flows; elsewhere the book has a drainer of its own.
-                let _ = writer.drain();
+                let _ = book.writer_mut().drain();
             }
             // Kept for the next step: the account is late, never wrong.
-            Err(e) if e.is_full() => {
+            Err(fault) if fault.passes == Passes::WithRoom => {
                 self.gaps = commit.gaps;
                 return Ok(false);
             }
-            Err(e) => return Err(stream_fault(&book, e)),
+            Err(fault) => return Err(fault),
         }
         Ok(true)
     }
@@ -384,14 +375,13 @@ impl Intake {
 
 /// The newest state in the book of a source that speaks of no message beyond `next`, and whether there is no newer one.
 fn state_of(data: &Data, name: &str, next: u64) -> Result<(String, bool), Fault> {
-    let messages = data.book_messages(&commits_of(name))?;
-    for (newer, bytes) in messages.iter().rev().enumerate() {
-        let commit = Commit::read(bytes)?;
-        if commit.output_next <= next {
-            return Ok((commit.state, newer == 0));
-        }
-    }
-    Ok((String::new(), messages.is_empty()))
+    let mut is_newest = true;
+    let commit = newest_commit(data, &commits_of(name), &mut |commit| {
+        let is_there = commit.output_next <= next;
+        is_newest &= is_there;
+        is_there
+    })?;
+    Ok((commit.map_or_else(String::new, |commit| commit.state), is_newest))
 }
 
 /// A time in which a stream, which has `next` messages, heard nothing of the outside.
@@ -417,14 +407,22 @@ fn absence(data: &Data, name: &str, now: i64) -> Result<Option<Gap>, Fault> {
         Some(newest) => reader.entries(newest, 1).map_err(|e| stream_fault(name, e))?.first().map(|e| e.arrival_time),
         None => None,
     };
-    let last = data.book_messages(&commits_of(name))?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
+    let last = newest_commit(data, &commits_of(name), &mut |_| true)?;
     let sign = newest.max(last.as_ref().map(|commit| commit.time));
     let Some(from) = sign.filter(|_| next > 0 && last.is_none_or(|commit| !commit.finished)) else { return Ok(None) };
     // Clocks may have been set back since.
     Ok(Some(unheard(name, next, from..=now.max(from))))
 }
 
-/// The index entry of a message of our own books.
-pub(crate) fn book_meta(now: i64, number: u64, schema: SchemaId) -> Meta {
-    Meta { source_time: now, origin: 0, origin_seq: number, schema, flags: 0 }
+impl From<&Intake> for StreamView {
+    fn from(intake: &Intake) -> Self {
+        Self {
+            name: intake.name().to_string(),
+            frontier: intake.frontier(),
+            ended: intake.ended(),
+            marked: intake.marked(),
+            begun: 0,
+            done: 0,
+        }
+    }
 }

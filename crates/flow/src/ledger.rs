@@ -7,7 +7,8 @@
 //! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
 //! feed the report, the file, `top` and `--json`.
 
-use crate::commits::{BySink, commits_of, last_commits, newest_commit};
+use crate::book::newest_commit;
+use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
 use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, Run, UNKNOWN, WAITS};
 use crate::{Fault, ResumeOrigin, runs};
@@ -485,11 +486,8 @@ fn finish_account(
 
 /// The newest commit of a merge, a worker or a live sink, by its name; none for another stage.
 fn filled(data: &Data, stream: &str) -> Result<Option<Commit>, Fault> {
-    let book = commits_of(stream);
-    if !data.has(&book)? {
-        return Ok(None);
-    }
-    Ok(newest_commit(data, &book)?.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
+    let newest = newest_commit(data, &commits_of(stream), &mut |_| true)?;
+    Ok(newest.filter(|commit| commit.run.is_empty() && !commit.inputs.is_empty()))
 }
 
 /// The accounts of a merge, a worker or a live sink, one an input, as its newest commit has them; none for another stage.

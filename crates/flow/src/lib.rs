@@ -2,6 +2,7 @@
 //! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
 
 mod append;
+pub mod book;
 pub mod checked;
 pub mod commits;
 mod cuts;
@@ -11,6 +12,7 @@ mod fault;
 mod feed;
 mod intake;
 pub mod ledger;
+pub mod limits;
 mod live;
 mod merge;
 mod native;
@@ -23,10 +25,11 @@ mod source;
 mod work;
 
 pub use append::{Appender, Label};
-pub use commits::{commits_of, last_commit};
-pub use data::{BOOK_HISTORY_BYTES, BookDamage, Data, RUNS, aside_of, each_batch, stream_fault, view_of};
+pub use book::{Book, BookDamage, Keeps, Record};
+pub use commits::{commits_of, last_commit, reader_name};
+pub use data::{Data, RUNS, aside_of, each_batch, stream_fault, view_of};
 pub use fault::{Fault, Passes};
-pub use feed::{Fed, Feed, hold, reader_name, until_now};
+pub use feed::{Fed, Feed, hold, until_now};
 pub use intake::{Intake, IntakeOptions};
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};

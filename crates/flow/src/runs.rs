@@ -3,15 +3,14 @@
 //! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
 //! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
 
-use crate::commits;
-use crate::data::{Data, RUNS, each_batch, settle, stream_fault};
-use crate::feed::seen;
-use crate::intake::book_meta;
+use crate::book::{Book, Keeps};
+use crate::commits::{self, seen};
+use crate::data::{Data, RUNS, each_batch, stream_fault};
 use crate::records::{Range, Run, Stop};
-use crate::{Fault, Intake, Passes};
+use crate::{Fault, Passes};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Clock, Level, ReadOptions, Reader, SchemaId, Writer};
+use store::{Clock, Level, ReadOptions, Reader};
 use wire::bprn::{STOP_UNKNOWN, State};
 
 /// The runs of a data folder, followed: each look reads only what is new.
@@ -104,28 +103,15 @@ pub struct StreamView {
     pub done: u64,
 }
 
-impl From<&Intake> for StreamView {
-    fn from(intake: &Intake) -> Self {
-        Self {
-            name: intake.name().to_string(),
-            frontier: intake.frontier(),
-            ended: intake.ended(),
-            marked: intake.marked(),
-            begun: 0,
-            done: 0,
-        }
-    }
-}
-
 /// Keeps the stream of runs: the only one that appends to it.
 ///
 /// A step of a run counts once it is marked. Where the disk has no room it stays pending, nothing else changes
 /// meanwhile, and the life of runs goes on when there is room again.
 pub struct RunKeeper {
     data: Data,
-    writer: Writer,
+    book: Book,
     runs: Vec<Run>,
-    /// Appended but not marked yet: the run and one past its sequence.
+    /// Appended but not marked yet: the run and its sequence.
     pending: Option<(Run, u64)>,
     /// Runs whose sources have brought all, waiting for marks: how far each stream went at that moment.
     sealing: BTreeMap<String, BTreeMap<String, u64>>,
@@ -141,15 +127,14 @@ const STEP_PATIENCE: Duration = Duration::from_millis(500);
 impl RunKeeper {
     /// Opens the stream of runs for writing.
     pub fn open(data: &Data) -> Result<Self, Fault> {
-        let mut writer = data.book(RUNS)?;
-        settle(&mut writer, RUNS)?;
+        let book = Book::open_settled(data, RUNS, Keeps::All)?;
         let runs = runs(data)?;
-        Ok(Self { data: data.clone(), writer, runs, pending: None, sealing: BTreeMap::new(), unread: None })
+        Ok(Self { data: data.clone(), book, runs, pending: None, sealing: BTreeMap::new(), unread: None })
     }
 
     /// What opening the stream of runs found: where it was cut, runs are forgotten.
     pub fn recovery(&self) -> &store::Recovery {
-        self.writer.recovery()
+        self.book.writer().recovery()
     }
 
     /// All runs.
@@ -160,7 +145,7 @@ impl RunKeeper {
     /// What keeps a run from moving on: its step is not written down yet, or a stream cannot be read.
     pub fn trouble(&self) -> Option<Fault> {
         let Some((run, _)) = &self.pending else { return self.unread.clone() };
-        let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
+        let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
         Some(Fault::new(format!("run `{}` waits to be written down", run.name), why).hint("free space on the device"))
     }
 
@@ -259,8 +244,8 @@ impl RunKeeper {
     /// Moves runs on in their life. Returns those that changed.
     pub fn step(&mut self, now: i64, streams: &[StreamView]) -> Result<Vec<Run>, Fault> {
         let mut changed = Vec::new();
-        if let Some((run, next)) = &self.pending {
-            if self.writer.mark(Level::Disk) < *next {
+        if let Some((run, sequence)) = &self.pending {
+            if !self.book.is_safe(*sequence) {
                 return Ok(changed);
             }
             let run = run.clone();
@@ -399,7 +384,7 @@ impl RunKeeper {
             return Ok(());
         }
         let is_taken = !waits && self.pending.is_some();
-        let why = self.writer.trouble().unwrap_or_else(|| "the disk does not answer".into());
+        let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
         let hint = if is_taken {
             "free space on the device: the command was taken, and the run is written down when there is room"
         } else {
@@ -411,18 +396,13 @@ impl RunKeeper {
 
     /// Appends a step of a run and waits for the mark. False if it is not marked yet, or there is no room for it.
     fn append(&mut self, run: &Run, patience: Duration) -> Result<bool, Fault> {
-        let mut bytes = Vec::new();
-        run.write(&mut bytes)?;
-        let meta = book_meta(run.time, self.writer.next_sequence(), SchemaId(wire::bprn::ID));
-        let fault = |e| stream_fault(RUNS, e);
-        let sequence = match self.writer.append(&meta, &bytes) {
+        let sequence = match self.book.append(run) {
             Ok(sequence) => sequence,
-            Err(e) if e.is_full() => return Ok(false),
-            Err(e) => return Err(fault(e)),
+            Err(fault) if fault.passes == Passes::WithRoom => return Ok(false),
+            Err(fault) => return Err(fault),
         };
-        let disk = self.writer.header().level == Level::Disk;
-        if disk && !self.writer.wait(sequence + 1, Level::Disk, patience).map_err(fault)? {
-            self.pending = Some((run.clone(), sequence + 1));
+        if !self.book.wait(sequence, patience)? {
+            self.pending = Some((run.clone(), sequence));
             return Ok(false);
         }
         self.adopt(run);

@@ -10,8 +10,8 @@
 //! user code refuses goes aside with its reason; what is not there (retention, damage) is a gap in the answer. Where
 //! there is no room the message is begun anew later, and the answer says how far it went.
 
+use crate::book::own_meta;
 use crate::data::{Data, stream_fault};
-use crate::intake::book_meta;
 use crate::records::{Gap, reason_of};
 use crate::work::statistics::PAUSE;
 use crate::work::{SLOTS_MAX, slot_stream, tasks_of};
@@ -835,7 +835,7 @@ impl Account {
         let open = self.open;
         // The first of the message that is not done yet lies before the answer.
         let output_first = writer.next_sequence() - u64::from(open);
-        let meta = book_meta(media.now(), task.number, SchemaId(wire::bpdn::ID));
+        let meta = own_meta(media.now(), task.number, SchemaId(wire::bpdn::ID));
         let pushed = offer(writer, &meta, &[bytes])?;
         let end = writer.publish();
         if pushed == Pushed::Full {

@@ -91,24 +91,6 @@ fn a_run_that_has_not_begun_ends_empty_and_at_once() {
     }
 }
 
-#[test]
-fn a_book_of_newest_messages_stays_small_and_keeps_the_last() {
-    let machine = Machine::new(1);
-    for folder in ["/disk/data", "/live/data"] {
-        let data = Data { media: machine.start(), folder: folder.into(), drain: Drain::Caller };
-        let mut book = data.book_of_newest("file.7.commits", 1 << 20).unwrap();
-        for n in 0..4000_u64 {
-            let schema = SchemaId(*b"bpcm");
-            let meta = Meta { source_time: 0, origin: 0, origin_seq: n, schema, flags: 0 };
-            book.append(&meta, &[n as u8; 1000]).unwrap();
-            assert!(book.wait(n + 1, book.header().level, Duration::ZERO).unwrap());
-        }
-        let kept = data.book_messages("file.7.commits").unwrap();
-        assert!((500..1200).contains(&kept.len()), "{folder}: {}", kept.len());
-        assert_eq!(kept.last().unwrap(), &vec![(3999 % 256) as u8; 1000]);
-    }
-}
-
 /// Says something once in a while.
 #[derive(Default)]
 struct Seldom {

@@ -29,8 +29,9 @@ use child::{Children, Key};
 use control::{Command, Control};
 use cutover::{Pair, Underway};
 use flow::edge::Provenance;
+use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Gap, Run, Stop};
-use flow::{BOOK_HISTORY_BYTES, Data, Fault, Passes, RunKeeper, StreamView, commits, reader_name};
+use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, StreamView, commits, reader_name};
 use serde_json::{Value, json};
 use settings::shortened;
 use stage::{Order, StageHandle, StageThread, What};
@@ -99,7 +100,7 @@ pub struct Mover {
     control: Control,
     /// A cut-over that was asked for.
     underway: Option<Underway>,
-    book: store::Writer,
+    book: Book,
     children: Children,
     belongings: Belongings,
     /// Files of which nobody can tell whether they are finished: the books say no more.
@@ -134,7 +135,7 @@ impl Mover {
             tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS);
         }
         let untold = untold(&data, &instrument, keeper.runs())?;
-        let book = with_room(signals, || data.book_of_newest("control", BOOK_HISTORY_BYTES))?;
+        let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder))?;
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
@@ -693,19 +694,8 @@ impl Mover {
         };
         let message =
             wire::bpct::Control { command, arguments: &arguments, from: "socket", time: now, answer: &answer };
-        let mut bytes = Vec::new();
-        if wire::bpct::write(&mut bytes, &message).is_err() {
-            return;
-        }
-        let meta = store::Meta {
-            source_time: now,
-            origin: 0,
-            origin_seq: self.book.next_sequence(),
-            schema: store::SchemaId(wire::bpct::ID),
-            flags: 0,
-        };
-        if let Err(e) = self.book.append(&meta, &bytes) {
-            tracing::warn!("a command is not recorded: {e}");
+        if let Err(fault) = self.book.append(&message) {
+            tracing::warn!("a command is not recorded: {}", fault.cause);
         }
     }
 

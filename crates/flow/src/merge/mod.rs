@@ -18,18 +18,19 @@ mod pace;
 mod plan;
 mod resume;
 
-use crate::commits::{commits_of, newest_commit};
+use crate::book::{Book, Keeps, newest_commit};
+use crate::commits::commits_of;
 use crate::cuts::Cuts;
-use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, settle, stream_fault, unwritten};
-use crate::intake::book_meta;
+use crate::data::{Data, aside_of, stream_fault, unwritten};
+use crate::limits::{BOOK_HISTORY_BYTES, BOOK_LIVE_BYTES};
 use crate::records::{Commit, WAITS};
-use crate::{Fault, Step, StreamView};
+use crate::{Fault, Passes, Step, StreamView};
 use input::{By, Input, Stray, Taken};
 use number::Numbers;
 use pace::Pace;
 use plan::{Plan, Share};
 use std::collections::{BTreeMap, VecDeque};
-use store::{Error, Level, Options, Parent, SchemaId, WhenFull, Writer};
+use store::{Error, Level, Options, Parent, WhenFull, Writer};
 
 /// Streams of one merge: each has a place in the table of parents for each of its epochs, and a row in each commit.
 pub const INPUTS_MAX: usize = 1024;
@@ -144,16 +145,20 @@ impl Seen {
 /// A slice on its way: taken from the inputs, not yet in the output.
 struct Slice {
     /// The commit that speaks of it.
-    commit: Vec<u8>,
-    /// Its sequence in the book, once it is there.
-    written: Option<u64>,
-    /// When the slice was taken, ns since 1970 UTC.
-    time: i64,
+    commit: SliceCommit,
     /// How many of `order` are in the output.
     shown: usize,
     /// Strays by place of their input, and how many are aside.
     strays: Vec<(u32, Stray)>,
     aside: usize,
+}
+
+/// The commit of a slice: it is in the book before anything of the slice is in the output.
+enum SliceCommit {
+    /// There was no room for it yet.
+    Made(Commit),
+    /// It is in the book, with this sequence.
+    Written(u64),
 }
 
 /// A merge at work.
@@ -165,7 +170,7 @@ pub struct Merge {
     by: By,
     out: Writer,
     aside: Writer,
-    book: Writer,
+    book: Book,
     /// Number of the next commit.
     block: u64,
     cuts: Cuts,
@@ -200,9 +205,8 @@ impl Merge {
             return Err(Fault::new(format!("merge `{name}` cannot work"), cause));
         }
         let book_name = commits_of(name);
-        let mut book = data.book_of_newest(&book_name, BOOK_HISTORY_BYTES)?;
-        settle(&mut book, &book_name)?;
-        let last = newest_commit(data, &book_name)?;
+        let book = Book::open_settled(data, &book_name, Keeps::Newest(BOOK_HISTORY_BYTES))?;
+        let last = newest_commit(data, &book_name, &mut |_| true)?;
         let plan = last.as_ref().map(|commit| Plan::read(&commit.state)).transpose()?;
         let longest = inputs.iter().map(|input| input.wait).max().unwrap_or(0);
         let (grid, by) = match options.by {
@@ -213,7 +217,7 @@ impl Merge {
         let mut aside = data.writer(
             &aside_of(name),
             &Options {
-                live_bytes: Data::BOOK_LIVE_BYTES,
+                live_bytes: BOOK_LIVE_BYTES,
                 when_full: WhenFull::Wait,
                 retain_bytes: (options.stream.level == Level::Disk).then_some(BOOK_HISTORY_BYTES),
                 ..options.stream.clone()
@@ -500,9 +504,7 @@ impl Merge {
             state: plan.write()?,
             finished: false,
         };
-        let mut bytes = Vec::new();
-        commit.write(&mut bytes)?;
-        self.slice = Some(Slice { commit: bytes, written: None, time: now, shown: 0, strays: kept, aside: 0 });
+        self.slice = Some(Slice { commit: SliceCommit::Made(commit), shown: 0, strays: kept, aside: 0 });
         self.from = to;
         if let By::Number(numbers) = &mut self.by {
             numbers.forget(to);
@@ -556,25 +558,23 @@ impl Merge {
     /// at once.
     fn show(&mut self) -> Result<bool, Fault> {
         let Some(slice) = &mut self.slice else { return Ok(false) };
-        let written = match slice.written {
-            Some(written) => written,
-            None => {
-                let meta = book_meta(slice.time, self.block, SchemaId(wire::bpcm::ID));
-                match self.book.append(&meta, &slice.commit) {
-                    Ok(sequence) => {
-                        self.block += 1;
-                        *slice.written.insert(sequence)
-                    }
-                    Err(e) => {
-                        self.no_room = Some(refused(&commits_of(&self.name), e)?);
-                        return Ok(false);
-                    }
+        let written = match &slice.commit {
+            SliceCommit::Written(written) => *written,
+            SliceCommit::Made(commit) => match self.book.append(commit) {
+                Ok(sequence) => {
+                    self.block += 1;
+                    slice.commit = SliceCommit::Written(sequence);
+                    sequence
                 }
-            }
+                Err(fault) if fault.passes == Passes::WithRoom => {
+                    self.no_room = Some(fault);
+                    return Ok(false);
+                }
+                Err(fault) => return Err(fault),
+            },
         };
         // On disk nothing may be in the output that no commit speaks of after a power cut.
-        let on_disk = self.out.header().level == Level::Disk && self.book.header().level == Level::Disk;
-        if on_disk && self.book.mark(Level::Disk) <= written {
+        if self.out.header().level == Level::Disk && !self.book.is_safe(written) {
             return Ok(false);
         }
         // Just after a start the mark of an input may be behind what was taken.
@@ -657,12 +657,12 @@ impl Merge {
     /// Why it does not go on, where that is no ordinary course.
     pub fn trouble(&self) -> Option<Fault> {
         let unwritten = |writer| unwritten(writer, "the inputs keep what is not merged");
-        self.no_room.clone().or_else(|| [&self.out, &self.book, &self.aside].into_iter().find_map(unwritten))
+        self.no_room.clone().or_else(|| [&self.out, self.book.writer(), &self.aside].into_iter().find_map(unwritten))
     }
 
     /// One group commit of each of its streams, in a machine of one thread (`Drain::Caller`).
     pub fn drain(&mut self) -> Result<(), Fault> {
-        for writer in [&mut self.book, &mut self.out, &mut self.aside] {
+        for writer in [self.book.writer_mut(), &mut self.out, &mut self.aside] {
             match writer.drain() {
                 Err(e) if !e.is_full() => return Err(stream_fault(&writer.header().name.clone(), e)),
                 _ => {}

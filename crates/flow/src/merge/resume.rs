@@ -4,7 +4,7 @@
 //! part, its newest entry says: it names an input and a sequence there, and the order of a slice has no two alike. The
 //! rest is taken from the inputs again, which keep it until it is safe.
 
-use super::{By, Input, Merge, Slice, Stray, Taken, places_of};
+use super::{By, Input, Merge, Slice, SliceCommit, Stray, Taken, places_of};
 use crate::Fault;
 use crate::data::{aside_of, stream_fault};
 use crate::merge::plan::Plan;
@@ -163,7 +163,7 @@ impl Merge {
         strays.sort_by_key(|(place, stray)| (number_of[*place as usize], stray.sequence));
         self.skip_shown(commit, plan, &number_of)?;
         let aside = self.strays_shown(commit, plan, &number_of, &strays)?;
-        self.slice = Some(Slice { commit: Vec::new(), written: Some(0), time: commit.time, shown: 0, strays, aside });
+        self.slice = Some(Slice { commit: SliceCommit::Written(0), shown: 0, strays, aside });
         Ok(())
     }
 

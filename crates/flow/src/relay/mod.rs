@@ -17,12 +17,13 @@
 
 mod inlet;
 
-use crate::commits::{commits_of, newest_commit};
-use crate::data::{BOOK_HISTORY_BYTES, Data, aside_of, each_batch, settle, stream_fault, unwritten};
-use crate::intake::book_meta;
+use crate::book::{Book, Keeps, newest_commit};
+use crate::commits::commits_of;
+use crate::data::{Data, aside_of, each_batch, stream_fault, unwritten};
+use crate::limits::{BOOK_HISTORY_BYTES, BOOK_LIVE_BYTES};
 use crate::live::{Confirmed, LiveSink, Refused};
 use crate::records::{Commit, Gap, Input};
-use crate::{Aside, Fault, Step};
+use crate::{Aside, Fault, Passes, Step};
 use inlet::Inlet;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
@@ -77,7 +78,7 @@ pub struct Relay {
     sink: Box<dyn LiveSink>,
     inputs: Vec<Inlet>,
     early: bool,
-    book: Writer,
+    book: Book,
     /// Number of the next commit.
     block: u64,
     /// The state in the newest commit.
@@ -111,9 +112,8 @@ impl Relay {
             return Err(Fault::new(format!("sink `{name}` cannot work"), cause));
         }
         let book_name = commits_of(name);
-        let mut book = data.book_of_newest(&book_name, BOOK_HISTORY_BYTES)?;
-        settle(&mut book, &book_name)?;
-        let last = newest_commit(data, &book_name)?;
+        let book = Book::open_settled(data, &book_name, Keeps::Newest(BOOK_HISTORY_BYTES))?;
+        let last = newest_commit(data, &book_name, &mut |_| true)?;
         if last.as_ref().is_some_and(|commit| !commit.run.is_empty()) {
             let fault =
                 Fault::new(format!("sink `{name}` cannot work"), format!("`{book_name}` is that of files of runs"));
@@ -168,7 +168,7 @@ impl Relay {
 
     fn open_aside(&self) -> Result<Writer, Fault> {
         let bounded = if self.is_on_disk() {
-            Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(Data::BOOK_LIVE_BYTES) }
+            Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(BOOK_LIVE_BYTES) }
         } else {
             Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) }
         };
@@ -299,7 +299,7 @@ impl Relay {
                 *pending.appended.insert(appended)
             }
         };
-        Ok(!on_disk || self.book.header().level == Level::Memory || asked(&mut self.book, appended + 1))
+        Ok(!on_disk || self.book.wait(appended, Duration::ZERO).unwrap_or(false))
     }
 
     /// Messages aside that are behind the positions of the new commit are counted by it, or were sent after all.
@@ -313,19 +313,16 @@ impl Relay {
 
     /// Appends a commit to the book; `None` if there is no room for it now.
     fn append(&mut self, commit: &Commit) -> Result<Option<u64>, Fault> {
-        let mut bytes = Vec::new();
-        commit.write(&mut bytes)?;
-        let meta = book_meta(commit.time, commit.block, SchemaId(wire::bpcm::ID));
-        match self.book.append(&meta, &bytes) {
+        match self.book.append(commit) {
             Ok(sequence) => {
                 self.block += 1;
                 Ok(Some(sequence))
             }
-            Err(e) if e.is_full() => {
-                self.no_room = Some(stream_fault(&commits_of(&self.name), e));
+            Err(fault) if fault.passes == Passes::WithRoom => {
+                self.no_room = Some(fault);
                 Ok(None)
             }
-            Err(e) => Err(stream_fault(&commits_of(&self.name), e)),
+            Err(fault) => Err(fault),
         }
     }
 
@@ -398,10 +395,8 @@ impl Relay {
 
     /// Waits a moment for the mark of the commit on its way. False after `deadline`.
     fn wait_mark(&mut self, deadline: i64) -> Result<bool, Fault> {
-        let end = self.book.next_sequence();
-        if self.book.header().level == Level::Disk {
-            let waited = self.book.wait(end, Level::Disk, MARK_PATIENCE);
-            waited.map_err(|e| stream_fault(&commits_of(&self.name), e))?;
+        if let Some(newest) = self.book.next_sequence().checked_sub(1) {
+            self.book.wait(newest, MARK_PATIENCE)?;
         }
         Ok(self.data.media.now() < deadline)
     }
@@ -423,7 +418,7 @@ impl Relay {
 
     /// What keeps messages from the outside, where that is no ordinary course.
     pub fn trouble(&self) -> Option<Fault> {
-        let unwritten = || unwritten(&self.book, "the streams keep what is not committed");
+        let unwritten = || unwritten(self.book.writer(), "the streams keep what is not committed");
         self.no_room.clone().or_else(unwritten).or_else(|| self.sink.trouble())
     }
 

@@ -24,9 +24,11 @@ use self::place::Place;
 use self::source::Source;
 use self::statistics::Statistics;
 use crate::Fault;
+use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::Cuts;
-use crate::data::{BOOK_HISTORY_BYTES, Data, settle, stream_fault, unwritten};
+use crate::data::{Data, stream_fault, unwritten};
+use crate::limits::BOOK_HISTORY_BYTES;
 use crate::merge::Heard;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
@@ -202,7 +204,7 @@ pub struct Work {
     known_aside: BTreeMap<(String, u64), String>,
     /// The first of them.
     known_from: u64,
-    commits: Writer,
+    commits: Book,
     block: u64,
     pieces: BTreeMap<u64, Piece>,
     next_piece: u64,
@@ -241,9 +243,8 @@ impl Work {
     /// Starts the worker `stage` on its inputs, or goes on.
     pub fn open(data: &Data, stage: &str, inputs: &[String], options: &WorkOptions) -> Result<Self, Fault> {
         let book = commits_of(stage);
-        let mut commits = data.book_of_newest(&book, BOOK_HISTORY_BYTES)?;
-        settle(&mut commits, &book)?;
-        let mut last = data.book_messages(&book)?.pop().map(|bytes| Commit::read(&bytes)).transpose()?;
+        let mut commits = Book::open_settled(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?;
+        let mut last = newest_commit(data, &book, &mut |_| true)?;
         let state: Value = last.as_ref().and_then(|c| serde_json::from_str(&c.state).ok()).unwrap_or_default();
         let mut output = data.writer(stage, &options.output)?;
         let mut options = options.clone();
@@ -386,7 +387,7 @@ impl Work {
 
     /// Why what it makes is not marked, where that is no ordinary course: a device without room.
     pub fn trouble(&self) -> Option<Fault> {
-        let all = [Some(&self.output), Some(&self.commits), self.aside.as_ref()];
+        let all = [Some(&self.output), Some(self.commits.writer()), self.aside.as_ref()];
         all.into_iter().flatten().find_map(|writer| unwritten(writer, "the inputs keep what is not done"))
     }
 
@@ -446,8 +447,7 @@ fn asked(writer: &mut Writer, end: u64) -> bool {
 /// What the code of a worker kept behind the messages of an input at its newest commit: the message behind them, and the
 /// words.
 pub fn kept(data: &Data, stage: &str, input: &str, uuid: &[u8; 16]) -> Result<Option<(u64, Vec<u64>)>, Fault> {
-    let last = data.book_messages(&commits_of(stage))?.pop();
-    let Some(commit) = last.map(|bytes| Commit::read(&bytes)).transpose()? else { return Ok(None) };
+    let Some(commit) = newest_commit(data, &commits_of(stage), &mut |_| true)? else { return Ok(None) };
     let is_of_it = commit.inputs.iter().any(|i| i.stream == input && i.uuid == *uuid);
     let state: Value = serde_json::from_str(&commit.state).unwrap_or_default();
     Ok(kept_of(&state, input).filter(|_| is_of_it))

@@ -5,14 +5,14 @@ use super::piece::{Apart, Lies, Part, Piece, Row};
 use super::place::Place;
 use super::source::Source;
 use super::{ASIDE_BYTES, ENTRIES, Pending, Work, asked};
-use crate::Fault;
-use crate::commits::commits_of;
-use crate::data::{Data, aside_of, stream_fault};
-use crate::intake::book_meta;
+use crate::data::{aside_of, stream_fault};
+use crate::limits::BOOK_LIVE_BYTES;
 use crate::records::{BEYOND, Commit, Gap, reason_of};
 use crate::slot::{FILTERED, LOST, SAME, cut};
+use crate::{Fault, Passes};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use store::{Level, Meta, Missing, Options, SchemaId, Stretch, WhenFull, Writer};
 
 /// What came of a row of messages that are to be output.
@@ -326,7 +326,7 @@ impl Work {
     pub(super) fn open_aside(&self) -> Result<Writer, Fault> {
         let bounded = match self.options.output.level {
             Level::Memory => Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) },
-            Level::Disk => Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(Data::BOOK_LIVE_BYTES) },
+            Level::Disk => Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(BOOK_LIVE_BYTES) },
         };
         self.data.writer(&aside_of(&self.stage), &Options { clock: self.options.output.clock, ..bounded })
     }
@@ -439,21 +439,15 @@ impl Work {
             if !is_safe {
                 break;
             }
-            let mut bytes = std::mem::take(&mut self.bytes);
-            pending.commit.write(&mut bytes)?;
-            let meta = book_meta(pending.commit.time, pending.commit.block, SchemaId(wire::bpcm::ID));
-            let appended = self.commits.append(&meta, &bytes);
-            self.bytes = bytes;
-            match appended {
+            match self.commits.append(&pending.commit) {
                 Ok(sequence) => pending.sequence = Some(sequence),
-                Err(e) if e.is_full() => break,
-                Err(e) => return Err(stream_fault(&commits_of(&self.stage), e)),
+                Err(fault) if fault.passes == Passes::WithRoom => break,
+                Err(fault) => return Err(fault),
             }
             did = true;
         }
-        let book_on_disk = on_disk && self.commits.header().level == Level::Disk;
         while let Some(sequence) = self.pending.front().and_then(|p| p.sequence) {
-            if book_on_disk && !asked(&mut self.commits, sequence + 1) {
+            if on_disk && !self.commits.wait(sequence, Duration::ZERO).unwrap_or(false) {
                 break;
             }
             let Some(Pending { commit, done, .. }) = self.pending.pop_front() else { break };

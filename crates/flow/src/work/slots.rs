@@ -4,8 +4,8 @@ use super::piece::{Answered, Piece, Todo};
 use super::place::Place;
 use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, SLOTS_MAX, START_MAX, SlotState, Work, tasks_of};
 use crate::Fault;
+use crate::book::own_meta;
 use crate::data::stream_fault;
-use crate::intake::book_meta;
 use crate::slot::{MORE, WAITS};
 use store::SchemaId;
 
@@ -297,7 +297,7 @@ impl Work {
 
     pub(super) fn append_task(&mut self, task: &wire::bptk::Task<'_>) -> Result<bool, Fault> {
         wire::bptk::write(&mut self.bytes, task).map_err(|e| Fault::new("a task cannot be coded", e))?;
-        let meta = book_meta(0, task.number, SchemaId(wire::bptk::ID));
+        let meta = own_meta(0, task.number, SchemaId(wire::bptk::ID));
         match self.tasks.append(&meta, &self.bytes) {
             Ok(_) => Ok(true),
             Err(e) if e.is_full() => Ok(false),

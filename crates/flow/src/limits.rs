@@ -1,0 +1,18 @@
+//! Every bound of this crate that is not one of a single algorithm, each with its reason.
+
+use std::time::Duration;
+
+/// Shared memory of a book on disk: a few messages a second.
+pub const BOOK_LIVE_BYTES: u64 = 1 << 20;
+
+/// What a book keeps in memory alone, where nothing should be discarded: 60,000 runs.
+pub(crate) const BOOK_MEMORY_BYTES: u64 = 64 << 20;
+
+/// What a book keeps in which only the newest record counts: a few of the largest.
+pub(crate) const BOOK_NEWEST_BYTES: u64 = 1 << 20;
+
+/// What a book keeps whose oldest records matter least, gaps of sources and commands: half a million.
+pub const BOOK_HISTORY_BYTES: u64 = 64 << 20;
+
+/// How long the disk may take for all that a book holds when it is opened.
+pub(crate) const BOOK_PATIENCE: Duration = Duration::from_secs(10);
