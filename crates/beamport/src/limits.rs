@@ -38,6 +38,10 @@ pub const COPIED_VIEW_BYTES: u64 = 64 << 20;
 pub const PARTS_MAX: u64 = 1024;
 /// Ids that wait for others in a merge by number: 50 MB of memory.
 pub const CACHE_MAX: u64 = 1 << 20;
+/// Longest step of a source in a thread that it shares, on average: a thousand sources have each a turn within a second.
+pub const STEP_MAX: Duration = Duration::from_millis(1);
+/// Sources of one receiver that start or close at once, a thread each: starting may wait for the outside.
+pub const STARTS_MAX: usize = 16;
 /// Frames of a file: a million small ones are a file as large as others that are called large.
 pub const FRAMES_MAX: u64 = 1_000_000;
 /// Writers of a sink.

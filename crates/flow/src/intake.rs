@@ -31,6 +31,10 @@ use store::{Error, Level, Meta, Options, Writer, flags};
 /// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
 const HELD_PATIENCE: i64 = 5_000_000_000;
 
+/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after the
+/// mark what is safe.
+const UNMARKED_PAUSE: i64 = 20_000_000;
+
 /// The state of a source is committed at most so often, ns: it is a message of the book each time.
 const STATE_PAUSE: i64 = 1_000_000_000;
 
@@ -60,6 +64,12 @@ pub struct Intake {
     state: String,
     /// When the state was last asked for, ns of `Media::clock`.
     asked: i64,
+    /// When the source was last stepped, ns of `Media::clock`.
+    stepped: i64,
+    /// The newest commit found no room.
+    is_late: bool,
+    /// The last step found no room for a message.
+    is_blocked: bool,
     /// What the source knows to be safe.
     safe: u64,
 }
@@ -207,6 +217,9 @@ impl Intake {
             held: None,
             state: resume.state,
             asked,
+            stepped: asked,
+            is_late: false,
+            is_blocked: false,
             safe: 0,
         };
         if !is_newest {
@@ -246,9 +259,11 @@ impl Intake {
             _ => None,
         };
         self.writer.publish();
+        (self.stepped, self.is_blocked) = (clock, blocked);
         let ends = step == Step::Ended && !self.ended;
-        if !self.gaps.is_empty() || ends || self.has_new_state(clock) {
-            self.commit(now, ends)?;
+        if !self.gaps.is_empty() || ends || self.is_late || self.has_new_state(clock) {
+            self.is_late = !self.commit(now, ends)?;
+            self.asked = clock;
         }
         self.ended = step == Step::Ended;
         let safe = self.safe();
@@ -360,6 +375,27 @@ impl Intake {
     /// What the source waits for beside the time: see [`Source::descriptor`].
     pub fn descriptor(&self) -> Option<RawFd> {
         self.source.descriptor()
+    }
+
+    /// How long the source may rest at most, whatever it has asked for, ns: until its messages are marked and its state is
+    /// committed there is work after a step. `None`: the source alone says when it is due.
+    pub fn rest_max(&self) -> Option<i64> {
+        if self.is_late || !self.marked() {
+            return Some(UNMARKED_PAUSE);
+        }
+        // The state may have changed since it was asked for.
+        let is_asked = self.ended || self.asked >= self.stepped;
+        (!is_asked).then(|| (self.asked + STATE_PAUSE - self.stepped).max(0))
+    }
+
+    /// The last step found no room for a message.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// A reader or the disk has moved on since the last step that found no room.
+    pub fn may_have_room(&self) -> bool {
+        self.writer.may_have_room()
     }
 
     /// Waits for room or the time, whichever comes first.

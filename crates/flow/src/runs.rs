@@ -154,6 +154,11 @@ impl RunKeeper {
         self.runs.iter().filter(|r| r.state != State::Sealed)
     }
 
+    /// All runs are sealed and written down: a step would change nothing.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.unsealed().next().is_none()
+    }
+
     /// Begins a run. Asked again with the same name and start, the answer is the run that is there.
     pub fn begin(
         &mut self,

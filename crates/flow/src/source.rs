@@ -84,9 +84,13 @@ pub trait Outlet {
 
 /// Brings messages from outside into one stream.
 pub trait Source: Send {
-    /// Called once before the first step. `now` in ns since 1970 UTC.
+    /// Called once before the first step. `now` in ns since 1970 UTC. It may block for some seconds: no other source waits for
+    /// it.
     fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault>;
-    /// Pushes what is due at `now` (ns since 1970 UTC), a bounded amount of work (about 10 ms), and says when to call again.
+    /// Pushes what is due at `now` (ns since 1970 UTC) and says when to call again. Sources may share a thread (the key
+    /// `receiver`), so a step never blocks and does a bounded amount of work: about 10 ms where the source has a thread of its own, at
+    /// most 1 ms where it shares one. The runner measures shared steps and reports a source that takes longer. It may call
+    /// again before the time that a step has named.
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault>;
     /// The source time up to which everything has been brought, after a step at `now` that left nothing waiting.
     /// For what happens now that is `now`; a recording says how far it has been played.

@@ -808,6 +808,11 @@ impl Writer {
         self.media.wait(self.pins.credit().word, self.credit, Some(timeout));
     }
 
+    /// Whether `wait_room` would return at once: a counted reader or the disk has moved on since room was last looked for.
+    pub fn may_have_room(&self) -> bool {
+        self.pins.credit().word.load(Ordering::Relaxed) != self.credit
+    }
+
     /// Why the mark `disk` does not move, if it does not.
     pub fn trouble(&self) -> Option<String> {
         self.ring.lock().trouble.clone()

@@ -69,6 +69,13 @@ pub static CLOCK: Key = key(
 /// `ahead_max`
 pub static AHEAD_MAX: Key =
     key("ahead_max", "duration", "10 min", "A source time further than this beyond arrival is marked as `ahead`.");
+/// `receiver`
+pub static RECEIVER: Key = key(
+    "receiver",
+    "name",
+    "",
+    "Sources with the same word share one thread: for many that bring little. Each takes at most 1 ms at a time. Default: a thread of its own.",
+);
 
 /// `[merge] kind`
 pub static MERGE_KIND: Key = required(
@@ -261,7 +268,7 @@ pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT
 /// [source.NAME], every kind
 pub static SOURCE: Table = Table {
     title: "[source.NAME], every kind",
-    keys: &[&SOURCE_KIND, &LEVEL, &WHEN_FULL, &LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE, &CLOCK, &AHEAD_MAX],
+    keys: &[&SOURCE_KIND, &LEVEL, &WHEN_FULL, &LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE, &CLOCK, &AHEAD_MAX, &RECEIVER],
 };
 /// [merge.NAME], every kind
 pub static MERGE: Table =

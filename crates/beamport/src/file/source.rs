@@ -5,7 +5,7 @@ use crate::edges::Registry;
 use crate::limits;
 use flow::edge::SourcePlan;
 use settings::units::{Refused, Size, size_text};
-use settings::{Section, Setting, Shown, Take as _, Word};
+use settings::{Section, Setting, Shown, Take as _, Word, is_stream_name, wrong_name};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct SourceSection {
     pub clock: Setting<Clock>,
     /// How far beyond arrival a source time is believed.
     pub ahead_max: Setting<Duration>,
+    /// The thread that it shares with other sources; `None`: it has one of its own.
+    pub receiver: Option<Setting<String>>,
     pub(super) shown: Vec<Shown>,
     /// Something in its section is wrong: what it would send is not known.
     pub(super) is_wrong: bool,
@@ -138,6 +140,10 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
     }
     let clock = section.need(&keys::CLOCK);
     let ahead_max = section.need(&keys::AHEAD_MAX);
+    let receiver: Option<Setting<String>> = section.get(&keys::RECEIVER);
+    if let Some(receiver) = receiver.as_ref().filter(|receiver| !is_stream_name(receiver)) {
+        section.refuse(&keys::RECEIVER, wrong_name(receiver));
+    }
     let kind = kind?.name;
     let shown = section.end();
     let plan = plan?;
@@ -154,6 +160,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
         keep_free,
         clock,
         ahead_max,
+        receiver,
         shown,
         is_wrong: section.mistakes.list.len() > before,
     })

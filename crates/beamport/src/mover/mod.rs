@@ -1,7 +1,7 @@
 //! The mover: one process that runs the native stages of an instrument and looks after its children.
 //!
-//! Threads: one a source, a merge and a worker, one for the control socket, this one for runs and children. Nothing of record lives here: runs
-//! are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
+//! Threads: one for each receiver, merge and worker, one for the control socket, this one for runs and children. A receiver
+//! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
 mod belongings;
@@ -10,6 +10,8 @@ mod code;
 mod control;
 mod cutover;
 mod merges;
+mod poller;
+mod receiver;
 pub mod slot;
 mod sources;
 mod stage;
@@ -32,12 +34,12 @@ use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Gap, Run, Stop};
 use flow::{Book, Data, Fault, Keeps, Passes, RunKeeper, StreamView, commits, reader_name};
+use receiver::Asked;
 use serde_json::{Value, json};
 use settings::shortened;
 use stage::{Order, StageHandle, StageThread, What};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use wire::bprn::State;
@@ -96,7 +98,7 @@ pub struct Mover {
     keeper: RunKeeper,
     /// One thread for each of `instrument.stages`, in the same order.
     threads: Vec<StageThread>,
-    stop_stages: Arc<AtomicBool>,
+    asked: Asked,
     control: Control,
     /// A cut-over that was asked for.
     underway: Option<Underway>,
@@ -143,7 +145,7 @@ impl Mover {
             data,
             keeper,
             threads: Vec::new(),
-            stop_stages: Arc::default(),
+            asked: Asked::default(),
             control,
             underway: None,
             book,
@@ -179,13 +181,18 @@ impl Mover {
 
     /// Starts the stages in their order: each reads only stages before it.
     fn start_stages(&mut self) -> Result<(), Fault> {
+        let inputs: BTreeSet<&str> =
+            self.instrument.stages.iter().flat_map(Stage::inputs).map(String::as_str).collect();
+        let is_read = |stream: &str| inputs.contains(stream);
+        // They come first.
+        self.threads = sources::start(&self.data, self.instrument.sources(), is_read, &self.asked)?;
         for stage in &self.instrument.stages {
             let handles = |inputs: &[String]| -> Vec<_> {
                 inputs.iter().filter_map(|input| self.handle(input)).cloned().collect()
             };
-            let (data, stop) = (&self.data, &self.stop_stages);
+            let (data, stop) = (&self.data, &self.asked.stop);
             let thread = match stage {
-                Stage::Source(section) => sources::start(data, section, stop)?,
+                Stage::Source(_) => continue,
                 Stage::Merge(section) => merges::start(data, section, handles(&section.inputs), stop)?,
                 Stage::Worker(section) => {
                     let inputs = (handles(&section.inputs), handles(&section.besides));
@@ -212,7 +219,7 @@ impl Mover {
                     None => is_late,
                 };
                 if ends {
-                    self.stop_stages.store(true, Ordering::Relaxed);
+                    self.asked.stop.store(true, Ordering::Relaxed);
                     let what = || format!("{} `{}` does not start", stage.kind(), stage.name());
                     let late = || Fault::new(what(), "30 s are over");
                     return Err(trouble.unwrap_or_else(late));
@@ -465,8 +472,7 @@ impl Mover {
                 changed = true;
             }
             self.look_at_cut_over(now);
-            let views: Vec<StreamView> = self.views();
-            changed |= !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
+            changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(self.keeper.trouble());
             let files = self.children.look_after(&self.instrument, &left.files);
             let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
@@ -481,6 +487,21 @@ impl Mover {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Moves runs on in their life; true where one has changed.
+    fn keep_runs(&mut self, now: i64) -> Result<bool, Fault> {
+        if self.keeper.is_idle() {
+            return Ok(false);
+        }
+        let views = self.views();
+        let has_changed = !views.is_empty() && !self.keeper.step(now, &views)?.is_empty();
+        // A run that settles is sealed once every source has come so far; one that rests is asked.
+        let wants = self.keeper.unsealed().any(|run| run.state == State::Settling);
+        if self.asked.frontiers.swap(wants, Ordering::Relaxed) != wants {
+            self.threads.iter().for_each(StageThread::wake);
+        }
+        Ok(has_changed)
     }
 
     /// Streams that runs are made of: those of sources, and what sinks take of merges and workers. None until all of them are open.
@@ -613,7 +634,7 @@ impl Mover {
                 Err(Box::new((command, fault.hint("ask again when that one is answered"))))
             }
             (None, Err(fault)) => Err(Box::new((command, fault))),
-            (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.stop_stages),
+            (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.asked.stop),
         };
         match begun {
             Ok(underway) => self.underway = Some(underway),
@@ -740,7 +761,8 @@ impl Mover {
 impl Drop for Mover {
     fn drop(&mut self) {
         self.children.kill();
-        self.stop_stages.store(true, Ordering::Relaxed);
+        self.asked.stop.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(StageThread::wake);
         if let Some(underway) = &mut self.underway {
             underway.join();
         }

@@ -1,12 +1,12 @@
-//! Sources as threads run them.
+//! How the sources of an instrument are opened, and which of them share a thread.
 
-use super::stage::{NAP, StageHandle, StageThread};
+use super::receiver::{Asked, Receiver, ReceiverSource};
+use super::stage::{StageHandle, StageThread};
 use crate::file::{Clock, Level, SourceSection, WhenFull};
-use flow::{Data, Fault, Intake, IntakeOptions, Step};
-use std::os::fd::RawFd;
+use flow::{Data, Fault, Intake, IntakeOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// The stream options of a section.
 pub(super) fn options(section: &SourceSection) -> IntakeOptions {
@@ -38,55 +38,54 @@ pub(super) fn options(section: &SourceSection) -> IntakeOptions {
     IntakeOptions { stream, ahead_max: i64::try_from(section.ahead_max.as_nanos()).unwrap_or(i64::MAX) }
 }
 
-/// Starts the thread of a section.
-pub(super) fn start(data: &Data, section: &SourceSection, stop: &Arc<AtomicBool>) -> Result<StageThread, Fault> {
-    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
-    StageThread::start("source", &section.name.clone(), stop, move |handle| run(&data, &section, &flag, handle))
+/// Starts the threads of sources: one for those that name the same receiver, and one for each that names none. `is_read`:
+/// whether a merge or a worker reads the stream of this name. The answer is in the order of the sections.
+pub(super) fn start<'a>(
+    data: &Data,
+    sections: impl Iterator<Item = &'a SourceSection>,
+    is_read: impl Fn(&str) -> bool,
+    asked: &Asked,
+) -> Result<Vec<StageThread>, Fault> {
+    // The sources of each thread, by their places.
+    let mut receivers: Vec<Vec<(usize, &SourceSection)>> = Vec::new();
+    let mut shared = HashMap::new();
+    for (at, section) in sections.enumerate() {
+        let own = receivers.len();
+        let place = section.receiver.as_ref().map_or(own, |name| *shared.entry(name.value.as_str()).or_insert(own));
+        if place == own {
+            receivers.push(Vec::new());
+        }
+        receivers[place].push((at, section));
+    }
+    let mut threads = BTreeMap::new();
+    for sources in &receivers {
+        let wake = data.media.event().map_err(|e| Fault::io("a source cannot start", &e))?;
+        let wake = Arc::new(File::from(wake));
+        let handles: Vec<StageHandle> = sources.iter().map(|_| StageHandle::default()).collect();
+        let with_handles = sources.iter().zip(&handles);
+        let of = |((_, section), handle): (&(usize, &SourceSection), &StageHandle)| {
+            ReceiverSource::new(section, handle.clone(), is_read(&section.name))
+        };
+        let receiver = Receiver::new(data, with_handles.map(of).collect(), asked, &wake);
+        let receiver = receiver.map_err(|e| Fault::io("a source cannot start", &e))?;
+        let name = sources.first().map(|(_, section)| section.receiver.as_deref().unwrap_or(&section.name));
+        let thread = std::thread::Builder::new().name(format!("source {}", name.map_or("", |name| name)));
+        let thread = thread.spawn(move || receiver.run()).map_err(|e| Fault::new("a source cannot start", e))?;
+        let mut thread = Some(thread);
+        for ((at, _), handle) in sources.iter().zip(handles) {
+            threads.insert(*at, StageThread::shared(handle, thread.take(), &wake));
+        }
+    }
+    Ok(threads.into_values().collect())
 }
 
-fn run(data: &Data, section: &SourceSection, stop: &AtomicBool, handle: &StageHandle) -> Result<(), Fault> {
+/// Builds a source and opens its stream, which may take long.
+pub(super) fn open(data: &Data, section: &SourceSection) -> Result<Intake, Fault> {
     let source = section.plan.build()?;
     let mut intake = Intake::start(data, &section.name, source, &options(section), data.media.now())?;
-    handle.publish_view((&intake).into());
     let writer = intake.writer();
     if let cut @ store::Recovery::Cut { .. } = writer.recovery() {
         tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
     }
-    let mut ended = false;
-    while !stop.load(Ordering::Relaxed) {
-        let now = data.media.now();
-        let step = if ended { Step::Ended } else { intake.step(now)? };
-        handle.publish_view((&intake).into());
-        handle.set_fault(intake.trouble());
-        match step {
-            Step::Again => {}
-            Step::At(when) => {
-                let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64);
-                if pause <= Duration::from_millis(2) {
-                    // A source that found no room asks for "soon": whoever makes room wakes us.
-                    intake.wait_room(pause.max(Duration::from_micros(200)));
-                } else {
-                    wait(intake.descriptor(), pause.min(NAP));
-                }
-            }
-            Step::Ended => {
-                ended = true;
-                std::thread::sleep(NAP);
-            }
-        }
-    }
-    intake.stop(data.media.now())
-}
-
-/// Waits until a descriptor is readable, or for this long. A call that fails waits for no event, so it sleeps instead.
-fn wait(descriptor: Option<RawFd>, pause: Duration) {
-    let Some(fd) = descriptor else { return std::thread::sleep(pause) };
-    let mut event = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let timeout = i32::try_from(pause.as_millis().max(1)).unwrap_or(i32::MAX);
-    // SAFETY: one pollfd that lives until the call returns.
-    let ready = unsafe { libc::poll(&raw mut event, 1, timeout) };
-    // A descriptor that is closed or in an error state is ready for ever.
-    if ready < 0 || event.revents & (libc::POLLNVAL | libc::POLLERR) != 0 {
-        std::thread::sleep(pause);
-    }
+    Ok(intake)
 }

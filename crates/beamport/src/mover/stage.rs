@@ -4,17 +4,22 @@
 use crate::file::{Code, Level, OutputFull, OutputSection};
 use flow::{Fault, StreamView};
 use serde_json::Value;
+use std::any::Any;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest pause between two looks at the stop flag.
 pub(super) const NAP: Duration = Duration::from_millis(20);
-/// Longest pause before a failed stage is started again.
-const BACK_OFF_MAX: Duration = Duration::from_secs(10);
+/// First pause before a failed stage is started again.
+pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+/// Longest such pause.
+pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 /// Least time between two warnings of one stage: a full device may come and go many times a second.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
 
@@ -96,6 +101,12 @@ impl StageHandle {
         }
         set(&self.trouble, fault);
     }
+
+    /// Sets the fault that ended it until it is started again, and logs it.
+    pub(super) fn fail(&self, fault: Fault) {
+        tracing::warn!("{fault}");
+        set(&self.trouble, Some(fault));
+    }
 }
 
 /// A duration as the streams count it.
@@ -137,7 +148,10 @@ pub(super) fn wait_for(inputs: &[StageHandle], stop: &AtomicBool) -> bool {
 pub(super) struct StageThread {
     /// Of its stage.
     pub(super) handle: StageHandle,
-    thread: Option<std::thread::JoinHandle<()>>,
+    /// None of a stage that shares the thread of one before it.
+    thread: Option<JoinHandle<()>>,
+    /// The eventfd that wakes the thread, where it sleeps for longer than [`NAP`].
+    wake: Option<Arc<File>>,
 }
 
 impl StageThread {
@@ -149,11 +163,23 @@ impl StageThread {
         run: impl FnMut(&StageHandle) -> Result<(), Fault> + Send + 'static,
     ) -> Result<Self, Fault> {
         let handle = StageHandle::default();
-        let (stop, of_thread, title) = (stop.clone(), handle.clone(), format!("{kind} `{name}`"));
+        let (stop, of_thread, name_of_thread) = (stop.clone(), handle.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(format!("{kind} {name}"));
-        let thread = thread.spawn(move || keep_running((kind, &title), &stop, &of_thread, run));
+        let thread = thread.spawn(move || keep_running((kind, &name_of_thread), &stop, &of_thread, run));
         let thread = thread.map_err(|e| Fault::new(format!("{kind} `{name}` cannot start"), e))?;
-        Ok(Self { handle, thread: Some(thread) })
+        Ok(Self { handle, thread: Some(thread), wake: None })
+    }
+
+    /// A stage in the thread of a receiver, which its first source has.
+    pub(super) fn shared(handle: StageHandle, thread: Option<JoinHandle<()>>, wake: &Arc<File>) -> Self {
+        Self { handle, thread, wake: Some(wake.clone()) }
+    }
+
+    /// Makes the thread look at what is asked of it.
+    pub(super) fn wake(&self) {
+        if let Some(wake) = self.wake.as_ref().filter(|_| self.thread.is_some()) {
+            super::receiver::raise(wake);
+        }
     }
 
     /// Waits for the end of the thread (after the stop flag was set): its stream is closed then.
@@ -165,28 +191,30 @@ impl StageThread {
 }
 
 fn keep_running(
-    (kind, title): (&str, &str),
+    (kind, name): (&'static str, &str),
     stop: &AtomicBool,
     handle: &StageHandle,
     mut run: impl FnMut(&StageHandle) -> Result<(), Fault>,
 ) {
-    let mut pause = Duration::from_millis(100);
+    let mut pause = BACK_OFF_MIN;
     while !stop.load(Ordering::Relaxed) {
         let fault = match catch_unwind(AssertUnwindSafe(|| run(handle))) {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault,
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                Fault::new(format!("{title} broke"), text)
-                    .hint(format!("this is a defect of the {kind}; it is started again"))
-            }
+            Err(panic) => broke(kind, name, &*panic),
         };
-        tracing::warn!("{fault}");
-        set(&handle.trouble, Some(fault));
+        handle.fail(fault);
         nap(pause, stop);
         pause = (pause * 2).min(BACK_OFF_MAX);
     }
+}
+
+/// What a panic of a stage is.
+pub(super) fn broke(kind: &str, name: &str, panic: &(dyn Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Fault::new(format!("{kind} `{name}` broke"), text)
+        .hint(format!("this is a defect of the {kind}; it is started again"))
 }
 
 /// Sleeps, but for the stop flag.
