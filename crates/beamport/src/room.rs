@@ -77,18 +77,18 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
         Some((free, size)) => format!("{PLACE} has {} free of {}", bytes(free), bytes(size)),
         None => format!("there is no {PLACE}"),
     };
-    let largest = instrument.sources().max_by_key(|source| source.live.0)?;
+    let largest = instrument.sources().max_by_key(|source| source.stream.live.0)?;
     Some(Mistake {
         level: crate::file::Severity::Error,
         file: instrument.file.display().to_string(),
-        line: largest.live.line_or(largest.line),
+        line: largest.stream.live.line_or(largest.line),
         pointer: String::new(),
         what: format!("the live ends ask for {} of shared memory", bytes(asked)),
         cause: found,
         hint: format!(
             "lower `live` of `{}`, which is {}, or enlarge it: `mount -o remount,size={} {PLACE}`",
             largest.name,
-            size_text(Size(largest.live.0)),
+            size_text(Size(largest.stream.live.0)),
             asked.saturating_mul(2)
         ),
     })

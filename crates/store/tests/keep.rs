@@ -567,6 +567,46 @@ fn the_room_that_is_to_be_kept_free_is_kept_free() {
 }
 
 #[test]
+fn a_view_leaves_the_room_that_is_to_be_kept_free() {
+    const KEEP: u64 = 4 << 20;
+    const COUNT: u64 = 200_000;
+    for keep_free_bytes in [None, Some(KEEP)] {
+        let machine = testkit::Machine::new(1);
+        let process = machine.start();
+        let media: std::sync::Arc<dyn Media> = process.clone();
+        let disk = Options { drain: Drain::Caller, ..Options::disk(32 << 20) };
+        let mut parent = Writer::open(&media, Path::new("/disk/parent"), "parent", &disk).unwrap();
+        for n in 0..COUNT {
+            parent.append(&meta(n), &n.to_le_bytes()).unwrap();
+        }
+        parent.drain().unwrap();
+        let mut reader = Reader::open(&media, Path::new("/disk/parent"), ReadOptions::default()).unwrap();
+        let mut entries: Vec<Entry> = Vec::new();
+        reader.walk(0, COUNT, &mut |some| entries.extend_from_slice(some)).unwrap();
+        // Room for half of the entries of the view beside what is to stay free.
+        machine.room(machine.used().0 + KEEP + COUNT * 64 / 2, u64::MAX);
+        let options = Options { keep_free_bytes, when_full: WhenFull::DropOldest, ..Options::disk(1 << 20) };
+        let options = Options { drain: Drain::Caller, ..options };
+        let mut view = Writer::open(&media, Path::new("/disk/view"), "view", &options).unwrap();
+        let of = view.parent("parent").unwrap();
+        let mut least = u64::MAX;
+        for (n, entry) in (0..).zip(&entries) {
+            let pushed = view.push_view(of, n, entry);
+            if keep_free_bytes.is_some() {
+                pushed.unwrap();
+            }
+            if n % 500 == 0 {
+                view.publish();
+                let _ = view.drain();
+                least = least.min(media.free(Path::new("/disk")).unwrap());
+            }
+        }
+        assert_eq!(least >= KEEP - (512 << 10), keep_free_bytes.is_some(), "{least} B were free");
+        assert_eq!(view.first_sequence() > 0, keep_free_bytes.is_some());
+    }
+}
+
+#[test]
 fn each_stream_of_a_disk_made_up_for_the_whole_of_its_shortage() {
     let machine = testkit::Machine::new(1);
     let process = machine.start();

@@ -1,13 +1,14 @@
 //! Checks across sections: names that must exist, files and folders that must differ.
 
 use super::comes::{Missing, never_comes};
-use super::{Clock, Instrument, Level, MergeSection, Mistake, Severity, SinkSection, Stage, WorkerSection, nearest};
+use super::{Instrument, MergeSection, Mistake, Severity, SinkSection, Stage, StreamSection, WorkerSection, nearest};
 use flow::edge::{Outline, Sends};
 use settings::Page;
-use settings::{Mistakes, Setting, Shown, Take as _};
+use settings::{Mistakes, Setting, Shown};
 use settings::{plain, shortened};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use store::{Clock, Level};
 
 /// Notes what does not fit together, and fills in the inputs of sinks that name none. `streams` are the names of all sources.
 pub(super) fn check(
@@ -97,7 +98,7 @@ struct Filling<'a> {
     name: &'a str,
     line: u32,
     inputs: &'a Setting<Vec<String>>,
-    level: &'a mut Option<Setting<Level>>,
+    output: &'a mut StreamSection,
     shown: &'a mut Vec<Shown>,
     /// It points into its inputs, and so survives no more than they do.
     is_view: bool,
@@ -112,7 +113,7 @@ impl<'a> Filling<'a> {
             name: &merge.name,
             line: merge.line,
             inputs: &merge.inputs,
-            level: &mut merge.output.level,
+            output: &mut merge.output,
             shown: &mut merge.shown,
             is_view: merge.copied.is_none(),
             besides: &[],
@@ -125,7 +126,7 @@ impl<'a> Filling<'a> {
             name: &worker.name,
             line: worker.line,
             inputs: &worker.inputs,
-            level: &mut worker.output.level,
+            output: &mut worker.output,
             shown: &mut worker.shown,
             is_view: false,
             besides: &worker.besides,
@@ -148,7 +149,7 @@ pub(super) fn check_stages(
     for stage in &mut instrument.stages {
         let stage = match stage {
             Stage::Source(source) => {
-                known.insert(source.name.clone(), (source.level.value, source.clock.value == Clock::Epoch));
+                known.insert(source.name.clone(), (source.stream.level(), source.clock.value == Clock::Epoch));
                 continue;
             }
             Stage::Merge(merge) => Filling::merge(merge),
@@ -194,10 +195,10 @@ pub(super) fn check_stages(
                             format!("a {} takes streams of sources with clock = \"epoch\"", stage.kind),
                         );
                     }
-                    let wants_disk = stage.level.as_ref().is_some_and(|level| level.value == Level::Disk);
+                    let wants_disk = stage.output.level.as_ref().is_some_and(|level| level.value == Level::Disk);
                     if stage.is_view && wants_disk && *level == Level::Memory {
                         say(
-                            stage.level.as_ref().map_or(line, |level| level.line_or(line)),
+                            stage.output.level.as_ref().map_or(line, |level| level.line_or(line)),
                             format!("{title} cannot survive a power cut"),
                             &format!("it points into `{shown}`, which has level \"memory\""),
                             "remove `level`, or give that source level = \"disk\"".into(),
@@ -220,19 +221,15 @@ pub(super) fn check_stages(
             let what = format!("{title} looks at `{}`", shortened(beside));
             say(stage.line, what, "no source, nor a stage further up, fills it", hint);
         }
-        let level = match stage.level {
-            Some(level) => level.value,
-            None => {
-                let level = if all_disk { Level::Disk } else { Level::Memory };
-                stage.shown.push(Shown {
-                    key: super::keys::OUTPUT_LEVEL.name.into(),
-                    value: level.show(),
-                    origin: super::Origin::Default,
-                });
-                *stage.level = Some(Setting::by_default(level));
-                level
+        if stage.output.level.is_none() {
+            let level = if all_disk { Level::Disk } else { Level::Memory };
+            stage.output.settle(level, stage.shown);
+            for (key, setting, refused) in stage.output.misfits(level) {
+                let what = format!("wrong value of `{}` in [{}.{}]", key.name, stage.kind, shortened(stage.name));
+                say(setting.line_or(stage.line), what, &refused.cause, refused.hint);
             }
-        };
+        }
+        let level = stage.output.level();
         known.insert(stage.name.to_owned(), (level, true));
     }
 }

@@ -57,7 +57,7 @@ pub static KEEP_FREE: Key = key(
     "keep_free",
     "size",
     "",
-    "Room that the stream leaves on its disk: its oldest messages go first, and what no reader may lose makes the source wait or drop as `when_full` says. Default: until the disk is full.",
+    "Room that the stream leaves on its disk: its oldest messages go first, and what no reader may lose makes the source or stage wait, or drop, as `when_full` says. Default: until the disk is full.",
 );
 /// `clock`
 pub static CLOCK: Key = key(
@@ -226,13 +226,6 @@ pub static OUTPUT_WHEN_FULL: Key = key(
 );
 /// `live` of an output
 pub static OUTPUT_LIVE: Key = key("live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory of the stream's live end.");
-/// `retain` of an output
-pub static OUTPUT_RETAIN: Key =
-    key("retain", "size", "", "The stream keeps at most this many bytes. Default: no limit for `disk`.");
-/// `retain_age` of an output
-pub static OUTPUT_RETAIN_AGE: Key =
-    key("retain_age", "duration", "", "Messages older than this go. Default: age is no reason.");
-
 /// `[sink] kind`
 pub static SINK_KIND: Key = required("kind", "a kind of sink", "What takes the messages: the table below.");
 
@@ -301,7 +294,7 @@ pub static WORKER: Table = Table {
 /// [merge.NAME] and [worker.NAME], the stream they fill
 pub static OUTPUT: Table = Table {
     title: "[merge.NAME] and [worker.NAME], the stream they fill",
-    keys: &[&OUTPUT_LEVEL, &OUTPUT_WHEN_FULL, &OUTPUT_LIVE, &OUTPUT_RETAIN, &OUTPUT_RETAIN_AGE],
+    keys: &[&OUTPUT_LEVEL, &OUTPUT_WHEN_FULL, &OUTPUT_LIVE, &RETAIN, &RETAIN_AGE, &KEEP_FREE],
 };
 /// [sink.NAME], every kind
 pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK_KIND] };

@@ -1,15 +1,16 @@
 //! `[merge.NAME]`: several streams become the stream NAME, in the order of source times or of numbers.
 
 use super::keys;
-use super::output::{self, OutputFull, OutputSection};
-use super::{Instrument, Level, Stage, WorkerSection};
+use super::stream::{self, StreamSection};
+use super::{Instrument, Stage, WorkerSection};
 use crate::limits;
 use serde_json::Value as Json;
 use settings::Key;
 use settings::units::{self, Refused, Size, shortened};
-use settings::{Section, Setting, Shown, Take, Word, noun};
+use settings::{Section, Setting, Shown, Take, noun};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use store::{Level, WhenFull};
 use toml_edit::Item;
 
 /// One merge and the stream it fills.
@@ -26,7 +27,7 @@ pub struct MergeSection {
     /// By what it orders.
     pub kind: MergeKind,
     /// The stream it fills.
-    pub output: OutputSection,
+    pub output: StreamSection,
     /// The name in the file where the output is a copy: a worker of that name fills the stream.
     pub copied: Option<String>,
     pub(super) shown: Vec<Shown>,
@@ -89,36 +90,15 @@ impl Take for Waits {
     }
 }
 
-#[derive(Clone, Copy, Default, PartialEq)]
-enum KindWord {
-    #[default]
-    Time,
-    Number,
-}
-
-impl Word for KindWord {
-    const ALL: &'static [(&'static str, Self)] = &[("time", Self::Time), ("number", Self::Number)];
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum OutputWord {
-    #[default]
-    View,
-    Copy,
-}
-
-impl Word for OutputWord {
-    const ALL: &'static [(&'static str, Self)] = &[("view", Self::View), ("copy", Self::Copy)];
-}
-
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
-    let kind: Option<Setting<KindWord>> = section.get(&keys::MERGE_KIND);
-    if kind.is_none() {
+    let by_number = section.word(&keys::MERGE_KIND, &[("time", false), ("number", true)]);
+    if by_number.is_none() {
         // Whatever kind was meant.
         section.allow(keys::MERGE_NUMBER.keys.iter().map(|key| key.name));
     }
-    let is_copy = section.need::<OutputWord>(&keys::MERGE_OUTPUT).value == OutputWord::Copy;
+    let output = section.word(&keys::MERGE_OUTPUT, &[("view", false), ("copy", true)]);
+    let is_copy = output.is_some_and(|is_copy| is_copy.value);
     let longest = if is_copy { limits::COPY_NAME_CHARS_MAX } else { limits::MERGE_NAME_CHARS_MAX };
     if name.len() > longest {
         let line = section.line;
@@ -135,14 +115,14 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         section.refuse(&keys::MERGE_INPUTS, Refused::new(cause, "merge in two steps"));
     }
     let wait = section.need(&keys::WAIT);
-    let kind = match kind.map(|kind| kind.value) {
-        Some(KindWord::Number) => MergeKind::Number {
+    let kind = match by_number.is_some_and(|kind| kind.value) {
+        true => MergeKind::Number {
             parts: number(section, &keys::PARTS, limits::PARTS_MAX),
             cache: number(section, &keys::CACHE, limits::CACHE_MAX),
         },
-        _ => by_time(section, &inputs),
+        false => by_time(section, &inputs),
     };
-    let output = output::read(section);
+    let output = stream::read(section, &stream::STAGE, 0);
     MergeSection {
         name: name.to_owned(),
         line: section.line,
@@ -159,14 +139,8 @@ impl Instrument {
     /// Makes of each merge whose output is a copy what runs: the merge fills the view `NAME.view`, and a worker behind it
     /// copies that into NAME.
     pub(super) fn split_copies(&mut self) {
-        let of = |output: &OutputSection| output.level.as_ref().map_or(Level::default(), |level| level.value);
-        let level_of = |stage: &Stage| match stage {
-            Stage::Source(source) => source.level.value,
-            Stage::Merge(merge) => of(&merge.output),
-            Stage::Worker(worker) => of(&worker.output),
-        };
         let levels: BTreeMap<String, Level> =
-            self.stages.iter().map(|stage| (stage.name().to_owned(), level_of(stage))).collect();
+            self.stages.iter().map(|stage| (stage.name().to_owned(), stage.stream().level())).collect();
         let mut stages = Vec::with_capacity(self.stages.len());
         for mut stage in std::mem::take(&mut self.stages) {
             let Stage::Merge(merge) = &mut stage else {
@@ -179,12 +153,13 @@ impl Instrument {
             }
             let is_disk = |input: &String| levels.get(input).is_some_and(|level| *level == Level::Disk);
             let level = if merge.inputs.iter().all(is_disk) { Level::Disk } else { Level::Memory };
-            let view = OutputSection {
+            let view = StreamSection {
                 level: Some(Setting::by_default(level)),
-                when_full: Setting::by_default(OutputFull::Wait),
+                when_full: Setting::by_default(WhenFull::Wait),
                 live: merge.output.live.clone(),
                 retain: (level == Level::Disk).then(|| Setting::by_default(Size(limits::COPIED_VIEW_BYTES))),
                 retain_age: None,
+                keep_free: None,
             };
             let output = std::mem::replace(&mut merge.output, view);
             let view = flow::view_of(&merge.name);

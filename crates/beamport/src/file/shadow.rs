@@ -1,11 +1,13 @@
 //! Shadows: workers that take from another what they do not say. Decision 0014.
 
 use super::keys;
+use super::worker::SHARES;
 use super::{Instrument, Origin, Stage, nearest};
+use serde_json::Value as Json;
 use settings::Key;
 use settings::Page;
 use settings::shortened;
-use settings::{Mistakes, Setting, Shown, Take};
+use settings::{Mistakes, Setting, Shown, Take as _};
 
 /// Notes what is wrong with shadows, and fills in what they take from the workers that they run beside.
 pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, instrument: &mut Instrument) {
@@ -50,13 +52,14 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
         // They are not shown: what is shown can be read again.
         new.inputs = Setting::by_default(old.inputs.value.clone());
         if alone.is_none() {
-            takes(&mut new.slots, &old.slots, &keys::SLOTS, shown);
-            takes(&mut new.set, &old.set, &keys::SET, shown);
+            takes(&mut new.slots, &old.slots, (&keys::SLOTS, old.slots.show()), shown);
+            takes(&mut new.set, &old.set, (&keys::SET, old.set.show()), shown);
         }
-        takes(&mut new.share, &old.share, &keys::SHARE, shown);
-        takes(&mut new.turn, &old.turn, &keys::TURN, shown);
-        takes(&mut new.order, &old.order, &keys::ORDER, shown);
-        takes(&mut new.time_max, &old.time_max, &keys::TIME_MAX, shown);
+        let share = SHARES.iter().find(|(_, share)| *share == old.share.value).map_or("", |(word, _)| *word);
+        takes(&mut new.share, &old.share, (&keys::SHARE, share.into()), shown);
+        takes(&mut new.turn, &old.turn, (&keys::TURN, old.turn.show()), shown);
+        takes(&mut new.order, &old.order, (&keys::ORDER, old.order.show()), shown);
+        takes(&mut new.time_max, &old.time_max, (&keys::TIME_MAX, old.time_max.show()), shown);
         if let (None, Some(python)) = (&new.python, &old.python) {
             let value = python.value.display().to_string().into();
             shown.push(Shown { key: keys::PYTHON.name.into(), value, origin: Origin::Default });
@@ -70,12 +73,10 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
 }
 
 /// What the section does not say is as the other's.
-fn takes<T: Take + Clone>(own: &mut Setting<T>, other: &Setting<T>, key: &'static Key, shown: &mut [Shown]) {
+fn takes<T: Clone>(own: &mut Setting<T>, other: &Setting<T>, (key, value): (&Key, Json), shown: &mut [Shown]) {
     if own.origin != Origin::Default {
         return;
     }
     own.value = other.value.clone();
-    for shown in shown.iter_mut().filter(|shown| shown.key == key.name) {
-        shown.value = own.value.show();
-    }
+    shown.iter_mut().filter(|shown| shown.key == key.name).for_each(|shown| shown.value = value.clone());
 }

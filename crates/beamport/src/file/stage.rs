@@ -1,6 +1,6 @@
 //! The stages of an instrument, in one list: each fills the stream of its name and runs in the mover.
 
-use super::{Instrument, MergeSection, SourceSection, WorkerSection};
+use super::{Instrument, MergeSection, SourceSection, StreamSection, WorkerSection};
 use settings::Shown;
 
 /// A section that fills the stream of its name.
@@ -55,11 +55,21 @@ impl Stage {
         }
     }
 
+    /// The stream that it fills.
+    #[must_use]
+    pub fn stream(&self) -> &StreamSection {
+        match self {
+            Self::Source(section) => &section.stream,
+            Self::Merge(section) => &section.output,
+            Self::Worker(section) => &section.output,
+        }
+    }
+
     /// Bytes of shared memory of its own streams, without those of its books.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         match self {
-            Self::Source(section) => section.live.0,
+            Self::Source(section) => section.stream.live.0,
             Self::Merge(section) => section.output.live.0,
             Self::Worker(section) => {
                 let slots = section.slot_live.0.saturating_mul(section.slots.value);

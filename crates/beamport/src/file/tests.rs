@@ -10,6 +10,7 @@ use settings::Section;
 use settings::units::{Size, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use store::{Level, WhenFull};
 
 /// The folder of the repository.
 fn root() -> PathBuf {
@@ -182,15 +183,15 @@ fn frames_of_4096_x_4096_pixels_were_refused_with_the_defaults() {
     for (more, live) in [("", 65 << 20), ("dtype = \"uint16\"", 129 << 20), ("dtype = \"float64\"", 513 << 20)] {
         let instrument = good(&camera(more));
         // Room for four, and they can be made.
-        assert_eq!(instrument.sources().next().unwrap().live.value.0, live, "{more}");
+        assert_eq!(instrument.sources().next().unwrap().stream.live.value.0, live, "{more}");
         assert_eq!(sim::truth(&simulated(&instrument).config).unwrap()["frames"], 8);
         let shown = instrument.show();
-        assert_eq!(good(&shown).sources().next().unwrap().live.value.0, live, "{shown}");
+        assert_eq!(good(&shown).sources().next().unwrap().stream.live.value.0, live, "{shown}");
     }
     let (line, what, hint) = only(&camera("live = \"32 MiB\""));
     assert!(line == 6 && what.contains("two frames of 16781312 B"), "{line} {what}");
     assert_eq!(hint, "write `live = \"65 MiB\"`");
-    assert_eq!(good(&camera("live = \"33 MiB\"")).sources().next().unwrap().live.value.0, 33 << 20);
+    assert_eq!(good(&camera("live = \"33 MiB\"")).sources().next().unwrap().stream.live.value.0, 33 << 20);
 }
 
 #[test]
@@ -223,9 +224,8 @@ fn a_merge_that_is_copied_is_a_view_and_a_worker_and_reads_back_as_it_was_writte
     let file = good(&format!("{SOURCE}level = \"memory\"\n{merge}"));
     let (merge, worker) = (file.merges().next().unwrap(), file.workers().next().unwrap());
     // A view survives no more than what it points into; the copy does.
-    let level = |output: &OutputSection| output.level.as_ref().unwrap().value;
-    assert_eq!((merge.name.as_str(), level(&merge.output)), ("all.view", Level::Memory));
-    assert_eq!((worker.name.as_str(), level(&worker.output)), ("all", Level::Disk));
+    assert_eq!((merge.name.as_str(), merge.output.level()), ("all.view", Level::Memory));
+    assert_eq!((worker.name.as_str(), worker.output.level()), ("all", Level::Disk));
     assert_eq!((worker.call.as_str(), worker.inputs.value.as_slice()), ("copy", &["all.view".to_owned()][..]));
     let shown = file.show();
     assert!(shown.contains("[merge.all]") && !shown.contains("worker") && !shown.contains("all.view"), "{shown}");
@@ -236,14 +236,15 @@ fn a_merge_that_is_copied_is_a_view_and_a_worker_and_reads_back_as_it_was_writte
 #[test]
 fn defaults_and_values_have_their_origin() {
     let file = good(&format!("{SOURCE}live = \"1 MiB\"\nlevel = \"memory\"\n"));
-    let source = file.sources().next().unwrap();
+    let source = &file.sources().next().unwrap().stream;
+    let level = source.level.as_ref().unwrap();
     assert_eq!((source.live.value, source.live.origin), (Size(1 << 20), Origin::Line(5)));
-    assert_eq!((source.level.value, source.level.origin), (Level::Memory, Origin::Line(6)));
+    assert_eq!((level.value, level.origin), (Level::Memory, Origin::Line(6)));
     assert_eq!((source.when_full.value, source.when_full.origin), (WhenFull::Wait, Origin::Default));
     // What a memory stream keeps is its live end.
     assert_eq!(source.retain.as_ref().map(|retain| retain.value), Some(Size(1 << 20)));
     assert_eq!(*file.data, Path::new("/nowhere/beamport-data/a"));
-    assert_eq!(*source.ahead_max, Duration::from_secs(600));
+    assert_eq!(*file.sources().next().unwrap().ahead_max, Duration::from_secs(600));
 }
 
 #[test]
@@ -431,7 +432,7 @@ fn a_merge_has_the_least_level_of_its_inputs_and_waits_of_its_own() {
         panic!("{:?}", instrument.stages)
     };
     assert_eq!((all.wait_of("x"), all.wait_of("y")), (Duration::from_millis(50), Duration::from_secs(10)));
-    assert_eq!(all.output.level.as_ref().unwrap().value, Level::Memory);
+    assert_eq!(all.output.level(), Level::Memory);
     let MergeKind::Time { slice, .. } = &again.kind else { panic!("{again:?}") };
     assert_eq!((slice.value, again.output.live.value), (Duration::from_millis(10), Size(16 << 20)));
     // What is shown reads back.
@@ -959,6 +960,44 @@ fn a_program_may_know_another_kind_of_source() {
     assert!(told[1].0 == 5 && told[1].1.contains("slow"), "{told:?}");
     assert_eq!(told[2], (7, "write \"other\""));
     assert!(reference(&registry).contains("| `other` | Another one. |") && reference(&registry).contains("`slow`"));
+}
+
+#[test]
+fn the_keys_of_a_stream_are_the_same_for_sources_merges_and_workers() {
+    let keys = "level = \"disk\"\nwhen_full = \"drop-oldest\"\nlive = \"2 MiB\"\nretain = \"1 GB\"\nretain_age = \"1 h\"\n\
+                keep_free = \"2 GB\"\n";
+    let merge = "[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n";
+    let worker = "[worker.w]\ncall = \"copy\"\ninputs = [\"x\"]\n";
+    let file = good(&format!("{SOURCE}{keys}{merge}{keys}{worker}{keys}"));
+    assert_eq!(file.stages.len(), 3);
+    for stage in &file.stages {
+        let options = stage.stream().options();
+        assert_eq!(
+            (options.level, options.when_full, options.live_bytes),
+            (Level::Disk, WhenFull::DropOldest, 2 << 20)
+        );
+        assert_eq!((options.retain_bytes, options.keep_free_bytes), (Some(1_000_000_000), Some(2_000_000_000)));
+        assert_eq!(options.retain_age_ns, Some(3_600_000_000_000), "{}", stage.name());
+    }
+    for stage in [merge, worker] {
+        let file = |keys: &str| format!("{SOURCE}level = \"memory\"\n{stage}{keys}\n");
+        // The level follows from the inputs.
+        let (line, what, hint) = only(&file("keep_free = \"1 GB\""));
+        assert!(
+            line == 9 && what.contains("wrong value of `keep_free`") && hint.contains("level = \"disk\""),
+            "{what}"
+        );
+        let (line, what, _) = only(&file("retain = \"1 GB\""));
+        assert!(line == 9 && what.contains("no more than its live end, 16 MiB"), "{what}");
+        let shown = good(&file("")).show();
+        assert_eq!(shown.matches("retain = \"16 MiB\"").count(), 1, "{shown}");
+        let (_, what, hint) = only(&file("level = \"memory\"\nkeep_free = \"1 GB\""));
+        assert!(what.contains("takes no room on a disk") && hint.contains("leave it out"), "{what}");
+        let (_, what, hint) = only(&file("when_full = \"drop-newest\""));
+        assert!(what.contains("unknown word `drop-newest`") && hint.contains("drop-oldest"), "{what}; {hint}");
+    }
+    let (_, what, _) = only(&format!("{SOURCE}{merge}retain = \"1 MiB\"\n"));
+    assert!(what.contains("less than the live end, 16 MiB"), "{what}");
 }
 
 #[test]

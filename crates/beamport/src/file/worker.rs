@@ -2,12 +2,12 @@
 //! NAME.
 
 use super::keys;
-use super::output::{self, OutputSection};
+use super::stream::{self, StreamSection};
 use super::{MergeSection, nearest};
 use crate::edges::Registry;
 use crate::limits;
-use flow::Fault;
 use flow::edge::{Needs, WorkerKind};
+use flow::{Fault, Share};
 use serde_json::Value as Json;
 use settings::units::{Refused, Size, shortened};
 use settings::{Section, Setting, Shown, Take, Word, noun};
@@ -59,7 +59,7 @@ pub struct WorkerSection {
     /// The worker beside which it runs.
     pub shadow: Option<Setting<String>>,
     /// The stream it fills.
-    pub output: OutputSection,
+    pub output: StreamSection,
     pub(super) shown: Vec<Shown>,
 }
 
@@ -154,7 +154,7 @@ impl WorkerSection {
     }
 
     /// The worker that copies the view of a merge into the stream that the merge is to fill.
-    pub(super) fn copying(name: String, merge: &MergeSection, output: OutputSection) -> Self {
+    pub(super) fn copying(name: String, merge: &MergeSection, output: StreamSection) -> Self {
         Self {
             name,
             line: merge.line,
@@ -163,7 +163,7 @@ impl WorkerSection {
             folder: PathBuf::new(),
             inputs: Setting::by_default(vec![merge.name.clone()]),
             slots: Setting::by_default(1),
-            share: Setting::default(),
+            share: Setting::by_default(Share::Balance),
             set: Setting::by_default(1),
             turn: Setting::default(),
             order: Setting::default(),
@@ -225,24 +225,9 @@ impl WorkerSection {
     }
 }
 
-/// Who gets a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// The slot that has least to do.
-    #[default]
-    Balance,
-    /// Each in turn.
-    RoundRobin,
-    /// All of them.
-    All,
-    /// Each the messages of its origins.
-    Key,
-}
-
-impl Word for Share {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("balance", Self::Balance), ("round-robin", Self::RoundRobin), ("all", Self::All), ("key", Self::Key)];
-}
+/// The words of [`keys::SHARE`].
+pub(super) static SHARES: [(&str, Share); 4] =
+    [("balance", Share::Balance), ("round-robin", Share::RoundRobin), ("all", Share::All), ("key", Share::Key)];
 
 /// In which order the output is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -438,7 +423,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
     let shadow: Option<Setting<String>> = section.get(&keys::SHADOW);
     let (slots, set) = slots(section, shadow.is_some());
     let inputs = inputs(section, shadow.as_ref());
-    let (share, turn, order) = (section.need(&keys::SHARE), section.need(&keys::TURN), section.need(&keys::ORDER));
+    let share = section.word(&keys::SHARE, &SHARES).unwrap_or(Setting::by_default(Share::Balance));
+    let (turn, order) = (section.need(&keys::TURN), section.need(&keys::ORDER));
     let time_max = section.need(&keys::TIME_MAX);
     let (parameters, needs) = parameters(section, kind_of(&known, &call));
     let python: Option<Setting<String>> = section.get(&keys::PYTHON);
@@ -465,7 +451,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
         copied: None,
         besides: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),
         shadow,
-        output: output::read(section),
+        output: stream::read(section, &stream::STAGE, 0),
         shown: Vec::new(),
     };
     if let Some(needs) = needs {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How a section's merge works.
 fn options(section: &MergeSection) -> MergeOptions {
-    let stream = stage::stream_of(&section.output);
+    let stream = section.output.options();
     let by = match &section.kind {
         MergeKind::Time { slice, ahead_max, .. } => {
             MergeBy::Time { slice: ns(slice.value), ahead_max: ns(ahead_max.value) }

@@ -2,7 +2,7 @@
 
 use super::receiver::{Asked, Receiver, ReceiverSource};
 use super::stage::{StageHandle, StageThread};
-use crate::file::{Clock, Level, SourceSection, WhenFull};
+use crate::file::SourceSection;
 use flow::{Data, Fault, Intake, IntakeOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -10,31 +10,7 @@ use std::sync::Arc;
 
 /// The stream options of a section.
 pub(super) fn options(section: &SourceSection) -> IntakeOptions {
-    let level = match section.level.value {
-        Level::Disk => store::Level::Disk,
-        Level::Memory => store::Level::Memory,
-    };
-    let when_full = match section.when_full.value {
-        WhenFull::Wait => store::WhenFull::Wait,
-        WhenFull::DropOldest => store::WhenFull::DropOldest,
-        WhenFull::DropNewest => store::WhenFull::DropNewest,
-    };
-    let clock = match section.clock.value {
-        Clock::Epoch => store::Clock::Epoch,
-        Clock::Ticks => store::Clock::Ticks,
-        Clock::None => store::Clock::None,
-    };
-    let live_bytes = section.live.0;
-    let retain_bytes = section.retain.as_ref().map(|r| r.0);
-    let stream = store::Options {
-        level,
-        clock,
-        when_full,
-        retain_bytes,
-        retain_age_ns: section.retain_age.as_ref().map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX)),
-        keep_free_bytes: section.keep_free.as_ref().map(|room| room.0),
-        ..store::Options::memory(live_bytes)
-    };
+    let stream = store::Options { clock: section.clock.value, ..section.stream.options() };
     IntakeOptions { stream, ahead_max: i64::try_from(section.ahead_max.as_nanos()).unwrap_or(i64::MAX) }
 }
 

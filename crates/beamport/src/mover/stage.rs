@@ -1,7 +1,7 @@
 //! A thread that runs one stage. A stage that fails or panics is started again, alone, with growing pauses; what it had
 //! published stays.
 
-use crate::file::{Code, Level, OutputFull, OutputSection};
+use crate::file::Code;
 use flow::{Fault, StreamView};
 use serde_json::Value;
 use std::any::Any;
@@ -112,25 +112,6 @@ impl StageHandle {
 /// A duration as the streams count it.
 pub(super) fn ns(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// The stream that a stage fills from others, as its section says.
-pub(super) fn stream_of(output: &OutputSection) -> store::Options {
-    let level = match output.level.as_ref().map(|level| level.value) {
-        Some(Level::Memory) => store::Level::Memory,
-        Some(Level::Disk) | None => store::Level::Disk,
-    };
-    let when_full = match output.when_full.value {
-        OutputFull::Wait => store::WhenFull::Wait,
-        OutputFull::DropOldest => store::WhenFull::DropOldest,
-    };
-    store::Options {
-        level,
-        when_full,
-        retain_bytes: output.retain.as_ref().map(|r| r.0),
-        retain_age_ns: output.retain_age.as_ref().map(|age| ns(age.value)),
-        ..store::Options::memory(output.live.0)
-    }
 }
 
 /// Waits until the streams of all inputs are there. False: the stage is to end.

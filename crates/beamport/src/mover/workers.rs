@@ -7,7 +7,7 @@
 use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
-use crate::file::{Code, Order, Share, WorkerSection};
+use crate::file::{Code, Order, WorkerSection};
 use flow::{Data, Fault, Heard, Overdue, Work, WorkOptions};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -37,13 +37,8 @@ const LINE: u64 = 4096;
 pub(super) fn options(section: &WorkerSection) -> WorkOptions {
     let slots = u32::try_from(section.slots.value).unwrap_or(1);
     WorkOptions {
-        output: stage::stream_of(&section.output),
-        share: match section.share.value {
-            Share::Balance => flow::Share::Balance,
-            Share::RoundRobin => flow::Share::RoundRobin,
-            Share::All => flow::Share::All,
-            Share::Key => flow::Share::Key,
-        },
+        output: section.output.options(),
+        share: section.share.value,
         set: u32::try_from(section.set.value).unwrap_or(1),
         turn: section.turn.value,
         keep_order: section.order.value == Order::Keep,

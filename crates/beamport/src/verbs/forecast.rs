@@ -6,7 +6,7 @@
 //! instrument file, a stream that has let messages go is taken to have found its bound. Finished files are not counted.
 
 use super::figures::{bytes, si, span};
-use crate::file::{self, Instrument};
+use crate::file::{Instrument, Stage};
 use crate::room;
 use flow::Data;
 use serde::Serialize;
@@ -106,19 +106,19 @@ impl Growth {
 pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
     let data = Data::on_disk(&*instrument.data);
     let (mut streams, mut unknown) = (Vec::new(), Vec::new());
-    for source in instrument.sources().filter(|s| s.level.value == file::Level::Disk) {
+    for source in instrument.sources().filter(|source| source.stream.level() == Level::Disk) {
         let Some(bytes_per_s) = source.plan.bytes_per_second() else {
             unknown.push(format!("`{}`", shortened(&source.name)));
             continue;
         };
-        let retain = source.retain.as_ref().map(|retain| retain.value.0);
-        let aged = source.retain_age.as_ref().map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
+        let retain = source.stream.retain.as_ref().map(|retain| retain.value.0);
+        let aged = source.stream.retain_age.as_ref().map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
         streams.push(Growth {
             stream: source.name.clone(),
             bytes_per_s,
             stored_bytes: room::taken(&data.stream(&source.name)),
             bound_bytes: [retain, aged].into_iter().flatten().min(),
-            keep_free_bytes: source.keep_free.as_ref().map_or(0, |keep| keep.value.0),
+            keep_free_bytes: source.stream.keep_free.as_ref().map_or(0, |keep| keep.value.0),
         });
     }
     let written: f64 = streams.iter().map(|s| s.bytes_per_s).sum();
@@ -152,7 +152,7 @@ pub(super) fn look(data: &Data, instrument: Option<&Instrument>) -> Option<Forec
         }
         let stored_bytes = room::taken(reader.folder());
         let bytes_per_s = rate(&mut reader, data.media.now());
-        let section = instrument.and_then(|i| i.sources().find(|s| s.name == name));
+        let section = instrument.and_then(|i| i.stage(&name)).map(Stage::stream);
         let retain = section.and_then(|s| s.retain.as_ref()).map(|retain| retain.value.0);
         let age = section.and_then(|s| s.retain_age.as_ref());
         let aged = age.map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);
@@ -210,6 +210,7 @@ pub(super) fn rate(reader: &mut Reader, now: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::{parse, unasked};
 
     fn growth(bytes_per_s: f64, stored_bytes: u64, bound_bytes: Option<u64>) -> Growth {
         Growth { stream: "detector".into(), bytes_per_s, stored_bytes, bound_bytes, keep_free_bytes: 0 }
@@ -248,8 +249,7 @@ mod tests {
                  source.d = {{ kind = \"sim\", model = \"amor-devices\" }}\n"
             );
             let path = std::env::temp_dir().join("nothing-there/a.toml");
-            declared(&file::parse(&text, &path, &crate::Registry::builtin(), &file::unasked).unwrap())
-                .unwrap_or_default()
+            declared(&parse(&text, &path, &crate::Registry::builtin(), &unasked).unwrap()).unwrap_or_default()
         };
         let unknown = "how much `d` will write to disk is not known";
         let text = said("");

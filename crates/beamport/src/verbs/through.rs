@@ -12,12 +12,12 @@ use super::verify::Progress;
 use super::{Answer, Asked, json_line};
 use crate::cli::Replay as Verb;
 use crate::edges::Registry;
-use crate::file::{self, Level, Order, OutputFull, Share, WorkerSection, nearest};
+use crate::file::{self, Order, WorkerSection, nearest};
 use crate::mover::{self, Declared, Passing};
 use crate::{limits, room};
 use flow::ledger::Row;
 use flow::records::Run;
-use flow::{Data, Fault, IntakeOptions, Source, aside_of};
+use flow::{Data, Fault, IntakeOptions, Share, Source, aside_of};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
-use store::{Clock, Media as _, Options, Os};
+use store::{Clock, Level, Media as _, Options, Os, WhenFull};
 
 /// Least live end of the input.
 const LIVE_BYTES: u64 = 64 << 20;
@@ -252,7 +252,8 @@ fn section(
     (section.share.value, section.set.value, section.order.value) = (Share::Balance, 1, Order::Keep);
     section.shadow = None;
     let output = &mut section.output;
-    (output.when_full.value, output.retain, output.retain_age) = (OutputFull::Wait, None, None);
+    output.when_full.value = WhenFull::Wait;
+    (output.retain, output.retain_age, output.keep_free) = (None, None, None);
     if let Some(level) = &mut output.level {
         level.value = if asked.into.is_some() { Level::Disk } else { Level::Memory };
     }
