@@ -29,7 +29,7 @@ usage: cargo xtask WORD
   simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build, then run `beamport-bench ARGS`
   fuzz [TARGET]    libFuzzer on one function, or a minute on each (needs a nightly toolchain)
-  tidy [--write]   the rules of the house: crate map, names, reference pages (--write renews those)
+  tidy [--write]   the rules of the house: crate map, names, lengths, reference pages (--write renews)
   fmt              format Rust and Python
 ";
 

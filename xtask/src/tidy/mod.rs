@@ -1,7 +1,9 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler knows. Each rule is a function from a tree to complaints;
-//! a complaint names the file, what is wrong, and what would be right.
+//! `cargo xtask tidy`: the rules of the house that no compiler knows. Each rule is a function from a tree to
+//! complaints; a complaint names the file, what is wrong, and what would be right.
 
+mod code;
 mod crates;
+mod ratchet;
 mod reference;
 mod text;
 
@@ -12,13 +14,16 @@ use crate::{Done, build, tree};
 
 pub(crate) use reference::check as check_reference;
 
-/// Checks the sources, then the reference pages; `--write` renews the pages first.
+/// Checks the sources, then the reference pages; `--write` renews the pages and the ratchet's list first.
 pub(crate) fn run(args: &[String]) -> Done {
     build::cargo(["build", "--quiet", "-p", "beamport"]).run()?;
     let beamport = tree::target().join("debug/beamport");
     match args {
         [] => (),
-        [only] if only == "--write" => reference::write(&beamport)?,
+        [only] if only == "--write" => {
+            reference::write(&beamport)?;
+            ratchet::write(tree::root(), &files(tree::root())?)?;
+        }
         _ => return Err("`tidy` takes nothing, or --write".into()),
     }
     sources(tree::root())?;
@@ -30,6 +35,7 @@ pub(crate) fn sources(root: &Path) -> Done {
     let files = files(root)?;
     let mut complaints = crates::check(root);
     complaints.extend(text::check(root, &files));
+    complaints.extend(ratchet::check(root, &files));
     verdict(complaints)
 }
 
