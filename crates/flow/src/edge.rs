@@ -104,6 +104,12 @@ pub trait WorkerPlan: Debug + Send + Sync {
         Needs::default()
     }
 
+    /// What the messages of the stream `stage` hold, where the parameters alone determine it.
+    fn sends(&self, stage: &str) -> Option<Sends> {
+        let _ = stage;
+        None
+    }
+
     /// Builds the worker in the process of a slot.
     fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault>;
 }
@@ -154,7 +160,7 @@ pub trait Host {
     fn map(&self, path: &Path) -> Result<store::Foreign, Fault>;
 }
 
-/// What the messages of a source hold.
+/// What the messages of a stage hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sends {
     /// What makes them, as the subject of a sentence: "the model `amor`".

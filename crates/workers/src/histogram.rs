@@ -23,7 +23,7 @@
 
 use super::span::Span;
 use super::{said, unreadable};
-use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
 use flow::{Data, Fault, Made, Outputs, Stop, Worker, slot_stream, stream_fault};
 use settings::{Key, Refused, Section, Take, key};
 use std::collections::{BTreeMap, VecDeque};
@@ -166,6 +166,19 @@ impl WorkerPlan for Plan {
             bytes: bytes * if self.since_start { ROOM } else { 2 },
             ..Needs::default()
         }
+    }
+
+    fn sends(&self, stage: &str) -> Option<Sends> {
+        let time = self.time.map(|_| "time_of_flight");
+        let pixels = (self.shape.len() == 1).then_some("pixel_id");
+        let variables = ["signal", "outside"].into_iter().chain(time).chain(pixels);
+        Some(Sends {
+            maker: format!("worker `{stage}`"),
+            schemas: vec!["da00".into()],
+            variables: variables.map(str::to_owned).collect(),
+            origins: vec![stage.to_owned()],
+            units: Vec::new(),
+        })
     }
 
     fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {

@@ -41,9 +41,14 @@ pub(super) fn check(
     let sends: HashMap<&str, Sends> = instrument
         .stages
         .iter()
-        .filter_map(Stage::source)
-        .filter(|source| !source.is_wrong)
-        .filter_map(|source| Some((source.name.as_str(), source.plan.sends()?)))
+        .filter_map(|stage| {
+            let sends = match stage {
+                Stage::Source(source) if !source.is_wrong => source.plan.sends(),
+                Stage::Worker(worker) => worker.sends(),
+                Stage::Source(_) | Stage::Merge(_) => None,
+            };
+            Some((stage.name(), sends?))
+        })
         .collect();
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
@@ -327,7 +332,7 @@ fn check_template(
     }
 }
 
-/// That what each module of the template wants is what the sources of its streams make, as far as that is known.
+/// That what each module of the template wants is what the stages that fill its streams make, as far as that is known.
 fn check_modules(mistakes: &mut Mistakes, sink: &SinkSection, sends: &HashMap<&str, Sends>) {
     let file = sink.template().unwrap_or(Path::new("")).display().to_string();
     for reads in &sink.template_modules {

@@ -617,6 +617,39 @@ fn a_module_for_which_nothing_comes_is_refused() {
 }
 
 #[test]
+fn what_a_ready_made_worker_never_sends_is_refused() {
+    let folder = Folder::new("worker-sends");
+    folder.put("t.json", "{}");
+    let told = |worker: &str, module: StreamModule| {
+        let text = format!(
+            "{SOURCE}[worker.w]\ninputs = [\"x\"]\n{worker}\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ninputs = [\"w\"]\n"
+        );
+        let mistakes = with_modules(&text, &folder.0.join("z.toml"), &[module]).err().unwrap_or_default();
+        mistakes.into_iter().map(|m| (m.pointer, m.what, m.hint)).collect::<Vec<_>>()
+    };
+    let spectrum = "call = \"histogram\"\nparameters = { to = \"71 ms\", bins = 7 }";
+    let of = |variable: &str| StreamModule {
+        variables: vec![config_text("variables/0/name", variable)],
+        source: Some("w".into()),
+        ..module("0", "da00", "stream", "w")
+    };
+    assert_eq!(told(spectrum, of("time_of_flight")), []);
+    // It has no axis of pixels.
+    let wrong = told(spectrum, of("pixel_id"));
+    assert!(wrong.len() == 1 && wrong[0].1.contains("no variable `pixel_id`"), "{wrong:?}");
+    assert_eq!(told("call = \"histogram\"\nparameters.pixels = 4", of("pixel_id")), []);
+    let wrong = told(spectrum, StreamModule { source: Some("v".into()), ..of("signal") });
+    assert!(wrong.len() == 1 && wrong[0].1.contains("no origin `v`") && wrong[0].2 == "write `w`", "{wrong:?}");
+    let wrong = told(spectrum, module("0", "ev44", "stream", "w"));
+    assert!(wrong.len() == 1 && wrong[0].1.contains("nothing for the module `ev44`"), "{wrong:?}");
+    let groups = |make: &str| format!("call = \"groups\"\nparameters = {{ gap = \"1 us\", make = \"{make}\" }}");
+    assert_eq!(told(&groups("rows"), module("0", "bpgr", "stream", "w")), []);
+    assert_eq!(told(&groups("rows"), module("0", "ev44", "stream", "w")).len(), 1);
+    // Those of the input: that is not asked.
+    assert_eq!(told(&groups("messages"), module("0", "ev44", "stream", "w")), []);
+}
+
+#[test]
 fn a_variable_that_is_never_sent_is_refused() {
     let folder = Folder::new("never-sent");
     folder.put("t.json", "{}");

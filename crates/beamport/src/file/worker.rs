@@ -6,7 +6,7 @@ use super::stream::{self, StreamSection};
 use super::{MergeSection, nearest};
 use crate::edges::Registry;
 use crate::limits;
-use flow::edge::{Needs, WorkerKind};
+use flow::edge::{Needs, Sends, WorkerKind};
 use flow::{Fault, Share};
 use serde_json::Value as Json;
 use settings::units::{Refused, Size, shortened};
@@ -186,6 +186,11 @@ impl WorkerSection {
     fn needs(&self) -> Needs {
         let plan = self.ready_made().and_then(|kind| kind.plan(&self.parameters.0).ok());
         plan.map(|plan| plan.needs()).unwrap_or_default()
+    }
+
+    /// What its messages hold, if its code is ready-made and that is known.
+    pub(super) fn sends(&self) -> Option<Sends> {
+        self.ready_made()?.plan(&self.parameters.0).ok()?.sends(&self.name)
     }
 
     /// True if no message may be left out of what its code keeps.

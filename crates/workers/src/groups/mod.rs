@@ -37,7 +37,7 @@ use rules::Rules;
 use super::again::{self, Again};
 use super::said;
 use super::span::Span;
-use flow::edge::{Needs, WorkerKind, WorkerPlace, WorkerPlan};
+use flow::edge::{Needs, Sends, WorkerKind, WorkerPlace, WorkerPlan};
 use flow::{Data, Fault, Made, Outputs, Stop, Worker, misfit};
 use serde_json::{Map, Value};
 use settings::{Key, Refused, Section, Setting, key, shortened};
@@ -221,6 +221,12 @@ impl WorkerPlan for Plan {
             _ => None,
         };
         Needs { alone, holds_back: true, whole: true, code, ..Needs::default() }
+    }
+
+    fn sends(&self, stage: &str) -> Option<Sends> {
+        let maker = format!("worker `{stage}`");
+        // Messages of groups are those of the input.
+        (!self.rules.messages).then(|| Sends { maker, schemas: vec!["bpgr".into()], ..Sends::default() })
     }
 
     fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
