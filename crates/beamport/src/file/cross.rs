@@ -37,19 +37,7 @@ pub(super) fn check(
         }
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
-    // What a wrong section would send is not known: one mistake is not told again for each module.
-    let sends: HashMap<&str, Sends> = instrument
-        .stages
-        .iter()
-        .filter_map(|stage| {
-            let sends = match stage {
-                Stage::Source(source) if !source.is_wrong => source.plan.sends(),
-                Stage::Worker(worker) => worker.sends(),
-                Stage::Source(_) | Stage::Merge(_) => None,
-            };
-            Some((stage.name(), sends?))
-        })
-        .collect();
+    let sends = sends_of(&instrument.stages);
     for sink in &mut instrument.sinks {
         if known.contains(sink.name.as_str()) {
             let other = kinds.get(sink.name.as_str()).unwrap_or(&"source");
@@ -81,6 +69,17 @@ pub(super) fn check(
         }
     }
     share_out(page, mistakes, &mut instrument.sinks, &known);
+}
+
+/// What the stages send, as far as that is known, by their streams.
+fn sends_of(stages: &[Stage]) -> HashMap<&str, Sends> {
+    let of = |stage: &Stage| match stage {
+        // What a wrong section would send is not known: one mistake is not reported again for each module.
+        Stage::Source(source) => source.plan.sends().filter(|_| !source.is_wrong),
+        Stage::Worker(worker) => worker.sends(),
+        Stage::Merge(_) => None,
+    };
+    stages.iter().filter_map(|stage| Some((stage.name(), of(stage)?))).collect()
 }
 
 /// Sinks with several writers become as many.

@@ -622,7 +622,8 @@ fn what_a_ready_made_worker_never_sends_is_refused() {
     folder.put("t.json", "{}");
     let told = |worker: &str, module: StreamModule| {
         let text = format!(
-            "{SOURCE}[worker.w]\ninputs = [\"x\"]\n{worker}\n[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ninputs = [\"w\"]\n"
+            "{SOURCE}[worker.w]\ninputs = [\"x\"]\n{worker}\n\
+             [sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ninputs = [\"w\"]\n"
         );
         let mistakes = with_modules(&text, &folder.0.join("z.toml"), &[module]).err().unwrap_or_default();
         mistakes.into_iter().map(|m| (m.pointer, m.what, m.hint)).collect::<Vec<_>>()
