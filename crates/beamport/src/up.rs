@@ -88,7 +88,7 @@ impl Started {
             }
         }
         // What merges and workers lost before this start has been told.
-        let mut lost = lost_in(&stages).saturating_sub(lost_before);
+        let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
         for gap in &cuts {
             lost += gap.count();
             let _ = writeln!(stderr(), "{}", crate::verbs::figures::cut(gap));
@@ -133,11 +133,6 @@ impl Started {
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
-}
-
-/// Messages lost, of all inputs and reasons.
-pub(crate) fn lost_in(rows: &[flow::ledger::Row]) -> u64 {
-    rows.iter().flat_map(|row| row.lost.values()).sum()
 }
 
 /// The files of a run, those that other sinks had finished before this start too: their last commits name them.

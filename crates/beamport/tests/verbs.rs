@@ -1142,7 +1142,7 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
     let data = place.data("a");
     let ring = Options { when_full: store::WhenFull::DropOldest, ..Options::memory(1 << 20) };
     let mut writer = data.writer("raw", &ring).unwrap();
-    let mut watch = beamport::verbs::status::Watch::new(&data);
+    let mut watch = flow::status::Watch::new(&data);
     let (mut number, mut has_wrapped) = (0_u64, false);
     // Steps that end within blocks, at their ends, and beyond several of them.
     for step in [1, 10, 4085, 1, 3000, 9000, 20_000, 0, 5, 70_000, 4096] {
@@ -1151,7 +1151,7 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
             writer.append(&meta, &vec![7; (number % 97) as usize]).unwrap();
             number += 1;
         }
-        let status = watch.look(false).unwrap();
+        let status = watch.look(data.media.now(), false).unwrap();
         let stream = &status.streams[0];
         let (first, count) = (writer.first_sequence(), writer.next_sequence());
         assert_eq!((stream.first, stream.count, stream.messages), (first, count, count - first));
@@ -1162,9 +1162,9 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
     assert!(has_wrapped);
     // A reader that stands at the oldest message needs all of it, one at the newest nothing.
     data.hold("raw", "slow", writer.first_sequence()).unwrap();
-    let full = watch.look(false).unwrap().streams[0].fill;
+    let full = watch.look(data.media.now(), false).unwrap().streams[0].fill;
     data.hold("raw", "slow", writer.next_sequence()).unwrap();
-    let empty = watch.look(false).unwrap().streams[0].fill;
+    let empty = watch.look(data.media.now(), false).unwrap().streams[0].fill;
     assert!(full > 0.2 && full <= 1.0 && empty == 0.0, "{full} {empty}");
 }
 
@@ -1219,11 +1219,11 @@ fn a_stream_that_was_empty_at_the_first_look_had_no_rate_at_the_second() {
     let place = Place::new("rate");
     let data = place.data("a");
     let mut writer = data.writer("raw", &Options::memory(1 << 20)).unwrap();
-    let mut watch = beamport::verbs::status::Watch::new(&data);
-    assert_eq!(watch.look(false).unwrap().streams[0].messages_per_s, None);
+    let mut watch = flow::status::Watch::new(&data);
+    assert_eq!(watch.look(data.media.now(), false).unwrap().streams[0].messages_per_s, None);
     let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
     writer.append(&meta, b"first").unwrap();
-    assert!(watch.look(false).unwrap().streams[0].messages_per_s.unwrap() > 0.0);
+    assert!(watch.look(data.media.now(), false).unwrap().streams[0].messages_per_s.unwrap() > 0.0);
 }
 
 /// Turns a bit of the first payload of a stream at rest.

@@ -515,6 +515,11 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
     Ok(rows)
 }
 
+/// Messages lost, of all reasons, in the accounts of inputs.
+pub fn lost(rows: &[Row]) -> u64 {
+    rows.iter().flat_map(|row| row.lost.values()).sum()
+}
+
 /// The accounts of all merges, workers and live sinks of a data folder.
 pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
     let mut rows = Vec::new();

@@ -22,6 +22,7 @@ pub mod runs;
 mod sink;
 mod slot;
 mod source;
+pub mod status;
 mod work;
 
 pub use append::{Appender, Label};

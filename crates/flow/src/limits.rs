@@ -16,3 +16,9 @@ pub const BOOK_HISTORY_BYTES: u64 = 64 << 20;
 
 /// How long the disk may take for all that a book holds when it is opened.
 pub(crate) const BOOK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A worker that has published no statistics for so long, ns, does nothing: three of their pauses.
+pub(crate) const STATISTICS_STALE_NS: i64 = 3_000_000_000;
+
+/// The ledger of a stream is asked again after so many times what the answer took: 5 % of the time at most.
+pub(crate) const LEDGER_PAUSE: i64 = 20;

@@ -192,6 +192,9 @@ pub trait Media: Send + Sync {
     fn live_root(&self) -> std::path::PathBuf;
     /// Bytes that may still be written to the file system of a folder.
     fn free(&self, dir: &Path) -> io::Result<u64>;
+    /// Bytes that the files of a folder take on their device, without those of folders inside it; 0 if there is no such
+    /// folder.
+    fn occupied(&self, dir: &Path) -> io::Result<u64>;
     /// True if the folder lies in memory already, so that it can be its own live place.
     fn in_memory(&self, dir: &Path) -> bool;
 }

@@ -299,6 +299,17 @@ impl Media for Os {
         Ok(stat.f_bavail * stat.f_frsize)
     }
 
+    fn occupied(&self, dir: &Path) -> io::Result<u64> {
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(e) => return Err(e),
+        };
+        // A file that goes away meanwhile takes nothing. `blocks` counts in 512 B whatever the file system (stat(2)).
+        let files = entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file());
+        Ok(files.map(|m| m.blocks() * 512).sum())
+    }
+
     fn in_memory(&self, dir: &Path) -> bool {
         let Some(name) = dir.to_str().and_then(|d| CString::new(d).ok()) else { return false };
         // SAFETY: zero is a valid value of this plain structure.

@@ -426,6 +426,13 @@ impl Media for PretendMedia {
         Ok(room.saturating_sub(used))
     }
 
+    fn occupied(&self, dir: &Path) -> io::Result<u64> {
+        let world = lock(&self.shared);
+        let inside = world.names.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let pages = inside.filter_map(|(_, number)| world.inodes.get(number)).map(|inode| inode.pages.len() as u64);
+        Ok(pages.sum::<u64>() * PAGE as u64)
+    }
+
     fn in_memory(&self, dir: &Path) -> bool {
         dir.starts_with(&lock(&self.shared).live_root)
     }

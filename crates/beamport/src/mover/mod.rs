@@ -161,7 +161,7 @@ impl Mover {
         };
         for stage in mover.fed_stages() {
             // A book that cannot be read is the trouble of its stage.
-            mover.lost_before += crate::up::lost_in(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
+            mover.lost_before += flow::ledger::lost(&flow::ledger::stage(&mover.data, &stage).unwrap_or_default());
         }
         mover.cuts_before = mover.all_cuts();
         mover.start_stages()?;

@@ -5,13 +5,14 @@
 
 use super::figures::{bytes, span, thousands};
 use super::forecast::{self, Forecast};
-use super::{Answer, ended, json_line, status};
+use super::{Answer, ended, json_line};
 use crate::cli::{DataFolder, Doctor};
 use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
 use crate::mover;
 use crate::room;
 use flow::Data;
+use flow::status;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;

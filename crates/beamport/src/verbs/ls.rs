@@ -1,11 +1,11 @@
 //! `beamport ls`: streams and runs as they stand.
 
 use super::figures::{absent, bytes, cut, known, moment, percent, span, thousands};
-use super::status::{Status, Watch};
 use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
 use crate::report::missing_lines;
+use flow::status::{Status, Watch};
 use settings::shortened;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<E
 
 fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let status = Watch::new(&data).look(true)?;
+    let status = Watch::new(&data).look(data.media.now(), true)?;
     if asked.form.json {
         json_line(out, &status)?;
     } else {
@@ -152,9 +152,9 @@ pub(crate) fn runs(status: &Status) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::status::{RunStatus, StreamStatus};
     use flow::ledger;
     use flow::records::Gap;
+    use flow::status::{RunStatus, StreamStatus};
 
     #[test]
     fn streams_and_runs_are_two_tables() {

@@ -1,37 +1,13 @@
-//! The members of a run in its streams: what is there, what retention took, and one hash over all of it.
-//!
-//! A sealed run says in which sequences its members are; the index says which of those they are. Nothing is kept.
+//! What the verbs need of the members of a run ([`flow::status::members`]): refusals, and one hash over all of them.
 
-use flow::records::{Range, Run};
+pub use flow::status::members::{Members, all, count, largest, streams};
+
+use flow::records::Run;
+use flow::status::members;
 use flow::{Data, Fault, stream_fault};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use store::{Check, Clock, ReadOptions, Reader};
 use wire::bprn::State;
-
-/// The members of a run in one stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members {
-    /// Stream.
-    pub stream: String,
-    /// Messages that are there.
-    pub messages: u64,
-    /// Bytes of their payloads.
-    pub bytes: u64,
-    /// Sequences (first, one past the last) of the run that retention took, or that went with their stream.
-    pub gone: Option<(u64, u64)>,
-    /// Messages of the run that a recovery has cut.
-    pub cut: u64,
-}
-
-/// Names of the streams of a run, each once.
-#[must_use]
-pub fn streams(run: &Run) -> Vec<String> {
-    let mut names: Vec<String> = run.streams.iter().map(|r| r.stream.clone()).collect();
-    names.sort();
-    names.dedup();
-    names
-}
 
 /// A sealed run by name.
 pub fn sealed(data: &Data, name: &str, verb: &str) -> Result<Run, Fault> {
@@ -47,92 +23,6 @@ pub fn sealed(data: &Data, name: &str, verb: &str) -> Result<Run, Fault> {
 pub fn until_now(data: &Data, run: Run, now: i64) -> Result<Run, Fault> {
     let streams = flow::until_now(data, &run, &data.streams(false)?)?;
     Ok(Run { state: State::Sealed, time: now, streams, ..run })
-}
-
-fn ranges<'a>(run: &'a Run, stream: &'a str) -> impl Iterator<Item = &'a Range> {
-    run.streams.iter().filter(move |r| r.stream == stream)
-}
-
-/// Where to look for the members of a run in a stream: sequences (first, one past the last) that may be members, those that
-/// are gone, and how many were cut.
-type Places = (Vec<(u64, u64)>, Option<(u64, u64)>, u64);
-
-fn places(run: &Run, reader: &mut Reader) -> Result<Places, Fault> {
-    let (first, next, gone) = span(run, reader)?;
-    let (spans, cut) = run.spans(reader.header(), first, next);
-    // What went with its stream is said as gone.
-    let is_other = ranges(run, &reader.header().name).any(|r| r.uuid != reader.header().uuid);
-    Ok((spans, gone, if is_other { 0 } else { cut }))
-}
-
-/// First sequence and one past the last, and those that are gone.
-type Span = (u64, u64, Option<(u64, u64)>);
-
-fn span(run: &Run, reader: &mut Reader) -> Result<Span, Fault> {
-    let header = reader.header().clone();
-    let first = ranges(run, &header.name).map(|r| r.first).min().unwrap_or(0);
-    let next = ranges(run, &header.name).map(|r| r.next).max().unwrap_or(0);
-    if let Some(other) = ranges(run, &header.name).find(|r| r.uuid != header.uuid && r.first < r.next) {
-        // A stream of the same name stands in its place: all of the run's messages are gone.
-        return Ok((0, 0, Some((other.first, next))));
-    }
-    let bounds = reader.bounds();
-    if first >= bounds.first || first >= next {
-        return Ok((first, next.min(bounds.count), None));
-    }
-    // By arrival, times only rise: if what is left begins before the run, nothing of the run was taken.
-    if header.clock != Clock::Epoch {
-        let oldest = reader.entries(bounds.first, 1).map_err(|e| stream_fault(&header.name, e))?;
-        if oldest.first().is_some_and(|e| e.arrival_time < run.start) {
-            return Ok((bounds.first, next.min(bounds.count), None));
-        }
-    }
-    Ok((bounds.first.min(next), next.min(bounds.count), Some((first, next.min(bounds.first)))))
-}
-
-/// Counts the members of a sealed run in one stream, from its index.
-pub fn count(data: &Data, run: &Run, stream: &str) -> Result<Members, Fault> {
-    let fault = |e| stream_fault(stream, e);
-    let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
-    let mut reader = data.reader(stream, options)?;
-    let clock = reader.header().clock;
-    let (spans, gone, cut) = places(run, &mut reader)?;
-    let mut members = Members { stream: stream.to_owned(), gone, cut, ..Members::default() };
-    let mut see = |entries: &[store::Entry]| {
-        for entry in entries {
-            if run.holds(clock.time_of(entry)) {
-                members.messages += 1;
-                members.bytes += u64::from(entry.length);
-            }
-        }
-    };
-    let mut taken: Option<(u64, u64)> = None;
-    for (at, next) in spans {
-        if let Some((first, end)) = reader.walk(at, next, &mut see).map_err(fault)?.gone {
-            taken = Some((taken.map_or(first, |t| t.0), end));
-        }
-    }
-    if let Some((first, end)) = taken {
-        members.gone = Some((members.gone.map_or(first, |g| g.0), end));
-    }
-    Ok(members)
-}
-
-/// The members of all streams of a sealed run. A stream that is no longer there has lost all of its range.
-pub fn all(data: &Data, run: &Run) -> Result<Vec<Members>, Fault> {
-    let there = data.streams(true)?;
-    streams(run)
-        .into_iter()
-        .map(|stream| {
-            if there.contains(&stream) {
-                return count(data, run, &stream);
-            }
-            let first = ranges(run, &stream).map(|r| r.first).min().unwrap_or(0);
-            let next = ranges(run, &stream).map(|r| r.next).max().unwrap_or(0);
-            let gone = (first < next).then_some((first, next));
-            Ok(Members { stream, gone, ..Members::default() })
-        })
-        .collect()
 }
 
 /// Refuses a run of which a stream with messages is no longer in the data folder: nothing took them, somebody removed it.
@@ -167,19 +57,6 @@ pub fn refuse_cut(run: &str, verb: &str, members: &[Members]) -> Result<(), Faul
         .hint(format!("`beamport write {run}` writes what is left of it")))
 }
 
-/// Bytes of the largest member of a sealed run in one stream.
-pub fn largest(data: &Data, run: &Run, stream: &str) -> Result<u64, Fault> {
-    let options = ReadOptions { early: true, check: Check::Entries, ..ReadOptions::default() };
-    let mut reader = data.reader(stream, options)?;
-    let (spans, ..) = places(run, &mut reader)?;
-    let mut largest = 0;
-    let mut see = |entries: &[store::Entry]| largest = entries.iter().map(|e| e.length).fold(largest, u32::max);
-    for (at, next) in spans {
-        reader.walk(at, next, &mut see).map_err(|e| stream_fault(stream, e))?;
-    }
-    Ok(largest.into())
-}
-
 /// Enters a message into a hash: number of the origin, source time, schema, length, payload, little-endian.
 pub fn enter(sha: &mut Sha256, message: &store::Message<'_>) {
     let entry = message.entry;
@@ -197,7 +74,7 @@ pub fn hash(data: &Data, run: &Run, stream: &str, seen: &mut dyn FnMut(u64)) -> 
     let fault = |e| stream_fault(stream, e);
     let mut reader = data.reader_early(stream)?;
     let clock = reader.header().clock;
-    let (spans, ..) = places(run, &mut reader)?;
+    let members::Places { spans, .. } = members::places(run, &mut reader)?;
     let (mut origins, mut messages): (BTreeMap<u32, Sha256>, u64) = (BTreeMap::new(), 0);
     for (at, next) in spans {
         reader.seek(at);

@@ -19,7 +19,6 @@ pub mod make;
 pub mod members;
 pub mod pins;
 pub mod replay;
-pub mod status;
 pub mod table;
 mod through;
 pub mod top;

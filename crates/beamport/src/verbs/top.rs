@@ -5,10 +5,11 @@
 
 use super::figures::{bytes, known, percent, si, span, thousands};
 use super::ls;
-use super::status::{Status, Watch, WorkerStatus};
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
+use flow::Data;
+use flow::status::{Status, Watch, WorkerStatus};
 use settings::shortened;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -31,29 +32,35 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let mut watch = Watch::new(&data);
     let signals = Asked::to_end()?;
-    let mut status = watch.look(false)?;
+    let mut status = watch.look(data.media.now(), false)?;
     if asked.form.json {
         while !signals.yes() {
             json_line(out, &status)?;
             out.flush()?;
             pause(&signals);
-            status = watch.look(false)?;
+            status = watch.look(data.media.now(), false)?;
         }
     } else if io::stdout().is_terminal() {
         // Alternate screen, cursor hidden; both undone whatever happens below.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
-        let answer = redraw(&mut watch, status, &signals, out);
+        let answer = redraw(&data, &mut watch, status, &signals, out);
         write!(out, "\x1b[?25h\x1b[?1049l")?;
         out.flush()?;
         answer?;
     } else {
         pause(&signals);
-        write!(out, "{}", text(&watch.look(false)?))?;
+        write!(out, "{}", text(&watch.look(data.media.now(), false)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn Write) -> Result<(), super::Stop> {
+fn redraw(
+    data: &Data,
+    watch: &mut Watch,
+    mut status: Status,
+    signals: &Asked,
+    out: &mut dyn Write,
+) -> Result<(), super::Stop> {
     while !signals.yes() {
         let (columns, rows) = terminal_size();
         let mut screen = String::from("\x1b[H");
@@ -65,7 +72,7 @@ fn redraw(watch: &mut Watch, mut status: Status, signals: &Asked, out: &mut dyn 
         out.write_all(screen.as_bytes())?;
         out.flush()?;
         pause(signals);
-        status = watch.look(false)?;
+        status = watch.look(data.media.now(), false)?;
     }
     Ok(())
 }
@@ -212,7 +219,7 @@ fn code(w: &WorkerStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::status::{ReaderStatus, StreamStatus};
+    use flow::status::{ReaderStatus, StreamStatus};
 
     #[test]
     fn half_a_number_on_a_narrow_terminal_is_not_taken_for_one() {

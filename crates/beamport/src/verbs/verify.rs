@@ -6,9 +6,10 @@
 
 use super::figures::{bytes, si, span, thousands};
 use super::table::Table;
-use super::{Answer, ended, json_line, open, status, verify_file};
+use super::{Answer, ended, json_line, open, verify_file};
 use crate::cli::Verify;
 use flow::records::{Range, Run};
+use flow::status;
 use flow::{Data, Fault, stream_fault};
 use serde_json::{Value, json};
 use settings::shortened;

@@ -1,4 +1,4 @@
-//! How the streams and runs of a data folder stand: what `ls`, `top` and the live line of `demo` show.
+//! The state of the streams, workers and runs of a data folder: what `ls`, `top` and the live line of `demo` show.
 //!
 //! The six words are the same everywhere:
 //! * `messages` and `bytes`: what the stream holds now (payloads; index and spare space not counted);
@@ -12,25 +12,24 @@
 //! All comes from the index, the pins and the commits. A [`Watch`] looks again and again and reads only what is new, so
 //! that a look at a busy stream costs what came since the last one. The ledger is asked again only so often that it
 //! takes a small part of the time.
+//!
+//! Constraints: time is an argument, and pauses go by [`store::Media::clock`]; nothing is written and nobody waits.
+//! Failure: a stream that cannot be read is listed as unreadable, and the others are shown.
 
-use super::members;
-use flow::commits::{BySink, last_commits};
-use flow::records::{Gap, Run};
-use flow::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
+pub mod members;
+
+use crate::commits::{BySink, last_commits};
+use crate::limits::{LEDGER_PAUSE, STATISTICS_STALE_NS};
+use crate::records::{Gap, Run};
+use crate::{BookDamage, Data, Fault, RUNS, RunsView, WorkerNow, WorkerState, ledger, stream_fault};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::io::ErrorKind;
 use store::{Check, Clock, Kind, Level, ReadOptions, Reader};
 use wire::bprn::State;
 
 /// Entries of one sum: retention moves in steps of segments, and a partly taken sum is made again from its rest.
 const BLOCK: u64 = 4096;
-/// A worker that has told nothing for so long does nothing, ns.
-const STALE: i64 = 3_000_000_000;
-/// The ledger of a stream is asked again after so many times what it took: 5 % of the time at most.
-const LEDGER_PAUSE: u32 = 20;
 
 /// A reader of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -211,17 +210,28 @@ struct Seen {
     came: (u64, u64),
     /// Late messages by run: (looked at below this sequence, count).
     late: HashMap<String, (u64, u64)>,
-    /// (when, what it took, answer).
-    lost: Option<(Instant, Duration, u64)>,
+    lost: Option<Lost>,
     /// What recoveries cut of messages that were marked.
     cut: Vec<Gap>,
+}
+
+/// What the ledger said is lost of a stream.
+#[derive(Clone, Copy)]
+struct Lost {
+    /// When it was asked, ns of `Media::clock`.
+    asked: i64,
+    /// How long the answer took, ns.
+    took: i64,
+    /// Messages.
+    count: u64,
 }
 
 /// Looks at a data folder again and again.
 pub struct Watch {
     data: Data,
     seen: BTreeMap<String, Seen>,
-    looked: Option<Instant>,
+    /// When it was looked at, ns of `Media::clock`.
+    looked: Option<i64>,
     /// Messages of workers at the last two moments that they told.
     told: BTreeMap<String, [(i64, u64); 2]>,
     /// Runs that are sealed and written: they change no more but for late messages.
@@ -235,14 +245,15 @@ impl Watch {
         Self { data: data.clone(), seen: BTreeMap::new(), looked: None, told: BTreeMap::new(), done: HashMap::new() }
     }
 
-    /// Looks. `accounts`: with the ledger of runs that are not finished, a pass over the index of each.
-    pub fn look(&mut self, accounts: bool) -> Result<Status, Fault> {
-        let now = Instant::now();
-        let since = self.looked.replace(now).map(|last| now.duration_since(last).as_secs_f64());
+    /// Looks at `now`, ns since 1970 UTC. `accounts`: with the ledger of runs that are not finished, a pass over the
+    /// index of each.
+    pub fn look(&mut self, now: i64, accounts: bool) -> Result<Status, Fault> {
+        let clock = self.data.media.clock();
+        let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
         let mut view = RunsView::new(&self.data);
         let all = view.look()?.to_vec();
         let mut status = Status {
-            time: self.data.media.now(),
+            time: now,
             data: self.data.folder.display().to_string(),
             streams: Vec::new(),
             workers: Vec::new(),
@@ -256,8 +267,9 @@ impl Watch {
         self.seen.retain(|name, _| names.contains(name));
         for name in names {
             let seen = self.seen.entry(name.clone()).or_default();
-            let looked = ledger::stage(&self.data, &name)
-                .and_then(|rows| Ok((look_at(&self.data, &name, &all, seen, since, &rows)?, rows)));
+            let looked = ledger::stage(&self.data, &name).and_then(|rows| {
+                Ok((look_at(&self.data, &name, &all, seen, &Look { now, since, filled: &rows })?, rows))
+            });
             match looked {
                 Ok((stream, rows)) => {
                     status.streams.push(stream);
@@ -313,7 +325,7 @@ impl Watch {
                 messages,
                 messages_per_s: match seconds > 0.0 {
                     // It tells nothing where nothing changes.
-                    true if status.time - now.0 > STALE => Some(0.0),
+                    true if status.time - now.0 > STATISTICS_STALE_NS => Some(0.0),
                     true => Some(now.1.saturating_sub(before.1) as f64 / seconds),
                     false => None,
                 },
@@ -404,7 +416,7 @@ fn file_of(state: &str) -> Option<String> {
 }
 
 /// Folders that hold a header which cannot be read.
-pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
+pub fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
     let names = data
         .media
         .list(&data.folder)
@@ -414,7 +426,7 @@ pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
         match store::Header::read(data.media.as_ref(), &data.stream(&name)) {
             Ok(_) | Err(store::Error::Missing(_)) => {}
             // Files beside the streams, a template for example, hold no header.
-            Err(store::Error::Io { .. }) if !data.stream(&name).is_dir() => {}
+            Err(store::Error::Io { source, .. }) if source.kind() == ErrorKind::NotADirectory => {}
             Err(e) => all.push(Unreadable { name, why: e.to_string() }),
         }
     }
@@ -422,20 +434,23 @@ pub(crate) fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
 }
 
 /// How far the newest arrival of a stream is ahead of now, ns: the machine's clock was ahead when it was given.
-pub(super) fn arrival_ahead(reader: &mut Reader, now: i64) -> Option<i64> {
+pub fn arrival_ahead(reader: &mut Reader, now: i64) -> Option<i64> {
     let newest = reader.bounds().count.checked_sub(1)?;
     let ahead = reader.entries(newest, 1).ok()?.first()?.arrival_time.saturating_sub(now);
     (ahead > store::limits::CLOCK_STEP_NS).then_some(ahead)
 }
 
-fn look_at(
-    data: &Data,
-    name: &str,
-    runs: &[Run],
-    seen: &mut Seen,
+/// What a look at a stream needs to know beside the stream.
+struct Look<'a> {
+    /// ns since 1970 UTC.
+    now: i64,
+    /// Seconds since the last look.
     since: Option<f64>,
-    filled: &[ledger::Row],
-) -> Result<StreamStatus, Fault> {
+    /// Accounts of the stage that fills the stream from others; none of another stream.
+    filled: &'a [ledger::Row],
+}
+
+fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'_>) -> Result<StreamStatus, Fault> {
     let fault = |e| stream_fault(name, e);
     let options = ReadOptions { early: true, check: Check::Nothing, ..ReadOptions::default() };
     let mut reader = data.reader(name, options)?;
@@ -447,21 +462,8 @@ fn look_at(
     }
     seen.catch_up(&mut reader).map_err(fault)?;
     seen.count_late(&mut reader, runs).map_err(fault)?;
+    seen.ask_ledger(data, name, look.filled)?;
     let bounds = reader.bounds();
-    let due = seen.lost.is_none_or(|(at, took, _)| at.elapsed() >= took * LEDGER_PAUSE);
-    if due {
-        let began = Instant::now();
-        let lost = match filled.is_empty() {
-            true => ledger::entries(data, name, 0, u64::MAX)?.0.iter().flat_map(|e| e.lost.values()).sum(),
-            // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
-            false => 0,
-        };
-        seen.cut = ledger::cuts(data, name)?;
-        seen.lost = Some((Instant::now(), began.elapsed(), lost));
-    }
-    if !filled.is_empty() {
-        seen.lost = seen.lost.map(|l| (l.0, l.1, filled.iter().flat_map(|r| r.lost.values()).sum()));
-    }
     let readers = readers(data, &reader, bounds.count);
     let counted = || readers.iter().filter(|r| r.kind == "counted").filter_map(|r| r.lag);
     let lag = counted().max().unwrap_or(0);
@@ -469,12 +471,14 @@ fn look_at(
         Level::Disk => bounds.disk,
         Level::Memory => bounds.count - lag.min(bounds.count - bounds.first),
     };
+    // A folder that goes away meanwhile takes nothing.
+    let occupied = |folder| data.media.occupied(folder).unwrap_or(0);
     let live_bytes = if header.live == reader.folder() { 0 } else { occupied(&header.live) };
     let stored_bytes = occupied(reader.folder());
     // The size asked for is not written down: a segment is an eighth of it, up to the largest segment; a live place
     // that has turned round takes all of it.
     let room = (header.segment_bytes * 8).max(live_bytes);
-    let rate = |n: u64| since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);
+    let rate = |n: u64| look.since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);
     let writer = reader.writer();
     let mut parents: Vec<String> = reader.parents().map_err(fault)?.into_iter().map(|row| row.name).collect();
     parents.dedup();
@@ -496,13 +500,13 @@ fn look_at(
         live_bytes,
         messages_per_s: rate(seen.came.0),
         bytes_per_s: rate(seen.came.1),
-        lost: seen.lost.map_or(0, |l| l.2),
+        lost: seen.lost.map_or(0, |lost| lost.count),
         lag,
         fill: (needed as f64 / room as f64).min(1.0),
         late: seen.late.values().map(|l| l.1).sum(),
         writer: writer.map(|p| p.pid),
         orphaned: bounds.written && writer.is_none(),
-        arrival_ahead_ns: arrival_ahead(&mut reader, data.media.now()),
+        arrival_ahead_ns: arrival_ahead(&mut reader, look.now),
         cut: seen.cut.clone(),
         parents,
         readers,
@@ -543,6 +547,27 @@ impl Seen {
                 return Ok(());
             }
         }
+    }
+
+    /// Asks the ledger what is lost and cut of a stream, where that is due.
+    fn ask_ledger(&mut self, data: &Data, name: &str, filled: &[ledger::Row]) -> Result<(), Fault> {
+        let clock = || data.media.clock();
+        let is_due = |lost: Lost| clock().saturating_sub(lost.asked) >= lost.took.saturating_mul(LEDGER_PAUSE);
+        if self.lost.is_none_or(is_due) {
+            let began = clock();
+            let count = match filled.is_empty() {
+                true => ledger::entries(data, name, 0, u64::MAX)?.0.iter().flat_map(|e| e.lost.values()).sum(),
+                // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
+                false => 0,
+            };
+            self.cut = ledger::cuts(data, name)?;
+            let asked = clock();
+            self.lost = Some(Lost { asked, took: asked.saturating_sub(began), count });
+        }
+        if let Some(lost) = self.lost.as_mut().filter(|_| !filled.is_empty()) {
+            lost.count = ledger::lost(filled);
+        }
+        Ok(())
     }
 
     /// Bytes of payload from a sequence on; a block that it lies in is counted in proportion.
@@ -648,11 +673,4 @@ fn readers(data: &Data, reader: &Reader, count: u64) -> Vec<ReaderStatus> {
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
-}
-
-/// Bytes that the files of a folder take.
-fn occupied(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    // `blocks` counts in 512 B whatever the file system (stat(2)).
-    entries.flatten().filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.blocks() * 512).sum()
 }

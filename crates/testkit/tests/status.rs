@@ -1,0 +1,47 @@
+//! The status of a data folder on the pretend machine: times come from the caller, rates from the machine's clock.
+
+use beamport_testkit::Machine;
+use flow::Data;
+use flow::status::Watch;
+use store::{Drain, Meta, Options, SchemaId};
+
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn rates_are_of_the_time_between_two_looks() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer("raw", &Options::disk(1 << 20)).unwrap();
+    let mut watch = Watch::new(&data);
+    let mut look = |now| watch.look(now, true).unwrap();
+    let first = look(7);
+    assert_eq!((first.time, first.streams[0].messages_per_s), (7, None));
+    for (seconds, messages) in [(1, 100), (4, 100), (2, 0)] {
+        machine.advance(seconds * SECOND);
+        for number in 0..messages {
+            let meta = Meta { source_time: 1, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+            writer.append(&meta, &[0; 50]).unwrap();
+        }
+        let status = look(7 + seconds);
+        let stream = &status.streams[0];
+        let expected = messages as f64 / seconds as f64;
+        let found = (status.time, stream.messages_per_s.unwrap(), stream.bytes_per_s.unwrap());
+        assert_eq!(found, (7 + seconds, expected, 50.0 * expected));
+    }
+}
+
+#[test]
+fn the_bytes_of_a_stream_are_those_that_its_files_take() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut writer = data.writer("raw", &Options::disk(1 << 20)).unwrap();
+    for number in 0..10 {
+        let meta = Meta { source_time: 1, origin: 0, origin_seq: number, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, &[0; 50_000]).unwrap();
+    }
+    writer.drain().unwrap();
+    let stream = &Watch::new(&data).look(0, false).unwrap().streams[0];
+    // Nothing else is on this machine but the folder of the stream and its live place.
+    assert_eq!((stream.stored_bytes, stream.live_bytes), machine.used());
+    assert!(stream.stored_bytes > 500_000, "{}", stream.stored_bytes);
+}
