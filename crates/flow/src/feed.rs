@@ -97,8 +97,8 @@ impl Feed {
             newest: i64::MIN,
             finished: finished(&last),
         };
+        let known = last.as_ref().map_or(&[][..], |commit| &commit.inputs);
         for stream in inputs {
-            let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *stream));
             feed.inputs.push(feed.input(stream, known, keep)?);
         }
         if let Some(commit) = &last {
@@ -109,7 +109,7 @@ impl Feed {
         Ok((feed, last.map(|c| c.state)))
     }
 
-    fn input(&self, stream: &str, known: Option<&Input>, keep: bool) -> Result<Feeding, Fault> {
+    fn input(&self, stream: &str, known: &[Input], keep: bool) -> Result<Feeding, Fault> {
         let (name, kind) = if keep {
             (reader_name(&self.sink, &self.run.name), Kind::Counted)
         } else {
@@ -118,21 +118,12 @@ impl Feed {
         let options = ReadOptions { name, kind, check: Check::All, ..ReadOptions::default() };
         let mut reader = self.data.reader(stream, options)?;
         let header = reader.header().clone();
-        let account = match known.filter(|k| k.uuid == header.uuid) {
+        let account = match Input::resume(known, stream, &header) {
             Some(known) => gone_on(&self.run, known, &header),
             None => {
                 // A place that was held since the run began says more than what is left: what was taken since is lost.
                 let held = if keep { reader.position() } else { u64::MAX };
-                let first = beginning(&self.run, &mut reader)?.min(held);
-                Input {
-                    stream: stream.to_string(),
-                    uuid: header.uuid,
-                    epoch: header.epoch_of(first),
-                    first,
-                    next: first,
-                    done: 0,
-                    counts: BTreeMap::new(),
-                }
+                Input::begin(stream, &header, beginning(&self.run, &mut reader)?.min(held))
             }
         };
         reader.seek(account.next);

@@ -376,6 +376,25 @@ pub const WAITS: &str = "waits";
 pub const BEYOND: &str = "beyond";
 
 impl Input {
+    /// The account of the input `stream`, of which nothing below `first` is looked at.
+    pub(crate) fn begin(stream: &str, header: &store::Header, first: u64) -> Self {
+        Self {
+            stream: stream.to_owned(),
+            uuid: header.uuid,
+            epoch: header.epoch_of(first),
+            first,
+            next: first,
+            done: 0,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// The account of the input `stream` in the newest commit of its stage, from which the stage resumes. `None` if the
+    /// commit does not name this very stream: another of the same name is a new input.
+    pub(crate) fn resume<'a>(inputs: &'a [Self], stream: &str, header: &store::Header) -> Option<&'a Self> {
+        inputs.iter().find(|input| input.stream == stream && input.uuid == header.uuid)
+    }
+
     /// A count by its name.
     pub fn count(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)

@@ -116,15 +116,7 @@ impl Input {
         }
         let course = Course::of(header.clock);
         let first = reader.bounds().first;
-        let account = Account {
-            stream: stream.to_string(),
-            uuid: header.uuid,
-            epoch: header.epoch_of(first),
-            first,
-            next: first,
-            done: 0,
-            counts: Default::default(),
-        };
+        let account = Account::begin(stream, header, first);
         // What was looked at once was safe, though a mark may say so a moment later after a start.
         let back = data.reader(stream, ReadOptions { early: true, check: Check::Nothing, ..options })?;
         Ok(Self {

@@ -45,13 +45,7 @@ pub(super) struct Inlet {
 impl Inlet {
     /// Opens an input where its last commit stands; a stream that none speaks of, with its oldest message, or where a relay
     /// before the first commit began.
-    pub(super) fn open(
-        data: &Data,
-        sink: &str,
-        stream: &str,
-        known: Option<&Account>,
-        early: bool,
-    ) -> Result<Self, Fault> {
+    pub(super) fn open(data: &Data, sink: &str, stream: &str, known: &[Account], early: bool) -> Result<Self, Fault> {
         let options = ReadOptions {
             name: sink.to_owned(),
             kind: Kind::Counted,
@@ -61,7 +55,7 @@ impl Inlet {
         };
         let mut reader = data.reader(stream, options)?;
         let header = reader.header();
-        let account = match known.filter(|known| known.uuid == header.uuid) {
+        let account = match Account::resume(known, stream, header) {
             Some(known) => {
                 let mut account = known.clone();
                 account.step_back(header);
@@ -69,15 +63,7 @@ impl Inlet {
             }
             None => {
                 let first = reader.position();
-                Account {
-                    stream: stream.to_owned(),
-                    uuid: header.uuid,
-                    epoch: header.epoch_of(first.saturating_sub(1)),
-                    first,
-                    next: first,
-                    done: 0,
-                    counts: BTreeMap::new(),
-                }
+                Account { epoch: header.epoch_of(first.saturating_sub(1)), ..Account::begin(stream, header, first) }
             }
         };
         let (next, epochs) = (account.next, header.epochs.clone());

@@ -119,8 +119,8 @@ impl Relay {
                 Fault::new(format!("sink `{name}` cannot work"), format!("`{book_name}` is that of files of runs"));
             return Err(fault.hint("give the sink another name"));
         }
-        let known = |stream: &String| last.as_ref()?.inputs.iter().find(|input| input.stream == *stream);
-        let open = |stream: &String| Inlet::open(data, name, stream, known(stream), options.early);
+        let known = last.as_ref().map_or(&[][..], |commit| &commit.inputs);
+        let open = |stream: &String| Inlet::open(data, name, stream, known, options.early);
         let open = inputs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         // The source of a stream that is no input any more need not wait; one that is gone has no position.
         let former = last.iter().flat_map(|commit| &commit.inputs).filter(|known| !inputs.contains(&known.stream));

@@ -261,8 +261,7 @@ impl Work {
         let tasks = fresh_tasks(data, stage)?;
         let mut sources = Vec::new();
         for name in inputs {
-            let known = last.as_ref().and_then(|c| c.inputs.iter().find(|i| i.stream == *name));
-            let known = (known, beside.as_ref());
+            let known = (last.as_ref().map_or(&[][..], |commit| &commit.inputs), beside.as_ref());
             sources.push(Source::open(data, stage, name, known, &state, &mut output)?);
         }
         // Slots that are to be gone may have answered, and the output points into their streams.

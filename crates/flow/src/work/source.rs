@@ -40,7 +40,7 @@ impl Source {
         data: &Data,
         stage: &str,
         name: &str,
-        (known, beside): (Option<&Input>, Option<&Beside>),
+        (known, beside): (&[Input], Option<&Beside>),
         state: &Value,
         output: &mut Writer,
     ) -> Result<Self, Fault> {
@@ -50,7 +50,7 @@ impl Source {
         let header = reader.header();
         let (mut ahead, mut is_cut) = (BTreeMap::new(), false);
         let mut kept = super::kept_of(state, name);
-        let account = match known.filter(|k| k.uuid == header.uuid) {
+        let account = match Input::resume(known, name, header) {
             Some(known) => {
                 // Only what is marked is read: a recovery cuts it where the medium lost it.
                 let mut account = known.clone();
@@ -86,16 +86,7 @@ impl Source {
                 kept = None;
                 let there = beside.and_then(|beside| beside.stands(name, &header.uuid));
                 let bounds = reader.bounds();
-                let first = there.map_or(bounds.first, |next| next.clamp(bounds.first, bounds.count));
-                Input {
-                    stream: name.to_owned(),
-                    uuid: header.uuid,
-                    epoch: header.epoch_of(first),
-                    first,
-                    next: first,
-                    done: 0,
-                    counts: BTreeMap::new(),
-                }
+                Input::begin(name, header, there.map_or(bounds.first, |next| next.clamp(bounds.first, bounds.count)))
             }
         };
         reader.commit(account.next);
