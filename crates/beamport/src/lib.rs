@@ -4,6 +4,7 @@ pub mod cli;
 pub mod compare;
 pub mod demo;
 pub mod edges;
+pub mod figures;
 pub mod file;
 pub mod limits;
 pub mod mover;
@@ -43,7 +44,7 @@ pub fn run(registry: &Registry) -> ExitCode {
     // No lock on stderr: a stage that warns while the verb works would wait for it for ever.
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let result = match cli.verb {
-        Verb::Check(asked) => file::check(&asked, registry, &mover::template_check, &mut out, &mut err),
+        Verb::Check(asked) => verbs::check::run(&asked, registry, &mover::template_check, &mut out, &mut err),
         Verb::Reference(reference) => {
             let page = match reference.page.as_str() {
                 "cli" => cli::reference(),

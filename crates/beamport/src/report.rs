@@ -1,8 +1,8 @@
 //! What stands at the end: per stream messages, events, bytes and lost; the ledger; the files. One function for the
 //! screen, `--json` and the tests.
 
+use crate::figures::absent;
 use crate::mover::{Failed, Written};
-use crate::verbs::figures::absent;
 use crate::verbs::members;
 use flow::ledger::{Account, Missing, Row};
 use flow::records::Gap;

@@ -3,8 +3,8 @@
 //! A live end that runs out of it makes its source wait, so what cannot fit is refused before anything starts. The sum is
 //! what `live` of all sources says, and a little for each book; `check`, `up` and `doctor` all ask here.
 
+use crate::figures::bytes;
 use crate::file::{Instrument, Mistake, Stage};
-use crate::verbs::figures::bytes;
 use flow::limits::BOOK_LIVE_BYTES;
 use flow::{Data, Fault};
 use settings::units::{Size, size_text};

@@ -91,7 +91,7 @@ impl Started {
         let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
         for gap in &cuts {
             lost += gap.count();
-            let _ = writeln!(stderr(), "{}", crate::verbs::figures::cut(gap));
+            let _ = writeln!(stderr(), "{}", crate::figures::cut(gap));
         }
         for name in &names {
             let report = fill_in(&data, &written, &sinks, name)

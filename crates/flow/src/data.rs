@@ -134,6 +134,16 @@ pub fn aside_of(stage: &str) -> String {
     format!("{stage}.aside")
 }
 
+/// The stream of tasks of a worker.
+pub fn tasks_of(stage: &str) -> String {
+    format!("{stage}.tasks")
+}
+
+/// The stream of a slot.
+pub fn slot_stream(stage: &str, number: u32) -> String {
+    format!("{stage}.slot{number}")
+}
+
 /// Behind the name of a merge whose output is a copy: what it is a copy of.
 const VIEW: &str = ".view";
 

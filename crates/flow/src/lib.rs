@@ -28,10 +28,11 @@ mod work;
 pub use append::{Appender, Label};
 pub use book::{Book, BookDamage, Keeps, Record};
 pub use commits::{commits_of, last_commit, reader_name};
-pub use data::{Data, RUNS, aside_of, each_batch, stream_fault, view_of};
+pub use data::{Data, RUNS, aside_of, each_batch, slot_stream, stream_fault, tasks_of, view_of};
 pub use fault::{Fault, Passes};
 pub use feed::{Fed, Feed, hold, until_now};
 pub use intake::{Intake, IntakeOptions};
+pub use limits::SLOTS_MAX;
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};
 pub use native::{Native, misfit};
@@ -41,6 +42,4 @@ pub use sink::{Aside, Product, Sink};
 pub use slot::{Made, Outputs, Slot, SlotOptions, Stepped, Stop, Worker};
 pub use source::{Outlet, Pushed, Resume, ResumeOrigin, Source, Step};
 pub use work::statistics::{WorkerState, statistics_of};
-pub use work::{
-    Boundary, Overdue, SLOTS_MAX, Share, SlotState, Work, WorkOptions, WorkerNow, kept, slot_stream, tasks_of,
-};
+pub use work::{Boundary, Overdue, Share, SlotState, Work, WorkOptions, WorkerNow, kept};

@@ -22,3 +22,9 @@ pub(crate) const STATISTICS_STALE_NS: i64 = 3_000_000_000;
 
 /// The ledger of a stream is asked again after so many times what the answer took: 5 % of the time at most.
 pub(crate) const LEDGER_PAUSE: i64 = 20;
+
+/// Slots of one worker: each takes two of the 127 places for readers of an input.
+pub const SLOTS_MAX: u32 = 32;
+
+/// Between two moments of the statistics of a worker, ns: often enough for people, seldom enough to cost nothing.
+pub(crate) const STATISTICS_PAUSE: i64 = 1_000_000_000;

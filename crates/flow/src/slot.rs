@@ -11,10 +11,9 @@
 //! there is no room the message is begun anew later, and the answer says how far it went.
 
 use crate::book::own_meta;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, slot_stream, stream_fault, tasks_of};
+use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
 use crate::records::{Gap, reason_of};
-use crate::work::statistics::PAUSE;
-use crate::work::{SLOTS_MAX, slot_stream, tasks_of};
 use crate::{Fault, Pushed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -635,7 +634,7 @@ impl Slot {
         self.tasks.commit(task.number + 1);
         let media = self.data.media.as_ref();
         let clock = media.clock();
-        let is_due = self.asked.is_none_or(|at| clock.saturating_sub(at) >= PAUSE);
+        let is_due = self.asked.is_none_or(|at| clock.saturating_sub(at) >= STATISTICS_PAUSE);
         let statistics = if is_due { worker.statistics() } else { String::new() };
         if is_due {
             self.asked = Some(clock);

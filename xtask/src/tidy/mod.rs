@@ -3,6 +3,7 @@
 
 mod code;
 mod crates;
+mod layers;
 mod ratchet;
 mod reference;
 mod text;
@@ -35,6 +36,7 @@ pub(crate) fn sources(root: &Path) -> Done {
     let files = files(root)?;
     let mut complaints = crates::check(root);
     complaints.extend(text::check(root, &files));
+    complaints.extend(layers::check(root, &files));
     complaints.extend(ratchet::check(root, &files));
     verdict(complaints)
 }

@@ -6,7 +6,6 @@
 //! and nothing is created, run or sent: reading a file has no effect beyond reading it and its templates.
 //! Failure: a list of [`Mistake`]s, never a half-read instrument.
 
-mod check;
 mod comes;
 mod cross;
 mod family;
@@ -23,7 +22,6 @@ mod stream;
 mod worker;
 mod writers;
 
-pub use check::check;
 pub use merge::{MergeKind, MergeSection, Waits};
 pub use run::{RunSection, Start};
 pub(crate) use show::toml_text;

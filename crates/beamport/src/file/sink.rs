@@ -62,6 +62,12 @@ pub struct Share {
 }
 
 impl SinkSection {
+    /// Whether its template reads a stream.
+    #[must_use]
+    pub fn has_place_for(&self, stream: &str) -> bool {
+        self.template_streams.contains_key(stream)
+    }
+
     /// The template, where it has one.
     #[must_use]
     pub fn template(&self) -> Option<&Path> {

@@ -27,8 +27,8 @@ use crate::Fault;
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::cuts::Cuts;
-use crate::data::{Data, stream_fault, unwritten};
-use crate::limits::BOOK_HISTORY_BYTES;
+use crate::data::{Data, stream_fault, tasks_of, unwritten};
+use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX};
 use crate::merge::Heard;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
@@ -37,8 +37,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use store::{Error, Level, Options, WhenFull, Writer};
 
-/// Slots of one worker: each takes two of the 127 places for readers of an input.
-pub const SLOTS_MAX: u32 = 32;
 /// Tasks that a slot has at once: one that it does, and the next.
 const TASKS_EACH: usize = 2;
 /// How long a block should take, ns: short beside what a person notices, long beside a task and a commit.
@@ -62,16 +60,6 @@ const OVERDUE_LOOK: i64 = 50_000_000;
 const START_MAX: i64 = 120_000_000_000;
 /// Between two looks for a writer that started anew, ns.
 const WRITER_LOOK: i64 = 20_000_000;
-
-/// The stream of tasks of a worker.
-pub fn tasks_of(stage: &str) -> String {
-    format!("{stage}.tasks")
-}
-
-/// The stream of a slot.
-pub fn slot_stream(stage: &str, number: u32) -> String {
-    format!("{stage}.slot{number}")
-}
 
 /// Who gets a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

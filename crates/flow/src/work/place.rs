@@ -1,9 +1,9 @@
 //! A slot as the runner sees it: its stream, its tasks, its answers.
 
 use super::piece::Answered;
-use super::{ENTRIES, RECENT, SlotState, WorkOptions, slot_stream};
+use super::{ENTRIES, RECENT, SlotState, WorkOptions};
 use crate::Fault;
-use crate::data::{Data, stream_fault};
+use crate::data::{Data, slot_stream, stream_fault};
 use crate::slot::MORE;
 use std::collections::VecDeque;
 use store::{Error, Level, Parent, ReadOptions, Reader, Writer};

@@ -1,9 +1,10 @@
 //! How a runner goes on: what was answered since the last commit, and what of that is shown.
 
+use super::Work;
 use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
-use super::{SLOTS_MAX, Work};
 use crate::Fault;
 use crate::data::{aside_of, each_batch, stream_fault};
+use crate::limits::SLOTS_MAX;
 use crate::records::epoch_end;
 use crate::slot::SAME;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,10 +2,11 @@
 
 use super::piece::{Answered, Piece, Todo};
 use super::place::Place;
-use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, SLOTS_MAX, START_MAX, SlotState, Work, tasks_of};
+use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, START_MAX, SlotState, Work};
 use crate::Fault;
 use crate::book::own_meta;
-use crate::data::stream_fault;
+use crate::data::{stream_fault, tasks_of};
+use crate::limits::SLOTS_MAX;
 use crate::slot::{MORE, WAITS};
 use store::SchemaId;
 

@@ -8,13 +8,12 @@
 use super::Work;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
+use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use store::{Error, Meta, Options, SchemaId, WhenFull, Writer};
 use wire::Scalar;
 
-/// Between two moments, ns: often enough for people, seldom enough for nobody to pay.
-pub(crate) const PAUSE: i64 = 1_000_000_000;
 /// What is kept: ten minutes of a hundred numbers.
 const BYTES: u64 = 4 << 20;
 /// Numbers of one slot's code: more is data, and belongs into the output.
@@ -22,7 +21,7 @@ const NUMBERS_MAX: usize = 64;
 /// Bytes of the name of one.
 const NAME_BYTES_MAX: usize = 64;
 /// Entries of a moment at most: all slots, and the worker's own.
-const MOMENT: u64 = super::SLOTS_MAX as u64 * NUMBERS_MAX as u64 + 64;
+const MOMENT: u64 = SLOTS_MAX as u64 * NUMBERS_MAX as u64 + 64;
 
 /// The stream of statistics of a worker.
 pub fn statistics_of(stage: &str) -> String {
@@ -105,7 +104,7 @@ pub(super) struct Statistics {
 impl Work {
     /// Says how things are, where that is due.
     pub(super) fn say(&mut self, now: i64, clock: i64) -> Result<(), Fault> {
-        if self.statistics.at.is_some_and(|at| clock.saturating_sub(at) < PAUSE) {
+        if self.statistics.at.is_some_and(|at| clock.saturating_sub(at) < STATISTICS_PAUSE) {
             return Ok(());
         }
         self.statistics.at = Some(clock);

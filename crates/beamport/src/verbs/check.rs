@@ -2,12 +2,12 @@
 //!
 //! A note is no mistake: it says what will be as it is written and is perhaps not meant.
 
-use super::{Instrument, Mistake, TemplateCheck, read};
+use super::figures::bytes;
+use super::forecast;
 use crate::cli;
 use crate::edges::Registry;
+use crate::file::{Instrument, Mistake, SinkSection, TemplateCheck, read};
 use crate::room;
-use crate::verbs::figures::bytes;
-use crate::verbs::forecast;
 use serde_json::json;
 use settings::Severity;
 use settings::shortened;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 /// Runs `check`: what is good goes to `out`, mistakes go to `err` (with `--json` all to `out`). Exit status 0, or 2 with
 /// mistakes; that this machine has too little shared memory for the file is one.
-pub fn check(
+pub fn run(
     asked: &cli::Check,
     registry: &Registry,
     template_check: &TemplateCheck<'_>,
@@ -83,9 +83,9 @@ pub fn check(
 /// Inputs of sinks for which the template has no place.
 fn notes(instrument: &Instrument) -> Vec<String> {
     let file = instrument.file.display();
-    let of = |sink: &super::SinkSection| {
+    let of = |sink: &SinkSection| {
         let Some(template) = sink.template() else { return Vec::new() };
-        let unplaced = sink.inputs.iter().filter(|input| !sink.template_streams.contains_key(*input));
+        let unplaced = sink.inputs.iter().filter(|input| !sink.has_place_for(input));
         let told = unplaced.map(|input| {
             format!(
                 "{file}:{}: sink `{}` takes `{}`, for which {} has no place: its messages will stand aside (unmatched)",

@@ -1,0 +1,283 @@
+//! The layers inside of a crate: which of its modules may use which, so that a reader can begin at the bottom. A module
+//! uses those of lower layers alone, and no other of its own layer. `lib.rs` is above all of them; tests are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::code;
+
+/// A crate, its modules from the lowest layer up, and the uses that are still to be cut: those may only become fewer.
+struct Layers {
+    krate: &'static str,
+    layers: &'static [&'static [&'static str]],
+    knots: &'static [(&'static str, &'static str)],
+}
+
+/// A new module gets its place here.
+const CRATES: [Layers; 2] = [
+    Layers {
+        krate: "beamport",
+        layers: &[
+            &["limits", "peer", "figures", "compare"],
+            &["edges"],
+            &["file"],
+            &["cli", "mover", "room"],
+            &["report"],
+            &["verbs"],
+            &["up"],
+            &["demo"],
+        ],
+        // What a kind of sink reads of its section is told by types of `file`; the report counts members as verbs do.
+        knots: &[("edges", "file"), ("report", "verbs")],
+    },
+    Layers {
+        krate: "flow",
+        layers: &[
+            &["fault", "limits"],
+            &["records", "data", "source", "sink"],
+            &["book", "live"],
+            &["commits", "cuts"],
+            &["runs"],
+            &["feed", "merge"],
+            &["ledger"],
+            &["append", "intake", "relay", "slot"],
+            &["edge", "work"],
+            &["native"],
+            &["checked", "status"],
+        ],
+        knots: &[],
+    },
+];
+
+/// Where [`CRATES`] is.
+const HERE: &str = "xtask/src/tidy/layers.rs";
+
+/// A use of another module: file and line.
+type Uses = BTreeMap<(String, String), (PathBuf, usize)>;
+
+pub(super) fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for one in &CRATES {
+        let src = Path::new("crates").join(one.krate).join("src");
+        let read = |path: &Path| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let top = Top::of(&code::without_tests(&code::plain(&read(&src.join("lib.rs")))));
+        let mut uses = Uses::new();
+        for path in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
+            let Ok(inner) = path.strip_prefix(&src) else { continue };
+            let module = module_of(inner);
+            if !module.is_empty() && !code::is_test(inner) {
+                let plain = code::without_tests(&code::plain(&read(path)));
+                uses_in(&plain, &module, path, &top, &mut uses);
+            }
+        }
+        compare(one, &top.modules, &uses, &mut complaints);
+    }
+    complaints
+}
+
+/// The path of the module in a file; that of `lib.rs` and `main.rs` is empty.
+fn module_of(inner: &Path) -> Vec<String> {
+    let mut parts: Vec<String> =
+        inner.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    if parts.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
+        parts.pop();
+    }
+    parts
+}
+
+/// What `lib.rs` declares.
+#[derive(Debug, Default)]
+struct Top {
+    modules: BTreeSet<String>,
+    /// Names that it takes from its modules, with the module.
+    names: BTreeMap<String, String>,
+}
+
+impl Top {
+    fn of(plain: &str) -> Self {
+        let mut top = Self::default();
+        for statement in plain.split(';') {
+            let statement = statement.rsplit('}').next().filter(|_| !statement.contains(" use ")).unwrap_or(statement);
+            if let Some((_, name)) = statement.rsplit_once("mod ") {
+                top.modules.insert(name.trim().to_owned());
+            }
+        }
+        for statement in plain.split(';') {
+            let Some((_, path)) = statement.rsplit_once("use ") else { continue };
+            for (first, last) in leaves(path.trim()) {
+                if top.modules.contains(&first) {
+                    top.names.insert(last, first);
+                }
+            }
+        }
+        top
+    }
+
+    /// The module behind the first name of a path from the root; none if the root itself defines it.
+    fn module(&self, name: &str) -> Option<&str> {
+        self.modules.get(name).or_else(|| self.names.get(name)).map(String::as_str)
+    }
+}
+
+/// The first and the last name of each path in a tree of paths: `a::{b, c::d as e}` has (a, b) and (a, e).
+fn leaves(tree: &str) -> Vec<(String, String)> {
+    let tree = tree.trim();
+    let tree = tree.strip_prefix("crate::").unwrap_or(tree);
+    let word = |text: &str| text.trim().to_owned();
+    match tree.split_once('{') {
+        None => {
+            let first = tree.split("::").next().unwrap_or_default();
+            let last = tree.rsplit("::").next().unwrap_or_default();
+            let last = last.rsplit_once(" as ").map_or(last, |(_, name)| name);
+            vec![(word(first.split(" as ").next().unwrap_or_default()), word(last))]
+        }
+        Some((before, inside)) => {
+            let first = before.split("::").next().unwrap_or_default().trim();
+            let inner = branches(inside).into_iter().flat_map(leaves);
+            inner.map(|(name, last)| if first.is_empty() { (name, last) } else { (first.to_owned(), last) }).collect()
+        }
+    }
+}
+
+/// The parts between the commas of a list in braces, up to the brace that closes it.
+fn branches(inside: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut parts) = (0_u32, 0, Vec::new());
+    for (at, c) in inside.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inside[from..at]);
+                from = at + 1;
+            }
+            '}' => {
+                parts.push(&inside[from..at]);
+                break;
+            }
+            _ => {}
+        }
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+/// Adds the modules that one file uses, by `crate::` or by as many `super::` as lead to the root.
+fn uses_in(plain: &str, module: &[String], path: &Path, top: &Top, uses: &mut Uses) {
+    for root in ["crate::".to_owned(), "super::".repeat(module.len())] {
+        for (at, _) in plain.match_indices(&root) {
+            let is_inside = plain[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            let after = &plain[at + root.len()..];
+            if is_inside || after.starts_with("super::") {
+                continue;
+            }
+            let names = match after.strip_prefix('{') {
+                Some(inside) => branches(inside).into_iter().flat_map(leaves).map(|(first, _)| first).collect(),
+                None => vec![after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned()],
+            };
+            for other in names.iter().filter_map(|name| top.module(name)).filter(|other| *other != module[0]) {
+                let line = plain[..at].lines().count().max(1);
+                uses.entry((module[0].clone(), other.to_owned())).or_insert_with(|| (path.to_owned(), line));
+            }
+        }
+    }
+}
+
+fn compare(one: &Layers, modules: &BTreeSet<String>, uses: &Uses, complaints: &mut Vec<String>) {
+    let layer = |module: &str| one.layers.iter().position(|layer| layer.contains(&module));
+    for module in modules.iter().filter(|module| layer(module).is_none()) {
+        complaints.push(format!("crates/{}: module `{module}` has no layer; give it one in {HERE}", one.krate));
+    }
+    for module in one.layers.iter().copied().flatten().filter(|module| !modules.contains(**module)) {
+        complaints.push(format!("{HERE}: crate `{}` has no module `{module}`", one.krate));
+    }
+    let is_knot = |from: &str, to: &str| one.knots.contains(&(from, to));
+    for ((from, to), (path, line)) in uses {
+        if let (Some(own), Some(other)) = (layer(from), layer(to))
+            && other >= own
+            && !is_knot(from, to)
+        {
+            complaints.push(format!(
+                "{}:{line}: `{from}` must not use `{to}`, which is no lower layer: move what it needs down ({HERE})",
+                path.display()
+            ));
+        }
+    }
+    for (from, to) in one.knots {
+        if !uses.contains_key(&((*from).to_owned(), (*to).to_owned())) {
+            complaints.push(format!("{HERE}: `{from}` no longer uses `{to}`: remove it from the knots"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Layers = Layers { krate: "x", layers: &[&["low", "same"], &["high"]], knots: &[("low", "high")] };
+    const LIB: &str = "mod high;\npub mod low;\nmod same;\npub use high::{High, deep::{Deep, self as other}};\n\
+                       pub use low::Low as Renamed;\npub fn run() {\n    high::go();\n}\n";
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let top = Top::of(LIB);
+        let (mut uses, mut complaints) = (Uses::new(), Vec::new());
+        for (path, text) in files {
+            let plain = code::without_tests(&code::plain(text));
+            uses_in(&plain, &module_of(Path::new(path)), Path::new(path), &top, &mut uses);
+        }
+        compare(&ONE, &top.modules, &uses, &mut complaints);
+        complaints
+    }
+
+    #[test]
+    fn the_root_is_read() {
+        let top = Top::of(LIB);
+        assert_eq!(top.modules.iter().collect::<Vec<_>>(), ["high", "low", "same"]);
+        let names: Vec<_> = top.names.iter().map(|(name, module)| format!("{name} {module}")).collect();
+        assert_eq!(names, ["Deep high", "High high", "Renamed low", "other high"]);
+    }
+
+    #[test]
+    fn a_use_of_a_lower_layer_is_right() {
+        let low = ("low.rs", "use crate::High;\n");
+        let high = ("high/mod.rs", "use crate::{low, same::{A, B}};\nuse super::low::C;\n// crate::none\n");
+        assert_eq!(complaints(&[low, high]), [""; 0]);
+    }
+
+    #[test]
+    fn a_use_of_the_own_or_a_higher_layer_is_named_with_its_line() {
+        let knot = ("low.rs", "use crate::High;\n");
+        for text in ["\nuse crate::high::A;\n", "\nuse crate::{Deep, low};\n", "\nfn f() { super::super::high::f() }\n"]
+        {
+            let found = complaints(&[knot, ("same/part.rs", text)]);
+            assert!(
+                found[0].starts_with("same/part.rs:2: `same` must not use `high`") || found[0].contains("`low`"),
+                "{found:?}"
+            );
+        }
+        assert!(complaints(&[knot, ("same.rs", "use crate::Renamed;\n")])[0].contains("must not use `low`"));
+    }
+
+    #[test]
+    fn tests_and_what_lies_in_the_same_module_are_free() {
+        let text = "use super::other;\nuse crate::same::part;\n#[cfg(test)]\nmod tests {\n    use crate::high::A;\n}\n";
+        assert_eq!(complaints(&[("low.rs", "use crate::High;\n"), ("same/part.rs", text)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_knot_that_was_cut_leaves_the_list() {
+        assert!(complaints(&[("low.rs", "\n")])[0].contains("`low` no longer uses `high`"));
+    }
+
+    #[test]
+    fn the_list_has_the_modules_that_there_are() {
+        let mut found = Vec::new();
+        compare(
+            &ONE,
+            &BTreeSet::from(["low".to_owned(), "high".to_owned(), "new".to_owned()]),
+            &Uses::new(),
+            &mut found,
+        );
+        assert!(found[0].contains("module `new` has no layer") && found[1].contains("no module `same`"), "{found:?}");
+    }
+}
