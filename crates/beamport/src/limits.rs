@@ -40,6 +40,10 @@ pub const PARTS_MAX: u64 = 1024;
 pub const CACHE_MAX: u64 = 1 << 20;
 /// Longest step of a source in a thread that it shares, on average: a thousand sources have each a turn within a second.
 pub const STEP_MAX: Duration = Duration::from_millis(1);
+/// Looks of the mover at its streams take at most one part in this many of its time: one at 1,000 streams takes 25 ms.
+pub const WATCH_RATIO: u32 = 200;
+/// How long `top`, which looks again soon, waits for what a running instrument says of itself.
+pub const GLANCE_MAX: Duration = Duration::from_secs(1);
 /// Sources of one receiver that start or close at once, a thread each: starting may wait for the outside.
 pub const STARTS_MAX: usize = 16;
 /// Frames of a file: a million small ones are a file as large as others that are called large.

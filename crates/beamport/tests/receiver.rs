@@ -13,6 +13,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -230,6 +231,10 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
         assert!(!troubles.contains("`steady"), "{troubles}");
         troubles.contains("source `stalls` delays the others of receiver `one`")
     });
+    let mut top = Command::new(env!("CARGO_BIN_EXE_beamport"));
+    let top = top.arg("top").env("BEAMPORT_DATA", &folder).output().unwrap();
+    let top = String::from_utf8(top.stdout).unwrap();
+    assert!(top.contains("source `stalls` delays the others of receiver `one`"), "{top}");
 
     // The reader moves on: there is room, of which no time tells the source.
     let mut taken = 0;

@@ -154,9 +154,10 @@ impl RunKeeper {
         self.runs.iter().filter(|r| r.state != State::Sealed)
     }
 
-    /// All runs are sealed and written down: a step would change nothing.
-    pub fn is_idle(&self) -> bool {
-        self.pending.is_none() && self.unsealed().next().is_none()
+    /// A step at `now` would change nothing, unless all streams of an open run have ended: no run settles, and none has
+    /// come to its stop.
+    pub fn rests(&self, now: i64) -> bool {
+        self.pending.is_none() && self.unsealed().all(|run| run.state == State::Open && now < run.stop)
     }
 
     /// Begins a run. Asked again with the same name and start, the answer is the run that is there.

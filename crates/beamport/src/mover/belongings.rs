@@ -1,14 +1,15 @@
 //! What the mover works with must stay where it is: streams of its sources, its books, and their live places.
 //!
 //! A file that somebody removes goes on in our maps, and nobody else sees it any more: readers wait for what is written
-//! to no name, and a book that is gone makes finished files unfinished. So the mover looks every second, and ends with
-//! the name of what is gone instead of going on alone.
+//! to no name, and a book that is gone makes finished files unfinished. So the mover looks every second, less often where
+//! there are very many streams, and ends with the name of what is gone instead of going on alone.
 //!
 //! What cannot be looked at is not known to be gone (no descriptor is free, a device does not answer): it is reported as a
 //! trouble, and looked at again after a pause that doubles.
 
 use super::stage::StageHandle;
 use crate::file::Instrument;
+use crate::limits::WATCH_RATIO;
 use flow::{Data, Fault, RUNS, commits};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use store::LivePlace;
 
 /// Time between two looks: a few system calls for each stream.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest time between two looks while something cannot be looked at.
+/// Longest time between two looks.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What was there when the mover looked last.
@@ -36,12 +37,13 @@ impl Belongings {
         if self.looked.is_some_and(|looked| looked.elapsed() < self.pause) {
             return Ok(());
         }
-        self.looked = Some(Instant::now());
+        let begun = Instant::now();
         let mut trouble = self.look_at_known(data)?;
         if let Err(fault) = self.look_for_new(data, instrument) {
             trouble.get_or_insert(fault);
         }
-        self.pause = if trouble.is_none() { PAUSE } else { (self.pause * 2).clamp(PAUSE, PAUSE_MAX) };
+        let pause = if trouble.is_none() { begun.elapsed() * WATCH_RATIO } else { self.pause * 2 };
+        (self.looked, self.pause) = (Some(begun), pause.clamp(PAUSE, PAUSE_MAX));
         self.fault.set_fault(trouble);
         Ok(())
     }

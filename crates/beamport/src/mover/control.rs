@@ -5,6 +5,7 @@
 //! gets an error, and one that says nothing delays no other client. A command whose client hangs up before the command is
 //! carried out is dropped.
 
+use crate::limits::GLANCE_MAX;
 use crate::peer;
 use flow::Fault;
 use serde_json::{Value, json};
@@ -212,6 +213,13 @@ fn unanswered(patience: Duration) -> Fault {
 /// Asks the mover of a data folder.
 pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     ask_within(folder, request, patience(request) + ANSWER_COMES)
+}
+
+/// What keeps stages of a running instrument from their work; none where nobody runs it or it does not answer soon.
+pub fn troubles(folder: &Path) -> Vec<String> {
+    let answer = ask_within(folder, &json!({"command": "status"}), GLANCE_MAX).unwrap_or_default();
+    let list = answer["troubles"].as_array().into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {

@@ -20,7 +20,7 @@ mod through;
 mod workers;
 
 pub use child::{Failed, Job, Written, program, version, writer};
-pub use control::ask;
+pub use control::{ask, troubles};
 pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::Declared;
@@ -491,7 +491,9 @@ impl Mover {
 
     /// Moves runs on in their life; true where one has changed.
     fn keep_runs(&mut self, now: i64) -> Result<bool, Fault> {
-        if self.keeper.is_idle() {
+        // Views of a thousand streams are not gathered a hundred times a second for nothing.
+        let has_ended = |handle: &StageHandle| handle.view().is_some_and(|view| view.ended);
+        if self.keeper.rests(now) && (self.keeper.unsealed().next().is_none() || !self.members().all(has_ended)) {
             return Ok(false);
         }
         let views = self.views();
@@ -504,11 +506,16 @@ impl Mover {
         Ok(has_changed)
     }
 
-    /// Streams that runs are made of: those of sources, and what sinks take of merges and workers. None until all of them are open.
-    fn views(&self) -> Vec<StreamView> {
+    /// Stages whose streams runs are made of: sources, and merges and workers that sinks take.
+    fn members(&self) -> impl Iterator<Item = &StageHandle> {
         let is_taken = |stream: &str| self.instrument.sinks.iter().any(|s| s.inputs.iter().any(|i| i == stream));
-        let stages = self.stages().filter(|(stage, _)| stage.source().is_some() || is_taken(stage.name()));
-        stages.map(|(_, handle)| handle.view()).collect::<Option<_>>().unwrap_or_default()
+        let stages = self.stages().filter(move |(stage, _)| stage.source().is_some() || is_taken(stage.name()));
+        stages.map(|(_, handle)| handle)
+    }
+
+    /// Streams that runs are made of. None until all of them are open.
+    fn views(&self) -> Vec<StreamView> {
+        self.members().map(StageHandle::view).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Troubles of the stages, of the keeper of runs and of the writers of files.

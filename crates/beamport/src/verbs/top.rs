@@ -8,8 +8,10 @@ use super::ls;
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
-use flow::Data;
+use crate::mover;
 use flow::status::{Status, Watch, WorkerStatus};
+use flow::{Data, Fault};
+use serde::Serialize;
 use settings::shortened;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -32,13 +34,13 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let mut watch = Watch::new(&data);
     let signals = Asked::to_end()?;
-    let mut status = watch.look(data.media.now(), false)?;
+    let mut status = Shown::look(&mut watch, &data)?;
     if asked.form.json {
         while !signals.yes() {
             json_line(out, &status)?;
             out.flush()?;
             pause(&signals);
-            status = watch.look(data.media.now(), false)?;
+            status = Shown::look(&mut watch, &data)?;
         }
     } else if io::stdout().is_terminal() {
         // Alternate screen, cursor hidden; both undone whatever happens below.
@@ -49,7 +51,7 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
         answer?;
     } else {
         pause(&signals);
-        write!(out, "{}", text(&watch.look(data.media.now(), false)?))?;
+        write!(out, "{}", Shown::look(&mut watch, &data)?.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,14 +59,14 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
 fn redraw(
     data: &Data,
     watch: &mut Watch,
-    mut status: Status,
+    mut status: Shown,
     signals: &Asked,
     out: &mut dyn Write,
 ) -> Result<(), super::Stop> {
     while !signals.yes() {
         let (columns, rows) = terminal_size();
         let mut screen = String::from("\x1b[H");
-        for line in text(&status).lines().take(rows.saturating_sub(1)) {
+        for line in status.text().lines().take(rows.saturating_sub(1)) {
             screen += &cut(line, columns);
             screen.push_str("\x1b[K\n");
         }
@@ -72,7 +74,7 @@ fn redraw(
         out.write_all(screen.as_bytes())?;
         out.flush()?;
         pause(signals);
-        status = watch.look(data.media.now(), false)?;
+        status = Shown::look(watch, data)?;
     }
     Ok(())
 }
@@ -101,6 +103,26 @@ fn terminal_size() -> (usize, usize) {
     match (told, size.ws_col, size.ws_row) {
         (true, 1.., 1..) => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
+    }
+}
+
+/// What is shown at once: what the data folder holds, and what the running instrument says of itself.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: Status,
+    /// What keeps stages from their work.
+    troubles: Vec<String>,
+}
+
+impl Shown {
+    fn look(watch: &mut Watch, data: &Data) -> Result<Self, Fault> {
+        Ok(Self { status: watch.look(data.media.now(), false)?, troubles: mover::troubles(&data.folder) })
+    }
+
+    fn text(&self) -> String {
+        let troubles = self.troubles.iter().map(|trouble| format!("\n{trouble}\n"));
+        text(&self.status) + &troubles.collect::<String>()
     }
 }
 
