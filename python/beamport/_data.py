@@ -88,7 +88,7 @@ class Data(Mapping[str, Stream]):
         return Writer(self._folder, name, level, live)
 
     def stages(self) -> list[dict[str, Any]]:
-        """Account for every message that merges and workers were given, derived from their newest commits.
+        """Account for every message that merges, workers and live sinks were given, derived from their newest commits.
 
         One dictionary for each stage and input: `stage`, `stream`, `read`, `done`, `aside`, `skipped` and `lost` by
         reason, `held` (not looked at yet, or waiting) and `closed` (`read` is the sum of the others). Counts are

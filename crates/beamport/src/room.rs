@@ -60,7 +60,8 @@ pub fn asked(instrument: &Instrument) -> u64 {
     // A merge has a book, and a stream of what goes aside; a worker its tasks, too.
     let books_of = |stage: &Stage| match stage {
         Stage::Source(_) => 1,
-        Stage::Merge(_) => 2,
+        // A live sink has the same.
+        Stage::Merge(_) | Stage::Live(_) => 2,
         Stage::Worker(_) => 3,
     };
     let books = BOOKS + instrument.sinks.len() + instrument.stages.iter().map(books_of).sum::<usize>();

@@ -58,7 +58,7 @@ impl Started {
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
         let is_listed = !mover.runs().is_empty();
-        let (names_of_stages, lost_before, workers) = (mover.fed_stages(), mover.lost_before(), mover.workers());
+        let (names_of_stages, lost_before, late) = (mover.fed_stages(), mover.lost_before(), mover.late_accounts());
         let cuts = mover.cuts();
         drop(mover);
         let folder = data.folder.display();
@@ -80,14 +80,13 @@ impl Started {
             let what = format!("`{}` has {} of `{}` before it", row.stage, grouped(row.held), row.stream);
             let _ = writeln!(stderr(), "{what}: the next `up` goes on with them");
         }
-        // One that has never answered has no account.
-        for (worker, inputs) in workers.iter().filter(|(worker, _)| stages.iter().all(|row| row.stage != *worker)) {
+        for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
             for input in inputs {
                 let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-                let _ = writeln!(stderr(), "`{worker}` has done nothing yet of `{input}`: {} wait", grouped(there));
+                let _ = writeln!(stderr(), "`{stage}` has done nothing yet of `{input}`: {} wait", grouped(there));
             }
         }
-        // What merges and workers lost before this start has been told.
+        // What stages lost before this start has been told.
         let mut lost = flow::ledger::lost(&stages).saturating_sub(lost_before);
         for gap in &cuts {
             lost += gap.count();

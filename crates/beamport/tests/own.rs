@@ -1,9 +1,11 @@
-//! Programs of a user with one more kind of source, or one more ready-made worker: those of the how-to page.
+//! Programs of a user with one more kind of source, sink or ready-made worker: those of the how-to pages.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -23,11 +25,18 @@ impl Lab {
         Self(folder)
     }
 
-    fn run(&self, program: &str, verb: &str, text: &str) -> Output {
+    /// A verb of one of the example programs on an instrument file.
+    fn command(&self, example: &str, verb: &str, text: &str) -> Command {
         let file = self.0.join("own.toml");
         std::fs::write(&file, text).unwrap();
-        let program = Path::new(env!("CARGO_BIN_EXE_beamport")).with_file_name("examples").join(program);
-        Command::new(program).arg(verb).arg(file).output().unwrap()
+        let mut command =
+            Command::new(Path::new(env!("CARGO_BIN_EXE_beamport")).with_file_name("examples").join(example));
+        command.arg(verb).arg(file);
+        command
+    }
+
+    fn run(&self, program: &str, verb: &str, text: &str) -> Output {
+        self.command(program, verb, text).output().unwrap()
     }
 }
 
@@ -121,11 +130,104 @@ fn a_worker_of_the_user_runs_in_slots_of_the_user_s_program() {
     assert!(told.contains("own.toml:9: unknown key `factr` in [worker.scaled.parameters]"), "{told}");
 }
 
-/// The program of the page is this example.
+/// What a server of lines has heard, and how it behaves.
+#[derive(Default)]
+struct Heard {
+    /// Sequence of each line, in the order in which they came.
+    lines: Vec<u64>,
+    connections: u64,
+}
+
+/// A server that answers each line with a line, but for the first connection: that one it closes in the middle, with
+/// lines
+/// that have no answer.
+fn server(listener: TcpListener, heard: Arc<Mutex<Heard>>) {
+    for client in listener.incoming() {
+        let Ok(client) = client else { return };
+        let is_first = {
+            let mut heard = heard.lock().unwrap();
+            heard.connections += 1;
+            heard.connections == 1
+        };
+        let mut answers = client.try_clone().unwrap();
+        for (at, line) in BufReader::new(client).lines().enumerate() {
+            let Ok(line) = line else { break };
+            let mut words = line.split(' ');
+            let origin = words.next().unwrap();
+            assert!(!origin.is_empty());
+            heard.lock().unwrap().lines.push(words.next().unwrap().parse().unwrap());
+            words.next().unwrap().parse::<f64>().unwrap();
+            if is_first && at == 20 {
+                break;
+            }
+            // The last ones stay without an answer.
+            if (!is_first || at < 15) && answers.write_all(b"\n").is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// Waits until so many lines came, while the program runs.
+fn wait_for(heard: &Mutex<Heard>, count: usize, program: &mut Child) {
+    let guard = Instant::now() + Duration::from_secs(60);
+    while heard.lock().unwrap().lines.len() < count {
+        let status = program.try_wait().unwrap();
+        assert!(status.is_none() && Instant::now() < guard, "{status:?}, {} lines", heard.lock().unwrap().lines.len());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
-fn the_page_on_sources_is_the_example_that_is_built() {
-    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/how-to/add-a-source.md")).unwrap();
-    let shown = page.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
-    let example = std::fs::read_to_string(Path::new(ROOT).join("crates/beamport/examples/lines.rs")).unwrap();
-    assert!(example.ends_with(shown), "the page shows another program than crates/beamport/examples/lines.rs");
+fn a_live_sink_of_the_user_sends_each_message_though_the_server_hangs_up_and_the_program_is_killed() {
+    let lab = Lab::new("send");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let of_server = heard.clone();
+    std::thread::spawn(move || server(listener, of_server));
+    let text = format!(
+        "instrument = \"own\"\n[source.values]\nkind = \"sim\"\nmodel = \"camera-metadata\"\n\
+         fps = 200\nduration = \"5 s\"\n\
+         [sink.out]\nkind = \"lines\"\ninputs = [\"values\"]\naddress = \"{address}\"\n[run.first]\n"
+    );
+    let data = flow::Data::on_disk(lab.0.join("beamport-data/own"));
+    let start = || lab.command("send", "up", &text).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+
+    let mut program = start();
+    wait_for(&heard, 100, &mut program);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    // What it had sent and what has an answer are two things; the stream keeps all that has none.
+    let before = heard.lock().unwrap().lines.len();
+    let mut program = start();
+    wait_for(&heard, before + 1, &mut program);
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+
+    let all = data.reader_early("values").unwrap().bounds().count;
+    let heard = heard.lock().unwrap();
+    let mut first_times: Vec<u64> = Vec::new();
+    for line in &heard.lines {
+        if !first_times.contains(line) {
+            first_times.push(*line);
+        }
+    }
+    assert_eq!(first_times, (0..all).collect::<Vec<_>>(), "{told}");
+    assert!(heard.connections >= 3 && heard.lines.len() as u64 > all, "{} lines of {all}", heard.lines.len());
+    let row = flow::ledger::stage(&data, "out").unwrap().remove(0);
+    assert_eq!((row.read, row.done, row.held, row.closed), (all, all, 0, true), "{row:?}");
+    assert!(told.contains("out") && told.contains("values"), "the report names it: {told}");
+}
+
+/// The programs of the pages are these examples.
+#[test]
+fn the_pages_on_sources_and_sinks_are_the_examples_that_are_built() {
+    for (page, example) in [("add-a-source.md", "lines.rs"), ("add-a-sink.md", "send.rs")] {
+        let page = std::fs::read_to_string(Path::new(ROOT).join("docs/how-to").join(page)).unwrap();
+        let shown = page.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
+        let built = std::fs::read_to_string(Path::new(ROOT).join("crates/beamport/examples").join(example)).unwrap();
+        assert!(built.ends_with(shown), "a page shows another program than crates/beamport/examples/{example}");
+    }
 }

@@ -1,10 +1,12 @@
-//! Kinds of sources and of ready-made workers: what a crate declares that brings one.
+//! Kinds of sources, of live sinks and of ready-made workers: what a crate declares that brings one.
 //!
-//! A kind is one `static` in the crate of its edge. It names its keys, reads its section into a [`SourcePlan`], and the plan
-//! builds the source and answers what checks and reports ask. The program lists the kinds that it knows; nothing else in
+//! A kind is one `static` in the crate of its edge. It names its keys, reads its section into a plan, and the plan
+//! builds what
+//! the section asks for and answers what checks and reports ask. The program lists the kinds that it knows; nothing
+//! else in
 //! it depends on which ones there are.
 
-use crate::{Data, Fault, Source, Worker};
+use crate::{Data, Fault, LiveSink, Source, Worker};
 use serde_json::Value;
 use settings::{Key, Mistake, Origin, Section};
 use std::any::Any;
@@ -150,6 +152,28 @@ pub struct Needs {
     pub whole: bool,
     /// Code of the user that it calls, `FILE.py:NAME` or `PACKAGE.MODULE:NAME`: its slots are processes of Python.
     pub code: Option<String>,
+}
+
+/// A kind of live sink: the word behind `kind` in `[sink.NAME]`. The keys of every live sink, `inputs` and `early`,
+/// are read by
+/// the program.
+#[derive(Debug)]
+pub struct LiveKind {
+    /// Its word.
+    pub name: &'static str,
+    /// Where the messages go, in one sentence, for the reference page.
+    pub about: &'static str,
+    /// Keys of its own, in the order of the reference page. `read` asks all of them, whatever their values are.
+    pub keys: &'static [&'static Key],
+    /// Reads the section of the sink with this name and notes every mistake; `None` where nothing can be built.
+    pub read: fn(&str, &mut Section<'_>) -> Option<Arc<dyn LivePlan>>,
+}
+
+/// What a section of a live sink says, once it is read without mistakes.
+pub trait LivePlan: Any + Debug + Send + Sync {
+    /// Builds the sink, anew after each failure of it. `inputs`: the streams, in the order of the numbers by which
+    /// [`LiveSink::write`] knows them.
+    fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault>;
 }
 
 /// What a plan may load through the program that runs it.

@@ -523,13 +523,24 @@ pub fn lost(rows: &[Row]) -> u64 {
 /// The accounts of all merges, workers and live sinks of a data folder.
 pub fn stages(data: &Data) -> Result<Vec<Row>, Fault> {
     let mut rows = Vec::new();
-    for book in data.streams(true)? {
-        // The book of a run, `SINK.RUN.commits`, is not that of a stage.
-        if let Some(name) = book.strip_suffix(".commits").filter(|name| !name.contains('.')) {
-            rows.extend(stage(data, name)?);
-        }
+    for name in names(data)? {
+        rows.extend(stage(data, &name)?);
     }
     Ok(rows)
+}
+
+/// Names of stages that have a book and fill no stream: live sinks, and sinks that have finished files of runs.
+pub fn live_sinks(data: &Data) -> Result<Vec<String>, Fault> {
+    let streams = data.streams(false)?;
+    let mut names = names(data)?;
+    names.retain(|name| !streams.contains(name));
+    Ok(names)
+}
+
+/// Names of the stages that have a book. That of a run, `SINK.RUN.commits`, is none of a stage.
+fn names(data: &Data) -> Result<Vec<String>, Fault> {
+    let of = |book: String| book.strip_suffix(".commits").filter(|name| !name.contains('.')).map(str::to_owned);
+    Ok(data.streams(true)?.into_iter().filter_map(of).collect())
 }
 
 /// The ids that a merge by number did not have, or not whole.

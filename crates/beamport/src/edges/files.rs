@@ -1,6 +1,6 @@
 //! `kind = "files"`: frames of each run in as many HDF5 files as they need.
 
-use super::sink::{Compression, FilePlan, SinkKind, Work, Writer, flush, pattern, target};
+use super::sink::{Compression, FileKind, FilePlan, Work, Writer, flush, pattern, target};
 use crate::file::Around;
 use crate::limits;
 use settings::units::{Refused, shortened};
@@ -31,7 +31,7 @@ static FLUSH: Key = key(
 );
 
 /// The kind `files`.
-pub(super) static SINK: SinkKind = SinkKind {
+pub(super) static SINK: FileKind = FileKind {
     name: "files",
     about: "The frames of each run in HDF5 files of a limited length, without a template.",
     keys: &[&INPUTS, &FRAMES, &COMPRESSION, &FILE, &FOLDER, &FLUSH],

@@ -10,7 +10,7 @@ pub(crate) use nexus::readable;
 pub(crate) use replay::Replay;
 pub use replay::Speed;
 pub(crate) use sink::filled;
-pub use sink::{Compression, FilePlan, Layout, SinkKind, Work, Writer};
+pub use sink::{Compression, FileKind, FilePlan, Layout, SinkKind, Work, Writer};
 
 use flow::edge::{SourceKind, WorkerKind};
 
@@ -19,7 +19,7 @@ use flow::edge::{SourceKind, WorkerKind};
 #[derive(Debug)]
 pub struct Registry {
     sources: Vec<&'static SourceKind>,
-    sinks: Vec<&'static SinkKind>,
+    sinks: Vec<SinkKind>,
     workers: Vec<&'static WorkerKind>,
 }
 
@@ -49,10 +49,12 @@ impl Registry {
         self
     }
 
-    /// The same with another kind of sink, in the place of one of the same name.
+    /// The same with another kind of sink, of files (`FileKind`) or live (`flow::edge::LiveKind`), in the place of
+    /// one of the same name.
     #[must_use]
-    pub fn sink(mut self, kind: &'static SinkKind) -> Self {
-        self.sinks.retain(|known| known.name != kind.name);
+    pub fn sink(mut self, kind: impl Into<SinkKind>) -> Self {
+        let kind = kind.into();
+        self.sinks.retain(|known| known.name() != kind.name());
         self.sinks.push(kind);
         self
     }
@@ -73,7 +75,7 @@ impl Registry {
 
     /// Kinds of sinks, in the order of the reference page.
     #[must_use]
-    pub fn sinks(&self) -> &[&'static SinkKind] {
+    pub fn sinks(&self) -> &[SinkKind] {
         &self.sinks
     }
 

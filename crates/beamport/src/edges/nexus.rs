@@ -1,6 +1,6 @@
 //! `kind = "nexus"`: a NeXus file of each run, as a template says.
 
-use super::sink::{FilePlan, Layout, SinkKind, Work, Writer, check_pattern, flush, pattern, target};
+use super::sink::{FileKind, FilePlan, Layout, Work, Writer, check_pattern, flush, pattern, target};
 use crate::file::{Around, TemplateAnswer};
 use crate::limits;
 use flow::checked::StreamModule;
@@ -70,7 +70,7 @@ static FLUSH: Key = key(
 );
 
 /// The kind `nexus`.
-pub(super) static SINK: SinkKind = SinkKind {
+pub(super) static SINK: FileKind = FileKind {
     name: "nexus",
     about: "A NeXus file of each run, as a template says.",
     keys: &[

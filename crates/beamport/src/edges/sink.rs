@@ -3,14 +3,65 @@
 use crate::file::Around;
 use crate::limits;
 use flow::checked::StreamModule;
+use flow::edge::LiveKind;
 use settings::units::{Refused, duration_text, shortened};
 use settings::{Key, Section, Setting, Word};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// A kind of sink: the word behind `kind` in `[sink.NAME]`.
+#[derive(Clone, Copy, Debug)]
+pub enum SinkKind {
+    /// One that makes files of runs.
+    Files(&'static FileKind),
+    /// One that sends messages as they come.
+    Live(&'static LiveKind),
+}
+
+impl From<&'static FileKind> for SinkKind {
+    fn from(kind: &'static FileKind) -> Self {
+        Self::Files(kind)
+    }
+}
+
+impl From<&'static LiveKind> for SinkKind {
+    fn from(kind: &'static LiveKind) -> Self {
+        Self::Live(kind)
+    }
+}
+
+impl SinkKind {
+    /// Its word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Files(kind) => kind.name,
+            Self::Live(kind) => kind.name,
+        }
+    }
+
+    /// What becomes of the messages, in one sentence, for the reference page.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        match self {
+            Self::Files(kind) => kind.about,
+            Self::Live(kind) => kind.about,
+        }
+    }
+
+    /// Keys of its own, in the order of the reference page.
+    #[must_use]
+    pub fn keys(&self) -> &'static [&'static Key] {
+        match self {
+            Self::Files(kind) => kind.keys,
+            Self::Live(kind) => kind.keys,
+        }
+    }
+}
+
+/// A kind of sink that makes files of runs.
 #[derive(Debug)]
-pub struct SinkKind {
+pub struct FileKind {
     /// Its word.
     pub name: &'static str,
     /// What it makes of the messages, in one sentence, for the reference page.

@@ -23,7 +23,7 @@ pub(super) fn check(
         mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
     }
     // Sources that are wrong in themselves are not in the list of stages: a name is that of a source unless a stage has it.
-    let stages = instrument.stages.iter().filter(|stage| stage.source().is_none());
+    let stages = instrument.stages.iter().filter(|stage| stage.source().is_none() && stage.fills_stream());
     let kinds: HashMap<&str, &str> = stages.map(|stage| (stage.name(), stage.kind())).collect();
     let known: HashSet<&str> = streams.iter().map(String::as_str).chain(kinds.keys().copied()).collect();
     let outline = Outline { data: &instrument.data };
@@ -36,19 +36,19 @@ pub(super) fn check(
             mistakes.push(page.mistake(line, conflict.what, conflict.cause, conflict.hint));
         }
     }
+    for live in instrument.live_sinks() {
+        check_name(page, mistakes, (&live.name, live.line), &known, &kinds);
+        let title = format!("sink `{}`", shortened(&live.name));
+        let line = live.inputs.line_or(live.line);
+        if live.inputs.is_empty() && live.inputs.origin != super::Origin::Default {
+            mistakes.push(page.mistake(line, format!("{title} has no inputs"), "the list is empty", "name a stream"));
+        }
+        check_streams(page, mistakes, has_holes, (&title, line, &live.inputs), streams, &known);
+    }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     let sends = sends_of(&instrument.stages);
     for sink in &mut instrument.sinks {
-        if known.contains(sink.name.as_str()) {
-            let other = kinds.get(sink.name.as_str()).unwrap_or(&"source");
-            let what = format!("sink `{}` has the name of a {other}", shortened(&sink.name));
-            mistakes.push(page.mistake(
-                sink.line,
-                what,
-                "each stage keeps its commits under its name",
-                "give one of the two another name",
-            ));
-        }
+        check_name(page, mistakes, (&sink.name, sink.line), &known, &kinds);
         let before = mistakes.list.len();
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
         let is_clear = mistakes.list.len() == before;
@@ -68,7 +68,25 @@ pub(super) fn check(
             ));
         }
     }
-    share_out(page, mistakes, &mut instrument.sinks, &known);
+    let live = instrument.stages.iter().filter(|stage| !stage.fills_stream());
+    let taken: HashSet<&str> = known.into_iter().chain(live.map(Stage::name)).collect();
+    share_out(page, mistakes, &mut instrument.sinks, &taken);
+}
+
+/// That a sink has a name of its own.
+fn check_name(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    (name, line): (&str, u32),
+    known: &HashSet<&str>,
+    kinds: &HashMap<&str, &str>,
+) {
+    if known.contains(name) {
+        let other = kinds.get(name).unwrap_or(&"source");
+        let what = format!("sink `{}` has the name of a {other}", shortened(name));
+        let (cause, hint) = ("each stage keeps its commits under its name", "give one of the two another name");
+        mistakes.push(page.mistake(line, what, cause, hint));
+    }
 }
 
 /// What the stages send, as far as that is known, by their streams.
@@ -77,18 +95,18 @@ fn sends_of(stages: &[Stage]) -> HashMap<&str, Sends> {
         // What a wrong section would send is not known: one mistake is not reported again for each module.
         Stage::Source(source) => source.plan.sends().filter(|_| !source.is_wrong),
         Stage::Worker(worker) => worker.sends(),
-        Stage::Merge(_) => None,
+        Stage::Merge(_) | Stage::Live(_) => None,
     };
     stages.iter().filter_map(|stage| Some((stage.name(), of(stage)?))).collect()
 }
 
 /// Sinks with several writers become as many.
-fn share_out(page: &Page, mistakes: &mut Mistakes, sinks: &mut Vec<SinkSection>, known: &HashSet<&str>) {
+fn share_out(page: &Page, mistakes: &mut Mistakes, sinks: &mut Vec<SinkSection>, taken: &HashSet<&str>) {
     let names: HashSet<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
     *sinks = std::mem::take(sinks).into_iter().flat_map(SinkSection::shared_out).collect();
     for sink in sinks.iter().filter(|sink| !sink.is_first()) {
         let is_too_long = sink.name.len() > settings::limits::NAME_CHARS_MAX;
-        if is_too_long || names.contains(&sink.name) || known.contains(sink.name.as_str()) {
+        if is_too_long || names.contains(&sink.name) || taken.contains(sink.name.as_str()) {
             let cause = if is_too_long { "it is too long" } else { "it is taken" };
             let what = format!("a writer of this sink would have the name `{}`", shortened(&sink.name));
             mistakes.push(page.mistake(sink.line, what, cause, "give the sink another name, or `writers = 1`"));
@@ -158,6 +176,8 @@ pub(super) fn check_stages(
             }
             Stage::Merge(merge) => Filling::merge(merge),
             Stage::Worker(worker) => Filling::worker(worker),
+            // It fills none: see `check`.
+            Stage::Live(_) => continue,
         };
         // Past the limit only the fact counts; looking for near words would take minutes on a hostile file.
         if mistakes.is_full() {
@@ -262,8 +282,20 @@ fn check_inputs(
             "name a stream, or remove `inputs` to take all",
         ));
     }
+    check_streams(page, mistakes, has_holes, (&title, line, &sink.inputs), streams, known);
+}
+
+/// That each input of a sink is a stream, and named once.
+fn check_streams(
+    page: &Page,
+    mistakes: &mut Mistakes,
+    has_holes: bool,
+    (title, line, inputs): (&str, u32, &[String]),
+    streams: &[String],
+    known: &HashSet<&str>,
+) {
     let mut seen = HashSet::new();
-    for input in sink.inputs.iter() {
+    for input in inputs {
         if mistakes.is_full() {
             mistakes.has_more = true;
             return;

@@ -229,6 +229,16 @@ pub static OUTPUT_LIVE: Key = key("live", "size, 1 MiB to 1 TiB", "16 MiB", "Sha
 /// `[sink] kind`
 pub static SINK_KIND: Key = required("kind", "a kind of sink", "What takes the messages: the table below.");
 
+/// `inputs` of a live sink
+pub static LIVE_INPUTS: Key = required("inputs", "list of streams", "The streams that are sent, each in its order.");
+/// `early`
+pub static EARLY: Key = key(
+    "early",
+    "`true` or `false`",
+    "false",
+    "Whether messages are sent before they are safe on disk: a power cut may take them from the stream.",
+);
+
 /// `start`
 pub static START: Key = key(
     "start",
@@ -298,8 +308,12 @@ pub static OUTPUT: Table = Table {
 };
 /// [sink.NAME], every kind
 pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK_KIND] };
+/// [sink.NAME], every kind that sends messages as they come
+pub static LIVE_SINK: Table =
+    Table { title: "[sink.NAME], every kind that sends messages as they come", keys: &[&LIVE_INPUTS, &EARLY] };
 /// [run.NAME]
 pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 
 /// The tables of keys that belong to no kind of source or sink, in the order of the reference page.
-pub static TABLES: [&Table; 9] = [&TOP, &SOURCE, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &SINK, &RUN];
+pub static TABLES: [&Table; 10] =
+    [&TOP, &SOURCE, &MERGE, &MERGE_TIME, &MERGE_NUMBER, &WORKER, &OUTPUT, &SINK, &LIVE_SINK, &RUN];

@@ -139,8 +139,8 @@ impl Instrument {
     /// Makes of each merge whose output is a copy what runs: the merge fills the view `NAME.view`, and a worker behind it
     /// copies that into NAME.
     pub(super) fn split_copies(&mut self) {
-        let levels: BTreeMap<String, Level> =
-            self.stages.iter().map(|stage| (stage.name().to_owned(), stage.stream().level())).collect();
+        let level = |stage: &Stage| Some((stage.name().to_owned(), stage.stream()?.level()));
+        let levels: BTreeMap<String, Level> = self.stages.iter().filter_map(level).collect();
         let mut stages = Vec::with_capacity(self.stages.len());
         for mut stage in std::mem::take(&mut self.stages) {
             let Stage::Merge(merge) = &mut stage else {

@@ -11,6 +11,7 @@ mod cross;
 mod family;
 pub mod keys;
 mod lines;
+mod live;
 mod merge;
 mod run;
 mod shadow;
@@ -22,6 +23,7 @@ mod stream;
 mod worker;
 mod writers;
 
+pub use live::LiveSection;
 pub use merge::{MergeKind, MergeSection, Waits};
 pub use run::{RunSection, Start};
 pub(crate) use show::toml_text;
@@ -32,7 +34,7 @@ pub use stage::Stage;
 pub use stream::StreamSection;
 pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
 
-use crate::edges::{Registry, Writer};
+use crate::edges::{Registry, SinkKind, Writer};
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::edge::WorkerKind;
@@ -80,9 +82,10 @@ pub struct Instrument {
     pub name: Setting<String>,
     /// Folder of the streams.
     pub data: Setting<PathBuf>,
-    /// Sources, then merges and workers in the order of the file: each stage reads only stages before it.
+    /// Sources, then merges and workers in the order of the file, then live sinks: each stage reads only stages
+    /// before it.
     pub stages: Vec<Stage>,
-    /// Sinks in the order of the file.
+    /// Sinks that make files of runs, in the order of the file.
     pub sinks: Vec<SinkSection>,
     /// Declared runs in the order of the file.
     pub runs: Vec<RunSection>,
@@ -381,8 +384,17 @@ impl Reader<'_> {
             "merge" => into.stages.push(Stage::Merge(merge::read(name, &mut section))),
             "worker" => into.stages.push(Stage::Worker(Box::new(worker::read(name, &mut section, self.registry)))),
             "sink" => {
-                let around = Around { data: &into.data, template_check };
-                into.sinks.extend(sink::read(name, &mut section, self.registry, &around));
+                // Without a kind the keys that belong here are not known: the kind comes first.
+                match kind_of(&mut section, &keys::SINK_KIND, self.registry.sinks(), |kind| kind.name()) {
+                    Some(SinkKind::Files(kind)) => {
+                        let around = Around { data: &into.data, template_check };
+                        into.sinks.push(sink::read(name, &mut section, kind, &around));
+                    }
+                    Some(SinkKind::Live(kind)) => {
+                        into.stages.extend(live::read(name, &mut section, kind).map(Stage::Live));
+                    }
+                    None => {}
+                }
             }
             _ => into.runs.push(run::read(name, &mut section)),
         }
@@ -418,17 +430,17 @@ impl Reader<'_> {
 }
 
 /// The kind that a section names, and a mistake where there is none of that name.
-fn kind_of<K>(
+fn kind_of<K: Copy>(
     section: &mut Section<'_>,
     key: &'static Key,
-    kinds: &[&'static K],
+    kinds: &[K],
     name: fn(&K) -> &'static str,
-) -> Option<&'static K> {
+) -> Option<K> {
     let word: Setting<String> = section.get(key)?;
     if let Some(kind) = kinds.iter().find(|kind| name(kind) == *word) {
-        return Some(kind);
+        return Some(*kind);
     }
-    let names: Vec<&str> = kinds.iter().map(|kind| name(kind)).collect();
+    let names: Vec<&str> = kinds.iter().map(name).collect();
     section.refuse(key, settings::unknown_word(&word, names));
     None
 }
@@ -439,7 +451,7 @@ fn owner_of(registry: &Registry, name: &str) -> Option<String> {
     let (first, rest) = keys::TABLES.split_at(2);
     let table = |tables: &[&Table]| tables.iter().find(|table| has(table.keys)).map(|table| table.title.to_owned());
     let source = || registry.sources().iter().find(|kind| has(kind.keys)).map(|kind| source_title(kind.name));
-    let sink = || registry.sinks().iter().find(|kind| has(kind.keys)).map(|kind| sink_title(kind.name));
+    let sink = || registry.sinks().iter().find(|kind| has(kind.keys())).map(|kind| sink_title(kind.name()));
     let more = || registry.sources().iter().find_map(|kind| (kind.more?.owner)(name));
     let worker = || registry.workers().iter().find(|kind| has(kind.keys)).map(|kind| worker_title(kind.name));
     table(first).or_else(source).or_else(|| table(rest)).or_else(sink).or_else(more).or_else(worker)
@@ -486,8 +498,8 @@ pub fn reference(registry: &Registry) -> String {
             page.extend(registry.sources().iter().map(|kind| table(&source_title(kind.name), kind.keys)));
         }
         if std::ptr::eq(part, &keys::SINK) {
-            page += &kinds("sinks", registry.sinks().iter().map(|kind| (kind.name, kind.about)));
-            page.extend(registry.sinks().iter().map(|kind| table(&sink_title(kind.name), kind.keys)));
+            page += &kinds("sinks", registry.sinks().iter().map(|kind| (kind.name(), kind.about())));
+            page.extend(registry.sinks().iter().map(|kind| table(&sink_title(kind.name()), kind.keys())));
         }
     }
     page.extend(registry.sources().iter().filter_map(|kind| kind.more).map(|more| (more.reference)()));

@@ -1,7 +1,7 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
-use super::{Around, keys, writers};
-use crate::edges::{FilePlan, Registry, Work, Writer, filled};
+use super::{Around, writers};
+use crate::edges::{FileKind, FilePlan, Work, Writer, filled};
 use flow::checked::StreamModule;
 use serde_json::{Value as Json, json};
 use settings::{Section, Setting, Shown, Word as _};
@@ -163,17 +163,10 @@ pub(crate) fn writer_file(name: &str, number: usize) -> String {
     }
 }
 
-/// Reads one section; what is wrong in it is noted, and without a kind there is no sink.
-pub(super) fn read(
-    name: &str,
-    section: &mut Section<'_>,
-    registry: &Registry,
-    around: &Around<'_>,
-) -> Option<SinkSection> {
-    // Without a kind the keys that belong here are not known: the kind comes first.
-    let kind = super::kind_of(section, &keys::SINK_KIND, registry.sinks(), |kind| kind.name)?;
+/// Reads one section; what is wrong in it is noted.
+pub(super) fn read(name: &str, section: &mut Section<'_>, kind: &FileKind, around: &Around<'_>) -> SinkSection {
     let FilePlan { inputs, work, writer, file, folder, flush, writers, modules } = (kind.read)(name, section, around);
-    Some(SinkSection {
+    SinkSection {
         name: name.to_owned(),
         line: section.line,
         inputs,
@@ -187,7 +180,7 @@ pub(super) fn read(
         template_streams: streams_of(&modules),
         template_modules: modules,
         shown: section.end(),
-    })
+    }
 }
 
 /// The streams that modules read.

@@ -1,9 +1,10 @@
-//! The stages of an instrument, in one list: each fills the stream of its name and runs in the mover.
+//! The stages of an instrument, in one list: each runs in the mover, and all but live sinks fill the stream of their
+//! name.
 
-use super::{Instrument, MergeSection, SourceSection, StreamSection, WorkerSection};
+use super::{Instrument, LiveSection, MergeSection, SourceSection, StreamSection, WorkerSection};
 use settings::Shown;
 
-/// A section that fills the stream of its name.
+/// A section that runs in the mover.
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// `[source.NAME]`.
@@ -12,6 +13,8 @@ pub enum Stage {
     Merge(MergeSection),
     /// `[worker.NAME]`.
     Worker(Box<WorkerSection>),
+    /// `[sink.NAME]` of a kind that sends messages as they come. It fills no stream.
+    Live(LiveSection),
 }
 
 impl Stage {
@@ -22,16 +25,18 @@ impl Stage {
             Self::Source(_) => "source",
             Self::Merge(_) => "merge",
             Self::Worker(_) => "worker",
+            Self::Live(_) => "sink",
         }
     }
 
-    /// Name of the stage and of its stream.
+    /// Name of the stage, and of its stream if it fills one.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Source(section) => &section.name,
             Self::Merge(section) => &section.name,
             Self::Worker(section) => &section.name,
+            Self::Live(section) => &section.name,
         }
     }
 
@@ -42,6 +47,7 @@ impl Stage {
             Self::Source(section) => section.line,
             Self::Merge(section) => section.line,
             Self::Worker(section) => section.line,
+            Self::Live(section) => section.line,
         }
     }
 
@@ -52,16 +58,18 @@ impl Stage {
             Self::Source(_) => &[],
             Self::Merge(section) => &section.inputs.value,
             Self::Worker(section) => &section.inputs.value,
+            Self::Live(section) => &section.inputs.value,
         }
     }
 
-    /// The stream that it fills.
+    /// The stream that it fills; none of a live sink.
     #[must_use]
-    pub fn stream(&self) -> &StreamSection {
+    pub fn stream(&self) -> Option<&StreamSection> {
         match self {
-            Self::Source(section) => &section.stream,
-            Self::Merge(section) => &section.output,
-            Self::Worker(section) => &section.output,
+            Self::Source(section) => Some(&section.stream),
+            Self::Merge(section) => Some(&section.output),
+            Self::Worker(section) => Some(&section.output),
+            Self::Live(_) => None,
         }
     }
 
@@ -70,6 +78,7 @@ impl Stage {
     pub fn live_bytes(&self) -> u64 {
         match self {
             Self::Source(section) => section.stream.live.0,
+            Self::Live(_) => 0,
             Self::Merge(section) => section.output.live.0,
             Self::Worker(section) => {
                 let slots = section.slot_live.0.saturating_mul(section.slots.value);
@@ -84,6 +93,7 @@ impl Stage {
             Self::Source(section) => &section.shown,
             Self::Merge(section) => &section.shown,
             Self::Worker(section) => &section.shown,
+            Self::Live(section) => &section.shown,
         }
     }
 
@@ -106,11 +116,19 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Whether it fills the stream of its name.
+    #[must_use]
+    pub fn fills_stream(&self) -> bool {
+        self.stream().is_some()
+    }
+}
+
 impl Instrument {
     /// The stage that fills a stream.
     #[must_use]
     pub fn stage(&self, stream: &str) -> Option<&Stage> {
-        self.stages.iter().find(|stage| stage.name() == stream)
+        self.stages.iter().find(|stage| stage.name() == stream && stage.fills_stream())
     }
 
     /// Sources in the order of the file.
@@ -128,9 +146,19 @@ impl Instrument {
         self.stages.iter().filter_map(Stage::worker)
     }
 
+    /// Live sinks in the order of the file.
+    pub fn live_sinks(&self) -> impl Iterator<Item = &LiveSection> + Clone {
+        self.stages.iter().filter_map(|stage| if let Stage::Live(section) = stage { Some(section) } else { None })
+    }
+
     /// Sorts the stages: sources first, since any stage may read them, then the others by their line, since a stage reads
-    /// only stages above it. What one section makes keeps its order: the copy of a merge comes after its view.
+    /// only stages above it; live sinks last, since none reads them and they may read any. What one section makes
+    /// keeps its order: the copy of a merge comes after its view.
     pub(super) fn sort_stages(&mut self) {
-        self.stages.sort_by_key(|stage| if stage.source().is_some() { 0 } else { stage.line() });
+        self.stages.sort_by_key(|stage| match stage {
+            Stage::Source(_) => (0, 0),
+            Stage::Merge(_) | Stage::Worker(_) => (1, stage.line()),
+            Stage::Live(_) => (2, stage.line()),
+        });
     }
 }

@@ -3,12 +3,14 @@
 mod hostile;
 
 use super::*;
-use crate::edges::{Compression, Work};
+use crate::edges::{Compression, SinkKind, Work};
 use flow::checked::ConfigText;
-use flow::edge::SourcePlan;
+use flow::edge::{LiveKind, LivePlan, SourcePlan};
+use flow::{Fault, LiveSink};
 use settings::Section;
 use settings::units::{Size, Time};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Level, WhenFull};
 
@@ -795,7 +797,7 @@ fn the_reference_page_has_every_key_and_no_other() {
 fn tables() -> Vec<&'static [&'static Key]> {
     let registry = Registry::builtin();
     let sources = registry.sources().iter().map(|kind| kind.keys);
-    let sinks = registry.sinks().iter().map(|kind| kind.keys);
+    let sinks = registry.sinks().iter().map(|kind| kind.keys());
     // `copy` has no parameters.
     let workers = registry.workers().iter().map(|kind| kind.keys).filter(|keys| !keys.is_empty());
     keys::TABLES.iter().map(|table| table.keys).chain(sources).chain(sinks).chain(workers).collect()
@@ -840,8 +842,9 @@ fn each_kind_asks_for_the_keys_that_it_declares() {
         });
     }
     for kind in registry.sinks() {
-        check(kind.name, kind.keys, &|section| {
-            (kind.read)("x", section, &around);
+        check(kind.name(), kind.keys(), &|section| match kind {
+            SinkKind::Files(kind) => drop((kind.read)("x", section, &around)),
+            SinkKind::Live(kind) => drop((kind.read)("x", section)),
         });
     }
     for kind in registry.workers() {
@@ -931,6 +934,58 @@ fn a_program_may_know_another_ready_made_worker() {
     assert!(workers_reference(&registry).contains("## other\n\nAnother one.\n\n| key |"));
 }
 
+/// A live sink that goes nowhere.
+#[derive(Debug)]
+struct Nowhere;
+
+impl LivePlan for Nowhere {
+    fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        Err(Fault::new("nowhere", "to be found"))
+    }
+}
+
+static NOWHERE: LiveKind =
+    LiveKind { name: "nowhere", about: "Nothing.", keys: &[], read: |_, _| Some(Arc::new(Nowhere)) };
+
+/// Reads a file whose program knows the live sink.
+fn with_nowhere(text: &str, path: &Path) -> Result<Instrument, Vec<Mistake>> {
+    let registry = Registry::builtin().sink(&NOWHERE);
+    super::parse(text, path, &registry, &unasked)
+}
+
+#[test]
+fn a_live_sink_is_a_stage_that_fills_no_stream_and_reads_any() {
+    let sink = "[sink.out]\nkind = \"nowhere\"\ninputs = [\"all\", \"x\"]\nearly = true\n";
+    let merge = "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\n";
+    let source = "[source.x]\nkind = \"sim\"\nmodel = \"detector\"\n";
+    // It may be above what it reads.
+    let text = format!("instrument = \"a\"\n{sink}{merge}{source}");
+    let path = Path::new("a.toml");
+    let instrument = with_nowhere(&text, path).unwrap();
+    let names: Vec<&str> = instrument.stages.iter().map(Stage::name).collect();
+    assert_eq!(names, ["x", "all", "out"]);
+    let live = instrument.live_sinks().next().unwrap();
+    assert_eq!((live.inputs.value.join(","), live.early.value, instrument.sinks.len()), ("all,x".into(), true, 0));
+    assert!(instrument.stage("out").is_none() && instrument.stage("all").is_some());
+    let shown = instrument.show();
+    assert!(shown.contains("[sink.out]") && shown.contains("early = true"), "{shown}");
+    assert_eq!(with_nowhere(&shown, path).unwrap().live_sinks().count(), 1);
+
+    let of = |text: &str| -> Vec<_> {
+        let mistakes = with_nowhere(text, path).unwrap_err();
+        mistakes.into_iter().map(|mistake| (mistake.line, mistake.what)).collect()
+    };
+    let wrong = text.replace("[\"all\", \"x\"]", "[\"x\", \"x\", \"y\"]").replace("[sink.out]", "[sink.all]");
+    let expected =
+        [(2, "sink `all` has the name of a merge"), (4, "sink `all` takes `x` twice"), (4, "sink `all` takes `y`")];
+    assert_eq!(of(&wrong), expected.map(|(line, what)| (line, what.to_owned())));
+    // Nobody reads a sink.
+    let wrong = format!("{text}[merge.two]\nkind = \"time\"\ninputs = [\"out\"]\n");
+    assert_eq!(of(&wrong), [(14, "merge `two` takes `out`".to_owned())]);
+    let wrong = text.replace("inputs = [\"all\", \"x\"]\n", "");
+    assert_eq!(of(&wrong), [(2, "`inputs` is missing in [sink.out]".to_owned())]);
+}
+
 #[test]
 fn a_family_is_as_many_sections_each_with_its_own_items() {
     let text = "instrument = \"a\"\n[source.\"d{08..10}\"]\nkind = \"sim\"\nmodel = \"detector\"\ndetector = \"{1..3}\"\n\
@@ -1005,7 +1060,7 @@ fn the_keys_of_a_stream_are_the_same_for_sources_merges_and_workers() {
     let file = good(&format!("{SOURCE}{keys}{merge}{keys}{worker}{keys}"));
     assert_eq!(file.stages.len(), 3);
     for stage in &file.stages {
-        let options = stage.stream().options();
+        let options = stage.stream().unwrap().options();
         assert_eq!(
             (options.level, options.when_full, options.live_bytes),
             (Level::Disk, WhenFull::DropOldest, 2 << 20)
@@ -1047,10 +1102,10 @@ fn every_default_can_be_read_by_its_own_key() {
                    [worker.e]\ncall = \"stitch\"\ninputs = [\"x\"]\n\
                    [worker.h]\ncall = \"groups\"\ninputs = [\"x\"]\nparameters.find = \"a:b\"\n";
     let text = format!(
-        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[run.r]\n",
+        "{SOURCE}[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"d\"\n[merge.m]\nkind = \"time\"\ninputs = [\"x\"]\n[merge.n]\nkind = \"number\"\ninputs = [\"x\"]\n[worker.w]\ncall = \"a:b\"\ninputs = [\"m\"]\n{}[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\n[sink.g]\nkind = \"files\"\ninputs = [\"x\"]\n[sink.live]\nkind = \"nowhere\"\ninputs = [\"x\"]\n[run.r]\n",
         workers
     );
-    let file = parse(&text, &folder.0.join("a.toml"), &unasked).unwrap();
+    let file = with_nowhere(&text, &folder.0.join("a.toml")).unwrap();
     let text = file.show();
     let shown: BTreeSet<&str> = text
         .lines()

@@ -1,6 +1,7 @@
 //! The mover: one process that runs the native stages of an instrument and looks after its children.
 //!
-//! Threads: one for each receiver, merge and worker, one for the control socket, this one for runs and children. A receiver
+//! Threads: one for each receiver, merge, worker and live sink, one for the control socket, this one for runs and
+//! children. A receiver
 //! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
@@ -12,6 +13,7 @@ mod cutover;
 mod merges;
 mod poller;
 mod receiver;
+mod relays;
 pub mod slot;
 mod sources;
 mod stage;
@@ -110,7 +112,7 @@ pub struct Mover {
     declared: bool,
     /// Runs that were sealed and written before this start: nothing is left to do or to say.
     done_before: BTreeSet<String>,
-    /// What merges and workers had lost before this start.
+    /// What merges, workers and live sinks had lost before this start.
     lost_before: u64,
     /// Gaps of marked messages that recoveries had cut of the streams of stages before this start.
     cuts_before: Vec<Gap>,
@@ -198,16 +200,19 @@ impl Mover {
                     let inputs = (handles(&section.inputs), handles(&section.besides));
                     workers::start(data, section, workers::options(section), inputs, stop)?
                 }
+                Stage::Live(section) => relays::start(data, section, handles(&section.inputs), stop)?,
             };
             self.threads.push(thread);
         }
         Ok(())
     }
 
-    /// Streams exist before a run begins: what belongs to it is held from its first message on.
+    /// Streams exist before a run begins: what belongs to it is held from its first message on. The outside of a
+    /// live sink may
+    /// be away.
     fn wait_for_streams(&mut self, signals: &AtomicUsize) -> Result<(), Fault> {
         let deadline = Instant::now() + START;
-        for (stage, handle) in self.stages() {
+        for (stage, handle) in self.stages().filter(|(stage, _)| stage.fills_stream()) {
             while handle.view().is_none() {
                 let trouble = handle.trouble();
                 let (is_late, asked) = (Instant::now() > deadline, signals.load(Ordering::Relaxed) > 0);
@@ -569,11 +574,17 @@ impl Mover {
                 };
                 let workers: serde_json::Map<String, Value> =
                     self.instrument.workers().filter_map(|section| said(&section.name)).collect();
+                let sinks: serde_json::Map<String, Value> = self
+                    .stages()
+                    .filter(|(stage, _)| !stage.fills_stream())
+                    .filter_map(|(stage, handle)| Some((stage.name().to_owned(), handle.status()?)))
+                    .collect();
                 Ok(json!({
                     "pid": std::process::id(),
                     "instrument": *self.instrument.name,
                     "troubles": troubles,
                     "workers": workers,
+                    "sinks": sinks,
                 }))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
@@ -732,12 +743,13 @@ impl Mover {
         &self.children.failed
     }
 
-    /// Workers and their inputs.
-    pub fn workers(&self) -> Vec<(String, Vec<String>)> {
-        self.instrument.workers().map(|w| (w.name.clone(), w.inputs.value.clone())).collect()
+    /// Workers and live sinks with their inputs: those that have done nothing yet have no account.
+    pub fn late_accounts(&self) -> Vec<(String, Vec<String>)> {
+        let stages = self.instrument.stages.iter().filter(|stage| matches!(stage, Stage::Worker(_) | Stage::Live(_)));
+        stages.map(|stage| (stage.name().to_owned(), stage.inputs().to_vec())).collect()
     }
 
-    /// Names of the sinks.
+    /// Names of the sinks that make files.
     pub fn sinks(&self) -> Vec<String> {
         self.instrument.sinks.iter().map(|s| s.name.clone()).collect()
     }

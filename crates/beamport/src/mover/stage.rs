@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(super) const NAP: Duration = Duration::from_millis(20);
 /// First pause before a failed stage is started again.
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-/// Longest such pause.
+/// Longest such pause. A stage that worked for as long before it failed begins with the shortest.
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 /// Least time between two warnings of one stage: a full device may come and go many times a second.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
@@ -31,6 +31,7 @@ pub(super) struct StageHandle {
     warned: Arc<Mutex<Option<Instant>>>,
     orders: Arc<Mutex<VecDeque<Order>>>,
     code: Arc<Mutex<Option<Value>>>,
+    status: Arc<Mutex<Option<Value>>>,
 }
 
 /// A command to a worker that runs.
@@ -85,6 +86,16 @@ impl StageHandle {
     /// Sets it.
     pub(super) fn runs(&self, code: Value) {
         set(&self.code, Some(code));
+    }
+
+    /// What the stage says of itself.
+    pub(super) fn status(&self) -> Option<Value> {
+        of(&self.status)
+    }
+
+    /// Sets it.
+    pub(super) fn publish_status(&self, status: Value) {
+        set(&self.status, Some(status));
     }
 
     /// Publishes how far its stream is.
@@ -179,12 +190,16 @@ fn keep_running(
 ) {
     let mut pause = BACK_OFF_MIN;
     while !stop.load(Ordering::Relaxed) {
+        let begin = Instant::now();
         let fault = match catch_unwind(AssertUnwindSafe(|| run(handle))) {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault,
             Err(panic) => broke(kind, name, &*panic),
         };
         handle.fail(fault);
+        if begin.elapsed() >= BACK_OFF_MAX {
+            pause = BACK_OFF_MIN;
+        }
         nap(pause, stop);
         pause = (pause * 2).min(BACK_OFF_MAX);
     }

@@ -51,9 +51,11 @@ pub fn run(
     match result {
         Ok(instrument) if asked.show => write!(out, "{}", instrument.show())?,
         Ok(instrument) => {
+            let sinks =
+                instrument.sinks.iter().filter(|sink| sink.is_first()).count() + instrument.live_sinks().count();
             let mut counts = vec![
                 counted(instrument.sources().count(), "source"),
-                counted(instrument.sinks.iter().filter(|sink| sink.is_first()).count(), "sink"),
+                counted(sinks, "sink"),
                 counted(instrument.runs.len(), "run"),
             ];
             let stages = [("worker", instrument.workers().count()), ("merge", instrument.merges().count())];

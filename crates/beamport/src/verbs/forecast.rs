@@ -152,7 +152,7 @@ pub(super) fn look(data: &Data, instrument: Option<&Instrument>) -> Option<Forec
         }
         let stored_bytes = room::taken(reader.folder());
         let bytes_per_s = rate(&mut reader, data.media.now());
-        let section = instrument.and_then(|i| i.stage(&name)).map(Stage::stream);
+        let section = instrument.and_then(|i| i.stage(&name)).and_then(Stage::stream);
         let retain = section.and_then(|s| s.retain.as_ref()).map(|retain| retain.value.0);
         let age = section.and_then(|s| s.retain_age.as_ref());
         let aged = age.map(|age| (age.value.as_secs_f64() * bytes_per_s) as u64);

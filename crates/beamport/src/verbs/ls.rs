@@ -5,6 +5,7 @@ use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
 use crate::report::missing_lines;
+use flow::ledger::Row;
 use flow::status::{Status, Watch};
 use settings::shortened;
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ fn text(status: &Status) -> String {
     }
     if !status.stages.is_empty() {
         text.push('\n');
-        text.push_str(&stages(status).to_string());
+        text.push_str(&stages("stage", &status.stages.iter().collect::<Vec<_>>()).to_string());
     }
     for line in missing_lines(&status.missing) {
         text.push_str(&format!("{line}\n"));
@@ -97,11 +98,11 @@ fn text(status: &Status) -> String {
     text
 }
 
-/// The accounts of merges and workers as a table.
-fn stages(status: &Status) -> Table {
-    let mut table = Table::new(&["stage", "input", ">read", ">done", ">aside", ">skipped", ">lost", ">held", "closed"]);
+/// The accounts of merges, workers and live sinks as a table; `title` is that of its first column.
+pub(crate) fn stages(title: &str, rows: &[&Row]) -> Table {
+    let mut table = Table::new(&[title, "input", ">read", ">done", ">aside", ">skipped", ">lost", ">held", "closed"]);
     let sum = |map: &BTreeMap<String, u64>| thousands(map.values().sum());
-    for r in &status.stages {
+    for r in rows {
         table.row([
             r.stage.clone(),
             r.stream.clone(),

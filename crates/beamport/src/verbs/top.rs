@@ -155,6 +155,11 @@ fn text(status: &Status) -> String {
         text += &format!("\n{readers}");
     }
     text += &workers(&status.workers);
+    let is_stream = |name: &str| status.streams.iter().any(|stream| stream.name == name);
+    let live: Vec<_> = status.stages.iter().filter(|row| !is_stream(&row.stage)).collect();
+    if !live.is_empty() {
+        text += &format!("\n{}", ls::stages("sink", &live));
+    }
     if !status.runs.is_empty() {
         let newest = status.runs.len().saturating_sub(RUNS);
         let shown = Status { runs: status.runs[newest..].to_vec(), ..status.clone() };

@@ -142,9 +142,32 @@ impl Relay {
             offered: Vec::new(),
             no_room: None,
         };
+        let is_first = last.is_none();
         relay.resume_aside(last.map_or(0, |commit| commit.output_next))?;
+        if is_first {
+            // The account shows what waits, also while the outside is away.
+            if relay.append(&relay.commit(now, Vec::new(), String::new()))?.is_some() {
+                relay.book.settle()?;
+            }
+        }
         relay.sink.start(now, &relay.state)?;
         Ok(relay)
+    }
+
+    /// A commit of the accounts as they are. `now` in ns since 1970 UTC.
+    fn commit(&self, now: i64, gaps: Vec<Gap>, state: String) -> Commit {
+        Commit {
+            stage: self.name.clone(),
+            run: String::new(),
+            block: self.block,
+            time: now,
+            inputs: self.inputs.iter().map(|input| input.account.clone()).collect(),
+            gaps,
+            output_first: 0,
+            output_next: 0,
+            state,
+            finished: false,
+        }
     }
 
     /// Finds the messages that went aside behind the last commit.
@@ -237,18 +260,7 @@ impl Relay {
             return Ok(());
         }
         gaps.truncate(GAPS_MAX);
-        let commit = Commit {
-            stage: self.name.clone(),
-            run: String::new(),
-            block: self.block,
-            time: now,
-            inputs: self.inputs.iter().map(|input| input.account.clone()).collect(),
-            gaps,
-            output_first: 0,
-            output_next: 0,
-            state,
-            finished: false,
-        };
+        let commit = self.commit(now, gaps, state);
         self.pending = Some(Pending { commit, apart, appended: None });
         Ok(())
     }

@@ -188,7 +188,7 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Runs, oldest first.
     pub runs: Vec<RunStatus>,
-    /// The accounts of merges and workers, one an input, over all that they were given.
+    /// The accounts of merges, workers and live sinks, one an input, over all that they were given.
     pub stages: Vec<ledger::Row>,
     /// The ids that merges by number did not have; only looked for with the accounts.
     pub missing: Vec<ledger::Missing>,
@@ -281,6 +281,7 @@ impl Watch {
                 Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
             }
         }
+        self.look_at_live_sinks(&mut status)?;
         self.look_at_workers(&mut status)?;
         // Books are read once a look, and not at all once every run is done.
         let mut commits = if all.iter().all(|r| self.done.contains_key(&r.name)) {
@@ -298,6 +299,18 @@ impl Watch {
             status.runs.push(stands);
         }
         Ok(status)
+    }
+
+    /// Live sinks fill no stream: their books name them.
+    fn look_at_live_sinks(&self, status: &mut Status) -> Result<(), Fault> {
+        let is_stream = |name: &str| status.streams.iter().any(|stream| stream.name == name);
+        for name in ledger::live_sinks(&self.data)?.into_iter().filter(|name| !is_stream(name)) {
+            match ledger::stage(&self.data, &name) {
+                Ok(rows) => status.stages.extend(rows),
+                Err(fault) => status.unreadable.push(Unreadable { name, why: fault.cause }),
+            }
+        }
+        Ok(())
     }
 
     fn look_at_workers(&mut self, status: &mut Status) -> Result<(), Fault> {
