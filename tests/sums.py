@@ -58,8 +58,8 @@ def wrong_sums(said) -> list[str]:
 def check(said: dict):
     """What is wrong with one object, by the keys that it has."""
     keys = said.keys()
-    if keys >= {"sent", "appended", "duplicate", "lost"}:
-        yield from equal(said, ("sent", "duplicate"), ("appended", "lost"))
+    if keys >= {"sent", "appended", "duplicate", "skipped", "lost"}:
+        yield from equal(said, ("sent", "duplicate"), ("appended", "skipped", "lost"))
     elif keys >= {"read", "done", "aside", "skipped", "lost", "held"}:
         yield from equal(said, ("read",), ("done", "aside", "skipped", "lost", "held"))
     elif keys >= {"ledger", "streams", "gaps"}:

@@ -4,7 +4,7 @@
 use crate::figures::absent;
 use crate::mover::{Failed, Written};
 use crate::verbs::members;
-use flow::ledger::{Account, Missing, Row};
+use flow::ledger::{Account, Entry, Missing, Row};
 use flow::records::Gap;
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -177,7 +177,7 @@ impl Report {
 pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
     let entries = account.entries.iter().map(|e| {
         json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
-               "duplicate": e.duplicate, "lost": e.lost, "closed": e.closed})
+               "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused, "closed": e.closed})
     });
     let row = |kind: &str, r: &Row| {
         json!({"account": kind, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,
@@ -190,24 +190,58 @@ pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
 /// The ledger as lines; origins of a stream are summed up where there are many.
 pub fn ledger_lines(account: &Account) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut streams: BTreeMap<&str, (u64, u64, u64, u64, usize)> = BTreeMap::new();
+    let mut streams: BTreeMap<&str, EntrySum> = BTreeMap::new();
     for e in &account.entries {
-        let sum = streams.entry(&e.stream).or_default();
-        let lost: u64 = e.lost.values().sum();
-        *sum = (sum.0 + e.sent, sum.1 + e.appended, sum.2 + e.duplicate, sum.3 + lost, sum.4 + 1);
+        streams.entry(&e.stream).or_default().add(e);
     }
-    for (stream, (sent, appended, duplicate, lost, origins)) in streams {
-        let twice = if duplicate > 0 { format!(" + {} duplicate", grouped(duplicate)) } else { String::new() };
-        lines.push(format!(
-            "{stream:<14} {} sent{twice} = {} appended + {} lost   ({origins} origin{})",
-            grouped(sent),
-            grouped(appended),
-            grouped(lost),
-            if origins == 1 { "" } else { "s" }
-        ));
-    }
+    lines.extend(streams.iter().map(|(stream, sum)| sum.line(stream)));
     lines.extend(account.rows.iter().map(row_line));
     lines
+}
+
+/// The entry accounts of a stream, origins summed up.
+#[derive(Default)]
+struct EntrySum {
+    sent: u64,
+    appended: u64,
+    duplicate: u64,
+    skipped: BTreeMap<String, u64>,
+    lost: u64,
+    refused: BTreeMap<String, u64>,
+    origins: usize,
+}
+
+impl EntrySum {
+    fn add(&mut self, entry: &Entry) {
+        self.sent += entry.sent;
+        self.appended += entry.appended;
+        self.duplicate += entry.duplicate;
+        self.lost += entry.lost.values().sum::<u64>();
+        for (sum, of) in [(&mut self.skipped, &entry.skipped), (&mut self.refused, &entry.refused)] {
+            of.iter().for_each(|(word, n)| *sum.entry(word.clone()).or_default() += n);
+        }
+        self.origins += 1;
+    }
+
+    /// What is nothing is not shown, but for what is lost.
+    fn line(&self, stream: &str) -> String {
+        let twice =
+            if self.duplicate > 0 { format!(" + {} duplicate", grouped(self.duplicate)) } else { String::new() };
+        let some = |kind, by: &BTreeMap<String, u64>, before| match by.is_empty() {
+            true => String::new(),
+            false => format!("{before}{}", by_reason(kind, by)),
+        };
+        format!(
+            "{stream:<14} {} sent{twice} = {} appended{} + {} lost{}   ({} origin{})",
+            grouped(self.sent),
+            grouped(self.appended),
+            some("skipped", &self.skipped, " + "),
+            grouped(self.lost),
+            some("refused", &self.refused, ", "),
+            self.origins,
+            if self.origins == 1 { "" } else { "s" }
+        )
+    }
 }
 
 /// The newest ids that are named for each merge and reason.
@@ -337,6 +371,7 @@ mod tests {
             to: i64::MAX,
             reason: reason.into(),
             by_sequence: false,
+            count: 0,
         };
         let of = |missing, gaps: &[Gap]| {
             let without = BTreeMap::from([(2, 1)]);

@@ -1300,6 +1300,7 @@ fn commits_of_a_source_that_do_not_verify_leave_the_account_open() {
         output_next: 0,
         state: String::new(),
         finished: false,
+        totals: None,
     };
     let mut book = Book::open(&data, "devices.commits", Keeps::All).unwrap();
     let sequence = book.append(&commit).unwrap();

@@ -24,6 +24,7 @@ pub(crate) fn cut(writer: &Writer, end: u64) -> Option<Gap> {
         to: i64::MAX,
         reason: CUT.into(),
         by_sequence: true,
+        count: 0,
     })
 }
 

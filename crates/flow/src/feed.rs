@@ -347,6 +347,7 @@ impl Feed {
             output_next: 0,
             state,
             finished,
+            totals: None,
         };
         let sequence = book.append(&commit)?;
         if !book.wait(sequence, COMMIT_PATIENCE)? {
@@ -572,6 +573,7 @@ fn add_gap(gaps: &mut Vec<Gap>, account: &Input, last: u64, known: Known, reason
             to,
             reason: reason.into(),
             by_sequence: true,
+            count: 0,
         }),
     }
 }

@@ -15,28 +15,24 @@
 //! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
 //! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
 
-use crate::book::{Book, Keeps, newest_commit};
+use crate::book::{Book, Keeps};
 use crate::commits::commits_of;
 use crate::cuts::cut;
 use crate::data::{Data, stream_fault, unwritten};
-use crate::ledger::origin_tails;
-use crate::limits::BOOK_HISTORY_BYTES;
-use crate::records::{ABSENT, Commit, Gap};
-use crate::{Fault, Outlet, Passes, Pushed, Resume, Source, Step, StreamView};
+use crate::limits::{
+    BOOK_HISTORY_BYTES, HELD_PATIENCE, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE,
+    UNMARKED_PAUSE,
+};
+use crate::origins::{Origins, resume_of};
+use crate::records::{Commit, Gap, REFUSED, Totals};
+use crate::room::{Around, Blocked, Refusal};
+use crate::totals::{self, Entries};
+use crate::{Fault, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
+use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
 use store::{Error, Level, Meta, Options, Writer, flags};
-
-/// A reader may stand still for so long, ns: sinks are started anew, and analyses think.
-const HELD_PATIENCE: i64 = 5_000_000_000;
-
-/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after the
-/// mark what is safe.
-const UNMARKED_PAUSE: i64 = 20_000_000;
-
-/// The state of a source is committed at most so often, ns: it is a message of the book each time.
-const STATE_PAUSE: i64 = 1_000_000_000;
 
 /// How a source's stream is kept.
 #[derive(Clone, Debug)]
@@ -54,14 +50,19 @@ pub struct Intake {
     source: Box<dyn Source>,
     writer: Writer,
     ahead_max: i64,
-    gaps: Vec<Gap>,
+    origins: Origins,
+    /// Takes the bytes of messages that are dropped.
+    nowhere: Vec<u8>,
     commits: Option<Book>,
+    pace: Pace,
     frontier: i64,
     ended: bool,
     no_room: Option<Fault>,
     held: Option<Held>,
     /// The state in the newest commit.
     state: String,
+    /// Index entries that the start has read.
+    walked: u64,
     /// When the state was last asked for, ns of `Media::clock`.
     asked: i64,
     /// When the source was last stepped, ns of `Media::clock`.
@@ -79,50 +80,56 @@ struct Held(String, u64, i64);
 
 struct Outward<'a> {
     writer: &'a mut Writer,
-    gaps: &'a mut Vec<Gap>,
+    origins: &'a mut Origins,
+    nowhere: &'a mut Vec<u8>,
     name: &'a str,
     latest: i64,
-    blocked: bool,
-    no_room: Option<Fault>,
-    behind: Option<Error>,
+    blocked: Blocked,
+}
+
+impl Outward<'_> {
+    fn known(&self, origin: u32) -> Result<(), Fault> {
+        if self.origins.has(origin) {
+            return Ok(());
+        }
+        Err(Fault::new(format!("stream `{}` has no origin {origin}", self.name), ""))
+    }
 }
 
 impl Outlet for Outward<'_> {
     fn origin(&mut self, name: &str) -> Result<u32, Fault> {
-        self.writer.origin(name).map_err(|e| stream_fault(self.name, e))
+        let row = self.writer.origin(name).map_err(|e| stream_fault(self.name, e))?;
+        self.origins.grow(self.writer.origins().len());
+        Ok(row)
     }
 
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault> {
+        self.known(meta.origin)?;
         let mut meta = *meta;
         if meta.source_time > self.latest {
             meta.flags |= flags::AHEAD;
         }
-        match self.writer.push(&meta, parts) {
-            Ok(_) => Ok(Pushed::Taken),
-            Err(Error::Dropped) => {
-                let origin = self.writer.origins().get(meta.origin as usize).cloned().unwrap_or_default();
-                drop_one(self.gaps, self.name, origin, &meta);
-                Ok(Pushed::Taken)
+        if let Some(name) = self.origins.begins(meta.origin, meta.origin_seq, self.writer.origins()) {
+            let row = self.writer.origin(&name);
+            if !self.blocked.begin(self.name, self.origins, meta.origin, row)? {
+                return Ok(Pushed::Full);
             }
-            // Shared memory is full, and the oldest segment gave none.
-            Err(e) if e.is_full() && self.writer.drops() => {
-                self.no_room = Some(stream_fault(self.name, e));
-                let origin = self.writer.origins().get(meta.origin as usize).cloned().unwrap_or_default();
-                drop_one(self.gaps, self.name, origin, &meta);
-                Ok(Pushed::Taken)
-            }
-            Err(e) if e.is_full() => {
-                self.blocked = true;
-                // A full stream is the ordinary course; a device without room for what was promised is not.
-                match e {
-                    Error::Io { .. } => self.no_room = Some(stream_fault(self.name, e)),
-                    Error::Behind { .. } => self.behind = Some(e),
-                    _ => {}
-                }
-                Ok(Pushed::Full)
-            }
-            Err(e) => Err(stream_fault(self.name, e)),
         }
+        meta.origin = self.origins.newest(meta.origin);
+        match self.writer.push(&meta, parts) {
+            Ok(_) => self.origins.see(&meta, parts.iter().map(|part| part.len()).sum()),
+            Err(e) => match self.blocked.answer(self.name, self.writer.drops(), e)? {
+                Refusal::Dropped => self.origins.drop_one(&meta),
+                Refusal::Waits => return Ok(Pushed::Full),
+            },
+        }
+        Ok(Pushed::Taken)
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
+        let around =
+            Around { stream: self.name, origins: self.origins, blocked: &mut self.blocked, latest: self.latest };
+        Room::reserve(self.writer, bytes, self.nowhere, around)
     }
 
     fn next_sequence(&self) -> u64 {
@@ -136,47 +143,29 @@ impl Outlet for Outward<'_> {
         times: RangeInclusive<i64>,
         reason: &str,
     ) -> Result<(), Fault> {
-        let Some(origin) = self.writer.origins().get(origin as usize).cloned() else {
-            return Err(Fault::new(format!("stream `{}` has no origin {origin}", self.name), ""));
-        };
-        if !numbers.is_empty() {
-            self.gaps.push(Gap {
-                stream: self.name.to_owned(),
-                origin,
-                first: *numbers.start(),
-                last: *numbers.end(),
-                from: *times.start(),
-                to: *times.end(),
-                reason: reason.to_owned(),
-                by_sequence: false,
-            });
-        }
+        self.known(origin)?;
+        let row = self.origins.newest(origin);
+        self.origins.lose(row, numbers, times, reason);
         Ok(())
     }
 
-    fn silent(&mut self, times: RangeInclusive<i64>) {
-        self.gaps.push(unheard(self.name, self.writer.next_sequence(), times));
+    fn silent(&mut self, times: RangeInclusive<i64>, why: Silence) {
+        self.origins.silence(unheard(self.name, self.writer.next_sequence(), times, why));
     }
-}
 
-/// Adds a dropped message to the gap that it continues, or begins one.
-fn drop_one(gaps: &mut Vec<Gap>, stream: &str, origin: String, meta: &Meta) {
-    let time = meta.source_time;
-    match gaps.iter_mut().rev().find(|g| g.origin == origin && !g.by_sequence) {
-        Some(gap) if gap.last.checked_add(1) == Some(meta.origin_seq) => {
-            gap.last = meta.origin_seq;
-            (gap.from, gap.to) = (gap.from.min(time), gap.to.max(time));
+    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault> {
+        self.known(origin)?;
+        if !what.starts_with(REFUSED) {
+            let what = format!("source `{}` counts messages without a number as `{what}`", self.name);
+            return Err(Fault::new(what, "messages that are outside the account are `refused.REASON`"));
         }
-        _ => gaps.push(Gap {
-            stream: stream.to_string(),
-            origin,
-            first: meta.origin_seq,
-            last: meta.origin_seq,
-            from: time,
-            to: time,
-            reason: "full".into(),
-            by_sequence: false,
-        }),
+        let row = self.origins.newest(origin);
+        self.origins.count(row, what, n);
+        Ok(())
+    }
+
+    fn fill(&self) -> f64 {
+        self.writer.fill()
     }
 }
 
@@ -189,48 +178,63 @@ impl Intake {
         options: &IntakeOptions,
         now: i64,
     ) -> Result<Self, Fault> {
-        let writer = data.writer(name, &options.stream)?;
+        let mut writer = data.writer(name, &options.stream)?;
         // Gaps of before are believed once they are marked, so that no number is given twice.
         let book = commits_of(name);
         let commits = match data.has(&book)? {
             true => Some(Book::open_settled(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?),
             false => None,
         };
-        let (state, is_newest) = state_of(data, name, writer.next_sequence())?;
-        let resume = Resume { origins: origin_tails(data, name)?, state };
+        let next = writer.next_sequence();
+        let mut entries = totals::read(data, name)?;
+        // The newest state that speaks of no message beyond the stream.
+        let state = entries.commits.iter().rfind(|commit| commit.output_next <= next);
+        let state = state.map_or(String::new(), |commit| commit.state.clone());
+        let is_newest = entries.commits.last().is_none_or(|commit| commit.output_next <= next);
+        let resume = resume_of(&entries.tallies, state);
         source.start(now, &resume)?;
-        let absence = if source.misses() { absence(data, name, now)? } else { None };
-        let gaps = absence.into_iter().chain(cut(&writer, u64::MAX)).collect();
-        let asked = data.media.clock();
-        let (data, name, ahead_max) = (data.clone(), name.to_string(), options.ahead_max);
+        let absence = if source.misses() { absence(data, name, entries.commits.last(), now)? } else { None };
+        let clock = data.media.clock();
+        // A power cut may take the row of an origin of which the book has gaps.
+        for origin in entries.tallies.keys() {
+            writer.origin(origin).map_err(|e| stream_fault(name, e))?;
+        }
+        let mut origins = Origins::new(writer.origins(), &mut entries);
+        absence.into_iter().chain(cut(&writer, u64::MAX)).for_each(|gap| origins.silence(gap));
         let mut intake = Self {
-            data,
-            name,
+            pace: Pace::new(&writer, &entries, clock),
+            data: data.clone(),
+            name: name.to_owned(),
             source,
             writer,
-            ahead_max,
-            gaps,
+            ahead_max: options.ahead_max,
+            origins,
+            nowhere: Vec::new(),
             commits,
             frontier: i64::MIN,
             ended: false,
             no_room: None,
             held: None,
             state: resume.state,
-            asked,
-            stepped: asked,
+            walked: entries.walked,
+            asked: clock,
+            stepped: clock,
             is_late: false,
             is_blocked: false,
             safe: 0,
         };
         if !is_newest {
-            intake.replace_state(now)?;
+            intake.replace(now)?;
+        } else if entries.needs_table && next > 0 || entries.walked > intake.pace.segment {
+            intake.commit(now, false, Wanted::Table)?;
         }
         Ok(intake)
     }
 
-    /// Commits the state with which the source goes on, in the place of newer ones whose messages a power cut took.
-    fn replace_state(&mut self, now: i64) -> Result<(), Fault> {
-        if !self.commit(now, false)? {
+    /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a power
+    /// cut took.
+    fn replace(&mut self, now: i64) -> Result<(), Fault> {
+        if !self.commit(now, false, Wanted::Table)? || !self.pace.has_table {
             let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
             return Err(Fault { passes: Passes::WithRoom, ..fault });
         }
@@ -241,12 +245,18 @@ impl Intake {
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         let latest = now.saturating_add(self.ahead_max);
         let clock = self.data.media.clock();
-        let (writer, gaps, name) = (&mut self.writer, &mut self.gaps, &self.name);
-        let mut out = Outward { writer, gaps, name, latest, blocked: false, no_room: None, behind: None };
+        let mut out = Outward {
+            writer: &mut self.writer,
+            origins: &mut self.origins,
+            nowhere: &mut self.nowhere,
+            name: &self.name,
+            latest,
+            blocked: Blocked::default(),
+        };
         let step = self.source.step(now, &mut out)?;
-        let blocked = out.blocked;
-        self.no_room = out.no_room;
-        self.held = match (out.behind, self.held.take()) {
+        let Blocked { is_blocked, no_room, behind } = out.blocked;
+        self.no_room = no_room;
+        self.held = match (behind, self.held.take()) {
             (Some(Error::Behind { name, pid, at, lag }), held) => {
                 let since = held.filter(|h| (&h.0, h.1) == (&name, at)).map_or(clock, |h| h.2);
                 // Not long enough, and it is the ordinary course.
@@ -259,10 +269,13 @@ impl Intake {
             _ => None,
         };
         self.writer.publish();
-        (self.stepped, self.is_blocked) = (clock, blocked);
+        (self.stepped, self.is_blocked) = (clock, is_blocked);
         let ends = step == Step::Ended && !self.ended;
-        if !self.gaps.is_empty() || ends || self.is_late || self.has_new_state(clock) {
-            self.is_late = !self.commit(now, ends)?;
+        let wanted = self.pace.wanted(&self.writer, &mut self.origins, clock);
+        if wanted != Wanted::Nothing || self.origins.has_gaps() || ends || self.is_late || self.has_news(clock) {
+            // Totals of which only some parts found room are committed again.
+            let wanted = if ends || self.is_late { wanted.max(Wanted::Changed) } else { wanted };
+            self.is_late = !self.commit(now, ends, wanted)?;
             self.asked = clock;
         }
         self.ended = step == Step::Ended;
@@ -271,7 +284,7 @@ impl Intake {
             self.source.safe(safe)?;
             self.safe = safe;
         }
-        if !blocked && step != Step::Again {
+        if !is_blocked && step != Step::Again {
             self.frontier = self.frontier.max(self.source.frontier(now));
         }
         Ok(step)
@@ -279,19 +292,30 @@ impl Intake {
 
     /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
-        if self.source.state() != self.state {
-            self.commit(now, false)?;
+        if self.source.state() != self.state || self.origins.is_changed() {
+            self.commit(now, false, Wanted::Changed)?;
         }
         Ok(())
     }
 
-    /// Whether the state differs from that of the newest commit; asked now and then. `clock`: ns of `Media::clock`.
-    fn has_new_state(&mut self, clock: i64) -> bool {
+    /// Asks the source: see [`Source::command`].
+    pub fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        self.source.command(request)
+    }
+
+    /// What the source shows of itself: see [`Source::status`].
+    pub fn status(&self) -> Value {
+        self.source.status()
+    }
+
+    /// Whether there is a state, or there are refused messages, that the newest commit does not say; asked now and then.
+    /// `clock`: ns of `Media::clock`.
+    fn has_news(&mut self, clock: i64) -> bool {
         if clock.saturating_sub(self.asked) < STATE_PAUSE {
             return false;
         }
         self.asked = clock;
-        self.source.state() != self.state
+        self.origins.is_refused() || self.source.state() != self.state
     }
 
     /// Messages below this number are as safe as the stream's level promises.
@@ -302,9 +326,10 @@ impl Intake {
         }
     }
 
-    /// Commits gaps and state. `finished`: nothing more will come, so that nobody is missed after a restart.
-    /// False if there is no room for it now: it is tried again with the next step that has something to commit.
-    fn commit(&mut self, now: i64, finished: bool) -> Result<bool, Fault> {
+    /// Commits gaps, state and, as far as they are wanted or there is room for them, totals. `finished`: nothing more will
+    /// come, so that nobody is missed after a restart. False if there is no room for all of it now: it is tried again with the
+    /// next step.
+    fn commit(&mut self, now: i64, finished: bool, wanted: Wanted) -> Result<bool, Fault> {
         if self.commits.is_none() {
             match Book::open(&self.data, &commits_of(&self.name), Keeps::Newest(BOOK_HISTORY_BYTES)) {
                 Ok(book) => self.commits = Some(book),
@@ -317,37 +342,64 @@ impl Intake {
             }
         }
         let Some(book) = &mut self.commits else { return Ok(false) };
-        let commit = Commit {
-            stage: self.name.clone(),
-            run: String::new(),
-            block: book.next_sequence(),
-            time: now,
-            inputs: Vec::new(),
-            gaps: std::mem::take(&mut self.gaps),
-            output_first: 0,
-            output_next: self.writer.next_sequence(),
-            state: self.source.state(),
-            finished,
-        };
-        match book.append(&commit) {
-            Ok(_) => {
-                self.state = commit.state;
-                // For one-threaded flows; elsewhere the book has a drainer of its own.
-                let _ = book.writer_mut().drain();
+        let names = self.writer.origins();
+        let is_table = wanted == Wanted::Table;
+        let has_totals = is_table
+            || self.origins.is_changed()
+                && (wanted == Wanted::Changed
+                    || self.origins.is_joined()
+                    || self.pace.affords(self.origins.totals_bytes(false, names)));
+        let parts = if has_totals { self.origins.totals(is_table, names) } else { vec![Vec::new()] };
+        let count = parts.len() as u32;
+        let mut gaps = self.origins.gaps(&self.name, names);
+        let state = self.source.state();
+        for (part, rows) in parts.into_iter().enumerate() {
+            if has_totals {
+                self.pace.credit -=
+                    rows.iter().map(|(name, tally)| tally.bytes() as i64 + name.len() as i64).sum::<i64>();
             }
-            // Kept for the next step: the account is late, never wrong.
-            Err(fault) if fault.passes == Passes::WithRoom => {
-                self.gaps = commit.gaps;
-                return Ok(false);
+            let totals = has_totals.then_some(Totals { part: part as u32, parts: count, is_table, rows });
+            let commit = Commit {
+                stage: self.name.clone(),
+                run: String::new(),
+                block: book.next_sequence(),
+                time: now,
+                inputs: Vec::new(),
+                gaps: std::mem::take(&mut gaps),
+                output_first: 0,
+                output_next: self.writer.next_sequence(),
+                state: state.clone(),
+                finished,
+                totals,
+            };
+            match book.append(&commit) {
+                Ok(_) => {}
+                // Kept for the next step: the account is late, never wrong.
+                Err(fault) if fault.passes == Passes::WithRoom => return Ok(false),
+                Err(fault) => return Err(fault),
             }
-            Err(fault) => return Err(fault),
+            // They are in the first part.
+            self.origins.clear_gaps();
+            self.state.clone_from(&state);
+            self.pace.commits += 1;
         }
+        if has_totals {
+            self.origins.clear_changed();
+            self.pace.said(self.writer.next_sequence(), is_table, self.data.media.clock());
+        }
+        // For one-threaded flows; elsewhere the book has a drainer of its own.
+        let _ = book.writer_mut().drain();
         Ok(true)
     }
 
     /// Name of the stream.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Index entries that the start has read to know where each origin is: what came behind the newest totals.
+    pub fn walked(&self) -> u64 {
+        self.walked
     }
 
     /// The stream's writer, for marks and its header.
@@ -409,19 +461,85 @@ impl Intake {
     }
 }
 
-/// The newest state in the book of a source that speaks of no message beyond `next`, and whether there is no newer one.
-fn state_of(data: &Data, name: &str, next: u64) -> Result<(String, bool), Fault> {
-    let mut is_newest = true;
-    let commit = newest_commit(data, &commits_of(name), &mut |commit| {
-        let is_there = commit.output_next <= next;
-        is_newest &= is_there;
-        is_there
-    })?;
-    Ok((commit.map_or_else(String::new, |commit| commit.state), is_newest))
+/// Which totals a commit has to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wanted {
+    /// Those for which there is room.
+    Nothing,
+    /// Of all that changed.
+    Changed,
+    /// Of all.
+    Table,
 }
 
-/// A time in which a stream, which has `next` messages, heard nothing of the outside.
-fn unheard(name: &str, next: u64, times: RangeInclusive<i64>) -> Gap {
+/// When totals are committed.
+struct Pace {
+    /// Messages of an index segment.
+    segment: u64,
+    /// The newest totals speak of what is below.
+    below: u64,
+    /// The index segment of the newest table, and when it was made, ns of `Media::clock`.
+    table: (u64, i64),
+    /// Whether a table was committed since the start.
+    has_table: bool,
+    /// Commits since the newest table.
+    commits: u64,
+    /// Bytes that totals may take.
+    credit: i64,
+    /// When `credit` was looked at, ns of `Media::clock`, and the remainder of a byte.
+    looked: i64,
+}
+
+impl Pace {
+    fn new(writer: &Writer, entries: &Entries, clock: i64) -> Self {
+        let segment = writer.header().index_entries;
+        let table = (entries.total_below / segment, clock);
+        let commits = entries.commits.len() as u64;
+        let below = entries.total_below;
+        Self { segment, below, table, has_table: false, commits, credit: 0, looked: clock }
+    }
+
+    /// Totals were committed.
+    fn said(&mut self, below: u64, is_table: bool, clock: i64) {
+        self.below = below;
+        if is_table {
+            (self.table, self.has_table, self.commits) = ((below / self.segment, clock), true, 0);
+        }
+    }
+
+    fn affords(&self, bytes: u64) -> bool {
+        self.credit >= bytes as i64
+    }
+
+    /// Which totals are due at `clock`, ns of `Media::clock`.
+    fn wanted(&mut self, writer: &Writer, origins: &mut Origins, clock: i64) -> Wanted {
+        let next = writer.next_sequence();
+        let millis = clock.saturating_sub(self.looked).max(0) / 1_000_000;
+        self.looked += millis * 1_000_000;
+        let share = origins.bytes / TOTALS_SHARE;
+        origins.bytes -= share * TOTALS_SHARE;
+        let earned = share as i64 + millis.saturating_mul(TOTALS_RATE as i64) / 1000;
+        self.credit = self.credit.saturating_add(earned).min(TOTALS_CREDIT_MAX);
+        // What retention takes has to be in totals before. It never takes what is not older than half of what is there.
+        let first = writer.first_sequence();
+        if first > 0 && origins.is_changed() && (next - self.below.min(next)) * 2 > next - first {
+            return Wanted::Changed;
+        }
+        let is_old = clock.saturating_sub(self.table.1) >= TABLE_PAUSE && self.commits > 0;
+        let is_due = next / self.segment > self.table.0 || is_old;
+        // The first question is cheap: a row takes more than that.
+        if is_due
+            && self.affords(90 * writer.origins().len() as u64)
+            && self.affords(origins.totals_bytes(true, writer.origins()))
+        {
+            return Wanted::Table;
+        }
+        Wanted::Nothing
+    }
+}
+
+/// A time in which a stream, which has `next` messages, heard not all of the outside.
+fn unheard(name: &str, next: u64, times: RangeInclusive<i64>, why: Silence) -> Gap {
     let (from, to) = times.into_inner();
     Gap {
         stream: name.to_owned(),
@@ -430,24 +548,24 @@ fn unheard(name: &str, next: u64, times: RangeInclusive<i64>) -> Gap {
         last: next.wrapping_sub(1),
         from,
         to,
-        reason: ABSENT.into(),
+        reason: why.word().into(),
         by_sequence: true,
+        count: 0,
     }
 }
 
-/// The time in which nobody brought anything to a stream that has messages, up to `now`.
-fn absence(data: &Data, name: &str, now: i64) -> Result<Option<Gap>, Fault> {
+/// The time in which nobody brought anything to a stream that has messages, up to `now`. `last`: the newest commit.
+fn absence(data: &Data, name: &str, last: Option<&Commit>, now: i64) -> Result<Option<Gap>, Fault> {
     let mut reader = data.reader_early(name)?;
     let next = reader.bounds().count;
     let newest = match next.checked_sub(1).filter(|newest| *newest >= reader.bounds().first) {
         Some(newest) => reader.entries(newest, 1).map_err(|e| stream_fault(name, e))?.first().map(|e| e.arrival_time),
         None => None,
     };
-    let last = newest_commit(data, &commits_of(name), &mut |_| true)?;
-    let sign = newest.max(last.as_ref().map(|commit| commit.time));
+    let sign = newest.max(last.map(|commit| commit.time));
     let Some(from) = sign.filter(|_| next > 0 && last.is_none_or(|commit| !commit.finished)) else { return Ok(None) };
     // Clocks may have been set back since.
-    Ok(Some(unheard(name, next, from..=now.max(from))))
+    Ok(Some(unheard(name, next, from..=now.max(from), Silence::Absent)))
 }
 
 impl From<&Intake> for StreamView {

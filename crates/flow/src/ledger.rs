@@ -1,16 +1,21 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
-//! * entry, per stream and origin: `sent + duplicate = appended + lost.<reason>`; `sent` spans the origin's own numbers.
+//! * entry, per stream and origin: `sent + duplicate = appended + skipped.<reason> + lost.<reason>`; `sent` spans the origin's
+//!   own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
 //! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, a worker or
 //!   a live sink, which know no runs, per input, over all that it was given.
 //!
-//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The same functions
-//! feed the report, the file, `top` and `--json`.
+//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The account of a whole
+//! stream begins from the totals that its source has committed, and counts on what came behind them ([`crate::totals`]).
+//! The same functions feed the report, the file, `top` and `--json`.
 
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
-use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, Run, UNKNOWN, WAITS};
+use crate::limits::{HOLES_MAX, UNEXPLAINED_MAX};
+use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS};
+use crate::tally::Tally;
+use crate::totals;
 use crate::{Fault, ResumeOrigin, runs};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,10 +33,56 @@ pub struct Entry {
     pub appended: u64,
     /// Numbers that came more than once.
     pub duplicate: u64,
+    /// Numbers that the source left out as it was told to, by reason.
+    pub skipped: BTreeMap<String, u64>,
     /// Missing numbers by reason; `unexplained` where no gap says why.
     pub lost: BTreeMap<String, u64>,
-    /// `sent + duplicate = appended + lost`, and all that the source committed can be read.
+    /// Messages that never had a number and were not taken, by reason: outside the account.
+    pub refused: BTreeMap<String, u64>,
+    /// `sent + duplicate = appended + skipped + lost`, and all that the source committed can be read.
     pub closed: bool,
+}
+
+impl Entry {
+    fn new(stream: &str, origin: String) -> Self {
+        let (skipped, lost, refused) = Default::default();
+        Self {
+            stream: stream.to_owned(),
+            origin,
+            sent: 0,
+            appended: 0,
+            duplicate: 0,
+            skipped,
+            lost,
+            refused,
+            closed: true,
+        }
+    }
+
+    /// Counts messages under a reason: of one without a prefix they are lost.
+    fn count(&mut self, reason: &str, n: u64) {
+        let (of, word) = match (reason.strip_prefix("skipped."), reason.strip_prefix(REFUSED)) {
+            (Some(word), _) => (&mut self.skipped, word),
+            (_, Some(word)) => (&mut self.refused, word),
+            _ => (&mut self.lost, reason.strip_prefix("lost.").unwrap_or(reason)),
+        };
+        *of.entry(word.to_owned()).or_default() += n;
+    }
+
+    /// Closes the account if its sides are equal.
+    fn close(&mut self) {
+        let sum = |terms: &[u64]| terms.iter().map(|n| u128::from(*n)).sum::<u128>();
+        let missing: Vec<u64> = self.skipped.values().chain(self.lost.values()).copied().collect();
+        self.closed = sum(&[self.sent, self.duplicate]) == u128::from(self.appended) + sum(&missing);
+    }
+
+    fn of(stream: &str, origin: String, tally: &Tally) -> Self {
+        let mut entry = Self::new(stream, origin);
+        (entry.sent, entry.appended, entry.duplicate) = (tally.sent(), tally.appended, tally.duplicate);
+        tally.counts().for_each(|(word, n)| entry.count(word, n));
+        entry.close();
+        entry
+    }
 }
 
 /// One input's account at a stage.
@@ -77,9 +128,9 @@ pub struct Account {
 }
 
 impl Account {
-    /// The times of the run in which a stream had no source: unknown, neither lost nor closed by anything.
+    /// The times of the run of which not all is known, as a stream had no source or its source did not hear all: unknown, neither lost nor closed by anything.
     pub fn absences(&self) -> impl Iterator<Item = &Gap> {
-        self.gaps.iter().filter(|g| g.reason == ABSENT)
+        self.gaps.iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str()))
     }
 
     /// Streams of which nobody can tell what their sources lost: commits of theirs do not verify.
@@ -94,27 +145,28 @@ struct Numbers {
     first: Option<u64>,
     next: u64,
     holes: BTreeMap<u64, u64>,
+    /// Numbers in holes that are too many to be held: below `folded_below`.
+    folded: u64,
+    folded_below: u64,
     appended: u64,
     duplicate: u64,
-    last_time: i64,
 }
 
 impl Numbers {
-    fn see(&mut self, number: u64, time: i64) {
+    fn see(&mut self, number: u64) {
         self.appended += 1;
-        self.last_time = time;
         let first = *self.first.get_or_insert(number);
         if self.appended == 1 {
             self.next = number.saturating_add(1);
         } else if number == self.next && number != u64::MAX {
             self.next = number + 1;
         } else if number > self.next {
-            self.holes.insert(self.next, number - 1);
+            self.hole(self.next, number - 1);
             self.next = number.saturating_add(1);
         } else if number < first {
             // Came before the first one seen: the span grows downwards.
             if first - number > 1 {
-                self.holes.insert(number + 1, first - 1);
+                self.hole(number + 1, first - 1);
             }
             self.first = Some(number);
         } else {
@@ -122,22 +174,43 @@ impl Numbers {
         }
     }
 
-    /// Takes `first..=last` out of the holes; how many numbers were in one.
-    fn take(&mut self, first: u64, last: u64) -> u64 {
-        let mut taken = 0;
+    /// Adds a hole. Where there are too many, the lowest is counted and no longer held.
+    fn hole(&mut self, first: u64, last: u64) {
+        self.holes.insert(first, last);
+        if self.holes.len() > HOLES_MAX
+            && let Some((first, last)) = self.holes.pop_first()
+        {
+            self.folded = self.folded.saturating_add((last - first).saturating_add(1));
+            self.folded_below = self.folded_below.max(last.saturating_add(1));
+        }
+    }
+
+    /// Takes at most `most` of `first..=last` out of the holes; how many numbers were in one.
+    fn take(&mut self, first: u64, last: u64, most: u64) -> u64 {
+        let mut left = most;
         let over: Vec<(u64, u64)> =
             self.holes.range(..=last).filter(|(_, high)| **high >= first).map(|(low, high)| (*low, *high)).collect();
-        for (low, high) in over {
+        for (low, high) in over.into_iter().rev() {
+            if left == 0 {
+                break;
+            }
+            let (from, to) = (low.max(first), high.min(last));
+            let from = if to - from < left { from } else { to - (left - 1) };
             self.holes.remove(&low);
-            if low < first {
-                self.holes.insert(low, first - 1);
+            if low < from {
+                self.holes.insert(low, from - 1);
             }
-            if high > last {
-                self.holes.insert(last + 1, high);
+            if high > to {
+                self.holes.insert(to + 1, high);
             }
-            taken += (high.min(last) - low.max(first)).saturating_add(1);
+            left = left.saturating_sub((to - from).saturating_add(1));
         }
-        taken
+        if first < self.folded_below {
+            let folded = self.folded.min(left);
+            self.folded -= folded;
+            left -= folded;
+        }
+        most - left
     }
 
     /// A number below the newest: it fills a hole, or it is there twice.
@@ -165,7 +238,7 @@ fn numbers(data: &Data, stream: &str, spans: &[(u64, u64)]) -> Result<BTreeMap<S
     let mut by_row: BTreeMap<u32, Numbers> = BTreeMap::new();
     let mut see = |entries: &[store::Entry]| {
         for entry in entries {
-            by_row.entry(entry.origin).or_default().see(entry.origin_seq, entry.source_time);
+            by_row.entry(entry.origin).or_default().see(entry.origin_seq);
         }
     };
     for (from, to) in spans {
@@ -190,16 +263,9 @@ struct Committed {
     unknown: Option<Gap>,
 }
 
-fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
-    let (messages, lost) = data.book_and_lost(&commits_of(stream))?;
-    let mut gaps = Vec::new();
-    for message in messages {
-        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
-    }
-    let (gaps, by_sequence): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| !g.by_sequence);
-    let of = |reason| by_sequence.iter().filter(move |g| g.reason == reason).cloned().collect();
-    let (absences, cuts) = (of(ABSENT), of(CUT));
-    let unknown = (lost > 0).then(|| Gap {
+/// Stands for commits of a source that do not verify.
+fn unknown_of(stream: &str) -> Gap {
+    Gap {
         stream: stream.into(),
         origin: String::new(),
         first: 1,
@@ -208,11 +274,26 @@ fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
         to: i64::MAX,
         reason: UNKNOWN.into(),
         by_sequence: true,
-    });
+        count: 0,
+    }
+}
+
+fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
+    let (messages, lost) = data.book_and_lost(&commits_of(stream))?;
+    let mut gaps = Vec::new();
+    for message in messages {
+        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
+    }
+    let (gaps, by_sequence): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| !g.by_sequence);
+    let of = |reasons: &'static [&str]| {
+        by_sequence.iter().filter(|g| reasons.contains(&g.reason.as_str())).cloned().collect::<Vec<Gap>>()
+    };
+    let (absences, cuts) = (of(&[ABSENT, THROTTLED]), of(&[CUT]));
+    let unknown = (lost > 0).then(|| unknown_of(stream));
     Ok(Committed { gaps, absences, cuts, unknown })
 }
 
-/// The times in which a stream had no source, oldest first.
+/// The times of which not all is known, oldest first: a stream had no source, or its source did not hear all.
 pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     committed(data, stream).map(|committed| committed.absences)
 }
@@ -229,150 +310,131 @@ pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     Ok(cuts)
 }
 
-/// Where each origin of a stream stands: for a source that starts again.
+/// Where each origin of a stream stands: for a program that appends to it.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
-    let gaps = committed(data, stream)?.gaps;
-    let all = numbers(data, stream, &[(0, u64::MAX)])?;
-    let mut tails: Vec<ResumeOrigin> =
-        all.into_iter().map(|(name, n)| ResumeOrigin { next_seq: n.next, last_time: n.last_time, name }).collect();
-    for gap in gaps {
-        match tails.iter_mut().find(|t| t.name == gap.origin) {
-            Some(tail) => tail.next_seq = tail.next_seq.max(gap.last.saturating_add(1)),
-            None => {
-                tails.push(ResumeOrigin { name: gap.origin, next_seq: gap.last.saturating_add(1), last_time: gap.to })
-            }
-        }
+    let tallies = totals::read(data, stream)?.tallies;
+    let tail = |(name, tally): (String, Tally)| ResumeOrigin { name, next_seq: tally.next, last_time: tally.last_time };
+    Ok(tallies.into_iter().map(tail).collect())
+}
+
+/// The entry accounts of a stream since it began, and the newest gaps in them: those since the newest table of totals.
+pub fn entries(data: &Data, stream: &str) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
+    let known = totals::read(data, stream)?;
+    let of_origin = |(origin, tally)| Entry::of(stream, origin, &tally);
+    let has_any = |of: &(String, Tally)| of.1.appended > 0 || of.1.counts().next().is_some();
+    let mut accounts: Vec<Entry> = known.tallies.into_iter().filter(has_any).map(of_origin).collect();
+    if known.retired > 0 {
+        accounts.push(retired(stream, known.retired));
     }
-    Ok(tails)
+    let gaps = known.commits.into_iter().flat_map(|commit| commit.gaps);
+    let mut gaps: Vec<Gap> = gaps.filter(|gap| gap.stream == stream && !gap.by_sequence).collect();
+    if known.damaged > 0 {
+        accounts.iter_mut().for_each(|account| account.closed = false);
+        gaps.push(unknown_of(stream));
+    }
+    Ok((accounts, gaps))
 }
 
-/// The entry accounts of a stream over a range of sequences (`0..u64::MAX`: all that is there).
-pub fn entries(data: &Data, stream: &str, from: u64, to: u64) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
-    entries_of(data, stream, from, to, None)
+/// The account of messages that were appended and taken by retention, with the index that says who made them.
+fn retired(stream: &str, n: u64) -> Entry {
+    Entry { sent: n, appended: n, ..Entry::new(stream, String::new()) }
 }
 
-/// The same; gaps whose times lie in `run` are counted although no message after (or before) them is in the range.
-fn entries_of(
-    data: &Data,
-    stream: &str,
-    from: u64,
-    to: u64,
-    run: Option<&Run>,
-) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
+/// The entry accounts of a run over the sequences `from` to `to`. Gaps whose times lie in the run are counted although no
+/// message after (or before) them is in the range.
+fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
     let Committed { mut gaps, unknown, .. } = committed(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));
     let reader = data.reader_early(stream)?;
-    let retired = reader.bounds().first;
-    let spans = run.map_or_else(|| vec![(from, to)], |run| run.spans(reader.header(), from, to).0);
-    let inside = |gap: &Gap| run.is_some_and(|run| gap.from < run.stop && gap.to >= run.start);
-    let whole = from == 0 && to == u64::MAX;
+    let spans = run.spans(reader.header(), from, to).0;
+    let inside = |gap: &Gap| gap.from < run.stop && gap.to >= run.start;
     let mut accounts = Vec::new();
     let mut used = Vec::new();
-    for (origin, mut n) in numbers(data, stream, &spans)? {
-        let mut lost: BTreeMap<String, u64> = BTreeMap::new();
-        let first = n.first.unwrap_or(0);
-        let (mut low, mut next) = (first, n.next);
-        for gap in gaps.iter().filter(|g| g.origin == origin) {
-            // A gap at either end of what is there widens the span, in the account of the whole stream.
-            if whole && gap.last >= next {
-                n.holes.insert(next.max(gap.first), gap.last);
-                if gap.first > next {
-                    n.holes.insert(next, gap.first - 1);
-                }
-                next = gap.last.saturating_add(1);
-            }
-        }
-        for gap in gaps.iter().rev().filter(|g| whole && g.origin == origin) {
-            if gap.first >= low {
-                continue;
-            }
-            let apart = gap.last.saturating_add(1) < low;
-            if apart && retired > 0 {
-                // What retention took stands between: the gap is counted, see below, what was taken is not.
-                break;
-            }
-            if apart {
-                n.holes.insert(gap.last + 1, low - 1);
-            }
-            n.holes.insert(gap.first, gap.last.min(low - 1));
-            low = gap.first;
-        }
-        for gap in gaps.iter().filter(|g| g.origin == origin) {
-            // A number that two gaps name is lost once.
-            let explained = n.take(gap.first, gap.last);
-            if explained > 0 {
-                *lost.entry(gap.reason.clone()).or_default() += explained;
-                used.push(gap.clone());
-            }
-        }
-        for (a, b) in &n.holes {
-            *lost.entry("unexplained".into()).or_default() += (b - a).saturating_add(1);
-            used.push(Gap {
-                stream: stream.into(),
-                origin: origin.clone(),
-                first: *a,
-                last: *b,
-                from: i64::MIN,
-                to: i64::MAX,
-                reason: "unexplained".into(),
-                by_sequence: false,
-            });
-        }
-        // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
-        // In a whole stream: what was lost before messages that retention took since.
-        let mut beyond = 0;
-        for gap in gaps.iter().filter(|g| g.origin == origin && if whole { g.last < low } else { inside(g) }) {
-            let before = gap.last.saturating_add(1).min(low).saturating_sub(gap.first);
-            let after = gap.last.saturating_add(1).saturating_sub(gap.first.max(next));
-            if before + after > 0 {
-                beyond += before + after;
-                *lost.entry(gap.reason.clone()).or_default() += before + after;
-                if !used.contains(gap) {
-                    used.push(gap.clone());
-                }
-            }
-        }
-        let sent = next - low + beyond;
-        let total: u64 = lost.values().sum();
-        let closed = sent + n.duplicate == n.appended + total;
-        accounts.push(Entry {
-            stream: stream.into(),
-            origin,
-            sent,
-            appended: n.appended,
-            duplicate: n.duplicate,
-            lost,
-            closed,
-        });
+    for (origin, numbers) in numbers(data, stream, &spans)? {
+        let of_origin: Vec<&Gap> = gaps.iter().filter(|g| g.origin == origin).collect();
+        accounts.push(entry_of(stream, origin, numbers, &of_origin, &inside, &mut used));
     }
-    let gone = retired.min(to).saturating_sub(from);
-    if run.is_some() && gone > 0 {
-        // They were appended; who made them went with the index.
-        accounts.push(Entry {
-            stream: stream.into(),
-            origin: String::new(),
-            sent: gone,
-            appended: gone,
-            duplicate: 0,
-            lost: BTreeMap::new(),
-            closed: true,
-        });
+    let gone = reader.bounds().first.min(to).saturating_sub(from);
+    if gone > 0 {
+        accounts.push(retired(stream, gone));
     }
-    if whole || run.is_some() {
-        // Origins of which nothing at all was appended (or is there any more).
-        gaps.retain(|g| (whole || inside(g)) && !accounts.iter().any(|a| a.origin == g.origin));
-        for gap in gaps {
-            let lost = BTreeMap::from([(gap.reason.clone(), gap.count())]);
-            let (stream, origin, sent) = (gap.stream.clone(), gap.origin.clone(), gap.count());
-            accounts.push(Entry { stream, origin, sent, appended: 0, duplicate: 0, lost, closed: true });
-            used.push(gap);
-        }
+    // Origins of which nothing at all was appended (or is there any more).
+    gaps.retain(|g| inside(g) && !accounts.iter().any(|a| a.origin == g.origin));
+    for gap in gaps {
+        let mut entry = Entry { sent: gap.count(), ..Entry::new(stream, gap.origin.clone()) };
+        entry.count(&gap.reason, gap.count());
+        accounts.push(entry);
+        used.push(gap);
     }
     if let Some(unknown) = unknown {
         accounts.iter_mut().for_each(|account| account.closed = false);
         used.push(unknown);
     }
     Ok((accounts, used))
+}
+
+/// The account of an origin over the numbers that a run has of it. `gaps`: of the origin.
+fn entry_of(
+    stream: &str,
+    origin: String,
+    mut n: Numbers,
+    gaps: &[&Gap],
+    inside: &dyn Fn(&Gap) -> bool,
+    used: &mut Vec<Gap>,
+) -> Entry {
+    let first = n.first.unwrap_or(0);
+    let mut entry = Entry { appended: n.appended, duplicate: n.duplicate, ..Entry::new(stream, origin) };
+    for gap in gaps {
+        // A number that two gaps name is lost once.
+        let explained = n.take(gap.first, gap.last, gap.count());
+        if explained > 0 {
+            entry.count(&gap.reason, explained);
+            used.push((*gap).clone());
+        }
+    }
+    let unexplained = n.holes.values().zip(n.holes.keys()).map(|(last, first)| (last - first).saturating_add(1));
+    let unexplained = unexplained.fold(n.folded, u64::saturating_add);
+    if unexplained > 0 {
+        entry.count("unexplained", unexplained);
+    }
+    let hole = |first, last, count| Gap {
+        stream: stream.into(),
+        origin: entry.origin.clone(),
+        first,
+        last,
+        from: i64::MIN,
+        to: i64::MAX,
+        reason: "unexplained".into(),
+        by_sequence: false,
+        count,
+    };
+    let joined = n.holes.len().saturating_sub(UNEXPLAINED_MAX);
+    let listed = n.holes.iter().skip(joined).map(|(first, last)| hole(*first, *last, 0));
+    let (mut above, mut count) = (n.folded_below, n.folded);
+    for (low, high) in n.holes.iter().take(joined) {
+        (above, count) = (above.max(high + 1), count.saturating_add((high - low).saturating_add(1)));
+    }
+    if count > 0 {
+        used.push(hole(first, above.saturating_sub(1), count));
+    }
+    used.extend(listed);
+    // What was lost at either end of a run: no message of the run stands beyond it, but its times are the run's.
+    let mut beyond = 0;
+    for gap in gaps.iter().filter(|g| inside(g)) {
+        let before = gap.last.saturating_add(1).min(first).saturating_sub(gap.first);
+        let after = gap.last.saturating_add(1).saturating_sub(gap.first.max(n.next));
+        let outside = (before + after).min(gap.count());
+        if outside > 0 {
+            beyond += outside;
+            entry.count(&gap.reason, outside);
+            if !used.contains(gap) {
+                used.push((*gap).clone());
+            }
+        }
+    }
+    entry.sent = n.next - first + beyond;
+    entry.close();
+    entry
 }
 
 /// Members of a run in one stream, counted from the index, and the sequence from which they could be counted.
@@ -453,8 +515,9 @@ fn finish_account(
         let is_told = rows.iter().any(|row| row.stream == stream && row.lost.contains_key(CUT));
         if cut > 0 && !is_told {
             // They were in the stream; who made them was cut with the index.
-            let (stream, origin, lost) = (stream.to_owned(), String::new(), BTreeMap::from([(CUT.into(), cut)]));
-            all.push(Entry { stream, origin, sent: cut, appended: 0, duplicate: 0, lost, closed: true });
+            let mut entry = Entry { sent: cut, ..Entry::new(stream, String::new()) };
+            entry.count(CUT, cut);
+            all.push(entry);
         }
         let ranges = || run.streams.iter().filter(|r| r.stream == stream);
         if filled(data, stream)?.is_some() {
@@ -466,7 +529,7 @@ fn finish_account(
         let begun = begins.iter().filter(|b| b.0 == stream && b.1 < oldest).map(|b| b.1);
         let from = ranges().map(|r| r.first).chain(begun).min().unwrap_or(0);
         let to = ranges().map(|r| r.next).max().unwrap_or(0);
-        let (entries, found) = entries_of(data, stream, from, to, Some(run))?;
+        let (entries, found) = entries_of(data, stream, from, to, run)?;
         all.extend(entries);
         gaps.extend(found);
         // What came after the seal is not of the run, however long before it the source said its last.
@@ -626,7 +689,7 @@ mod tests {
     fn seen(numbers: &[u64]) -> Numbers {
         let mut n = Numbers::default();
         for &number in numbers {
-            n.see(number, 0);
+            n.see(number);
         }
         n
     }

@@ -28,3 +28,59 @@ pub const SLOTS_MAX: u32 = 32;
 
 /// Between two moments of the statistics of a worker, ns: often enough for people, seldom enough to cost nothing.
 pub(crate) const STATISTICS_PAUSE: i64 = 1_000_000_000;
+
+/// Numbers of an origin that may come late, counted down from its highest one. Networks and brokers reorder tens of messages.
+/// Which of so many are missing fits in 512 bytes for each reason, so every total can say it. A number further below
+/// begins a new life of the origin: its device counts from the beginning again.
+pub(crate) const REORDER_WINDOW: u64 = 4096;
+
+/// Lives of one origin. A device that restarts each hour has them for six weeks; after that its numbers that fall are
+/// duplicates, so that numbers in no order do not fill the origin table.
+pub(crate) const LIVES_MAX: usize = 1000;
+
+/// Reasons of loss of one origin, words of its source: one byte says which, and sources have a handful. The words beyond
+/// are counted as `lost.other`.
+pub(crate) const REASONS_MAX: usize = 64;
+
+/// Gaps that a commit lists for one origin. More are joined: their numbers are counted, no longer listed.
+pub(crate) const GAP_ROWS_MAX: usize = 64;
+
+/// Times of silence that a commit lists. More are joined to the last one.
+pub(crate) const SILENCES_MAX: usize = 64;
+
+/// Totals in one commit: a message of about one MB for ordinary names.
+pub(crate) const TOTALS_ROWS_MAX: usize = 10_000;
+
+/// Bytes of totals in one commit, as far as they can be told before: a segment of the book.
+pub(crate) const TOTALS_BYTES_MAX: u64 = 1 << 20;
+
+/// A table of all totals is committed at least so often, ns, and with each index segment that is full.
+pub(crate) const TABLE_PAUSE: i64 = 600_000_000_000;
+
+/// Totals may take this share of the bytes of their stream: one part in so many.
+pub(crate) const TOTALS_SHARE: u64 = 100;
+
+/// Totals may always take so many bytes a second.
+pub(crate) const TOTALS_RATE: u64 = 1000;
+
+/// Unused room for totals is kept up to so many bytes: a table of 10,000 origins after a quiet hour.
+pub(crate) const TOTALS_CREDIT_MAX: i64 = 4 << 20;
+
+/// The state of a source, and what it refused, are committed at most so often, ns: each is a message of the book.
+pub(crate) const STATE_PAUSE: i64 = 1_000_000_000;
+
+/// A reader may stand still for so long, ns, before a source that waits for it reports that: sinks restart, and analyses
+/// think.
+pub(crate) const HELD_PATIENCE: i64 = 5_000_000_000;
+
+/// Ranges of missing numbers of one origin that the account of a run holds at once. Those below are counted, no longer
+/// held: about 4 MB.
+pub(crate) const HOLES_MAX: usize = 100_000;
+
+/// Ranges of missing numbers without a reason that the account of a run lists for an origin, the newest: the counts say how
+/// many there are.
+pub(crate) const UNEXPLAINED_MAX: usize = 1000;
+
+/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after the
+/// mark what is safe.
+pub(crate) const UNMARKED_PAUSE: i64 = 20_000_000;

@@ -1,10 +1,11 @@
 //! The messages that keep the books, as owned values: runs, commits, gaps.
 
 use crate::Fault;
+use crate::tally::Tally;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use store::{Missing, Why};
-use wire::bpcm::{CommitInput, Count};
+use wire::bpcm::{CommitInput, Count, Open, Total};
 use wire::bprn::{RunStream, STOP_UNKNOWN, State};
 
 /// A run as its newest message says.
@@ -234,12 +235,20 @@ pub struct Gap {
     pub reason: String,
     /// Numbers are sequences of the stream, not of the origin.
     pub by_sequence: bool,
+    /// How many of the numbers are missing, where it is not all of them; 0: all.
+    pub count: u64,
 }
 
 /// Reason of a gap in which a source was not there: nobody can know whether anything is missing. It lies before message
 /// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last sign
 /// of life before, and the start after.
 pub const ABSENT: &str = "absent";
+
+/// Reason of a gap in which the outside of a source said less than it had to say; it counts nothing.
+pub const THROTTLED: &str = "throttled";
+
+/// Prefix of what counts messages that never had a number: they are outside the account.
+pub const REFUSED: &str = "refused.";
 
 /// The reason under which the ledger counts messages that a reader misses.
 pub(crate) fn reason_of(missing: &Missing) -> &'static str {
@@ -260,7 +269,13 @@ pub const UNKNOWN: &str = "unknown";
 impl Gap {
     /// How many messages are missing.
     pub fn count(&self) -> u64 {
-        self.last.saturating_add(1).saturating_sub(self.first)
+        let numbers = self.last.saturating_add(1).saturating_sub(self.first);
+        if self.count == 0 { numbers } else { self.count.min(numbers) }
+    }
+
+    /// Whether not all of its numbers are missing, or nobody knows any more which.
+    pub fn is_joined(&self) -> bool {
+        self.count != 0 && self.count <= self.last - self.first.min(self.last)
     }
 
     /// Adds numbers that are missing, of any time and origin, to a list; to its last entry where they go on from it.
@@ -276,6 +291,7 @@ impl Gap {
                 to: i64::MAX,
                 reason: reason.into(),
                 by_sequence,
+                count: 0,
             }),
         }
     }
@@ -291,6 +307,7 @@ impl Gap {
             to: self.to,
             reason: &self.reason,
             by_sequence: self.by_sequence,
+            count: self.count,
         }
     }
 
@@ -304,6 +321,7 @@ impl Gap {
             to: gap.to,
             reason: gap.reason.to_owned(),
             by_sequence: gap.by_sequence,
+            count: gap.count,
         }
     }
 }
@@ -444,6 +462,28 @@ pub struct Commit {
     pub state: String,
     /// Nothing more will come.
     pub finished: bool,
+    /// Of a source: the accounts of its origins.
+    #[serde(skip)]
+    pub totals: Option<Totals>,
+}
+
+/// Accounts of origins, over all messages of a stream below the `output_next` of their commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// They may take several commits, one behind the other: which part this is, from 0.
+    pub part: u32,
+    /// How many parts there are.
+    pub parts: u32,
+    /// They are of all origins of the stream; else of those that changed since the totals before.
+    pub is_table: bool,
+    /// Origins and their accounts.
+    pub(crate) rows: Vec<(String, Tally)>,
+}
+
+/// What of a total has to live while its message is written.
+struct TotalParts<'a> {
+    counts: Vec<Count<'a>>,
+    open: Vec<(&'a str, Vec<u8>)>,
 }
 
 impl Commit {
@@ -469,6 +509,34 @@ impl Commit {
             })
             .collect();
         let gaps: Vec<wire::bpgp::Gap<'_>> = self.gaps.iter().map(Gap::as_wire).collect();
+        let rows = self.totals.as_ref().map_or(&[][..], |totals| &totals.rows);
+        let parts: Vec<TotalParts<'_>> = rows
+            .iter()
+            .map(|(_, tally)| TotalParts {
+                counts: tally.counts().map(|(name, value)| Count { name, value }).collect(),
+                open: tally.open(),
+            })
+            .collect();
+        let open: Vec<Vec<Open<'_>>> = parts
+            .iter()
+            .map(|parts| {
+                parts.open.iter().map(|(reason, bits)| Open { reason, bits: bits.as_slice().into() }).collect()
+            })
+            .collect();
+        let totals: Vec<Total<'_>> = rows
+            .iter()
+            .zip(parts.iter().zip(&open))
+            .map(|((origin, tally), (parts, open))| Total {
+                origin,
+                first: tally.first,
+                next: tally.next,
+                last_time: tally.last_time,
+                appended: tally.appended,
+                duplicate: tally.duplicate,
+                counts: parts.counts.as_slice().into(),
+                open: open.as_slice().into(),
+            })
+            .collect();
         let commit = wire::bpcm::Commit {
             stage: &self.stage,
             run: &self.run,
@@ -480,6 +548,10 @@ impl Commit {
             output_next: self.output_next,
             state: &self.state,
             finished: self.finished,
+            totals: totals.as_slice().into(),
+            part: self.totals.as_ref().map_or(0, |totals| totals.part),
+            parts: self.totals.as_ref().map_or(0, |totals| totals.parts),
+            is_table: self.totals.as_ref().is_some_and(|totals| totals.is_table),
         };
         wire::bpcm::write(out, &commit).map_err(wire_fault("a commit"))
     }
@@ -510,6 +582,12 @@ impl Commit {
             output_next: c.output_next,
             state: c.state.to_string(),
             finished: c.finished,
+            totals: (c.parts > 0).then(|| Totals {
+                part: c.part,
+                parts: c.parts,
+                is_table: c.is_table,
+                rows: c.totals.iter().map(|total| (total.origin.to_owned(), Tally::read(total))).collect(),
+            }),
         })
     }
 }
@@ -540,6 +618,7 @@ mod tests {
             output_next: 17,
             state: "{}".into(),
             finished: true,
+            totals: None,
         };
         let mut bytes = Vec::new();
         commit.write(&mut bytes).unwrap();

@@ -860,6 +860,7 @@ impl Account {
             to: 0,
             reason: reason.to_owned(),
             by_sequence: true,
+            count: 0,
         });
         self.uneven = true;
         self.outputs.resize((end - self.first) as usize, LOST);

@@ -2,7 +2,9 @@
 //!
 //! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet.
 
-use crate::Fault;
+use crate::records::{ABSENT, THROTTLED};
+use crate::{Fault, Room};
+use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use store::Meta;
@@ -56,7 +58,29 @@ pub enum Pushed {
     Full,
 }
 
+/// Why not all that the outside said in some time is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// The source heard nothing.
+    Absent,
+    /// The outside said less than it had to say.
+    Throttled,
+}
+
+impl Silence {
+    /// The reason of its gap.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Absent => ABSENT,
+            Self::Throttled => THROTTLED,
+        }
+    }
+}
+
 /// Where a source puts its messages. Everything pushed in one step becomes visible at its end, at once.
+///
+/// Numbers of an origin may come late by 4,096. One that is smaller than that begins another life of the origin, `NAME#2`,
+/// `NAME#3`: its device counts from the beginning again. The source goes on to use the row of `NAME`.
 pub trait Outlet {
     /// The row of an origin in the stream's origin table, made on first use.
     fn origin(&mut self, name: &str) -> Result<u32, Fault>;
@@ -66,10 +90,15 @@ pub trait Outlet {
     }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
+    /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for one
+    /// message or several: see [`Room`]. `None`: there is no room now, as with [`Pushed::Full`].
+    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault>;
     /// The number that the next message has in the stream; what [`Source::safe`] speaks of.
     fn next_sequence(&self) -> u64;
-    /// Counts messages of an origin as lost, which the source knows to be missing: their own numbers, their times in ns
-    /// since 1970 UTC, and a word that says why. A number that is named twice is lost once; one that came after all is not.
+    /// Counts messages of an origin as missing, as the source knows: their own numbers, their times in ns since 1970 UTC, and
+    /// the reason: `lost.WORD`, `skipped.WORD` where that is the wish of a user, or a word alone, which is `lost`. A number
+    /// that is named twice counts once; one that came after all does not. Numbers too far below the highest one to come late
+    /// have their reason already.
     fn missing(
         &mut self,
         origin: u32,
@@ -77,9 +106,13 @@ pub trait Outlet {
         times: RangeInclusive<i64>,
         reason: &str,
     ) -> Result<(), Fault>;
-    /// Notes a time in which the source heard nothing of the outside, ns since 1970 UTC: what was said then is not known.
-    /// It counts nothing.
-    fn silent(&mut self, times: RangeInclusive<i64>);
+    /// Notes a time of which not all that the outside said is known, ns since 1970 UTC. It counts nothing.
+    fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
+    /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
+    fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
+    /// How full stream memory is, 0 to 1: of a disk stream with what is not on the disk yet, of a memory stream with what
+    /// the slowest counted reader has not read.
+    fn fill(&self) -> f64;
 }
 
 /// Brings messages from outside into one stream.
@@ -115,6 +148,15 @@ pub trait Source: Send {
     /// What keeps the source from its work now, while it goes on trying.
     fn trouble(&self) -> Option<Fault> {
         None
+    }
+    /// Answers a request of a program that has the source at hand, in words of its own.
+    fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        let _ = request;
+        Err(Fault::new("the source takes no commands", "there are none of its kind"))
+    }
+    /// What the source shows of itself, in words of its own: connections, figures. `Null` where it shows nothing.
+    fn status(&self) -> Value {
+        Value::Null
     }
     /// A descriptor that becomes readable when there is something to do: the runner waits for it and for the time that the
     /// step has named, whichever comes first. A library with threads of its own writes to an eventfd.

@@ -49,7 +49,7 @@ pub use pins::{Kind, Pins, ReaderInfo};
 pub use reader::{Batch, Bounds, Check, Mapped, ReadOptions, Reader, Start};
 pub use recover::{Recovery, remove};
 pub use repair::{Repaired, repair};
-pub use reserve::Reserved;
+pub use reserve::{Received, Reserved};
 pub use stretch::{Missing, Stretch, Walked, Why};
 pub use verify::{Damage, Verified, verify};
 pub use view::{Parent, ParentRow};

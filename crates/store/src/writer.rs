@@ -149,6 +149,10 @@ pub struct Writer {
     /// The credit word before it was last looked for room.
     pub(crate) credit: u32,
     pub(crate) arrival: i64,
+    /// Arrival of the message before sequence `earliest_at`: a receiver may name one from here to `arrival`.
+    pub(crate) earliest: i64,
+    /// The sequence that `earliest` is for; messages pushed behind it have `arrival`.
+    pub(crate) earliest_at: u64,
     /// [`flags::CLOCK`] while `arrival` is not what the clock says.
     pub(crate) clock_flag: u16,
     /// The time by which messages become old.
@@ -307,6 +311,9 @@ impl Writer {
         if self.next == self.published {
             self.check_failed()?;
             let now = self.media.now();
+            if self.earliest_at != self.next {
+                (self.earliest, self.earliest_at) = (self.arrival, self.next);
+            }
             self.arrival = self.arrival.max(now);
             self.clock_flag = if self.arrival.saturating_sub(now) > CLOCK_STEP_NS { flags::CLOCK } else { 0 };
             if self.look_at < i64::MAX {
@@ -811,6 +818,28 @@ impl Writer {
     /// Whether `wait_room` would return at once: a counted reader or the disk has moved on since room was last looked for.
     pub fn may_have_room(&self) -> bool {
         self.pins.credit().word.load(Ordering::Relaxed) != self.credit
+    }
+
+    /// The share of stream memory, 0 to 1, that cannot be freed yet: of a disk stream what is not on the disk, of a memory
+    /// stream what the slowest counted reader still has to read. Memory is freed by the segment, so it rises by eighths.
+    pub fn fill(&self) -> f64 {
+        let needed_from = match self.header.level {
+            Level::Disk => self.head().disk.load(Ordering::Acquire),
+            Level::Memory => self.pins.lowest_committed().unwrap_or(u64::MAX),
+        };
+        if needed_from >= self.next {
+            return 0.0;
+        }
+        let mut needed = self.used;
+        let mut first = self.payload_first;
+        for kept in self.chain.iter().rev().skip(1) {
+            if first <= needed_from {
+                break;
+            }
+            needed += kept.bytes;
+            first = kept.first;
+        }
+        (needed as f64 / self.options.live_bytes as f64).min(1.0)
     }
 
     /// Why the mark `disk` does not move, if it does not.

@@ -43,8 +43,8 @@ fn walk(value: &Value, wrong: &mut Vec<String>) {
 fn check(object: &Object, wrong: &mut Vec<String>) {
     let has = |keys: &[&str]| keys.iter().all(|key| object.contains_key(*key));
     let mut found = Vec::new();
-    if has(&["sent", "appended", "duplicate", "lost"]) {
-        check_row(object, &["sent", "duplicate"], &["appended", "lost"], &mut found);
+    if has(&["sent", "appended", "duplicate", "skipped", "lost"]) {
+        check_row(object, &["sent", "duplicate"], &["appended", "skipped", "lost"], &mut found);
     } else if has(&["read", "done", "aside", "skipped", "lost", "held"]) {
         check_row(object, &["read"], &["done", "aside", "skipped", "lost", "held"], &mut found);
     } else if has(&["ledger", "streams", "gaps"]) {

@@ -16,7 +16,8 @@ fn data(machine: &Machine, folder: &str) -> Data {
 fn commit(block: u64, state: String) -> Commit {
     let (stage, run) = ("file".into(), "7".into());
     let (inputs, gaps) = (Vec::new(), Vec::new());
-    Commit { stage, run, block, time: 1, inputs, gaps, output_first: 0, output_next: 0, state, finished: false }
+    let (output_first, output_next, finished, totals) = (0, 0, false, None);
+    Commit { stage, run, block, time: 1, inputs, gaps, output_first, output_next, state, finished, totals }
 }
 
 #[test]

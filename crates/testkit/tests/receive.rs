@@ -1,7 +1,7 @@
 //! Sources that receive: what they keep for a restart, what they know to be safe or missing, on the pretend machine.
 
 use beamport_testkit::{Counts, Dice, Machine, histories};
-use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Pushed, Resume, Source, Step, ledger};
+use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Pushed, Resume, Silence, Source, Step, ledger};
 use std::sync::{Arc, Mutex};
 use store::{Drain, Level, Meta, Options, SchemaId};
 
@@ -250,7 +250,7 @@ impl Source for Lossy {
             assert_eq!(out.push(&meta, b"12345678")?, Pushed::Taken);
         }
         out.missing(origin, 2..=4, now..=now, "network")?;
-        out.silent(now - 10..=now - 5);
+        out.silent(now - 10..=now - 5, Silence::Absent);
         assert!(out.missing(origin + 1, 0..=0, now..=now, "network").is_err());
         Ok(Step::Ended)
     }
@@ -262,7 +262,7 @@ fn what_a_source_knows_to_be_missing_is_lost_with_its_reason_and_silence_counts_
     let (_process, data) = data_of(&machine);
     let now = machine.now();
     Intake::start(&data, "s", Box::new(Lossy), &options(), now).unwrap().step(now).unwrap();
-    let (entries, gaps) = ledger::entries(&data, "s", 0, u64::MAX).unwrap();
+    let (entries, gaps) = ledger::entries(&data, "s").unwrap();
     let [entry] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!((entry.sent, entry.appended, entry.lost["network"], entry.closed), (7, 4, 3, true));
     assert!(gaps.iter().any(|gap| (gap.first, gap.last, gap.reason.as_str()) == (2, 4, "network")), "{gaps:?}");

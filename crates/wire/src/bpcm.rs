@@ -33,6 +33,44 @@ pub struct Commit<'a> {
     pub state: &'a str,
     /// Whether nothing more will come.
     pub finished: bool,
+    /// Accounts of origins over the messages below `output_next`: of those that changed since the totals before, or of all.
+    pub totals: List<'a, Total<'a>>,
+    /// Totals may take several commits, one behind the other: which part this one has, from 0.
+    pub part: u32,
+    /// How many parts there are; 0: this commit has no totals.
+    pub parts: u32,
+    /// Whether the totals are of all origins.
+    pub is_table: bool,
+}
+
+/// The account of an origin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Total<'a> {
+    /// Who made the messages.
+    pub origin: &'a str,
+    /// Lowest number that came or is missing.
+    pub first: u64,
+    /// One past the highest; `first` where there is none.
+    pub next: u64,
+    /// Source time of the newest message, ns since 1970 UTC.
+    pub last_time: i64,
+    /// Messages in the stream, those that retention took since counted.
+    pub appended: u64,
+    /// Numbers that came more than once.
+    pub duplicate: u64,
+    /// Missing numbers by `lost.WORD` and `skipped.WORD`, messages without a number by `refused.WORD`.
+    pub counts: List<'a, Count<'a>>,
+    /// Numbers that may still come.
+    pub open: List<'a, Open<'a>>,
+}
+
+/// Numbers of an origin that are missing for one reason, and that may still come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Open<'a> {
+    /// As in [`Count`]; `lost.unexplained` where nothing says why.
+    pub reason: &'a str,
+    /// Bit 0 of byte 0: number `next - 1` of the origin, bit 1: `next - 2`, and so on.
+    pub bits: Array<'a, u8>,
 }
 
 /// Place and account of one input of a stage.
@@ -80,6 +118,7 @@ pub fn read(bytes: &[u8]) -> Result<Commit<'_>, Error> {
         })
     })?;
     let gaps = table.tables(5, "gaps", bpgp::read_table)?;
+    let totals = table.tables(10, "totals", read_total)?;
     Ok(Commit {
         stage: table.text_required(0, "stage")?,
         run: table.text_or_empty(1, "run")?,
@@ -91,19 +130,26 @@ pub fn read(bytes: &[u8]) -> Result<Commit<'_>, Error> {
         output_next: table.number(7, 0, "output_next")?,
         state: table.text_or_empty(8, "state")?,
         finished: table.flag(9, "finished")?,
+        totals: totals.unwrap_or_default().into(),
+        part: table.number(11, 0, "part")?,
+        parts: table.number(12, 0, "parts")?,
+        is_table: table.flag(13, "is_table")?,
     })
 }
 
 /// Writes a message into `out`, replacing what was there.
 pub fn write(out: &mut Vec<u8>, parts: &Commit<'_>) -> Result<(), Error> {
     let mut writer = Writer::begin(out, ID);
-    let [stage, run, block, time, inputs, gaps, output_first, output_next, state, finished] =
-        writer.root([4, 4, 8, 8, 4, 4, 8, 8, 4, 1]);
+    let [stage, run, block, time, inputs, gaps, output_first, output_next, state, finished, totals, part, count, table] =
+        writer.root([4, 4, 8, 8, 4, 4, 8, 8, 4, 1, 4, 4, 4, 1]);
     writer.put(block, parts.block);
     writer.put(time, parts.time);
     writer.put(output_first, parts.output_first);
     writer.put(output_next, parts.output_next);
     writer.put(finished, u8::from(parts.finished));
+    writer.put(part, parts.part);
+    writer.put(count, parts.parts);
+    writer.put(table, u8::from(parts.is_table));
     writer.text(stage, parts.stage);
     writer.text(run, parts.run);
     let slots = writer.list(inputs, parts.inputs.len(), "inputs");
@@ -115,7 +161,47 @@ pub fn write(out: &mut Vec<u8>, parts: &Commit<'_>) -> Result<(), Error> {
         bpgp::write_table(&mut writer, slots + 4 * at, gap);
     }
     writer.text(state, parts.state);
+    let slots = writer.list(totals, parts.totals.len(), "totals");
+    for (at, total) in parts.totals.iter().enumerate() {
+        write_total(&mut writer, slots + 4 * at, total);
+    }
     writer.finish()
+}
+
+fn read_total<'a>(total: Table<'_, 'a>) -> Result<Total<'a>, Error> {
+    let counts = total.tables(6, "totals.counts", read_count)?;
+    let open = total.tables(7, "totals.open", |open| {
+        let bits = open.array_or_empty(1, "totals.open.bits")?;
+        Ok(Open { reason: open.text_or_empty(0, "totals.open.reason")?, bits })
+    })?;
+    Ok(Total {
+        origin: total.text_or_empty(0, "totals.origin")?,
+        first: total.number(1, 0, "totals.first")?,
+        next: total.number(2, 0, "totals.next")?,
+        last_time: total.number(3, 0, "totals.last_time")?,
+        appended: total.number(4, 0, "totals.appended")?,
+        duplicate: total.number(5, 0, "totals.duplicate")?,
+        counts: counts.unwrap_or_default().into(),
+        open: open.unwrap_or_default().into(),
+    })
+}
+
+fn write_total(writer: &mut Writer<'_>, slot: usize, total: &Total<'_>) {
+    let [origin, first, next, last_time, appended, duplicate, counts, open] =
+        writer.table(slot, [4, 8, 8, 8, 8, 8, 4, 4]);
+    writer.put(first, total.first);
+    writer.put(next, total.next);
+    writer.put(last_time, total.last_time);
+    writer.put(appended, total.appended);
+    writer.put(duplicate, total.duplicate);
+    writer.text(origin, total.origin);
+    write_counts(writer, counts, &total.counts);
+    let slots = writer.list(open, total.open.len(), "totals.open");
+    for (at, open) in total.open.iter().enumerate() {
+        let [reason, bits] = writer.table(slots + 4 * at, [4, 4]);
+        writer.text(reason, open.reason);
+        writer.array(bits, open.bits);
+    }
 }
 
 fn write_input(writer: &mut Writer<'_>, slot: usize, input: &CommitInput<'_>) {

@@ -25,6 +25,8 @@ pub struct Gap<'a> {
     pub reason: &'a str,
     /// Whether `first` and `last` are sequences of the stream; otherwise they are numbers of the origin.
     pub by_sequence: bool,
+    /// How many of the numbers `first` to `last` are missing; 0: all of them.
+    pub count: u64,
 }
 
 /// Verifies and reads a message.
@@ -51,15 +53,18 @@ pub(crate) fn read_table<'a>(table: Table<'_, 'a>) -> Result<Gap<'a>, Error> {
         to: table.number(5, 0, "gap.to")?,
         reason: table.text_or_empty(6, "gap.reason")?,
         by_sequence: table.flag(7, "gap.by_sequence")?,
+        count: table.number(8, 0, "gap.count")?,
     })
 }
 
 pub(crate) fn write_table(writer: &mut Writer<'_>, slot: usize, parts: &Gap<'_>) {
-    let [stream, origin, first, last, from, to, reason, by_sequence] = writer.table(slot, [4, 4, 8, 8, 8, 8, 4, 1]);
+    let [stream, origin, first, last, from, to, reason, by_sequence, count] =
+        writer.table(slot, [4, 4, 8, 8, 8, 8, 4, 1, 8]);
     writer.put(first, parts.first);
     writer.put(last, parts.last);
     writer.put(from, parts.from);
     writer.put(to, parts.to);
+    writer.put(count, parts.count);
     writer.put(by_sequence, u8::from(parts.by_sequence));
     writer.text(stream, parts.stream);
     writer.text(origin, parts.origin);

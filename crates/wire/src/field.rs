@@ -167,6 +167,10 @@ impl<'a> Message<'a> {
                 ("output_next", UInt(m.output_next)),
                 ("state", Text(m.state)),
                 ("finished", Field::Bool(m.finished)),
+                ("totals", Field::List(m.totals.iter().map(total).collect())),
+                ("part", UInt(m.part.into())),
+                ("parts", UInt(m.parts.into())),
+                ("is_table", Field::Bool(m.is_table)),
             ],
             Message::Bpdn(m) => vec![
                 ("task", Field::Table(task(&m.task))),
@@ -469,6 +473,20 @@ fn count<'a>(count: &bpcm::Count<'a>) -> Fields<'a> {
     vec![("name", Field::Text(count.name)), ("value", Field::UInt(count.value))]
 }
 
+fn total<'a>(total: &bpcm::Total<'a>) -> Fields<'a> {
+    let open = |open: &bpcm::Open<'a>| vec![("reason", Field::Text(open.reason)), ("bits", open.bits.into())];
+    vec![
+        ("origin", Field::Text(total.origin)),
+        ("first", Field::UInt(total.first)),
+        ("next", Field::UInt(total.next)),
+        ("last_time", Field::Int(total.last_time)),
+        ("appended", Field::UInt(total.appended)),
+        ("duplicate", Field::UInt(total.duplicate)),
+        ("counts", Field::List(total.counts.iter().map(count).collect())),
+        ("open", Field::List(total.open.iter().map(open).collect())),
+    ]
+}
+
 fn task<'a>(task: &bptk::Task<'a>) -> Fields<'a> {
     vec![
         ("command", Field::Text(task.command)),
@@ -497,6 +515,7 @@ fn gap<'a>(gap: &bpgp::Gap<'a>) -> Fields<'a> {
         ("to", Field::Int(gap.to)),
         ("reason", Field::Text(gap.reason)),
         ("by_sequence", Field::Bool(gap.by_sequence)),
+        ("count", Field::UInt(gap.count)),
     ]
 }
 

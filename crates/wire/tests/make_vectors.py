@@ -74,6 +74,7 @@ GAP = [
     ("to", "i64"),
     ("reason", "text"),
     ("by_sequence", "bool"),
+    ("count", "u64"),
 ]
 RUN_STREAM = [
     ("name", "text"),
@@ -93,6 +94,16 @@ INPUT = [
     ("next", "u64"),
     ("done", "u64"),
     ("counts", COUNT),
+]
+TOTAL = [
+    ("origin", "text"),
+    ("first", "u64"),
+    ("next", "u64"),
+    ("last_time", "i64"),
+    ("appended", "u64"),
+    ("duplicate", "u64"),
+    ("counts", COUNT),
+    ("open", [("reason", "text"), ("bits", "u8s")]),
 ]
 TASK = [
     ("command", "text"),
@@ -162,6 +173,10 @@ OWN = {
         ("output_next", "u64"),
         ("state", "text"),
         ("finished", "bool"),
+        ("totals", TOTAL),
+        ("part", "u32"),
+        ("parts", "u32"),
+        ("is_table", "bool"),
     ],
     "bpgp": GAP,
     "bpct": [("command", "text"), ("arguments", "text"), ("from", "text"), ("time", "i64"), ("answer", "text")],
@@ -863,8 +878,41 @@ def ours():
         "state": '{"rows": 12}',
         "finished": True,
     }
-    save("bpcm", own("bpcm", commit), commit)
-    save("bpgp", own("bpgp", gap), gap)
+    # Of format 1 before gaps had a count and commits had totals: absent fields read as 0.
+    counted = [gap | {"count": 0} for gap in commit["gaps"]]
+    no_totals = {"totals": [], "part": 0, "parts": 0, "is_table": False}
+    save("bpcm", own("bpcm", commit), commit | {"gaps": counted} | no_totals)
+    save("bpgp", own("bpgp", gap), gap | {"count": 0})
+    joined = gap | {"origin": "board 4", "first": 2**40, "last": 2**40 + 10**6, "by_sequence": False, "count": 500_000}
+    save("bpgp_joined", own("bpgp", joined), joined)
+    totals = [
+        {
+            "origin": "board 3",
+            "first": 5,
+            "next": 2**40,
+            "last_time": T,
+            "appended": 2**40 - 15,
+            "duplicate": 3,
+            "counts": [{"name": "lost.full", "value": 9}, {"name": "lost.unexplained", "value": 4}],
+            "open": [
+                {"reason": "lost.full", "bits": array([0b1010_0000, 1], "uint8")},
+                {"reason": "lost.unexplained", "bits": array([0b10], "uint8")},
+            ],
+        },
+        {
+            "origin": "board 4",
+            "first": 0,
+            "next": 0,
+            "last_time": 0,
+            "appended": 0,
+            "duplicate": 0,
+            "counts": [{"name": "refused.size", "value": 3}],
+            "open": [],
+        },
+    ]
+    told = {"stage": "detector", "run": "", "inputs": [], "gaps": [joined], "finished": False}
+    told |= {"totals": totals, "part": 1, "parts": 2, "is_table": True}
+    save("bpcm_totals", own("bpcm", commit | told), commit | told)
     control = {"command": "begin", "arguments": '{"run": "1774"}', "from": "me", "time": T, "answer": ""}
     save("bpct", own("bpct", control), control)
     status = {"stage": "detector", "time": T, "json": '{"lost": 0}'}
@@ -899,7 +947,7 @@ def ours():
         "state": '{"peaks": 8}',
         "kept": array([2**40, 3], "uint64"),
     }
-    save("bpdn", own("bpdn", answer), answer)
+    save("bpdn", own("bpdn", answer), answer | {"gaps": [gap | {"count": 0}]})
     aside = {
         "stage": "peaks",
         "reason": "error",

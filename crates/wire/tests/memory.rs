@@ -134,6 +134,10 @@ fn what_is_allocated_stays_in_proportion_to_the_buffer() {
         output_next: 0,
         state: "",
         finished: false,
+        totals: Default::default(),
+        part: 0,
+        parts: 0,
+        is_table: false,
     };
     let mut out = Vec::new();
     bpcm::write(&mut out, &commit).expect("written");

@@ -203,6 +203,7 @@ mod tests {
                 to: 1_772_366_405_500_000_000,
                 reason: flow::records::ABSENT.into(),
                 by_sequence: true,
+                count: 0,
             }],
             reason: "asked".into(),
             trouble: None,

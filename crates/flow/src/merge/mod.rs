@@ -503,6 +503,7 @@ impl Merge {
             output_next: output_first + self.order.len() as u64,
             state: plan.write()?,
             finished: false,
+            totals: None,
         };
         self.slice = Some(Slice { commit: SliceCommit::Made(commit), shown: 0, strays: kept, aside: 0 });
         self.from = to;

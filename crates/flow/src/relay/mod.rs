@@ -167,6 +167,7 @@ impl Relay {
             output_next: 0,
             state,
             finished: false,
+            totals: None,
         }
     }
 

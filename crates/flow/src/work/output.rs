@@ -410,6 +410,7 @@ impl Work {
             output_next,
             state: state.to_string(),
             finished: false,
+            totals: None,
         };
         self.block += 1;
         let done = self.pieces.keys().next().copied().unwrap_or(self.next_piece);

@@ -106,6 +106,7 @@ impl Piece {
                         to: 0,
                         reason: reason.to_owned(),
                         by_sequence: true,
+                        count: 0,
                     });
                 }
             }

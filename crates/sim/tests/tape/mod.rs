@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use beamport_sim as sim;
-use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Step};
+use flow::{Fault, Outlet, Pushed, Resume, ResumeOrigin, Room, Silence, Step};
 use sim::Config;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -55,8 +55,20 @@ impl Outlet for Recorder {
         panic!("a simulated source says that messages are missing: {reason}")
     }
 
-    fn silent(&mut self, times: RangeInclusive<i64>) {
+    fn silent(&mut self, times: RangeInclusive<i64>, _: Silence) {
         panic!("a simulated source was silent: {times:?}")
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault> {
+        panic!("a simulated source writes {bytes} bytes into stream memory itself")
+    }
+
+    fn count(&mut self, _: u32, what: &str, _: u64) -> Result<(), Fault> {
+        panic!("a simulated source counts what has no number: {what}")
+    }
+
+    fn fill(&self) -> f64 {
+        0.0
     }
 }
 

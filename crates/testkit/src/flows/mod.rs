@@ -817,7 +817,7 @@ impl Flow {
             }
         }
         // An entry account closes; a patient maker whose stream waits loses nothing at all.
-        let (entries, _) = ledger::entries(data, name, 0, u64::MAX).map_err(|e| self.fail(e.to_string()))?;
+        let (entries, _) = ledger::entries(data, name).map_err(|e| self.fail(e.to_string()))?;
         for entry in entries {
             let lost: u64 = entry.lost.values().sum();
             if !entry.closed || (outside.patient && stream.options.when_full == WhenFull::Wait && lost > 0) {

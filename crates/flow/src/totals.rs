@@ -1,0 +1,215 @@
+//! The accounts of the origins of a stream, from the newest totals that its source has committed and what came behind them.
+//!
+//! A source commits totals of the origins that changed, and now and then a table of all. So the book is read backwards to
+//! the newest table only, and of the stream's index only what lies behind the newest totals: nothing here grows with what
+//! is kept. Without a table (streams of a program, books of before) the whole index is read.
+//!
+//! Totals name the message before which they were true. After a power cut the book may be ahead of the stream: such totals
+//! are not believed. What the gaps beside them say is: these numbers came and were dropped. A commit that does not verify
+//! may hold totals, so those behind it are believed again from the next table on.
+
+use crate::Fault;
+use crate::commits::commits_of;
+use crate::data::{Data, stream_fault};
+use crate::records::{Commit, Gap};
+use crate::tally::Tally;
+use std::collections::{BTreeMap, BTreeSet};
+use store::{Entry, Error, ReadOptions, Reader};
+
+/// What is known of the entry of a stream.
+#[derive(Default)]
+pub(crate) struct Entries {
+    /// The accounts, by origin.
+    pub(crate) tallies: BTreeMap<String, Tally>,
+    /// Origins whose accounts are not as the newest totals say.
+    pub(crate) changed: BTreeSet<String>,
+    /// Messages that retention took behind the newest totals, of which nobody knows who made them.
+    pub(crate) retired: u64,
+    /// Commits that do not verify: what they counted is not known.
+    pub(crate) damaged: u64,
+    /// Index entries that were read.
+    pub(crate) walked: u64,
+    /// The totals speak of all messages below this.
+    pub(crate) total_below: u64,
+    /// The next totals have to be a table: there is none to add to, or some are not to be believed.
+    pub(crate) needs_table: bool,
+    /// Commits from the newest table on (all, where there is none), oldest first.
+    pub(crate) commits: Vec<Commit>,
+}
+
+/// The commits of a source from the newest table on, and how far they are to be believed.
+struct Book {
+    /// Oldest first; `None` where a message does not verify.
+    commits: Vec<Option<Commit>>,
+    /// Totals of changed origins can be added to what the oldest commit begins with: a table, or nothing at all.
+    has_base: bool,
+}
+
+/// Reads the accounts of a stream.
+pub(crate) fn read(data: &Data, stream: &str) -> Result<Entries, Fault> {
+    let mut reader = data.reader_early(stream)?;
+    let bounds = reader.bounds();
+    let nothing = Book { commits: Vec::new(), has_base: true };
+    let book = if data.has(&commits_of(stream))? { read_book(data, stream, bounds.count)? } else { nothing };
+    let mut entries = Entries::default();
+    let behind = entries.believe(&book, bounds.count);
+    let is_known = entries.total_below > 0;
+    let mut tail = Tail::new(&mut entries, bounds.first);
+    for commit in book.commits[behind..].iter().flatten() {
+        tail.walk(&mut reader, stream, commit.output_next.min(bounds.count))?;
+        for gap in commit.gaps.iter().filter(|gap| gap.stream == stream && !gap.by_sequence) {
+            tail.lose(gap);
+        }
+    }
+    tail.walk(&mut reader, stream, bounds.count)?;
+    let retired = tail.retired;
+    // Before the first totals nothing is known of what retention took, as of a stream without a book.
+    entries.retired = if is_known { retired } else { 0 };
+    entries.needs_table |= retired > 0;
+    entries.commits = book.commits.into_iter().flatten().collect();
+    Ok(entries)
+}
+
+/// Reads the book backwards, to the newest table whose totals the stream of `count` messages is not behind.
+fn read_book(data: &Data, stream: &str, count: u64) -> Result<Book, Fault> {
+    let name = commits_of(stream);
+    let mut reader = data.reader(&name, ReadOptions::default())?;
+    let first = reader.bounds().first;
+    let mut book = Book { commits: Vec::new(), has_base: first == 0 };
+    // The parts of a table that were seen, with what it speaks of.
+    let mut table: Option<(u64, u32)> = None;
+    for sequence in (first..reader.end()).rev() {
+        let commit = match reader.get(sequence) {
+            Ok(Some((_, bytes))) => Some(Commit::read(&bytes)?),
+            Err(Error::Gone { .. }) => {
+                book.has_base = false;
+                break;
+            }
+            Ok(None) | Err(Error::Corrupt { .. } | Error::Lost { .. }) => None,
+            Err(e) => return Err(stream_fault(&name, e)),
+        };
+        let next = commit.as_ref().map_or(0, |commit| commit.output_next);
+        let totals = commit.as_ref().and_then(|commit| commit.totals.as_ref());
+        table = match (totals.filter(|totals| totals.is_table && next <= count), table) {
+            (Some(totals), _) if totals.part + 1 == totals.parts => Some((next, totals.part)),
+            (Some(totals), Some((at, part))) if at == next && totals.part + 1 == part => Some((next, totals.part)),
+            _ => None,
+        };
+        book.commits.push(commit);
+        if table.is_some_and(|table| table.1 == 0) {
+            book.has_base = true;
+            break;
+        }
+    }
+    book.commits.reverse();
+    Ok(book)
+}
+
+impl Entries {
+    /// Takes the totals of the book that a stream of `count` messages bears out. Commits from the answer on are not in them.
+    fn believe(&mut self, book: &Book, count: u64) -> usize {
+        let mut behind = 0;
+        let mut is_based = book.has_base;
+        // Rows of the parts so far of totals that are not complete, what they speak of, and the next part.
+        let mut rows: Vec<(String, Tally)> = Vec::new();
+        let mut expected = (0, 0);
+        self.needs_table = !book.has_base;
+        for (at, commit) in book.commits.iter().enumerate() {
+            let Some(commit) = commit else {
+                (is_based, self.needs_table) = (false, true);
+                self.damaged += 1;
+                rows.clear();
+                continue;
+            };
+            self.needs_table |= commit.output_next > count;
+            let Some(totals) = commit.totals.as_ref().filter(|_| commit.output_next <= count) else { continue };
+            if totals.part == 0 {
+                rows.clear();
+            } else if expected != (commit.output_next, totals.part) {
+                continue;
+            }
+            expected = (commit.output_next, totals.part + 1);
+            rows.extend(totals.rows.iter().cloned());
+            if totals.part + 1 < totals.parts || !(totals.is_table || is_based) {
+                continue;
+            }
+            if totals.is_table {
+                self.tallies.clear();
+                is_based = true;
+            }
+            self.tallies.extend(rows.drain(..));
+            self.total_below = commit.output_next;
+            behind = at + 1;
+        }
+        behind
+    }
+}
+
+/// What came behind the newest totals.
+struct Tail<'a> {
+    entries: &'a mut Entries,
+    next: u64,
+    /// Messages that retention has taken between the totals and the oldest that is there, not yet attributed.
+    retired: u64,
+    /// Rows of origins, with their names, that were seen behind them.
+    names: BTreeMap<u32, String>,
+}
+
+impl<'a> Tail<'a> {
+    fn new(entries: &'a mut Entries, first: u64) -> Self {
+        let next = entries.total_below;
+        Self { entries, next, retired: first.saturating_sub(next), names: BTreeMap::new() }
+    }
+
+    /// Counts the messages below `end`.
+    fn walk(&mut self, reader: &mut Reader, stream: &str, end: u64) -> Result<(), Fault> {
+        if end <= self.next {
+            return Ok(());
+        }
+        let names = reader.origins().map_err(|e| stream_fault(stream, e))?.to_vec();
+        let from = self.next;
+        let mut see = |entries: &[Entry]| entries.iter().for_each(|entry| self.see(entry, &names));
+        reader.walk(from, end, &mut see).map_err(|e| stream_fault(stream, e))?;
+        self.next = end;
+        Ok(())
+    }
+
+    fn see(&mut self, entry: &Entry, names: &[String]) {
+        self.entries.walked += 1;
+        let is_first = !self.names.contains_key(&entry.origin);
+        let name = self.names.entry(entry.origin).or_insert_with(|| {
+            names.get(entry.origin as usize).cloned().unwrap_or_else(|| format!("#{}", entry.origin))
+        });
+        if is_first {
+            self.entries.changed.insert(name.clone());
+        }
+        let tally = match self.entries.tallies.get_mut(name) {
+            Some(tally) => tally,
+            None => self.entries.tallies.entry(name.clone()).or_default(),
+        };
+        if is_first && tally.next > tally.first && entry.origin_seq > tally.next {
+            // What retention took stands between: these numbers came.
+            let taken = self.retired.min(entry.origin_seq - tally.next);
+            tally.see_retired(taken);
+            self.retired -= taken;
+        }
+        tally.see(entry.origin_seq, entry.source_time);
+    }
+
+    /// Counts a gap.
+    fn lose(&mut self, gap: &Gap) {
+        if gap.first > gap.last {
+            return;
+        }
+        let tally = self.entries.tallies.entry(gap.origin.clone()).or_default();
+        if gap.is_joined() {
+            tally.lose_some(gap.first..=gap.last, gap.count(), &gap.reason);
+        } else {
+            tally.lose(gap.first..=gap.last, &gap.reason);
+        }
+        if tally.appended == 0 {
+            tally.last_time = tally.last_time.max(gap.to);
+        }
+        self.entries.changed.insert(gap.origin.clone());
+    }
+}
