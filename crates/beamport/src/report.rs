@@ -177,7 +177,8 @@ impl Report {
 pub fn ledger_rows(account: &Account, stages: &[Row]) -> Vec<Value> {
     let entries = account.entries.iter().map(|e| {
         json!({"account": "entry", "stream": e.stream, "origin": e.origin, "sent": e.sent, "appended": e.appended,
-               "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused, "closed": e.closed})
+               "duplicate": e.duplicate, "skipped": e.skipped, "lost": e.lost, "refused": e.refused,
+               "closed": e.closed})
     });
     let row = |kind: &str, r: &Row| {
         json!({"account": kind, "stage": r.stage, "stream": r.stream, "read": r.read, "done": r.done,

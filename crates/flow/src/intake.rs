@@ -231,8 +231,8 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a power
-    /// cut took.
+    /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a
+    /// power cut took.
     fn replace(&mut self, now: i64) -> Result<(), Fault> {
         if !self.commit(now, false, Wanted::Table)? || !self.pace.has_table {
             let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
@@ -308,8 +308,8 @@ impl Intake {
         self.source.status()
     }
 
-    /// Whether there is a state, or there are refused messages, that the newest commit does not say; asked now and then.
-    /// `clock`: ns of `Media::clock`.
+    /// Whether there is a state, or there are refused messages, that the newest commit does not say; asked now and
+    /// then. `clock`: ns of `Media::clock`.
     fn has_news(&mut self, clock: i64) -> bool {
         if clock.saturating_sub(self.asked) < STATE_PAUSE {
             return false;
@@ -326,9 +326,9 @@ impl Intake {
         }
     }
 
-    /// Commits gaps, state and, as far as they are wanted or there is room for them, totals. `finished`: nothing more will
-    /// come, so that nobody is missed after a restart. False if there is no room for all of it now: it is tried again with the
-    /// next step.
+    /// Commits gaps, state and, as far as they are wanted or there is room for them, totals. `finished`: nothing more
+    /// will come, so that nobody is missed after a restart. False if there is no room for all of it now: it is tried
+    /// again with the next step.
     fn commit(&mut self, now: i64, finished: bool, wanted: Wanted) -> Result<bool, Fault> {
         if self.commits.is_none() {
             match Book::open(&self.data, &commits_of(&self.name), Keeps::Newest(BOOK_HISTORY_BYTES)) {

@@ -1,13 +1,13 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
-//! * entry, per stream and origin: `sent + duplicate = appended + skipped.<reason> + lost.<reason>`; `sent` spans the origin's
-//!   own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
+//! * entry, per stream and origin: `sent + duplicate = appended + skipped.<reason> + lost.<reason>`; `sent` spans the
+//! origin's   own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
 //! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, a worker or
 //!   a live sink, which know no runs, per input, over all that it was given.
 //!
-//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The account of a whole
-//! stream begins from the totals that its source has committed, and counts on what came behind them ([`crate::totals`]).
-//! The same functions feed the report, the file, `top` and `--json`.
+//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The account of a
+//! whole stream begins from the totals that its source has committed, and counts on what came behind them
+//! ([`crate::totals`]). The same functions feed the report, the file, `top` and `--json`.
 
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};
@@ -128,7 +128,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// The times of the run of which not all is known, as a stream had no source or its source did not hear all: unknown, neither lost nor closed by anything.
+    /// The times of the run of which not all is known, as a stream had no source or its source did not hear all:
+    /// unknown, neither lost nor closed by anything.
     pub fn absences(&self) -> impl Iterator<Item = &Gap> {
         self.gaps.iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str()))
     }
@@ -340,8 +341,8 @@ fn retired(stream: &str, n: u64) -> Entry {
     Entry { sent: n, appended: n, ..Entry::new(stream, String::new()) }
 }
 
-/// The entry accounts of a run over the sequences `from` to `to`. Gaps whose times lie in the run are counted although no
-/// message after (or before) them is in the range.
+/// The entry accounts of a run over the sequences `from` to `to`. Gaps whose times lie in the run are counted although
+/// no message after (or before) them is in the range.
 fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
     let Committed { mut gaps, unknown, .. } = committed(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));

@@ -29,17 +29,17 @@ pub const SLOTS_MAX: u32 = 32;
 /// Between two moments of the statistics of a worker, ns: often enough for people, seldom enough to cost nothing.
 pub(crate) const STATISTICS_PAUSE: i64 = 1_000_000_000;
 
-/// Numbers of an origin that may come late, counted down from its highest one. Networks and brokers reorder tens of messages.
-/// Which of so many are missing fits in 512 bytes for each reason, so every total can say it. A number further below
-/// begins a new life of the origin: its device counts from the beginning again.
+/// Numbers of an origin that may come late, counted down from its highest one. Networks and brokers reorder tens of
+/// messages. Which of so many are missing fits in 512 bytes for each reason, so every total can say it. A number
+/// further below begins a new life of the origin: its device counts from the beginning again.
 pub(crate) const REORDER_WINDOW: u64 = 4096;
 
 /// Lives of one origin. A device that restarts each hour has them for six weeks; after that its numbers that fall are
 /// duplicates, so that numbers in no order do not fill the origin table.
 pub(crate) const LIVES_MAX: usize = 1000;
 
-/// Reasons of loss of one origin, words of its source: one byte says which, and sources have a handful. The words beyond
-/// are counted as `lost.other`.
+/// Reasons of loss of one origin, words of its source: one byte says which, and sources have a handful. The words
+/// beyond are counted as `lost.other`.
 pub(crate) const REASONS_MAX: usize = 64;
 
 /// Gaps that a commit lists for one origin. More are joined: their numbers are counted, no longer listed.
@@ -69,18 +69,18 @@ pub(crate) const TOTALS_CREDIT_MAX: i64 = 4 << 20;
 /// The state of a source, and what it refused, are committed at most so often, ns: each is a message of the book.
 pub(crate) const STATE_PAUSE: i64 = 1_000_000_000;
 
-/// A reader may stand still for so long, ns, before a source that waits for it reports that: sinks restart, and analyses
-/// think.
+/// A reader may stand still for so long, ns, before a source that waits for it reports that: sinks restart, and
+/// analyses think.
 pub(crate) const HELD_PATIENCE: i64 = 5_000_000_000;
 
 /// Ranges of missing numbers of one origin that the account of a run holds at once. Those below are counted, no longer
 /// held: about 4 MB.
 pub(crate) const HOLES_MAX: usize = 100_000;
 
-/// Ranges of missing numbers without a reason that the account of a run lists for an origin, the newest: the counts say how
-/// many there are.
+/// Ranges of missing numbers without a reason that the account of a run lists for an origin, the newest: the counts say
+/// how many there are.
 pub(crate) const UNEXPLAINED_MAX: usize = 1000;
 
-/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after the
-/// mark what is safe.
+/// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after
+/// the mark what is safe.
 pub(crate) const UNMARKED_PAUSE: i64 = 20_000_000;

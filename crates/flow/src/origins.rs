@@ -1,7 +1,8 @@
 //! The accounts of the origins of a source's stream while it is filled, and what its next commit says of them.
 //!
-//! Numbers that fall by more than the window for late ones begin another life of their origin: `NAME#2`, `NAME#3`. A device
-//! that counts from the beginning again would else look like one that repeats what it sent, and hide what is lost.
+//! Numbers that fall by more than the window for late ones begin another life of their origin: `NAME#2`, `NAME#3`. A
+//! device that counts from the beginning again would else look like one that repeats what it sent, and hide what is
+//! lost.
 //!
 //! Bounded: an origin has one tally and at most [`GAP_ROWS_MAX`] gaps until they are committed.
 
@@ -277,8 +278,8 @@ impl Origins {
     }
 }
 
-/// Adds numbers to the gaps of an origin: to the newest of their reason where they continue it, or where there are many.
-/// True if some gap does not list its numbers any more.
+/// Adds numbers to the gaps of an origin: to the newest of their reason where they continue it, or where there are
+/// many. True if some gap does not list its numbers any more.
 fn note(gaps: &mut Vec<Row>, row: Row) -> bool {
     let is_full = gaps.len() >= GAP_ROWS_MAX;
     let same = gaps.iter_mut().rev().find(|gap| gap.reason == row.reason);

@@ -128,8 +128,8 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Makes a message of a range of the room. With [`Pushed::Full`] its bytes stay where they are, but only as long as the
-    /// room lives: a source that cannot ask for them again copies them.
+    /// Makes a message of a range of the room. With [`Pushed::Full`] its bytes stay where they are, but only as long as
+    /// the room lives: a source that cannot ask for them again copies them.
     pub fn commit(&mut self, meta: &Meta, range: Range<usize>, received: Received) -> Result<Pushed, Fault> {
         let Self { memory, stream, origins, blocked, latest } = self;
         let mut meta = *meta;

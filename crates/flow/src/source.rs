@@ -79,8 +79,8 @@ impl Silence {
 
 /// Where a source puts its messages. Everything pushed in one step becomes visible at its end, at once.
 ///
-/// Numbers of an origin may come late by 4,096. One that is smaller than that begins another life of the origin, `NAME#2`,
-/// `NAME#3`: its device counts from the beginning again. The source goes on to use the row of `NAME`.
+/// Numbers of an origin may come late by 4,096. One that is smaller than that begins another life of the origin,
+/// `NAME#2`, `NAME#3`: its device counts from the beginning again. The source goes on to use the row of `NAME`.
 pub trait Outlet {
     /// The row of an origin in the stream's origin table, made on first use.
     fn origin(&mut self, name: &str) -> Result<u32, Fault>;
@@ -90,15 +90,15 @@ pub trait Outlet {
     }
     /// Offers one message whose payload lies in parts, which are copied into stream memory one behind the other.
     fn push_parts(&mut self, meta: &Meta, parts: &[&[u8]]) -> Result<Pushed, Fault>;
-    /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for one
-    /// message or several: see [`Room`]. `None`: there is no room now, as with [`Pushed::Full`].
+    /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for
+    /// one message or several: see [`Room`]. `None`: there is no room now, as with [`Pushed::Full`].
     fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault>;
     /// The number that the next message has in the stream; what [`Source::safe`] speaks of.
     fn next_sequence(&self) -> u64;
-    /// Counts messages of an origin as missing, as the source knows: their own numbers, their times in ns since 1970 UTC, and
-    /// the reason: `lost.WORD`, `skipped.WORD` where that is the wish of a user, or a word alone, which is `lost`. A number
-    /// that is named twice counts once; one that came after all does not. Numbers too far below the highest one to come late
-    /// have their reason already.
+    /// Counts messages of an origin as missing, as the source knows: their own numbers, their times in ns since 1970
+    /// UTC, and the reason: `lost.WORD`, `skipped.WORD` where that is the wish of a user, or a word alone, which is
+    /// `lost`. A number that is named twice counts once; one that came after all does not. Numbers too far below the
+    /// highest one to come late have their reason already.
     fn missing(
         &mut self,
         origin: u32,
@@ -110,8 +110,8 @@ pub trait Outlet {
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
     /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
     fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
-    /// How full stream memory is, 0 to 1: of a disk stream with what is not on the disk yet, of a memory stream with what
-    /// the slowest counted reader has not read.
+    /// How full stream memory is, 0 to 1: of a disk stream with what is not on the disk yet, of a memory stream with
+    /// what the slowest counted reader has not read.
     fn fill(&self) -> f64;
 }
 

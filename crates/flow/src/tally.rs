@@ -1,8 +1,8 @@
 //! The account of one origin, kept in bounded memory while its messages come.
 //!
-//! Numbers may come late within a window below the highest one, and the tally knows of each number in it whether it came
-//! or why it is missing. Below the window only counts are left: what is missing there stays missing. The same code counts
-//! at the entry of a stream and in the ledger, so a total that was committed can be counted on from.
+//! Numbers may come late within a window below the highest one, and the tally knows of each number in it whether it
+//! came or why it is missing. Below the window only counts are left: what is missing there stays missing. The same code
+//! counts at the entry of a stream and in the ledger, so a total that was committed can be counted on from.
 //!
 //! Invariant: `next - first + duplicate = appended + the sum of lost and skipped`.
 
@@ -57,7 +57,8 @@ pub(crate) struct Tally {
     pub(crate) duplicate: u64,
     /// Missing numbers and refused messages by their full word. A number in the window has the index of its word + 1.
     counts: Vec<(String, u64)>,
-    /// States of the numbers `next - WINDOW` to `next - 1`, each in the place of its remainder; none while all are [`HERE`].
+    /// States of the numbers `next - WINDOW` to `next - 1`, each in the place of its remainder; none while all are
+    /// [`HERE`].
     window: Option<Box<[u8]>>,
     /// Numbers in the window that are missing.
     missing: u32,
@@ -159,8 +160,8 @@ impl Tally {
         missed
     }
 
-    /// Counts `count` of these numbers as missing for this reason, where nobody knows any more which: those of the window
-    /// that nothing else explains, newest first, and then older ones.
+    /// Counts `count` of these numbers as missing for this reason, where nobody knows any more which: those of the
+    /// window that nothing else explains, newest first, and then older ones.
     pub(crate) fn lose_some(&mut self, numbers: RangeInclusive<u64>, count: u64, reason: &str) {
         let word = word_of(reason);
         let (low, high) = (*numbers.start(), (*numbers.end()).min(u64::MAX - 1));
@@ -393,7 +394,8 @@ mod tests {
         assert_eq!(tally.count(OTHER), 1000 - REASONS_MAX as u64);
     }
 
-    /// Numbers in any order within the window, with reasons, against sets of numbers; through bytes and back now and then.
+    /// Numbers in any order within the window, with reasons, against sets of numbers; through bytes and back now and
+    /// then.
     #[test]
     fn a_tally_says_what_sets_of_numbers_say() {
         let mut word = 7_u64;

@@ -1,12 +1,13 @@
-//! The accounts of the origins of a stream, from the newest totals that its source has committed and what came behind them.
+//! The accounts of the origins of a stream, from the newest totals that its source has committed and what came behind
+//! them.
 //!
-//! A source commits totals of the origins that changed, and now and then a table of all. So the book is read backwards to
-//! the newest table only, and of the stream's index only what lies behind the newest totals: nothing here grows with what
-//! is kept. Without a table (streams of a program, books of before) the whole index is read.
+//! A source commits totals of the origins that changed, and now and then a table of all. So the book is read backwards
+//! to the newest table only, and of the stream's index only what lies behind the newest totals: nothing here grows with
+//! what is kept. Without a table (streams of a program, books of before) the whole index is read.
 //!
-//! Totals name the message before which they were true. After a power cut the book may be ahead of the stream: such totals
-//! are not believed. What the gaps beside them say is: these numbers came and were dropped. A commit that does not verify
-//! may hold totals, so those behind it are believed again from the next table on.
+//! Totals name the message before which they were true. After a power cut the book may be ahead of the stream: such
+//! totals are not believed. What the gaps beside them say is: these numbers came and were dropped. A commit that does
+//! not verify may hold totals, so those behind it are believed again from the next table on.
 
 use crate::Fault;
 use crate::commits::commits_of;
@@ -106,7 +107,8 @@ fn read_book(data: &Data, stream: &str, count: u64) -> Result<Book, Fault> {
 }
 
 impl Entries {
-    /// Takes the totals of the book that a stream of `count` messages bears out. Commits from the answer on are not in them.
+    /// Takes the totals of the book that a stream of `count` messages bears out. Commits from the answer on are not in
+    /// them.
     fn believe(&mut self, book: &Book, count: u64) -> usize {
         let mut behind = 0;
         let mut is_based = book.has_base;

@@ -30,8 +30,8 @@ pub struct Reserved<'a> {
 /// What a receiver knows of a message whose bytes it has written into a [`Reserved`] room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// When it arrived, ns since 1970 UTC. Clamped: not before the message ahead of it in the stream, and not later than
-    /// the arrival that the store would give it.
+    /// When it arrived, ns since 1970 UTC. Clamped: not before the message ahead of it in the stream, and not later
+    /// than the arrival that the store would give it.
     pub arrival: Option<i64>,
     /// CRC-32C of its bytes, which the caller has verified against these bytes: it is not computed again.
     pub crc: Option<u32>,
@@ -47,12 +47,14 @@ impl Writer {
 }
 
 impl Writer {
-    /// Drops one more message of a receiver for which [`Writer::reserve`] answered `Error::Dropped`, which counts as one.
+    /// Drops one more message of a receiver for which [`Writer::reserve`] answered `Error::Dropped`, which counts as
+    /// one.
     pub fn drop_another(&mut self) {
         self.head().dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The arrival of the next message, where the receiver names one or does not. `slot` has set the latest it can have.
+    /// The arrival of the next message, where the receiver names one or does not. `slot` has set the latest it can
+    /// have.
     fn arrival_of(&mut self, given: Option<i64>) -> i64 {
         let Some(given) = given else { return self.arrival };
         // Messages that were pushed since have the latest arrival there is.

@@ -820,8 +820,9 @@ impl Writer {
         self.pins.credit().word.load(Ordering::Relaxed) != self.credit
     }
 
-    /// The share of stream memory, 0 to 1, that cannot be freed yet: of a disk stream what is not on the disk, of a memory
-    /// stream what the slowest counted reader still has to read. Memory is freed by the segment, so it rises by eighths.
+    /// The share of stream memory, 0 to 1, that cannot be freed yet: of a disk stream what is not on the disk, of a
+    /// memory stream what the slowest counted reader still has to read. Memory is freed by the segment, so it rises by
+    /// eighths.
     pub fn fill(&self) -> f64 {
         let needed_from = match self.header.level {
             Level::Disk => self.head().disk.load(Ordering::Acquire),

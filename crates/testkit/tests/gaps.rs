@@ -1,4 +1,5 @@
-//! A million gaps from one source: exact, and resident memory stays flat. Alone in its process, whose memory it measures.
+//! A million gaps from one source: exact, and resident memory stays flat. Alone in its process, whose memory it
+//! measures.
 
 use flow::{Data, Fault, Intake, IntakeOptions, Outlet, Pushed, Resume, Source, Step, ledger};
 use std::path::PathBuf;

@@ -33,7 +33,8 @@ pub struct Commit<'a> {
     pub state: &'a str,
     /// Whether nothing more will come.
     pub finished: bool,
-    /// Accounts of origins over the messages below `output_next`: of those that changed since the totals before, or of all.
+    /// Accounts of origins over the messages below `output_next`: of those that changed since the totals before, or of
+    /// all.
     pub totals: List<'a, Total<'a>>,
     /// Totals may take several commits, one behind the other: which part this one has, from 0.
     pub part: u32,
