@@ -8,12 +8,39 @@
 
 use crate::limits::{GAP_ROWS_MAX, LIVES_MAX, SILENCES_MAX, TOTALS_BYTES_MAX, TOTALS_ROWS_MAX};
 use crate::records::Gap;
-use crate::source::{Resume, ResumeOrigin};
 use crate::tally::{Missed, Tally, word_of};
 use crate::totals::Entries;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use store::Meta;
+
+/// Where a source stands when it starts: what its stream already holds of each origin, so that numbers go on without a gap after a restart.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// Origins that the stream knows.
+    pub origins: Vec<ResumeOrigin>,
+    /// The newest [`Source::state`](crate::Source::state) that is not ahead of the stream: all that it speaks of is there. Messages may be there
+    /// that came after it; `origins` tells of them. Empty where the source has kept none.
+    pub state: String,
+}
+
+/// One origin of a stream at a restart.
+#[derive(Clone, Debug)]
+pub struct ResumeOrigin {
+    /// Its name.
+    pub name: String,
+    /// The number its next message should have: one past the highest in the stream or in a recorded gap.
+    pub next_seq: u64,
+    /// The source time of its newest message, ns since 1970 UTC.
+    pub last_time: i64,
+}
+
+impl Resume {
+    /// The number that the next message of `name` should have; 0 for an origin never seen.
+    pub fn next_seq(&self, name: &str) -> u64 {
+        self.origins.iter().find(|o| o.name == name).map_or(0, |o| o.next_seq)
+    }
+}
 
 /// Numbers that are missing, until they are committed.
 #[derive(Debug)]

@@ -1,10 +1,20 @@
 //! Stream memory that a source fills itself: see [`Outlet::room`](crate::Outlet::room).
 
+use crate::Fault;
 use crate::data::stream_fault;
 use crate::origins::Origins;
-use crate::{Fault, Pushed};
 use std::ops::Range;
 use store::{Error, Meta, Received, Reserved, Writer, flags};
+
+/// What `Outlet::push` did with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// It is in the stream, or counted as lost by the stream's declared policy: go on with the next.
+    Taken,
+    /// No room (`when_full = "wait"`): return `Step::At(now)` soon and offer the same message again.
+    Full,
+}
 
 /// What keeps messages from being appended in this step.
 #[derive(Default)]

@@ -3,39 +3,11 @@
 //! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet.
 
 use crate::records::{ABSENT, THROTTLED};
-use crate::{Fault, Room};
+use crate::{Fault, Pushed, Resume, Room};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use store::Meta;
-
-/// Where a source stands when it starts: what its stream already holds of each origin, so that numbers go on without a gap after a restart.
-#[derive(Clone, Debug, Default)]
-pub struct Resume {
-    /// Origins that the stream knows.
-    pub origins: Vec<ResumeOrigin>,
-    /// The newest [`Source::state`] that is not ahead of the stream: all that it speaks of is there. Messages may be there
-    /// that came after it; `origins` tells of them. Empty where the source has kept none.
-    pub state: String,
-}
-
-/// One origin of a stream at a restart.
-#[derive(Clone, Debug)]
-pub struct ResumeOrigin {
-    /// Its name.
-    pub name: String,
-    /// The number its next message should have: one past the highest in the stream or in a recorded gap.
-    pub next_seq: u64,
-    /// The source time of its newest message, ns since 1970 UTC.
-    pub last_time: i64,
-}
-
-impl Resume {
-    /// The number that the next message of `name` should have; 0 for an origin never seen.
-    pub fn next_seq(&self, name: &str) -> u64 {
-        self.origins.iter().find(|o| o.name == name).map_or(0, |o| o.next_seq)
-    }
-}
 
 /// When a source wants to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +18,6 @@ pub enum Step {
     At(i64),
     /// Never: the source has come to its end.
     Ended,
-}
-
-/// What `Outlet::push` did with a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Pushed {
-    /// It is in the stream, or counted as lost by the stream's declared policy: go on with the next.
-    Taken,
-    /// No room (`when_full = "wait"`): return `Step::At(now)` soon and offer the same message again.
-    Full,
 }
 
 /// Why not all that the outside said in some time is known.
