@@ -1,7 +1,7 @@
 //! The ledger: the account of every message, derived from what is on disk (decision 0003).
 //!
 //! * entry, per stream and origin: `sent + duplicate = appended + skipped.<reason> + lost.<reason>`; `sent` spans the
-//! origin's   own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
+//!   origin's own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
 //! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, a worker or
 //!   a live sink, which know no runs, per input, over all that it was given.
 //!
