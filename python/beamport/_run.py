@@ -89,9 +89,10 @@ class Run(Mapping[str, "Stream"]):
         """Account for every message of the run, derived from the streams as they are now.
 
         Keys: `run`, `state`, `lost` (messages, of all reasons), `closed` (sealed, every account balances, nothing is
-        held), `entries` (per stream and origin: `sent`, `appended`, `duplicate`, `lost` by reason, `closed`), `rows`
-        (per sink and stream: `read`, `done`, `aside`, `skipped` and `lost` by reason, `held`, `closed`) and `gaps`
-        (what is missing: `stream`, `origin`, `first`, `last`, `from`, `to`, `reason`). Counts are messages.
+        held), `entries` (per stream and origin: `sent`, `appended`, `duplicate`, `skipped`, `lost` and `refused` by
+        reason, `closed`), `rows` (per sink and stream: `read`, `done`, `aside`, `skipped` and `lost` by reason, `held`,
+        `closed`) and `gaps` (what is missing: `stream`, `origin`, `first`, `last`, `from`, `to`, `reason`, `count`: 0
+        where all between are missing). Counts are messages.
 
         Reads the index of the run once: 64 bytes a message.
         """
