@@ -89,7 +89,7 @@ fn life_of(name: &str) -> Option<(&str, usize)> {
     (life >= 2 && name.ends_with(&format!("#{life}"))).then_some((base, life))
 }
 
-/// What a source is told of these accounts: of each origin the newest life.
+/// The accounts that a source resumes from: of each origin the newest life.
 pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Resume {
     let mut newest: BTreeMap<&str, (usize, &Tally)> = BTreeMap::new();
     for (name, tally) in tallies {

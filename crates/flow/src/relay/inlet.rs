@@ -13,7 +13,7 @@ use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch};
 const BATCH_MESSAGES: usize = 1024;
 /// Ranges that are missing behind what the outside has acknowledged: then nothing more is read.
 const LOST_MAX: usize = 1 << 12;
-/// Messages that go aside behind what the outside has acknowledged: then nothing more is read.
+/// Messages to set aside that wait for an acknowledgement of earlier ones. At this number the relay reads no more.
 const ASIDES_MAX: usize = 1 << 16;
 
 /// Messages that nobody can read any more, and that no commit speaks of yet.

@@ -9,7 +9,7 @@
 //! a commit waits until the messages that it speaks of are marked.
 //!
 //! Constraints: a step never waits for the disk. No lock, no copy and no allocation a message; the relay keeps ranges that are
-//! missing and messages that go aside until they are committed, so many at most.
+//! missing and messages to set aside until they are committed, in bounded numbers.
 //!
 //! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in order,
 //! also those that the outside had and had not acknowledged in time. Those that retention has taken meanwhile count as lost.
@@ -55,7 +55,7 @@ pub struct RelayOptions {
     pub early: bool,
 }
 
-/// A message that goes aside.
+/// A message to set aside.
 struct Apart {
     input: usize,
     sequence: u64,
@@ -367,7 +367,7 @@ impl Relay {
             payload: payload.as_slice().into(),
         };
         let mut bytes = Vec::new();
-        wire::bpas::write(&mut bytes, &aside).map_err(|e| Fault::new("a message cannot go aside", e))?;
+        wire::bpas::write(&mut bytes, &aside).map_err(|e| Fault::new("cannot set a message aside", e))?;
         if self.aside.is_none() {
             self.aside = Some(self.open_aside()?);
         }
