@@ -80,7 +80,7 @@ impl Record for wire::bpct::Control<'_> {
 pub enum Keeps {
     /// Every record, as long as the data folder is on a disk.
     All,
-    /// The newest records, of so many bytes.
+    /// The newest records, up to this number of bytes.
     Newest(u64),
 }
 

@@ -20,7 +20,7 @@ pub(crate) const BOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// A worker that has published no statistics for so long, ns, does nothing: three of their pauses.
 pub(crate) const STATISTICS_STALE_NS: i64 = 3_000_000_000;
 
-/// The ledger of a stream is asked again after so many times what the answer took: 5 % of the time at most.
+/// Pause between two ledgers of a stream, as a multiple of the time that the last one took: 5 % of the time at most.
 pub(crate) const LEDGER_PAUSE: i64 = 20;
 
 /// Slots of one worker: each takes two of the 127 places for readers of an input.
@@ -30,7 +30,7 @@ pub const SLOTS_MAX: u32 = 32;
 pub(crate) const STATISTICS_PAUSE: i64 = 1_000_000_000;
 
 /// Numbers of an origin that may come late, counted down from its highest one. Networks and brokers reorder tens of
-/// messages. Which of so many are missing fits in 512 bytes for each reason, so every total can say it. A number
+/// messages. Which of them are missing fits in 512 bytes for each reason, so every total can say it. A number
 /// further below begins a new life of the origin: its device counts from the beginning again.
 pub(crate) const REORDER_WINDOW: u64 = 4096;
 
@@ -57,13 +57,13 @@ pub(crate) const TOTALS_BYTES_MAX: u64 = 1 << 20;
 /// A table of all totals is committed at least so often, ns, and with each index segment that is full.
 pub(crate) const TABLE_PAUSE: i64 = 600_000_000_000;
 
-/// Totals may take this share of the bytes of their stream: one part in so many.
+/// Totals may take one byte for this number of bytes of their stream.
 pub(crate) const TOTALS_SHARE: u64 = 100;
 
-/// Totals may always take so many bytes a second.
+/// Rate that totals may always take, bytes/s.
 pub(crate) const TOTALS_RATE: u64 = 1000;
 
-/// Unused room for totals is kept up to so many bytes: a table of 10,000 origins after a quiet hour.
+/// Unused room for totals is kept up to this limit, bytes: a table of 10,000 origins after a quiet hour.
 pub(crate) const TOTALS_CREDIT_MAX: i64 = 4 << 20;
 
 /// The state of a source, and what it refused, are committed at most so often, ns: each is a message of the book.

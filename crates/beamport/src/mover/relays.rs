@@ -1,6 +1,5 @@
 //! Threads that run live sinks. A sink that fails is built and started again with growing pauses, while its streams
-//! keep what
-//! it has not sent.
+//! keep the messages that it has not sent.
 
 use super::poller::Poller;
 use super::stage::{self, NAP, StageHandle, StageThread, ns};
@@ -37,11 +36,11 @@ fn run(
     let options = RelayOptions { early: section.early.value };
     let mut relay = Relay::open(data, &section.name, &section.inputs, sink, options, data.media.now())?;
     let mut poller = poller(data).map_err(|e| Fault::io(format!("sink `{}` cannot wait", section.name), &e))?;
-    let mut told: Option<Instant> = None;
+    let mut published: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
         step(data, &mut relay, handle, &mut poller)?;
-        if told.is_none_or(|told| told.elapsed() >= SINK_STATUS_PAUSE) {
-            told = Some(Instant::now());
+        if published.is_none_or(|at| at.elapsed() >= SINK_STATUS_PAUSE) {
+            published = Some(Instant::now());
             handle.publish_status(relay.status());
         }
     }
