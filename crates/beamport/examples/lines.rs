@@ -18,13 +18,13 @@ static ORIGIN: Key = key("origin", "name", "lines", "Name of the values in the m
 
 static LINES: SourceKind = SourceKind {
     name: "lines",
-    about: "Numbers from a TCP server, one a line, as f144.",
+    about: "Numbers from a TCP server, one per line, as f144.",
     keys: &[&ADDRESS, &ORIGIN],
     read,
     more: None,
 };
 
-/// What a section says.
+/// The settings of a section.
 #[derive(Debug)]
 struct Plan {
     address: SocketAddr,
@@ -62,14 +62,14 @@ struct Lines {
 const LINE_BYTES_MAX: usize = 4096;
 /// The socket wakes the source; without it the source looks at it again after this time, ns.
 const PAUSE: i64 = 1_000_000_000;
-/// Pause before a line is offered again for which the stream had no room, ns.
+/// Pause before a line is offered again after the stream was full, ns.
 const FULL_PAUSE: i64 = 1_000_000;
 
 impl Source for Lines {
     fn start(&mut self, _now: i64, resume: &Resume) -> Result<(), Fault> {
         let connected = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         let server = connected.and_then(|server| server.set_nonblocking(true).map(|()| server));
-        // A fault ends the source; it is built again after a pause.
+        // A fault ends the source; it is rebuilt after a pause.
         self.server = Some(server.map_err(|e| Fault::io(format!("cannot connect to {}", self.address), &e))?);
         self.sequence = resume.next_seq(&self.origin);
         Ok(())

@@ -19,12 +19,12 @@ static ADDRESS: Key = required("address", "IP address and port", "The server tha
 
 static SEND: LiveKind = LiveKind {
     name: "lines",
-    about: "Values of f144 to a TCP server, one a line: ORIGIN NUMBER VALUE. The server answers each with a line.",
+    about: "Values of f144 to a TCP server, one per line: ORIGIN NUMBER VALUE. The server answers each with a line.",
     keys: &[&ADDRESS],
     read,
 };
 
-/// What a section says.
+/// The settings of a section.
 #[derive(Debug)]
 struct Plan {
     address: SocketAddr,
@@ -53,23 +53,23 @@ struct Lines {
     unsent: Vec<u8>,
     /// Lines without an answer, oldest first: number of the input and sequence.
     sent: VecDeque<(usize, u64)>,
-    /// The same by input: how far each is acknowledged.
+    /// By input: how far it is acknowledged.
     flights: Vec<InFlight>,
 }
 
-/// Lines without an answer at most: a server that does not answer must not fill the memory.
+/// Most lines without an answer: a server that does not answer must not fill the memory.
 const LINES_MAX: usize = 10_000;
 /// The socket wakes the sink; without it the sink looks at it again after this time, ns.
 const PAUSE: i64 = 10_000_000;
 
 impl Lines {
-    /// Gives the socket what it takes now.
+    /// Writes as much as the socket takes now.
     fn flush(&mut self) -> Result<(), Fault> {
         let Some(server) = &mut self.server else { return Ok(()) };
         match server.write(&self.unsent) {
             Ok(count) => drop(self.unsent.drain(..count)),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // A fault ends the sink; it is built again after a pause, and what has no answer is sent again.
+            // A fault ends the sink; it is rebuilt after a pause, and unanswered lines are sent again.
             Err(e) => return Err(Fault::io(format!("cannot write to {}", self.address), &e)),
         }
         Ok(())
@@ -95,7 +95,7 @@ impl LiveSink for Lines {
                     self.sent.push_back((input, sequence));
                     self.flights[input].send(sequence);
                 }
-                // Not a line: it goes to the stream `SINK.aside`.
+                // It cannot be sent: it goes to the stream `SINK.aside`.
                 _ => {
                     self.flights[input].pass(sequence);
                     aside.push(Aside { sequence, reason: "schema" });

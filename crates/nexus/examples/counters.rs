@@ -30,7 +30,7 @@ impl Module for Counters {
     }
 }
 
-/// Where the datasets stand in the list below.
+/// Indices of the datasets in the list below.
 const TIME: usize = 0;
 const COUNTS: usize = 1;
 const SUM: usize = 2;
@@ -63,7 +63,7 @@ impl Filler for Counting {
         Ok(())
     }
 
-    // Reals as their bits: JSON text would round them.
+    // Floats as their bits: JSON text would round them.
     fn state(&self) -> Value {
         json!(self.sum.to_bits())
     }
