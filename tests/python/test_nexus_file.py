@@ -67,6 +67,15 @@ def programs(tmp_path_factory) -> Path:
     return folder
 
 
+def writer_job(data: Path, template: Path, output: Path, *, layout: str = "nexus", detached: bool = False) -> str:
+    """What `beamport-nexus write` reads from its stdin: the file of run `r`, of the stream `all`."""
+    no_time = {"secs": 0, "nanos": 0}
+    writer = {"layout": layout, "modules": [], "folder": "", "time_max": no_time}
+    job = {"data": str(data), "sink": "file", "run": "r", "inputs": ["all"], "work": {"template": str(template)}}
+    job |= {"output": str(output), "flush": {"secs": 1, "nanos": 0}, "detached": detached}
+    return json.dumps(job | {"elsewhere": {"streams": []}, "writer": writer})
+
+
 def measure(programs: Path, folder: Path, template: str, layout: str = "nexus", again: Path | None = None):
     """A measurement of three seconds: the report of `beamport up --json`, and the file, in `folder`; made again to `again`."""
     data = Path(tempfile.mkdtemp(prefix="beamport-test-", dir="/dev/shm"))
@@ -295,9 +304,18 @@ def test_mistakes_of_a_template_and_of_its_streams_are_told_together(programs, t
     assert b"t.json:3: the template is not right\ncause: it is not valid JSON: expected value, at col" in told.stderr
 
 
-def test_what_another_beamport_asks_for_was_asked_for_again_and_again(programs):
+@pytest.mark.parametrize("words", [[], ["--word-of-tomorrow", "1"]])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_another_beamport_asks_for_was_asked_for_again_and_again(programs, tmp_path, words, is_whole):
+    # In the words of an earlier version, with a field of a later one, or without one.
+    job = json.loads(writer_job(tmp_path, tmp_path / "t.json", tmp_path / "x.nxs"))
+    if is_whole:
+        job["field_of_tomorrow"] = 1
+    else:
+        del job["flush"]
     answer = subprocess.run(
-        [programs / "beamport-nexus", "write", "--word-of-tomorrow", "1"],
+        [programs / "beamport-nexus", "write", *words],
+        input=json.dumps(job),
         capture_output=True,
         text=True,
         timeout=HANG_S,
@@ -306,7 +324,8 @@ def test_what_another_beamport_asks_for_was_asked_for_again_and_again(programs):
     # The status that says: do not start me again.
     assert answer.returncode == 3
     fault = json.loads(answer.stdout.splitlines()[-1])["fault"]
-    assert "does not fit" in fault["what"] and "--word-of-tomorrow" in fault["cause"] and fault["hint"]
+    cause = "--word-of-tomorrow" if words else "field_of_tomorrow" if is_whole else "`flush`"
+    assert "does not fit" in fault["what"] and cause in fault["cause"] and fault["hint"]
 
 
 def test_a_measured_histogram_is_handed_over(programs, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 import streaming_data_types as sdt
 from payloads import SECOND, T0
 from streaming_data_types.alarm_al00 import Severity
-from test_nexus_file import HANG_S, programs  # noqa: F401
+from test_nexus_file import HANG_S, programs, writer_job  # noqa: F401
 from test_nexus_modules import module, written
 
 COUNT = 1000
@@ -102,12 +102,16 @@ def test_a_writer_killed_while_it_sorts_loses_no_row(programs, memory, tmp_path,
     written(programs, memory, tmp_path / "undisturbed.nxs", modules(compression), sent)
     out = tmp_path / "killed" / "late.nxs"
     out.parent.mkdir()
-    command = [programs / "beamport-nexus", "write", "--data", memory, "--sink", "file", "--run", "r", "--input", "all"]
-    command += ["--template", tmp_path / "undisturbed.json", "--output", out]
+    command = [programs / "beamport-nexus", "write"]
+    job = tmp_path / "job.json"
+    job.write_text(writer_job(memory, tmp_path / "undisturbed.json", out))
     dice = random.Random(6)
     kills, seen = 0, {"sorting": 0, "sorted": 0}
     for attempt in range(20 * KILLS):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        with (
+            job.open() as asked,
+            subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer,
+        ):
             began, wait = time.monotonic(), dice.uniform(0, 0.004)
             # Every other one is killed as soon as it sorts, or a little later; those between, at their very start or never.
             endings = [] if kills >= KILLS else ["sorting", "sorted"] if attempt % 2 == 0 else ["sorted"]

@@ -30,7 +30,7 @@ from beamport.wire import serialise_f142
 from payloads import SECOND, T0, bprn, remove
 from streaming_data_types.area_detector_ad00 import Attribute, serialise_ad00
 from streaming_data_types.dataarray_da00 import Variable
-from test_nexus_file import HANG_S, ROOT, SOURCES, programs  # noqa: F401
+from test_nexus_file import HANG_S, ROOT, SOURCES, programs, writer_job  # noqa: F401
 from test_nexus_modules import VECTORS, messages, module
 
 # Each message comes so many times, a second apart.
@@ -165,9 +165,8 @@ def make_modules(programs: Path, folder: Path, data: Path) -> dict[str, Path]:  
         made[kind] = folder / f"{kind}.nxs"
         of = folder / f"{kind}.json"
         of.write_text(json.dumps(template(packed)))
-        words = ["--data", data, "--sink", "file", "--run", "r", "--input", "all", "--template", of]
-        words += ["--layout", layout, "--output", made[kind], "--detached"]
-        answer = done([programs / "beamport-nexus", "write", *words])
+        job = writer_job(data, of, made[kind], layout=layout, detached=True)
+        answer = done([programs / "beamport-nexus", "write"], job)
         assert answer.returncode == 0, answer.stderr + answer.stdout
         with h5py.File(made[kind]) as file:
             (row,) = json.loads(file["entry/beamport/account"][()])["rows"]
@@ -247,8 +246,8 @@ def make_measured(programs: Path, folder: Path, data: Path) -> dict[str, Path]: 
     return {kind: next(folder.glob(pattern)) for kind, pattern in found.items()}
 
 
-def done(words) -> subprocess.CompletedProcess:
-    return subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+def done(words, stdin: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 @pytest.fixture(scope="module")

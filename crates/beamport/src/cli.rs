@@ -8,9 +8,10 @@ mod values;
 
 pub use reference::reference;
 
-use crate::edges::{Layout, Speed};
+use crate::edges::Speed;
 use clap::{Args, Parser, Subcommand};
 use flow::Fault;
+use flow::job::Layout;
 use settings::units::{self, When};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! The verbs on streams made with the store: what they print, and their exit status.
 
-use flow::{Book, Data, Intake, IntakeOptions, Keeps, Outlet, Pushed, Resume, RunKeeper, Source, Step, StreamView};
+use flow::job::{Compression, Elsewhere, Layout, Snapshot, Work, Writer};
+use flow::{
+    Book, Data, Intake, IntakeOptions, Keeps, Outlet, Pushed, Resume, RunKeeper, Source, Step, StreamView, WriterJob,
+};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -712,8 +715,8 @@ fn with_writer(place: &Place, script: &str) -> PathBuf {
     program
 }
 
-/// The writer's own words for its output: the argument behind `--output`.
-const OUTPUT: &str = "while [ \"$1\" != --output ]; do shift; done; file=$2; echo half >\"$file\"";
+/// A script that begins the file of the job on its stdin.
+const OUTPUT: &str = r#"file=$(sed 's/.*"output":"\([^"]*\)".*/\1/'); echo half >"$file""#;
 
 #[test]
 fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
@@ -764,6 +767,49 @@ fn a_writer_that_fails_or_is_interrupted_leaves_no_half_file() {
     assert_eq!(answer["account"]["lost"], 3);
     assert_eq!(answer["file"], file.display().to_string());
     assert!(file.exists() && !part.exists());
+}
+
+#[test]
+fn a_job_longer_than_an_argument_or_a_pipe_reaches_its_writer_whole() {
+    use std::io::{Read as _, Seek as _};
+    let place = Place::new("job");
+    let writer = with_writer(&place, "exec cat").with_file_name("beamport-nexus");
+    let mut job = WriterJob {
+        data: place.0.clone(),
+        sink: "file".into(),
+        run: "7".into(),
+        inputs: (0..20_000).map(|n| format!("detector-{n:06}")).collect(),
+        work: Work::Frames { max: 5, compression: Compression::BitshuffleLz4 },
+        output: place.0.join("{stream}_{number}.h5"),
+        flush: Duration::from_millis(10),
+        detached: true,
+        snapshot: Some(Snapshot { time: 5, ends: vec![u64::MAX] }),
+        elsewhere: Elsewhere { streams: vec![("detector".into(), "7.2.nxs".into())], run_file: Some("7.nxs".into()) },
+        writer: Writer { layout: Layout::Ess, program: Some(writer), python: Some("p".into()), ..Writer::default() },
+    };
+    let mut answer = std::fs::File::create_new(place.0.join("answer")).unwrap();
+    let mut child = beamport::mover::start_writer(&job, &answer).unwrap().unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut text = String::new();
+    answer.rewind().and_then(|()| answer.read_to_string(&mut text)).unwrap();
+    assert!(text.len() > 128 << 10);
+    // Which program it is, the program knows.
+    job.writer.program = None;
+    assert_eq!(serde_json::from_str::<WriterJob>(&text).unwrap(), job);
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_refused_with_a_hint() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new("bytes");
+    let data = measured(&place, "a");
+    std::fs::write(data.folder.join("amor.nexus.json"), "{}").unwrap();
+    let mut command = Command::new(with_writer(&place, "exit 2"));
+    command.args(["write", "7", "--output"]).arg(place.0.join(std::ffi::OsStr::from_bytes(b"\xff.nxs")));
+    let output = command.env("BEAMPORT_DATA", &data.folder).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("path contains invalid UTF-8") && err.contains("hint:  rename"), "{err}");
 }
 
 #[test]

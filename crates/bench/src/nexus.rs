@@ -11,7 +11,8 @@ use super::measure::{Figure, Sample, Series, Unit, timed};
 use super::place::{Folder, output, program, python_with, wrong};
 use super::sizes::Sizes;
 use super::store::TwoWrites;
-use flow::{Data, Fault, RunKeeper, StreamView};
+use flow::job::{Elsewhere, Work, Writer};
+use flow::{Data, Fault, RunKeeper, StreamView, WriterJob};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -257,6 +258,26 @@ fn round_of(programs: &Programs, folder: &Path, messages: u64, arguments: &[&str
     })
 }
 
+/// A file in `folder` with the job that writes the sealed run to `output`.
+fn job(data: &Data, template: PathBuf, output: &Path, folder: &Path) -> Result<PathBuf, Fault> {
+    let job = WriterJob {
+        data: data.folder.clone(),
+        sink: "bench".into(),
+        run: "bench".into(),
+        inputs: vec!["detector".into()],
+        work: Work::Template(template),
+        output: output.to_path_buf(),
+        flush: Duration::from_secs(1),
+        detached: true,
+        snapshot: None,
+        elsewhere: Elsewhere::default(),
+        writer: Writer::default(),
+    };
+    let (text, file) = (serde_json::json!(job).to_string(), folder.join("job.json"));
+    std::fs::write(&file, text).map_err(wrong("the job cannot be written"))?;
+    Ok(file)
+}
+
 fn row(
     programs: &Programs,
     folder: &Folder,
@@ -272,10 +293,10 @@ fn row(
     sealed_run(&data, messages, events)?;
     let bytes = messages * events as u64 * 8;
     let (file, other) = (folder.path().join("ours.nxs"), folder.path().join("h5py.h5"));
+    let job = job(&data, template, &file, folder.path())?;
     let ours = || {
         let mut command = Command::new(&programs.nexus);
-        command.arg("write").arg("--data").arg(&data.folder).args(["--sink", "bench", "--run", "bench"]);
-        command.args(["--input", "detector", "--detached"]).arg("--template").arg(&template).arg("--output").arg(&file);
+        command.arg("write").stdin(std::fs::File::open(&job).map_err(wrong("the job cannot be read"))?);
         timed(bytes, messages, || output(&mut command).map(drop))
     };
     let limit = || {

@@ -16,7 +16,7 @@ pub(crate) fn wrong<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Fault
 /// What a program says on stdout; a fault with its last words if it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String, Fault> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let answer = command.stdin(Stdio::null()).output().map_err(wrong("a program does not start"))?;
+    let answer = command.output().map_err(wrong("a program does not start"))?;
     if answer.status.success() {
         return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
     }

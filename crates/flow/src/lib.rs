@@ -11,6 +11,7 @@ pub mod edge;
 mod fault;
 mod feed;
 mod intake;
+pub mod job;
 pub mod ledger;
 pub mod limits;
 mod live;
@@ -36,6 +37,7 @@ pub use data::{Data, RUNS, aside_of, each_batch, slot_stream, stream_fault, task
 pub use fault::{Fault, Passes};
 pub use feed::{Fed, Feed, hold, until_now};
 pub use intake::{Intake, IntakeOptions};
+pub use job::WriterJob;
 pub use limits::SLOTS_MAX;
 pub use live::{Confirmed, Identity, InFlight, LiveBatch, LiveSink, Refused};
 pub use merge::{Heard, INPUTS_MAX, Merge, MergeBy, MergeInput, MergeOptions};

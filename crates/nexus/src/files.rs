@@ -25,6 +25,7 @@ use crate::sink::{NotMade, beside, cleared, is_of_run, sync_folder};
 use crate::template::Template;
 use crate::tree::Tree;
 use crate::{Job, Nexus};
+use flow::job::{Compression, Word as _};
 use flow::{Aside, Fault, Product, Sink};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -49,8 +50,8 @@ pub struct Plan {
     pub name: String,
     /// Frames of a file, at most; 1 or more.
     pub frames: u64,
-    /// How their chunks are packed, as a template says it; none: not.
-    pub compression: Option<String>,
+    /// How their chunks are packed.
+    pub compression: Compression,
     /// Names of the streams; their places are the input numbers of [`Sink::write`].
     pub inputs: Vec<String>,
     /// Name of the run.
@@ -69,7 +70,7 @@ impl Plan {
         let name = self.name.replace("{stream}", stream).replace("{number}", &format!("{number:06}"));
         Ok(Job {
             file: self.folder.join(name),
-            template: template(stream, self.compression.as_deref())?,
+            template: template(stream, self.compression)?,
             inputs: vec![stream.to_owned()],
             run: self.run.clone(),
             run_id: self.run_id.clone(),
@@ -119,10 +120,10 @@ impl Plan {
 }
 
 /// A file that holds nothing but the frames of a stream.
-fn template(stream: &str, compression: Option<&str>) -> Result<Template, Fault> {
+fn template(stream: &str, compression: Compression) -> Result<Template, Fault> {
     let mut frames = json!({"stream": stream});
-    if let Some(compression) = compression {
-        frames["compression"] = compression.into();
+    if compression != Compression::None {
+        frames["compression"] = compression.word().into();
     }
     let text = json!({"children": [{
         "type": "group", "name": "entry", "attributes": {"NX_class": "NXentry", "default": "data"},

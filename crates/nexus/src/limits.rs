@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Bytes of a writer's job, as JSON: an instrument of 1000 sources has less than one MiB.
+pub const JOB_BYTES_MAX: u64 = 64 << 20;
+
 /// Bytes of a template's text. The largest known (DREAM, every pixel written out) has 700 MB; with `range` and
 /// `linspace` it has less than one.
 pub const TEMPLATE_BYTES_MAX: u64 = 1 << 30;

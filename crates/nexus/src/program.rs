@@ -3,10 +3,7 @@
 //! It is the process that holds libhdf5. Nothing else of beamport links it.
 //!
 //! ```text
-//! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--static FILE] [--flush-ms N] [--detached [--snapshot NS --end N...]]
-//!                      [--elsewhere STREAM=FILE]... [--run-file FILE] [MODULES]
-//! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
+//! beamport-nexus write < JOB.json
 //! beamport-nexus check TEMPLATE [--static FILE] [--json] [MODULES]
 //! beamport-nexus histogram FILE [--path DATASET]
 //! beamport-nexus cat FILE [--from NS] [--to NS] [--path GROUP]... [--count N] [--events] [--json]
@@ -16,21 +13,22 @@
 //! ```
 //!
 //! Data on stdout, text for people on stderr. While `write` waits for room its newest line on stdout is
-//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it goes on. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a fault that will come
-//! again (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), as one of words that it does not
-//! know. It dies with its parent and leaves Ctrl-C to it.
+//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it goes on. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a
+//! permanent error (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), such as a job of another
+//! version. It dies with its parent and leaves Ctrl-C to it.
 
-use crate::filter::Filter;
+use crate::limits::JOB_BYTES_MAX;
 use crate::outside::python::Python;
 use crate::outside::{Module, wrong_modules};
 use crate::product::product;
-use crate::serve::{self, Ended, Order, Work};
+use crate::serve::{self, Ended};
 use crate::tree::Tree;
 use crate::{cat, pace, search, sink, template, version, watch};
 use clap::{Args, Parser, Subcommand};
 use flow::checked::{Checked, Level, Mistake};
-use flow::{Fault, Product};
-use std::io::Write;
+use flow::job::{Layout, Word as _, Writer};
+use flow::{Fault, Product, WriterJob};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,64 +44,12 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Verb {
-    /// Write the file of a run
-    Write {
-        /// Data folder
-        #[arg(long)]
-        data: PathBuf,
-        /// Name of the sink
-        #[arg(long)]
-        sink: String,
-        /// Name of the run
-        #[arg(long)]
-        run: String,
-        /// A stream; once for each, none where the template has no stream
-        #[arg(long = "input")]
-        inputs: Vec<String>,
-        /// Structure of the file
-        #[arg(long, required_unless_present = "frames")]
-        template: Option<PathBuf>,
-        /// HDF5 file that the file begins with a copy of
-        #[arg(long = "static", value_name = "FILE", conflicts_with = "frames")]
-        static_file: Option<PathBuf>,
-        /// Names and types of its datasets
-        #[arg(long, value_enum, default_value_t)]
-        layout: template::Layout,
-        /// Files of frames instead, of so many at most
-        #[arg(long, conflicts_with = "template", requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
-        frames: Option<u64>,
-        /// How these are packed
-        #[arg(long, requires = "frames", value_parser = Filter::NAMES.map(|(name, _)| name))]
-        compression: Option<String>,
-        /// Names of these files, with `{stream}` and `{number}`
-        #[arg(long)]
-        name: Option<String>,
-        /// The file; of files of frames the folder
-        #[arg(long)]
-        output: PathBuf,
-        /// Milliseconds between flushes
-        #[arg(long, default_value_t = 1000)]
-        flush_ms: u64,
-        /// Keep no positions and no commits, and replace what stands at the file's name
-        #[arg(long)]
-        detached: bool,
-        /// Only what there is now, ns since 1970 UTC, of a run that goes on
-        #[arg(long, requires = "detached", requires = "ends", conflicts_with = "frames")]
-        snapshot: Option<i64>,
-        /// Of each input one past the last sequence, with `--snapshot`
-        #[arg(long = "end", requires = "snapshot")]
-        ends: Vec<u64>,
-        /// A stream that another writer of the run has, and the name of its file; once for each
-        #[arg(long, value_name = "STREAM=FILE", value_parser = elsewhere)]
-        elsewhere: Vec<(String, String)>,
-        /// Name of the run's file, where this is that of another writer
-        #[arg(long)]
-        run_file: Option<String>,
-        #[command(flatten)]
-        modules: Modules,
-    },
+    /// Write the file of a run; the job is read from stdin
+    ///
+    /// The job is one JSON object with the fields of `flow::WriterJob`: data, sink, run, inputs, work, output, flush,
+    /// detached, snapshot, elsewhere and writer. `beamport` of the same version makes it.
+    Write,
     /// Tell every mistake of a template
     Check {
         /// The template
@@ -111,9 +57,9 @@ enum Verb {
         /// HDF5 file that its files begin with a copy of
         #[arg(long = "static", value_name = "FILE")]
         static_file: Option<PathBuf>,
-        /// Names and types of its datasets
-        #[arg(long, value_enum, default_value_t)]
-        layout: template::Layout,
+        /// Names and types of its datasets: nexus, or ess for those of the ESS file writer
+        #[arg(long, default_value = "nexus", value_parser = layout)]
+        layout: Layout,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -185,18 +131,16 @@ struct Modules {
     time_max_ms: u64,
 }
 
-impl Modules {
-    /// These and the program's own.
-    fn all(&self, own: &[&'static dyn Module]) -> Result<Vec<&'static dyn Module>, Fault> {
-        let mut all = own.to_vec();
-        if !self.classes.is_empty() {
-            let time_max = Duration::from_millis(self.time_max_ms);
-            all.extend(Python::start(&self.python, &self.folder, &self.classes, time_max)?);
-        }
-        match wrong_modules(&all) {
-            Some(fault) => Err(fault),
-            None => Ok(all),
-        }
+/// The modules that a writer loads, and the program's own.
+fn modules(own: &[&'static dyn Module], writer: &Writer) -> Result<Vec<&'static dyn Module>, Fault> {
+    let mut all = own.to_vec();
+    if !writer.modules.is_empty() {
+        let python = writer.python.as_deref().unwrap_or(Path::new("python3"));
+        all.extend(Python::start(python, &writer.folder, &writer.modules, writer.time_max)?);
+    }
+    match wrong_modules(&all) {
+        Some(fault) => Err(fault),
+        None => Ok(all),
     }
 }
 
@@ -212,7 +156,10 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
     let answer = match arguments.verb {
         None => Err(Fault::new("nothing to do", "").hint("beamport-nexus --help")),
         Some(Verb::Check { template, static_file, layout, json, modules }) => {
-            check(&template, static_file.as_deref(), layout, json, modules.all(own))
+            let Modules { classes: modules, folder, python, time_max_ms } = modules;
+            let (python, time_max) = (Some(python), Duration::from_millis(time_max_ms));
+            let writer = Writer { static_file, layout, program: None, modules, folder, python, time_max };
+            check(&template, &writer, json, own)
         }
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),
         Some(Verb::Hash { files }) => hash(&files),
@@ -225,48 +172,11 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
                 ExitCode::SUCCESS
             })
         }
-        Some(Verb::Write {
-            data,
-            sink,
-            run,
-            inputs,
-            template,
-            static_file,
-            layout,
-            frames,
-            compression,
-            name,
-            output,
-            flush_ms,
-            detached,
-            snapshot,
-            ends,
-            elsewhere,
-            run_file,
-            modules,
-        }) => {
-            let snapshot = snapshot.map(|time| serve::Snapshot { time, ends });
-            let flush = Duration::from_millis(flush_ms);
-            let work = match frames {
-                Some(max) => Work::Frames { max, compression, name: name.unwrap_or_default() },
-                None => Work::Template { path: template.unwrap_or_default(), static_file, layout },
-            };
+        Some(Verb::Write) => {
             die_with_parent();
-            let beside = sink::beside(&output);
-            watch::say(move |fault| {
-                // What was begun, nobody goes on with.
-                let _ = beside.as_ref().map(std::fs::remove_file);
-                never(fault)
-            });
-            match modules.all(own) {
+            match job() {
+                Ok(job) => write(&job, own, parent),
                 Err(fault) => Ok(ExitCode::from(never(&fault))),
-                Ok(modules) => {
-                    let elsewhere = template::Elsewhere { streams: elsewhere, run_file };
-                    write(
-                        &Order { data, sink, run, inputs, work, output, flush, detached, snapshot, elsewhere, modules },
-                        parent,
-                    )
-                }
             }
         }
     };
@@ -276,21 +186,28 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
     })
 }
 
-fn elsewhere(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=').filter(|(stream, file)| !stream.is_empty() && !file.is_empty());
-    parts.map(|(stream, file)| (stream.to_owned(), file.to_owned())).ok_or_else(|| "write STREAM=FILE".to_owned())
+fn layout(text: &str) -> Result<Layout, String> {
+    Layout::of(text).ok_or_else(|| "write nexus or ess".to_owned())
 }
 
-/// Who asks `write` for what it does not know is another `beamport`, and would ask again.
+/// The job on stdin.
+fn job() -> Result<WriterJob, Fault> {
+    serde_json::from_reader(std::io::stdin().lock().take(JOB_BYTES_MAX)).map_err(|e| misfit(&e.to_string()))
+}
+
+/// A `beamport` that asks `write` for what this program does not know is another one, and would ask again.
 fn misread(error: &clap::Error) -> ! {
     if !error.use_stderr() || std::env::args_os().nth(1).is_none_or(|verb| verb != "write") {
         error.exit();
     }
     let text = error.to_string();
     let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let what = "`beamport-nexus` does not fit the `beamport` that started it";
-    let fault = Fault::new(what, cause).hint("install both from the same source: `pip install .`");
-    std::process::exit(i32::from(never(&fault)))
+    std::process::exit(i32::from(never(&misfit(cause))))
+}
+
+fn misfit(cause: &str) -> Fault {
+    Fault::new("`beamport-nexus` does not fit the `beamport` that started it", cause)
+        .hint("install both from the same source: `pip install .`")
 }
 
 /// Says a fault that will come again; the exit status.
@@ -311,10 +228,20 @@ fn die_with_parent() {
     }
 }
 
-fn write(order: &Order, parent: libc::pid_t) -> Result<ExitCode, Fault> {
+fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> Result<ExitCode, Fault> {
+    let beside = sink::beside(&job.output);
+    watch::say(move |fault| {
+        // What was begun, nobody goes on with.
+        let _ = beside.as_ref().map(std::fs::remove_file);
+        never(fault)
+    });
+    let modules = match modules(own, &job.writer) {
+        Ok(modules) => modules,
+        Err(fault) => return Ok(ExitCode::from(never(&fault))),
+    };
     // A parent that died before the call above left us to another.
     let alive = move || self::parent() == parent;
-    match serve::write(order, &alive) {
+    match serve::write(job, &modules, &alive) {
         Ok(answer) => {
             println!("{answer}");
             Ok(ExitCode::SUCCESS)
@@ -334,13 +261,9 @@ fn parent() -> libc::pid_t {
     unsafe { libc::getppid() }
 }
 
-fn check(
-    path: &Path,
-    static_file: Option<&Path>,
-    layout: template::Layout,
-    json: bool,
-    modules: Result<Vec<&'static dyn Module>, Fault>,
-) -> Result<ExitCode, Fault> {
+fn check(path: &Path, writer: &Writer, json: bool, own: &[&'static dyn Module]) -> Result<ExitCode, Fault> {
+    let modules = modules(own, writer);
+    let static_file = writer.static_file.as_deref();
     if static_file.is_some() {
         // What a file from outside may do to a process, it does to this one, and not to a writer later.
         cat::bound_memory();
@@ -348,7 +271,7 @@ fn check(
         watch::say(move |fault| tell_checked(&path, json, &wrong_as_a_whole(fault.clone())));
     }
     let checked = match modules {
-        Ok(modules) => template::Template::checked(path, static_file, &modules, layout),
+        Ok(modules) => template::Template::checked(path, static_file, &modules, writer.layout),
         Err(fault) => wrong_as_a_whole(fault),
     };
     Ok(ExitCode::from(tell_checked(path, json, &checked)))

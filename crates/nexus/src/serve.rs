@@ -8,13 +8,14 @@
 use crate::limits::{FLUSH_PART, FLUSH_PAUSE_MAX};
 use crate::outside::Module;
 use crate::sink::NotMade;
-use crate::template::{Elsewhere, Layout, Template};
+use crate::template::Template;
 use crate::{Files, Job, Nexus, clock, files};
+use flow::job::{Layout, Snapshot, Word as _, Work, Writer};
 use flow::records::Run;
-use flow::{Data, Fault, Feed, Sink, ledger};
+use flow::{Data, Fault, Feed, Sink, WriterJob, ledger};
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long to wait for messages that are not there yet: a tenth of what a person notices.
@@ -23,65 +24,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_WITHOUT_ROOM: Duration = Duration::from_millis(500);
 /// How long a writer that is being killed may keep the stream of commits.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-
-/// What is asked for.
-#[derive(Clone)]
-pub struct Order {
-    /// Data folder.
-    pub data: PathBuf,
-    /// Name of the sink.
-    pub sink: String,
-    /// Name of the run.
-    pub run: String,
-    /// Names of the streams.
-    pub inputs: Vec<String>,
-    /// What is made of the run.
-    pub work: Work,
-    /// The file; of files of frames the folder.
-    pub output: PathBuf,
-    /// Time between flushes.
-    pub flush: Duration,
-    /// No positions, no commits: a file beside the sink's own.
-    pub detached: bool,
-    /// Only what there is now of a run that goes on; with `detached`.
-    pub snapshot: Option<Snapshot>,
-    /// What other writers have of the file's structure.
-    pub elsewhere: Elsewhere,
-    /// Modules from outside that the template may name.
-    pub modules: Vec<&'static dyn Module>,
-}
-
-/// Up to where a run that goes on is written.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// When, ns since 1970 UTC.
-    pub time: i64,
-    /// Of each input one past the last sequence.
-    pub ends: Vec<u64>,
-}
-
-/// What is made of a run.
-#[derive(Clone, Debug)]
-pub enum Work {
-    /// One file, as this template says.
-    Template {
-        /// The template.
-        path: PathBuf,
-        /// What the file begins with a copy of.
-        static_file: Option<PathBuf>,
-        /// How streams become datasets.
-        layout: Layout,
-    },
-    /// Files of frames ([`Files`]).
-    Frames {
-        /// Frames of a file, at most.
-        max: u64,
-        /// How their chunks are packed, as a template says it; none: not.
-        compression: Option<String>,
-        /// Names of the files, with `{stream}` and `{number}`.
-        name: String,
-    },
-}
 
 /// What can be begun or gone on with.
 enum Plan {
@@ -139,19 +81,21 @@ impl Target for Files {
 }
 
 impl Plan {
-    fn of(order: &Order, run: &Run, template: Option<Template>) -> Self {
+    /// The work on a run, by a template that was opened where it needs one.
+    fn of(job: &WriterJob, run: &Run, template: Option<Template>) -> Self {
         let run_id = run.id.iter().map(|b| format!("{b:02x}")).collect();
-        let (inputs, start, metadata) = (order.inputs.clone(), run.start, run.metadata.clone());
-        let (run, output) = (run.name.clone(), order.output.clone());
-        match (&order.work, template) {
-            (Work::Frames { max, compression, name }, _) => {
-                let (folder, name, frames, compression) = (output, name.clone(), *max, compression.clone());
+        let (inputs, start, metadata) = (job.inputs.clone(), run.start, run.metadata.clone());
+        let (run, file) = (run.name.clone(), job.output.clone());
+        match &job.work {
+            Work::Frames { max, compression } => {
+                let folder = file.parent().unwrap_or(Path::new("")).to_path_buf();
+                let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let (frames, compression) = (*max, *compression);
                 Plan::Many(files::Plan { folder, name, frames, compression, inputs, run, run_id, start, metadata })
             }
-            (Work::Template { .. }, template) => {
-                // It was opened before: see `write`.
+            Work::Template(_) => {
                 let template = template.unwrap_or_default();
-                Plan::One(Job { file: output, template, inputs, run, run_id, start, metadata })
+                Plan::One(Job { file, template, inputs, run, run_id, start, metadata })
             }
         }
     }
@@ -204,8 +148,9 @@ impl From<Fault> for Ended {
 }
 
 /// What of the template is this writer's, or the first of its mistakes.
-fn opened(path: &Path, static_file: Option<&Path>, layout: Layout, order: &Order) -> Result<Template, Ended> {
-    let mut template = Template::open(path, static_file, &order.modules, layout).map_err(|mistakes| {
+fn opened(path: &Path, job: &WriterJob, modules: &[&'static dyn Module]) -> Result<Template, Ended> {
+    let Writer { static_file, layout, .. } = &job.writer;
+    let mut template = Template::open(path, static_file.as_deref(), modules, *layout).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
         let (count, s) = (mistakes.len(), if mistakes.len() == 1 { "" } else { "s" });
         let what = format!("the template {} has {count} mistake{s}", path.display());
@@ -213,37 +158,37 @@ fn opened(path: &Path, static_file: Option<&Path>, layout: Layout, order: &Order
         if let Some(file) = static_file {
             hint += &format!(" --static {}", file.display());
         }
-        if layout == Layout::Ess {
-            hint += " --layout ess";
+        if *layout != Layout::default() {
+            hint += &format!(" --layout {}", layout.word());
         }
         hint += "` tells all";
         Ended::Permanent(Fault::new(what, first).hint(hint))
     })?;
-    template.share(&order.elsewhere);
+    template.share(&job.elsewhere);
     Ok(template)
 }
 
 /// Writes the file; the answer is the last line on stdout, and before it a line for each time that there was no room. `alive` says whether anybody still wants it.
-pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
+pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
     // A template with mistakes is told before anything of the run is looked for.
-    let template = match &order.work {
-        Work::Template { path, static_file, layout } => Some(opened(path, static_file.as_deref(), *layout, order)?),
+    let template = match &job.work {
+        Work::Template(path) => Some(opened(path, job, modules)?),
         Work::Frames { .. } => None,
     };
-    let data = Data::on_disk(&order.data);
-    let (mut feed, state) = open_feed(&data, order)?;
+    let data = Data::on_disk(&job.data);
+    let (mut feed, state) = open_feed(&data, job)?;
     if feed.finished() {
-        return Ok(known(&data, order, state.as_deref())?);
+        return Ok(known(&data, job, state.as_deref())?);
     }
-    if let Some(Snapshot { time, ends }) = &order.snapshot {
+    if let Some(Snapshot { time, ends }) = &job.snapshot {
         feed.end_at(ends, *time);
     }
-    let plan = Plan::of(order, feed.run(), template);
+    let plan = Plan::of(job, feed.run(), template);
     // After a restart the next thing is a commit: nobody may go on from the state of the file before.
     let mut anew = false;
     let mut sink = match state {
         // The name of a detached file was taken by who asks for it: an empty file stands there.
-        None => plan.begin(order.detached)?,
+        None => plan.begin(job.detached)?,
         Some(state) => match plan.resume(&state) {
             Ok(sink) => sink,
             Err(why) if !plan.may_restart(&feed) => {
@@ -258,21 +203,19 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
             }
         },
     };
-    let (mut flushes, mut unflushed) = (Flushes::every(order.flush), false);
+    let (mut flushes, mut unflushed) = (Flushes::every(job.flush), false);
     let mut without_room = false;
     loop {
         if !alive() {
-            return Err(
-                Fault::new(format!("the file of run `{}` is not finished", order.run), "beamport is gone").into()
-            );
+            return Err(Fault::new(format!("the file of run `{}` is not finished", job.run), "beamport is gone").into());
         }
         if anew {
             let done = feed.flush(sink.as_mut(), clock::now());
-            anew = tell(done, sink.as_ref(), order, &mut without_room)?.is_none();
+            anew = tell(done, sink.as_ref(), job, &mut without_room)?.is_none();
             continue;
         }
         let step = feed.step(sink.as_mut());
-        let fed = match tell(step, sink.as_ref(), order, &mut without_room)? {
+        let fed = match tell(step, sink.as_ref(), job, &mut without_room)? {
             Some(fed) => fed,
             None => continue,
         };
@@ -285,8 +228,8 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
         }
         unflushed |= fed.messages > 0;
         if fed.complete {
-            let finished = finish(&data, order, &mut feed, sink.as_mut());
-            match tell(finished, sink.as_ref(), order, &mut without_room)? {
+            let finished = finish(&data, job, &mut feed, sink.as_mut());
+            match tell(finished, sink.as_ref(), job, &mut without_room)? {
                 Some(answer) => return Ok(answer),
                 None => continue,
             }
@@ -294,7 +237,7 @@ pub fn write(order: &Order, alive: &dyn Fn() -> bool) -> Result<Value, Ended> {
         if unflushed && flushes.is_due(feed.holds_much()) {
             let begun = Instant::now();
             let done = feed.flush(sink.as_mut(), clock::now());
-            if tell(done, sink.as_ref(), order, &mut without_room)?.is_some() {
+            if tell(done, sink.as_ref(), job, &mut without_room)?.is_some() {
                 unflushed = false;
                 // Taking messages needs no room; only what is on disk says that there is some.
                 if std::mem::take(&mut without_room) {
@@ -344,14 +287,14 @@ impl Flushes {
 fn tell<T>(
     answer: Result<T, Fault>,
     sink: &dyn Target,
-    order: &Order,
+    job: &WriterJob,
     without_room: &mut bool,
 ) -> Result<Option<T>, Ended> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(fault) if sink.is_broken() => Err(Ended::Broken(fault)),
         // Somebody waits for this file and for nothing else, and the streams do not run away.
-        Err(fault) if sink.lacks_room() && order.detached => {
+        Err(fault) if sink.lacks_room() && job.detached => {
             Err(Ended::Broken(fault.hint("make room there, or write the file to another disk")))
         }
         Err(fault) if sink.lacks_room() => {
@@ -374,10 +317,10 @@ fn say_trouble(fault: Option<&Fault>) {
 }
 
 /// Opens the feed; a writer that was just killed may hold the commits a moment longer.
-fn open_feed(data: &Data, order: &Order) -> Result<(Feed, Option<String>), Fault> {
+fn open_feed(data: &Data, job: &WriterJob) -> Result<(Feed, Option<String>), Fault> {
     let begun = Instant::now();
     loop {
-        let answer = Feed::open(data, &order.sink, &order.run, &order.inputs, !order.detached);
+        let answer = Feed::open(data, &job.sink, &job.run, &job.inputs, !job.detached);
         match answer {
             Err(fault) if fault.cause.contains("another process writes") && begun.elapsed() < LOCK_WAIT => {
                 std::thread::sleep(PAUSE);
@@ -387,12 +330,12 @@ fn open_feed(data: &Data, order: &Order) -> Result<(Feed, Option<String>), Fault
     }
 }
 
-fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut dyn Target) -> Result<Value, Fault> {
+fn finish(data: &Data, job: &WriterJob, feed: &mut Feed, sink: &mut dyn Target) -> Result<Value, Fault> {
     // The commit first: gaps are counted from commits.
     feed.flush(sink, clock::now())?;
-    let mut account = ledger::account_of_feed(data, &order.sink, feed)?;
+    let mut account = ledger::account_of_feed(data, &job.sink, feed)?;
     let mut stop = feed.run().end();
-    if let Some(Snapshot { time, .. }) = order.snapshot {
+    if let Some(Snapshot { time, .. }) = job.snapshot {
         account.state = "snapshot".into();
         sink.set_snapshot(time);
         stop = stop.min(time);
@@ -402,16 +345,16 @@ fn finish(data: &Data, order: &Order, feed: &mut Feed, sink: &mut dyn Target) ->
     let product = feed.finish(sink, &text, clock::now())?;
     let mut answer = product.json();
     answer["account"] = json!(account);
-    if let Some(Snapshot { time, .. }) = order.snapshot {
+    if let Some(Snapshot { time, .. }) = job.snapshot {
         answer["snapshot"] = json!(clock::iso8601(time));
     }
     Ok(answer)
 }
 
 /// The answer about a file that an earlier process finished.
-fn known(data: &Data, order: &Order, state: Option<&str>) -> Result<Value, Fault> {
+fn known(data: &Data, job: &WriterJob, state: Option<&str>) -> Result<Value, Fault> {
     let mut answer: Value = state.and_then(|s| serde_json::from_str(s).ok()).unwrap_or_else(|| json!({}));
-    answer["account"] = json!(ledger::account(data, &order.run, std::slice::from_ref(&order.sink))?);
+    answer["account"] = json!(ledger::account(data, &job.run, std::slice::from_ref(&job.sink))?);
     Ok(answer)
 }
 

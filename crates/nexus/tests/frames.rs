@@ -6,6 +6,7 @@ mod messages;
 use beamport_nexus::files::{Plan, SUMS};
 use beamport_nexus::template::Template;
 use beamport_nexus::{Files, Job, Nexus};
+use flow::job::Compression;
 use flow::{Aside, Fault, Product, Sink};
 use hdf5_metno::File;
 use hdf5_metno::types::FixedUnicode;
@@ -67,7 +68,7 @@ fn plan(folder: &Path, frames: u64) -> Plan {
         folder: folder.to_path_buf(),
         name: "{stream}_{number}.h5".into(),
         frames,
-        compression: None,
+        compression: Compression::None,
         inputs: vec!["camera".into()],
         run: "first".into(),
         run_id: "00112233445566778899aabbccddeeff".into(),
@@ -78,7 +79,7 @@ fn plan(folder: &Path, frames: u64) -> Plan {
 
 /// The same, with chunks that every HDF5 unpacks.
 fn packed(folder: &Path, frames: u64) -> Plan {
-    Plan { compression: Some("deflate".into()), ..plan(folder, frames) }
+    Plan { compression: Compression::Deflate, ..plan(folder, frames) }
 }
 
 /// Where a dataset of the frames stands, or one of their attributes.

@@ -34,7 +34,7 @@ const CRATES: [Layers; 2] = [
     Layers {
         krate: "flow",
         layers: &[
-            &["fault", "limits"],
+            &["fault", "job", "limits"],
             &["tally"],
             &["records", "data", "sink"],
             &["book", "live"],

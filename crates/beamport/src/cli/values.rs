@@ -1,7 +1,7 @@
 //! Values of flags: each from what was typed, or why not and what to type instead.
 
-use crate::edges::Layout;
 use crate::file::{Word as _, is_run_name, nearest};
+use flow::job::Layout;
 use settings::units;
 use std::time::Duration;
 

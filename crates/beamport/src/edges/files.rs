@@ -1,8 +1,9 @@
 //! `kind = "files"`: frames of each run in as many HDF5 files as they need.
 
-use super::sink::{Compression, FileKind, FilePlan, Work, Writer, flush, pattern, target};
+use super::sink::{FileKind, FilePlan, flush, pattern, target};
 use crate::file::Around;
 use crate::limits;
+use flow::job::{Compression, Work, Writer};
 use settings::units::{Refused, shortened};
 use settings::{Key, Section, Setting, key, required};
 
@@ -56,7 +57,7 @@ fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan 
     let count = inputs.len();
     FilePlan {
         inputs,
-        work: Work::Frames(frames.map_or(0, |frames| frames.value), compression.value),
+        work: Work::Frames { max: frames.map_or(0, |frames| frames.value), compression: compression.value },
         writer: Writer::default(),
         file: pattern(section, &FILE, |file| check_pattern(file, name, count)),
         folder: target(section, &FOLDER, around),

@@ -10,7 +10,7 @@ pub(crate) use nexus::readable;
 pub(crate) use replay::Replay;
 pub use replay::Speed;
 pub(crate) use sink::filled;
-pub use sink::{Compression, FileKind, FilePlan, Layout, SinkKind, Work, Writer};
+pub use sink::{FileKind, FilePlan, SinkKind};
 
 use flow::edge::{SourceKind, WorkerKind};
 

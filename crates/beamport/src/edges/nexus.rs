@@ -1,9 +1,10 @@
 //! `kind = "nexus"`: a NeXus file of each run, as a template says.
 
-use super::sink::{FileKind, FilePlan, Layout, Work, Writer, check_pattern, flush, pattern, target};
+use super::sink::{FileKind, FilePlan, check_pattern, flush, pattern, target};
 use crate::file::{Around, TemplateAnswer};
 use crate::limits;
 use flow::checked::StreamModule;
+use flow::job::{Layout, Work, Writer};
 use settings::units::{Refused, duration_text, shortened};
 use settings::{Key, Section, Setting, key, required};
 use std::path::{Path, PathBuf};

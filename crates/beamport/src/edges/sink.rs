@@ -4,8 +4,9 @@ use crate::file::Around;
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::edge::LiveKind;
+use flow::job::{Work, Writer};
 use settings::units::{Refused, duration_text, shortened};
-use settings::{Key, Section, Setting, Word};
+use settings::{Key, Section, Setting};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,65 +92,6 @@ pub struct FilePlan {
     pub writers: u64,
     /// The modules of the template that read streams.
     pub modules: Vec<StreamModule>,
-}
-
-/// What is made of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// One file, as this template says.
-    Template(PathBuf),
-    /// Files of so many frames at most, packed so.
-    Frames(u64, Compression),
-}
-
-/// The program that writes files from templates, with the modules of the user that it loads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Writer {
-    /// What each file begins with a copy of.
-    pub static_file: Option<PathBuf>,
-    /// How streams become datasets.
-    pub layout: Layout,
-    /// The program; `None`: `beamport-nexus` beside our own.
-    pub program: Option<PathBuf>,
-    /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
-    pub modules: Vec<String>,
-    /// Where a FILE is: the folder of the instrument file.
-    pub folder: PathBuf,
-    /// The interpreter; `None`: the one beside `beamport`, else `python3`.
-    pub python: Option<PathBuf>,
-    /// Longest time of a module in Python on a message.
-    pub time_max: Duration,
-}
-
-/// How streams become datasets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// As scippnexus and Mantid read them.
-    #[default]
-    Nexus,
-    /// As the ESS file writer names and types them.
-    Ess,
-}
-
-impl Word for Layout {
-    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("ess", Self::Ess)];
-}
-
-/// How chunks are packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Not.
-    #[default]
-    None,
-    /// Bit planes and LZ4.
-    BitshuffleLz4,
-    /// Byte planes and zlib.
-    Deflate,
-}
-
-impl Word for Compression {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("none", Self::None), ("bitshuffle-lz4", Self::BitshuffleLz4), ("deflate", Self::Deflate)];
 }
 
 const PLACEHOLDERS: [&str; 3] = ["{instrument}", "{run}", "{sink}"];

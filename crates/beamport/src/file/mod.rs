@@ -34,10 +34,11 @@ pub use stage::Stage;
 pub use stream::StreamSection;
 pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
 
-use crate::edges::{Registry, SinkKind, Writer};
+use crate::edges::{Registry, SinkKind};
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::edge::WorkerKind;
+use flow::job::Writer;
 pub(crate) use settings::Word;
 use settings::{
     Key, Mistakes, Page, Refused, Section, Table, is_family, is_stream_name, shortened, wrong_name, wrong_run_name,

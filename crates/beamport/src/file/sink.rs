@@ -1,8 +1,10 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
 use super::{Around, writers};
-use crate::edges::{FileKind, FilePlan, Work, Writer, filled};
+use crate::edges::{FileKind, FilePlan, filled};
+use flow::WriterJob;
 use flow::checked::StreamModule;
+use flow::job::{Elsewhere, Work, Writer};
 use serde_json::{Value as Json, json};
 use settings::{Section, Setting, Shown, Word as _};
 use std::collections::BTreeMap;
@@ -73,7 +75,7 @@ impl SinkSection {
     pub fn template(&self) -> Option<&Path> {
         match &self.work {
             Work::Template(template) => Some(template),
-            Work::Frames(..) => None,
+            Work::Frames { .. } => None,
         }
     }
 
@@ -85,11 +87,11 @@ impl SinkSection {
                 let Writer { static_file, layout, .. } = &self.writer;
                 json!({"template": template, "static": static_file, "layout": layout.word(), "inputs": self.all_inputs()})
             }
-            Work::Frames(frames, compression) => {
+            Work::Frames { max, compression } => {
                 let path = self.path_of(instrument, run);
                 let name = path.file_name().map(|name| name.to_string_lossy());
                 let compression = compression.word();
-                json!({"frames": frames, "compression": compression, "name": name, "inputs": self.inputs.value})
+                json!({"frames": max, "compression": compression, "name": name, "inputs": self.inputs.value})
             }
         }
     }
@@ -102,18 +104,34 @@ impl SinkSection {
         self.folder.join(share.map_or(name.clone(), |share| writer_file(&name, share.number)))
     }
 
-    /// Streams that other writers of the run have, each with the name of its file; and the name of the run's file, where this
-    /// is that of another.
+    /// The job of its writer on a run.
     #[must_use]
-    pub fn elsewhere(&self, instrument: &str, run: &str) -> (Vec<(String, String)>, Option<String>) {
-        let Some(share) = &self.share else { return (Vec::new(), None) };
+    pub fn job(&self, data: &Path, instrument: &str, run: &str) -> WriterJob {
+        WriterJob {
+            data: data.to_path_buf(),
+            sink: self.name.clone(),
+            run: run.to_owned(),
+            inputs: self.inputs.value.clone(),
+            work: self.work.clone(),
+            output: self.path_of(instrument, run),
+            flush: self.flush.value,
+            detached: false,
+            snapshot: None,
+            elsewhere: self.elsewhere(instrument, run),
+            writer: self.writer.clone(),
+        }
+    }
+
+    /// What the other writers of a run have.
+    fn elsewhere(&self, instrument: &str, run: &str) -> Elsewhere {
+        let Some(share) = &self.share else { return Elsewhere::default() };
         let name = filled(&self.file, instrument, run, &share.of);
         let others = share.streams.iter().enumerate().filter(|(number, _)| *number != share.number);
         let of = |(number, streams): (usize, &Vec<String>)| {
             let file = writer_file(&name, number);
             streams.iter().map(|stream| (stream.clone(), file.clone())).collect::<Vec<_>>()
         };
-        (others.flat_map(of).collect(), (!self.is_first()).then_some(name.clone()))
+        Elsewhere { streams: others.flat_map(of).collect(), run_file: (!self.is_first()).then_some(name.clone()) }
     }
 
     /// All inputs of the sink, whichever of its writers this is.

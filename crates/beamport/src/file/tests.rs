@@ -3,9 +3,10 @@
 mod hostile;
 
 use super::*;
-use crate::edges::{Compression, SinkKind, Work};
+use crate::edges::SinkKind;
 use flow::checked::ConfigText;
 use flow::edge::{LiveKind, LivePlan, SourcePlan};
+use flow::job::{Compression, Work};
 use flow::{Fault, LiveSink};
 use settings::Section;
 use settings::units::{Size, Time};
@@ -1138,8 +1139,9 @@ const FILES: &str = "[sink.images]\nkind = \"files\"\ninputs = [\"x\"]\n";
 fn files_of_frames_have_a_folder_for_each_run() {
     let sink = |more: &str| good(&format!("{SOURCE}{FILES}{more}")).sinks.remove(0);
     let plain = sink("");
-    assert_eq!((&plain.work, plain.flush.value), (&Work::Frames(1000, Compression::None), Duration::from_secs(1)));
-    assert_eq!(sink("compression = \"deflate\"\n").work, Work::Frames(1000, Compression::Deflate));
+    let work = |compression| Work::Frames { max: 1000, compression };
+    assert_eq!((&plain.work, plain.flush.value), (&work(Compression::None), Duration::from_secs(1)));
+    assert_eq!(sink("compression = \"deflate\"\n").work, work(Compression::Deflate));
     let files = plain.path_of("a", "first");
     assert!(files.ends_with("files/a_first_images/{stream}_{number}.h5"), "{}", files.display());
     let other = sink("folder = \"/data\"\nfile = \"{run}/{number}\"\nframes = 1\n");

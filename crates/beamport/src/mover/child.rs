@@ -1,12 +1,8 @@
 //! The process that writes a NeXus file. It alone links libhdf5; its end is its own.
 //!
-//! ```text
-//! beamport-nexus write --data DIR --sink NAME --run RUN --input STREAM... --template FILE --output FILE
-//!                      [--static FILE] [--flush-ms N] [--detached [--snapshot NS --end N...]] [--module CLASS... --folder DIR --python PROGRAM --time-max-ms N]
-//! beamport-nexus write ... --frames N --name PATTERN --output FOLDER
-//! ```
-//! It reads the streams itself (`flow::Feed`), keeps its commits in `NAME.RUN.commits` (not with `--detached`), waits while
-//! the run goes on, and ends when the sealed run is in the file. The last line on stdout is
+//! `beamport-nexus write` reads its job ([`flow::WriterJob`]) from stdin, and the streams itself (`flow::Feed`). It keeps its
+//! commits in `NAME.RUN.commits`, unless it is `detached`, waits while the run goes on, and ends when the sealed run is
+//! in the file. The last line on stdout is
 //! `{"file","size","blake3","files","bytes","account"}`. Exit 0 done, 2 a fault on stderr, 3 a fault that will come again. It dies with
 //! its parent.
 //!
@@ -15,12 +11,12 @@
 //! The same where the program beside ours is of another version, which is asked before each start: it may have been
 //! replaced while we run, and what the two say to each other may be different then.
 
-use crate::edges::{Compression, Layout, Work, Writer};
-use crate::file::{Instrument, SinkSection, Word as _};
-use flow::Fault;
+use crate::file::Instrument;
+use flow::job::{Work, Writer};
+use flow::{Fault, WriterJob};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,33 +38,12 @@ pub fn program() -> Result<PathBuf, Fault> {
     version().map(|_| program)
 }
 
-/// A writer's program, which is of our version, told of the modules in Python; what it is to do comes behind `verb`.
-pub fn writer(writer: &Writer, verb: &str) -> Result<Command, Fault> {
+/// A writer's program, which is of our version.
+pub fn writer(writer: &Writer) -> Result<PathBuf, Fault> {
     let program = path_of(writer)?;
     let fault = |e| Fault::new(UNFIT, format!("{} does not run: {e}", program.display()));
     version_of(&program).map_err(fault)??;
-    Ok(told_of(&program, writer, verb))
-}
-
-/// A program with its verb and the modules in Python.
-fn told_of(program: &Path, writer: &Writer, verb: &str) -> Command {
-    let mut command = Command::new(program);
-    command.arg(verb);
-    if writer.layout != Layout::default() {
-        command.args(["--layout", writer.layout.word()]);
-    }
-    if let Some(path) = &writer.static_file {
-        command.arg("--static").arg(path);
-    }
-    if !writer.modules.is_empty() {
-        let python = writer.python.clone().unwrap_or_else(super::workers::python);
-        command.arg("--folder").arg(&writer.folder).arg("--python").arg(python);
-        command.args(["--time-max-ms", &writer.time_max.as_millis().to_string()]);
-        for module in &writer.modules {
-            command.args(["--module", module]);
-        }
-    }
-    command
+    Ok(program)
 }
 
 /// The program of a writer: what its sink names, or the one beside our own.
@@ -108,115 +83,49 @@ fn beside() -> Result<PathBuf, Fault> {
         .hint("install both: `pip install .`"))
 }
 
-/// What a writer is asked to do.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// Data folder.
-    pub data: PathBuf,
-    /// Name of the sink.
-    pub sink: String,
-    /// Run.
-    pub run: String,
-    /// Streams.
-    pub inputs: Vec<String>,
-    /// What is made of the run.
-    pub work: Work,
-    /// The file to be written; of files of frames with `{stream}` and `{number}` in its name.
-    pub output: PathBuf,
-    /// Milliseconds between flushes.
-    pub flush_ms: u128,
-    /// No positions, no commits: a file beside the sink's own.
-    pub detached: bool,
-    /// Of a run that goes on only what there is at a time, ns since 1970 UTC: of each input up to here.
-    pub snapshot: Option<(i64, Vec<u64>)>,
-    /// What writes it.
-    pub writer: Writer,
-    /// Streams that other writers of the run have, each with the name of its file.
-    pub elsewhere: Vec<(String, String)>,
-    /// Name of the run's file, where this is that of another writer.
-    pub run_file: Option<String>,
+/// Makes the folder that the file goes to; of files of frames the one in which they get a folder, which the writer
+/// makes. The inner fault will come again: something else has its name.
+fn make_folder(job: &WriterJob) -> Result<Result<(), Fault>, Fault> {
+    let above = match job.work {
+        Work::Template(_) => 1,
+        Work::Frames { .. } => 2,
+    };
+    let Some(folder) = job.output.ancestors().nth(above) else { return Ok(Ok(())) };
+    let Err(e) = std::fs::create_dir_all(folder) else { return Ok(Ok(())) };
+    let fault = Fault::new(format!("folder `{}` cannot be made", folder.display()), &e);
+    match e.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            Ok(Err(fault.hint("remove what has its name, or choose another folder")))
+        }
+        _ => Err(fault),
+    }
 }
 
-impl Job {
-    /// The work of a sink on a run.
-    pub fn of(sink: &SinkSection, data: &Path, instrument: &str, run: &str) -> Self {
-        let (elsewhere, run_file) = sink.elsewhere(instrument, run);
-        Self {
-            elsewhere,
-            run_file,
-            data: data.to_path_buf(),
-            sink: sink.name.clone(),
-            run: run.to_string(),
-            inputs: sink.inputs.value.clone(),
-            work: sink.work.clone(),
-            output: sink.path_of(instrument, run),
-            flush_ms: sink.flush.as_millis(),
-            detached: false,
-            snapshot: None,
-            writer: sink.writer.clone(),
-        }
+/// Starts a writer, whose program is of our version by the word of the caller; its answer goes to the end of `output`.
+/// The folder for its file is there. The inner fault will come again.
+pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Child, Fault>, Fault> {
+    let fault = |e| Fault::new(format!("the writer of sink `{}` cannot start", job.sink), e);
+    let mut job = job.clone();
+    job.writer.python.get_or_insert_with(super::workers::python);
+    let text = match serde_json::to_vec(&job) {
+        Ok(text) => text,
+        Err(e) => return Ok(Err(fault(io::Error::from(e)).hint("rename the folder or file that is not valid UTF-8"))),
+    };
+    let mut command = Command::new(path_of(&job.writer)?);
+    command.arg("write").stdin(Stdio::piped()).stdout(output.try_clone().map_err(fault)?).stderr(Stdio::inherit());
+    let mut child = command.spawn().map_err(fault)?;
+    let stdin = child.stdin.take();
+    // The job of a sink with many inputs is longer than an argument may be (128 KiB on Linux) and than a pipe holds, and
+    // a program that does not read it must not stop us. The thread ends when the child has read it, or is dead: a writer
+    // without its whole job says so.
+    let hand_over = move || stdin.map(|mut stdin| stdin.write_all(&text));
+    let thread = std::thread::Builder::new().name("job".into()).spawn(hand_over);
+    if let Err(e) = thread {
+        // Without a job it does nothing.
+        let _ = child.kill().and_then(|()| child.wait());
+        return Err(fault(e));
     }
-
-    /// Makes the folder that the file goes to; of files of frames the one in which they get a folder, which the writer
-    /// makes. The inner fault will come again: something else has its name.
-    fn make_folder(&self) -> Result<Result<(), Fault>, Fault> {
-        let above = match self.work {
-            Work::Template(_) => 1,
-            Work::Frames(..) => 2,
-        };
-        let Some(folder) = self.output.ancestors().nth(above) else { return Ok(Ok(())) };
-        let Err(e) = std::fs::create_dir_all(folder) else { return Ok(Ok(())) };
-        let fault = Fault::new(format!("folder `{}` cannot be made", folder.display()), &e);
-        match e.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                Ok(Err(fault.hint("remove what has its name, or choose another folder")))
-            }
-            _ => Err(fault),
-        }
-    }
-
-    /// Starts the process, which is of our version by the word of its caller; its answer goes to the end of `output`. The
-    /// folder for its file is there.
-    pub fn start_into(&self, output: &mut std::fs::File) -> Result<Child, Fault> {
-        let mut command = told_of(&path_of(&self.writer)?, &self.writer, "write");
-        command.arg("--data").arg(&self.data).args(["--sink", &self.sink, "--run", &self.run]);
-        for input in &self.inputs {
-            command.args(["--input", input]);
-        }
-        match (&self.work, self.output.parent(), self.output.file_name()) {
-            (Work::Frames(frames, compression), Some(folder), Some(name)) => {
-                if *compression != Compression::None {
-                    command.args(["--compression", compression.word()]);
-                }
-                command.args(["--frames", &frames.to_string()]).arg("--name").arg(name).arg("--output").arg(folder);
-            }
-            (Work::Frames(..), ..) => {
-                return Err(Fault::new(format!("{} is no name for files", self.output.display()), ""));
-            }
-            (Work::Template(template), ..) => {
-                command.arg("--template").arg(template).arg("--output").arg(&self.output);
-                for (stream, file) in &self.elsewhere {
-                    command.args(["--elsewhere", &format!("{stream}={file}")]);
-                }
-                if let Some(file) = &self.run_file {
-                    command.args(["--run-file", file]);
-                }
-            }
-        }
-        command.args(["--flush-ms", &self.flush_ms.to_string()]);
-        if self.detached {
-            command.arg("--detached");
-        }
-        if let Some((time, ends)) = &self.snapshot {
-            command.args(["--snapshot", &time.to_string()]);
-            for end in ends {
-                command.args(["--end", &end.to_string()]);
-            }
-        }
-        let out = output.try_clone().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
-        command.stdin(Stdio::null()).stdout(out).stderr(Stdio::inherit());
-        command.spawn().map_err(|e| Fault::new(format!("the writer of sink `{}` cannot start", self.sink), e))
-    }
+    Ok(Ok(child))
 }
 
 /// A sink and a run.
@@ -272,14 +181,16 @@ impl Working {
         Self { child: None, output: None, heard: 0, trouble: None, pause: PAUSE, again: Instant::now() }
     }
 
-    fn start(&mut self, job: &Job) -> Result<Child, Fault> {
-        let mut output = match self.output.take() {
+    /// The inner fault will come again.
+    fn start(&mut self, job: &WriterJob) -> Result<Result<Child, Fault>, Fault> {
+        if let Err(fault) = make_folder(job)? {
+            return Ok(Err(fault));
+        }
+        let output = match self.output.take() {
             Some(output) => output,
             None => tempfile_in(&job.data)?,
         };
-        let child = job.start_into(&mut output);
-        self.output = Some(output);
-        child
+        start_writer(job, self.output.insert(output))
     }
 
     /// The file has no writer now, for this reason: what a machine is short of it may have later.
@@ -296,7 +207,7 @@ impl Working {
     }
 
     /// Starts the writer where one is due. How it ended, if it has.
-    fn step(&mut self, job: impl FnOnce() -> Job) -> Option<Ended> {
+    fn step(&mut self, job: impl FnOnce() -> WriterJob) -> Option<Ended> {
         if let Some(child) = &mut self.child {
             let status = match child.try_wait() {
                 Ok(Some(status)) => status,
@@ -327,13 +238,9 @@ impl Working {
         if let Some(Err(fault)) = path_of(&job.writer).ok().and_then(|program| version_of(&program).ok()) {
             return Some(Ended::Never(fault));
         }
-        let child = match job.make_folder() {
+        match self.start(&job) {
+            Ok(Ok(child)) => (self.child, self.trouble) = (Some(child), None),
             Ok(Err(fault)) => return Some(Ended::Never(fault)),
-            Ok(Ok(())) => self.start(&job),
-            Err(fault) => Err(fault),
-        };
-        match child {
-            Ok(child) => (self.child, self.trouble) = (Some(child), None),
             Err(fault) => self.suffer(fault),
         }
         None
@@ -386,7 +293,7 @@ impl Children {
         let mut ended = Vec::new();
         for key in files {
             let Some(sink) = instrument.sinks.iter().find(|s| s.name == key.0) else { continue };
-            let job = || Job::of(sink, &instrument.data.value, &instrument.name, &key.1);
+            let job = || sink.job(&instrument.data.value, &instrument.name, &key.1);
             let working = self.working.entry(key.clone()).or_insert_with(Working::new);
             let Some(ended_as) = working.step(job) else { continue };
             let (sink, run) = key.clone();

@@ -21,7 +21,7 @@ mod template;
 mod through;
 mod workers;
 
-pub use child::{Failed, Job, Written, program, version, writer};
+pub use child::{Failed, Written, program, start_writer, version, writer};
 pub use control::{ask, troubles};
 pub use template::template_check;
 pub use through::{Passing, pass};
@@ -131,7 +131,7 @@ impl Mover {
         let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
         with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
         // A writer that is not there, or another, will not come: that is said at once.
-        instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer, "write").map(drop))?;
+        instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer).map(drop))?;
         let data = Data::on_disk(&folder);
         belongings::refuse_headless(&data, &instrument)?;
         let keeper = with_room(signals, || RunKeeper::open(&data))?;

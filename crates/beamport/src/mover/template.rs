@@ -1,12 +1,12 @@
 //! Questions about a template to `beamport-nexus check`, which alone reads templates.
 
 use super::writer;
-use crate::edges::Writer;
 use crate::file::{Mistake, TemplateAnswer};
 use flow::Fault;
 use flow::checked::{self, Checked};
+use flow::job::{Layout, Word as _, Writer};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Mistakes and modules of a template; where the program cannot answer, that is the mistake.
 pub fn template_check(path: &Path, by: &Writer) -> TemplateAnswer {
@@ -25,7 +25,23 @@ pub fn template_check(path: &Path, by: &Writer) -> TemplateAnswer {
 
 /// The answer of the program.
 fn checked(path: &Path, by: &Writer) -> Result<Checked, Fault> {
-    let answer = writer(by, "check")?.arg(path).arg("--json").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let mut command = Command::new(writer(by)?);
+    command.arg("check").arg(path).arg("--json");
+    if by.layout != Layout::default() {
+        command.args(["--layout", by.layout.word()]);
+    }
+    if let Some(path) = &by.static_file {
+        command.arg("--static").arg(path);
+    }
+    if !by.modules.is_empty() {
+        let python = by.python.clone().unwrap_or_else(super::workers::python);
+        command.arg("--folder").arg(&by.folder).arg("--python").arg(python);
+        command.args(["--time-max-ms", &by.time_max.as_millis().to_string()]);
+        for module in &by.modules {
+            command.args(["--module", module]);
+        }
+    }
+    let answer = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     answer.map_err(|e| e.to_string()).and_then(|output| read(&output)).map_err(|cause| {
         let hint = match &by.static_file {
             Some(path) => format!("perhaps {} is damaged", path.display()),

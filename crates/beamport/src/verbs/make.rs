@@ -7,14 +7,14 @@
 use super::append::fill;
 use super::given::{self, Given};
 use super::through::Place;
-use super::write::{self, FLUSH_MS};
+use super::write::{self, FLUSH};
 use super::{Answer, Asked, ended, members, nanoseconds};
 use crate::cli::Make as Verb;
-use crate::edges::{Work, Writer};
 use crate::file::{Severity, checked_template};
-use crate::mover::{Job, template_check};
+use crate::mover::template_check;
+use flow::job::{Elsewhere, Work, Writer};
 use flow::records::Stop;
-use flow::{Appender, Data, Fault, RunKeeper, StreamView};
+use flow::{Appender, Data, Fault, RunKeeper, StreamView, WriterJob};
 use serde_json::Value;
 use settings::When;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,18 +72,17 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     record(data, streams.keys(), start, stop)?;
     let run = flow::runs::run(data, NAME)?;
     let members = members::all(data, &run)?;
-    let job = Job {
+    let job = WriterJob {
         data: data.folder.clone(),
         sink: NAME.into(),
         run: NAME.into(),
         inputs: streams.keys().map(|name| (*name).to_owned()).collect(),
         work: Work::Template(asked.template.clone()),
         output: asked.output.clone(),
-        flush_ms: FLUSH_MS,
+        flush: FLUSH,
         detached: true,
         snapshot: None,
-        elsewhere: Vec::new(),
-        run_file: None,
+        elsewhere: Elsewhere::default(),
         writer,
     };
     let product = write::made(&job, members.iter().map(|m| m.bytes).sum(), err)?;

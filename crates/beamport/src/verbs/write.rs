@@ -9,11 +9,12 @@ use super::figures::{bytes, moment};
 use super::verify::Progress;
 use super::{Answer, Asked, ended, json_line, members, open};
 use crate::cli::Write as Verb;
-use crate::edges::{Compression, Layout, Registry, Work, Writer, check_files_pattern};
+use crate::edges::{Registry, check_files_pattern};
 use crate::file::{self, SinkSection, Word as _};
-use crate::mover::{Job, writer};
+use crate::mover::{start_writer, writer};
+use flow::job::{Compression, Elsewhere, Layout, Snapshot, Work, Writer};
 use flow::records::Run;
-use flow::{Data, Fault};
+use flow::{Data, Fault, WriterJob};
 use serde_json::{Value, json};
 use settings::shortened;
 use std::io::{self, Read as _, Seek as _, Write};
@@ -27,8 +28,8 @@ use wire::bprn::State;
 const LOOK: Duration = Duration::from_millis(20);
 /// In the name of a file: the moment up to which it has a run that goes on.
 const SNAPSHOT: &str = "{snapshot}";
-/// Milliseconds between flushes: nobody watches this file grow, and each flush costs a sync.
-pub(super) const FLUSH_MS: u128 = 10_000;
+/// Time between flushes: nobody watches this file grow, and each flush costs a sync.
+pub(super) const FLUSH: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 pub fn run(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -75,8 +76,8 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
             let fault = Fault::new(format!("run `{}` has no snapshot", asked.run), cause);
             return Err(fault.hint("with `--template FILE` its frames become one file").into());
         }
-        Known::Many { frames, compression, name, inputs } => {
-            (Work::Frames(frames, compression), inputs, output.join(name))
+        Known::Many { frames: max, compression, name, inputs } => {
+            (Work::Frames { max, compression }, inputs, output.join(name))
         }
     };
     let mut members = members::all(&data, &run)?;
@@ -85,18 +86,17 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
     members::refuse_gone(&run.name, "written", &members)?;
     let end = |input: &String| run.streams.iter().filter(|r| r.stream == *input).map(|r| r.next).max().unwrap_or(0);
     let ends: Vec<u64> = inputs.iter().map(end).collect();
-    let job = Job {
+    let job = WriterJob {
         data: data.folder.clone(),
         sink: "write".into(),
         run: run.name.clone(),
         inputs,
         work,
         output,
-        flush_ms: FLUSH_MS,
+        flush: FLUSH,
         detached: true,
-        snapshot: snapshot.map(|time| (time, ends)),
-        elsewhere: Vec::new(),
-        run_file: None,
+        snapshot: snapshot.map(|time| Snapshot { time, ends }),
+        elsewhere: Elsewhere::default(),
         writer,
     };
     let product = made(&job, members.iter().map(|m| m.bytes).sum(), err)?;
@@ -235,9 +235,9 @@ pub(super) fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
 }
 
 /// What a job takes for itself: its file, or the folder of its files.
-fn taken(job: &Job) -> &Path {
+fn taken(job: &WriterJob) -> &Path {
     match (&job.work, job.output.parent()) {
-        (Work::Frames(..), Some(folder)) => folder,
+        (Work::Frames { .. }, Some(folder)) => folder,
         _ => &job.output,
     }
 }
@@ -409,13 +409,13 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Lets the child write; its answer. A file that is not the whole run is not left.
-pub(super) fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
+pub(super) fn made(job: &WriterJob, of: u64, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let signals = Asked::to_end()?;
     let name = taken(job);
     let part = Part::take(name)?;
     let below = name.parent().map_or(Ok(job.output.as_path()), |above| job.output.strip_prefix(above));
     let output = part.folder.join(below.map_err(|e| refused(name, e))?);
-    let answer = written(&Job { output, ..job.clone() }, name, of, &signals, err).and_then(|mut product| {
+    let answer = written(&WriterJob { output, ..job.clone() }, name, of, &signals, err).and_then(|mut product| {
         part.name(name)?;
         let list = product["file"].as_str().and_then(|file| Path::new(file).file_name());
         let file = if name.is_dir() { name.join(list.unwrap_or_default()) } else { name.to_owned() };
@@ -428,10 +428,10 @@ pub(super) fn made(job: &Job, of: u64, err: &mut dyn Write) -> Result<Value, sup
     answer
 }
 
-fn written(job: &Job, name: &Path, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
+fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
     let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
-    writer(&job.writer, "write").map(drop)?;
-    let mut child = job.start_into(&mut answer)?;
+    writer(&job.writer)?;
+    let mut child = start_writer(job, &answer)??;
     let mut progress = Progress::new();
     let status = loop {
         match child.try_wait() {
@@ -532,22 +532,21 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("beamport-same-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let output = folder.join("same.nxs");
-        let job = Job {
+        let job = WriterJob {
             data: folder.clone(),
             sink: "write".into(),
             run: "r".into(),
             inputs: Vec::new(),
             work: Work::Template(folder.join("t.json")),
             output: output.clone(),
-            flush_ms: FLUSH_MS,
+            flush: FLUSH,
             detached: true,
             snapshot: None,
-            elsewhere: Vec::new(),
-            run_file: None,
+            elsewhere: Elsewhere::default(),
             writer: Writer::default(),
         };
-        let frames = Job {
-            work: Work::Frames(1, Compression::None),
+        let frames = WriterJob {
+            work: Work::Frames { max: 1, compression: Compression::None },
             output: folder.join("some/{stream}_{number}.h5"),
             ..job.clone()
         };

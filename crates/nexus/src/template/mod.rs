@@ -22,7 +22,7 @@ mod words;
 pub(crate) use check::{attribute, bad_name, file_beside, join, named_axes};
 pub use data::{Data, DataType, Values};
 pub use flow::checked::{Level, Mistake};
-pub use share::Elsewhere;
+pub use flow::job::Layout;
 pub(crate) use words::is_word;
 
 use crate::filter::Filter;
@@ -156,16 +156,6 @@ pub struct Module {
     pub layout: Layout,
     /// Where it stands in the template, JSON pointer.
     pub pointer: String,
-}
-
-/// How streams become datasets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Layout {
-    /// As scippnexus and Mantid read them.
-    #[default]
-    Nexus,
-    /// As the ESS file writer names and types them.
-    Ess,
 }
 
 impl Module {

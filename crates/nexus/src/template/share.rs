@@ -9,49 +9,35 @@
 
 use super::tree::soft_steps;
 use super::{Group, Node, Template};
-
-/// What the other writers of a run have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// Streams that another has, each with the name of its file.
-    pub streams: Vec<(String, String)>,
-    /// Name of the run's file, where this is that of another writer.
-    pub run_file: Option<String>,
-}
+use flow::job::Elsewhere;
 
 /// A group with a module, and the other file that has it; none: this one.
 type Home = (Vec<String>, Option<String>);
 
-impl Elsewhere {
-    /// True where one writer has it all.
-    pub fn is_empty(&self) -> bool {
-        self.streams.is_empty() && self.run_file.is_none()
-    }
+/// The file of a group with a module.
+fn file_of(elsewhere: &Elsewhere, group: &Group) -> Option<Option<String>> {
+    let module = group.children.iter().find_map(|node| if let Node::Module(m) = node { Some(m) } else { None })?;
+    let is_of = |(stream, _): &&(String, String)| module.streams.contains(stream);
+    Some(elsewhere.streams.iter().find(is_of).map(|(_, file)| file.clone()))
+}
 
-    fn file_of(&self, group: &Group) -> Option<Option<String>> {
-        let module = group.children.iter().find_map(|node| if let Node::Module(m) = node { Some(m) } else { None })?;
-        let is_of = |(stream, _): &&(String, String)| module.streams.contains(stream);
-        Some(self.streams.iter().find(is_of).map(|(_, file)| file.clone()))
-    }
-
-    fn homes(&self, group: &Group, path: &mut Vec<String>, into: &mut Vec<Home>) {
-        for node in &group.children {
-            let Node::Group(inner) = node else { continue };
-            path.push(inner.name.clone());
-            match self.file_of(inner).filter(|_| path.len() > 1) {
-                Some(file) => {
-                    if let Some(metadata) = inner.metadata() {
-                        let mut beside = path.clone();
-                        beside.pop();
-                        beside.push(metadata);
-                        into.push((beside, file.clone()));
-                    }
-                    into.push((path.clone(), file));
+fn homes(elsewhere: &Elsewhere, group: &Group, path: &mut Vec<String>, into: &mut Vec<Home>) {
+    for node in &group.children {
+        let Node::Group(inner) = node else { continue };
+        path.push(inner.name.clone());
+        match file_of(elsewhere, inner).filter(|_| path.len() > 1) {
+            Some(file) => {
+                if let Some(metadata) = inner.metadata() {
+                    let mut beside = path.clone();
+                    beside.pop();
+                    beside.push(metadata);
+                    into.push((beside, file.clone()));
                 }
-                None => self.homes(inner, path, into),
+                into.push((path.clone(), file));
             }
-            path.pop();
+            None => homes(elsewhere, inner, path, into),
         }
+        path.pop();
     }
 }
 
@@ -61,9 +47,9 @@ impl Template {
         if elsewhere.is_empty() {
             return;
         }
-        let mut homes = Vec::new();
-        elsewhere.homes(&self.root, &mut Vec::new(), &mut homes);
-        let sharing = Sharing { homes, run_file: elsewhere.run_file.clone() };
+        let mut all = Vec::new();
+        homes(elsewhere, &self.root, &mut Vec::new(), &mut all);
+        let sharing = Sharing { homes: all, run_file: elsewhere.run_file.clone() };
         match sharing.run_file {
             None => sharing.lead(&mut self.root, &mut Vec::new()),
             Some(_) => sharing.keep(&mut self.root, &mut Vec::new()),

@@ -1,0 +1,133 @@
+//! The job of a writer process: what `beamport-nexus write` reads from its stdin, as one JSON object.
+//!
+//! Both programs use these types. A field that is unknown or missing is refused: then the programs are of two versions.
+
+use serde::{Deserialize, Serialize};
+pub use settings::Word;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a writer is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriterJob {
+    /// Data folder.
+    pub data: PathBuf,
+    /// Name of the sink.
+    pub sink: String,
+    /// Name of the run.
+    pub run: String,
+    /// Names of the streams; none where the template has no stream.
+    pub inputs: Vec<String>,
+    /// What is made of the run.
+    pub work: Work,
+    /// The file to write; of files of frames with `{stream}` and `{number}` in its name, in a folder of the run.
+    pub output: PathBuf,
+    /// Time between flushes.
+    pub flush: Duration,
+    /// Keep no positions and no commits, and replace the file at `output`: it is not the sink's own.
+    pub detached: bool,
+    /// Only what an open run has at a time; with `detached`, not for files of frames.
+    pub snapshot: Option<Snapshot>,
+    /// What other writers of the run have.
+    pub elsewhere: Elsewhere,
+    /// What writes it.
+    pub writer: Writer,
+}
+
+/// What is made of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// One file, as this template says.
+    Template(PathBuf),
+    /// Files of frames.
+    Frames {
+        /// Frames of a file, at most; 1 or more.
+        max: u64,
+        /// How their chunks are packed.
+        compression: Compression,
+    },
+}
+
+/// The program that writes files from templates, with the modules of the user that it loads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Writer {
+    /// What each file begins with a copy of.
+    pub static_file: Option<PathBuf>,
+    /// How streams become datasets.
+    pub layout: Layout,
+    /// The program; `None`: `beamport-nexus` beside our own. It is not part of the JSON: the program knows itself.
+    #[serde(skip)]
+    pub program: Option<PathBuf>,
+    /// Modules in Python, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`.
+    pub modules: Vec<String>,
+    /// Where a FILE is: the folder of the instrument file.
+    pub folder: PathBuf,
+    /// The interpreter; `None`: the one beside `beamport`, else `python3`.
+    pub python: Option<PathBuf>,
+    /// Longest time of a module in Python on a message.
+    pub time_max: Duration,
+}
+
+/// How streams become datasets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// As scippnexus and Mantid read them.
+    #[default]
+    Nexus,
+    /// As the ESS file writer names and types them.
+    Ess,
+}
+
+impl Word for Layout {
+    const ALL: &'static [(&'static str, Self)] = &[("nexus", Self::Nexus), ("ess", Self::Ess)];
+}
+
+/// How chunks are packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// Not.
+    #[default]
+    None,
+    /// Bit planes and LZ4.
+    BitshuffleLz4,
+    /// Byte planes and zlib.
+    Deflate,
+}
+
+impl Word for Compression {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("bitshuffle-lz4", Self::BitshuffleLz4), ("deflate", Self::Deflate)];
+}
+
+/// Up to where an open run is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// When, ns since 1970 UTC.
+    pub time: i64,
+    /// Of each input one past the last sequence.
+    pub ends: Vec<u64>,
+}
+
+/// What the other writers of a run have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// Streams that another has, each with the name of its file.
+    pub streams: Vec<(String, String)>,
+    /// Name of the run's file, where this is that of another writer.
+    pub run_file: Option<String>,
+}
+
+impl Elsewhere {
+    /// True where one writer has it all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty() && self.run_file.is_none()
+    }
+}
