@@ -6,7 +6,7 @@ The same as `crates/testkit/src/sums.rs` for tests in Python; both judge `tests/
 import json
 import re
 
-ACCOUNT = re.compile(r"\S+ +[\d ]+ (?:sent|read)(?: \+ .*)? = ")
+ACCOUNT = re.compile(r"\S+ +[\d,]+ (?:sent|read)(?: \+ .*)? = ")
 
 
 def adds_up(said):
@@ -41,8 +41,8 @@ def wrong_lines(text: str) -> list[str]:
 
 
 def amounts(side: str) -> int:
-    """The sum of the numbers before the words of a side: 1583 of `1 583 lost (full)`."""
-    return sum(int(re.match(r"[\d ]+", term)[0].replace(" ", "")) for term in side.split(" + "))
+    """The sum of the numbers before the words of a side: 1583 of `1,583 lost (full)`."""
+    return sum(int(re.match(r" *([\d,]+)", term)[1].replace(",", "")) for term in side.split(" + "))
 
 
 def wrong_sums(said) -> list[str]:

@@ -1,7 +1,7 @@
 //! What stands at the end: per stream messages, events, bytes and lost; the ledger; the files. One function for the
 //! screen, `--json` and the tests.
 
-use crate::figures::absent;
+use crate::figures::{absent, thousands};
 use crate::mover::{Failed, Written};
 use crate::verbs::members;
 use flow::ledger::{Account, Entry, Missing, Row};
@@ -126,10 +126,10 @@ impl Report {
                 out,
                 "{:<14} {:>12} {:>15} {:>15} {:>8}",
                 s.name,
-                grouped(s.messages),
-                if s.events > 0 { grouped(s.events) } else { "-".into() },
-                grouped(s.bytes),
-                grouped(s.lost)
+                thousands(s.messages),
+                if s.events > 0 { thousands(s.events) } else { "-".into() },
+                thousands(s.bytes),
+                thousands(s.lost)
             );
         }
         let _ = writeln!(out, "\nledger ({})", if self.account.closed { "closed" } else { "NOT closed" });
@@ -154,11 +154,11 @@ impl Report {
         for w in &self.written {
             let text = |key: &str| w.product[key].as_str().unwrap_or("-").to_string();
             let size = w.product["size"].as_u64().unwrap_or(0);
-            let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), grouped(size));
+            let _ = writeln!(out, "\nfile    {}  ({} bytes)", text("file"), thousands(size));
             let _ = writeln!(out, "blake3  {}", text("blake3"));
             let file = text("file");
             if let Some((folder, "B3SUMS")) = file.rsplit_once('/') {
-                let of = |key: &str| grouped(w.product[key].as_u64().unwrap_or(0));
+                let of = |key: &str| thousands(w.product[key].as_u64().unwrap_or(0));
                 let _ = writeln!(out, "lists   {} files beside it, {} bytes", of("files"), of("bytes"));
                 let _ = writeln!(out, "look    (cd '{}' && b3sum --check B3SUMS)", folder.replace('\'', "'\\''"));
                 continue;
@@ -227,17 +227,17 @@ impl EntrySum {
     /// What is nothing is not shown, but for what is lost.
     fn line(&self, stream: &str) -> String {
         let twice =
-            if self.duplicate > 0 { format!(" + {} duplicate", grouped(self.duplicate)) } else { String::new() };
+            if self.duplicate > 0 { format!(" + {} duplicate", thousands(self.duplicate)) } else { String::new() };
         let some = |kind, by: &BTreeMap<String, u64>, before| match by.is_empty() {
             true => String::new(),
             false => format!("{before}{}", by_reason(kind, by)),
         };
         format!(
             "{stream:<14} {} sent{twice} = {} appended{} + {} lost{}   ({} origin{})",
-            grouped(self.sent),
-            grouped(self.appended),
+            thousands(self.sent),
+            thousands(self.appended),
             some("skipped", &self.skipped, " + "),
-            grouped(self.lost),
+            thousands(self.lost),
             some("refused", &self.refused, ", "),
             self.origins,
             if self.origins == 1 { "" } else { "s" }
@@ -273,7 +273,7 @@ pub fn missing_lines(missing: &[Missing]) -> Vec<String> {
             };
             let named: Vec<String> = more.into_iter().chain(newest.iter().map(name)).collect();
             let ids = if count == 1 { "id" } else { "ids" };
-            lines.push(format!("{:<14} {} {ids} {what} ({})", merge.stage, grouped(count), named.join(", ")));
+            lines.push(format!("{:<14} {} {ids} {what} ({})", merge.stage, thousands(count), named.join(", ")));
         }
     }
     lines
@@ -284,22 +284,22 @@ fn row_line(r: &Row) -> String {
     format!(
         "{:<14} {} read = {} done + {} + {} + {} + {} held   ({})",
         r.stream,
-        grouped(r.read),
-        grouped(r.done),
+        thousands(r.read),
+        thousands(r.done),
         by_reason("aside", &r.aside),
         by_reason("skipped", &r.skipped),
         by_reason("lost", &r.lost),
-        grouped(r.held),
+        thousands(r.held),
         r.stage
     )
 }
 
 /// `0 aside`, `7 aside (unmatched)`, `9 aside (2 schema, 7 unmatched)`.
 fn by_reason(word: &str, counts: &BTreeMap<String, u64>) -> String {
-    let total = grouped(counts.values().sum());
+    let total = thousands(counts.values().sum());
     let reasons: Vec<String> = match counts.len() {
         1 => counts.keys().cloned().collect(),
-        _ => counts.iter().map(|(reason, n)| format!("{} {reason}", grouped(*n))).collect(),
+        _ => counts.iter().map(|(reason, n)| format!("{} {reason}", thousands(*n))).collect(),
     };
     if reasons.is_empty() { format!("{total} {word}") } else { format!("{total} {word} ({})", reasons.join(", ")) }
 }
@@ -334,32 +334,12 @@ pub fn events_of(payload: &[u8]) -> u64 {
     wire::ev44::read(payload).map_or(0, |m| m.time_of_flight.len() as u64)
 }
 
-/// A number with a space between each three digits.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{by_reason, grouped, missing_lines};
+    use super::{by_reason, missing_lines};
     use flow::ledger::Missing;
     use flow::records::Gap;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn digits_stand_in_threes() {
-        for (n, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
-            assert_eq!(grouped(n), text);
-        }
-    }
 
     #[test]
     fn ids_that_are_missing_are_named() {
@@ -403,7 +383,7 @@ mod tests {
             by_reason("aside", &counts)
         };
         assert_eq!(told(&[]), "0 aside");
-        assert_eq!(told(&[("unmatched", 28_000)]), "28 000 aside (unmatched)");
+        assert_eq!(told(&[("unmatched", 28_000)]), "28,000 aside (unmatched)");
         assert_eq!(told(&[("schema", 2), ("unmatched", 7)]), "9 aside (2 schema, 7 unmatched)");
     }
 }

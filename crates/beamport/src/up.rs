@@ -1,9 +1,10 @@
 //! `beamport up`: an instrument from its file to its report.
 
 use crate::edges::Registry;
+use crate::figures::thousands;
 use crate::file::{self, Instrument};
 use crate::mover::{Mover, Written, program, template_check};
-use crate::report::{Report, events_of, grouped};
+use crate::report::{Report, events_of};
 use crate::room;
 use flow::edge::Host;
 use flow::{Data, Fault};
@@ -77,13 +78,13 @@ impl Started {
             }
         }
         for row in stages.iter().filter(|row| row.held > 0) {
-            let what = format!("`{}` has {} of `{}` before it", row.stage, grouped(row.held), row.stream);
+            let what = format!("`{}` has {} of `{}` before it", row.stage, thousands(row.held), row.stream);
             let _ = writeln!(stderr(), "{what}: the next `up` goes on with them");
         }
         for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
             for input in inputs {
                 let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-                let _ = writeln!(stderr(), "`{stage}` has done nothing yet of `{input}`: {} wait", grouped(there));
+                let _ = writeln!(stderr(), "`{stage}` has done nothing yet of `{input}`: {} wait", thousands(there));
             }
         }
         // What stages lost before this start has been told.
@@ -271,8 +272,8 @@ impl LiveLine {
             runs.join(", "),
             (events - e0) as f64 / seconds / 1e6,
             (bytes - b0) as f64 / seconds / 1e6,
-            grouped(events),
-            grouped(dropped),
+            thousands(events),
+            thousands(dropped),
         );
     }
 

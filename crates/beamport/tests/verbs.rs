@@ -1257,7 +1257,7 @@ fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
     assert_eq!((gaps.len(), &gaps[999]["first"], &gaps[999]["reason"]), (1000, &5998.into(), &"incomplete.1".into()));
     let (_, text, _) = told(&data, &["ls"]);
     assert!(text.contains(" ids without 1 of their parts (..., 5983, 5986, 5992, 5995, 5998)\n"), "{text}");
-    assert!(text.contains(" 1 199 ids missing (..., 5974, 5979, 5984, 5989, 5994)\n"), "{text}");
+    assert!(text.contains(" 1,199 ids missing (..., 5974, 5979, 5984, 5989, 5994)\n"), "{text}");
 }
 
 #[test]

@@ -212,10 +212,10 @@ fn sides(line: &str) -> Option<(u64, u64)> {
     Some((sum(left)?, sum(right)?))
 }
 
-/// The number before the word of a term: 1583 of `1 583 lost (full)`.
+/// The number before the word of a term: 1583 of `1,583 lost (full)`.
 fn amount(term: &str) -> Option<u64> {
-    let digits: String = term.chars().take_while(|c| c.is_ascii_digit() || *c == ' ').filter(|c| *c != ' ').collect();
-    digits.parse().ok()
+    let digits: String = term.trim_start().chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+    digits.replace(',', "").parse().ok()
 }
 
 #[cfg(test)]
