@@ -1,8 +1,7 @@
 //! Everything a developer or CI runs, as one program: `cargo xtask WORD`.
 //!
-//! It needs Rust, Python 3.11+ and a C/C++ compiler; everything else it puts into `.venv` and `target`.
-//! It reads as a story: a word is a function, a function runs [`step::Step`]s, and [`part::Parts`] keeps
-//! what they took and how they ended.
+//! It needs Rust, Python 3.11+ and a C/C++ compiler, and installs everything else into `.venv` and `target`.
+//! Each word is a function, which runs [`step::Step`]s; [`part::Parts`] records their duration and result.
 
 mod build;
 mod check;
@@ -21,19 +20,19 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask WORD
 
-  setup            make or renew .venv with the pinned Python packages
-  demo [ARGS]      build, then run `beamport demo ARGS`
-  test             every test that needs no root: Rust, Python, command line, system
-  check            what CI runs: lint, test, root-only tests, simulation (needs root)
-  soak [WORD]      full fault counts, of tests whose names hold WORD; writes bench/runs/soak-DATE.md (needs root)
-  simulate ARGS    whole flows from seeds: --seed N, or --seeds COUNT
-  bench [ARGS]     build, then run `beamport-bench ARGS`
-  fuzz [TARGET]    libFuzzer on one function, or a minute on each (needs a nightly toolchain)
-  tidy [--write]   the rules of the house: crate map, names, lengths, reference pages (--write renews)
+  setup            create or update .venv with the pinned Python packages
+  demo [ARGS]      build and run `beamport demo ARGS`
+  test             run all tests that do not need root: Rust, Python, command line, system
+  check            run what CI runs: lint, all tests, simulation (needs root)
+  soak [WORD]      inject all faults, in tests whose names contain WORD; writes bench/runs/soak-DATE.md (needs root)
+  simulate ARGS    simulate whole flows from seeds: --seed N, or --seeds COUNT
+  bench [ARGS]     build and run `beamport-bench ARGS`
+  fuzz [TARGET]    fuzz one target, or each for a minute (needs a nightly toolchain)
+  tidy [--write]   check crate map, names, words, lengths and reference pages (--write renews lists and pages)
   fmt              format Rust and Python
 ";
 
-/// What every word answers: done, or the text of what went wrong (empty: it has been said).
+/// The result of a word: success, or the error text (empty if already printed).
 type Done<T = ()> = Result<T, String>;
 
 fn main() -> ExitCode {
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(format!("`{other}` is no word of xtask\n\n{HELP}")),
+        other => Err(format!("unknown word `{other}`\n\n{HELP}")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
-//! The command line: verbs, flags and their help. What was typed becomes what it means here, once.
+//! The command line: verbs, flags, their help and their values.
 //!
-//! Data go to stdout and all else to stderr; the exit status is that of [`EXIT`]. `docs/reference/cli.md` is made from
-//! these definitions; a test compares it.
+//! Data go to stdout, all other text to stderr; [`EXIT`] explains the exit status. `docs/reference/cli.md` is generated
+//! from these definitions; a test compares it.
 
 mod reference;
 mod values;
@@ -18,11 +18,11 @@ use std::time::Duration;
 
 const ABOUT: &str =
     "Moves data from scientific instruments to people, programs and NeXus files: live, complete, replayable.";
-const EXIT: &str = "Exit status: 0 done; 1 done, and the answer is no (loss, damage); 2 an error (also a wrong file).\nEnvironment: BEAMPORT_DATA the data folder, NO_COLOR no colours.";
+const EXIT: &str = "Exit status: 0 success; 1 completed, but loss, damage or a difference found; 2 error.\nEnvironment: BEAMPORT_DATA names the data folder, NO_COLOR turns colours off.";
 /// Largest whole number of a TOML file, into which the seed is written.
 const TOML_MAX: u64 = i64::MAX as u64;
 
-/// What was typed.
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(name = "beamport", version, about = ABOUT, after_help = EXIT, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
@@ -34,12 +34,12 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Show everything at once: a simulated measurement, from events to a NeXus file
+    /// Run a demonstration: a simulated measurement, from events to a NeXus file
     #[command(
         after_help = "Examples:\n  beamport demo\n  beamport demo --rate 5e6 --duration '30 s'\n  beamport demo --from measured.nxs --json"
     )]
     Demo(Demo),
-    /// Run an instrument until its runs are sealed, or Ctrl-C (once: finish; twice: at once)
+    /// Run an instrument until its runs are sealed or Ctrl-C is pressed (twice: stop at once)
     #[command(after_help = "Examples:\n  beamport up amor.toml")]
     Up(Up),
     /// Begin a run
@@ -50,20 +50,20 @@ pub enum Verb {
     /// End a run
     #[command(after_help = "Examples:\n  beamport end\n  beamport end nickel-2 --stop 2026-03-01T12:00:00Z")]
     End(End),
-    /// Change a worker while it runs, or say how it is
+    /// Show a running worker, or change its parameters and slots
     #[command(
         after_help = "Examples:\n  beamport configure mean\n  beamport configure mean threshold=3 mode=fast\n  beamport configure mean --slots 4"
     )]
     Configure(Configure),
-    /// Compare what a worker and its shadow made of the same messages (status 1 if it differs)
+    /// Compare the outputs of a worker and its shadow, by message (status 1 if they differ)
     #[command(
         after_help = "Examples:\n  beamport compare mean mean-new\n  beamport compare mean mean-new --last 10000 --json"
     )]
     Compare(Compare),
-    /// Have a worker go on with the code of its shadow, and say from which message on
+    /// Switch a worker to its shadow's code; prints the first message affected
     #[command(after_help = "Examples:\n  beamport cutover mean-new")]
     Cutover(Cutover),
-    /// Report every mistake of an instrument file (status 2), and warnings (status 0)
+    /// Report all mistakes (status 2) and warnings (status 0) of an instrument file
     #[command(after_help = "Examples:\n  beamport check amor.toml\n  beamport check amor.toml --show")]
     Check(Check),
     /// List streams and runs
@@ -71,43 +71,43 @@ pub enum Verb {
         after_help = "Examples:\n  beamport ls\n  beamport ls --pins\n  beamport ls --data beamport-data/amor --json"
     )]
     Ls(Ls),
-    /// Print the messages of a stream, or rows of a NeXus file by their times
+    /// Print messages of a stream, or rows of a NeXus file, by time
     #[command(
         after_help = "Examples:\n  beamport cat detector --from '-10 s'\n  beamport cat devices --follow --json\n  beamport cat first.nxs --path /entry/sample --from 2026-03-01T12:00:00Z --to 2026-03-01T12:00:10Z"
     )]
     Cat(Cat),
-    /// Append messages to a stream, as `cat --json` prints them: all, or none if one is wrong
+    /// Append messages in the form of `cat --json` to a stream; appends none if one is invalid
     #[command(
         after_help = "Examples:\n  beamport append devices messages.json --data beamport-data/amor\n  beamport cat devices --json | beamport append devices - --data /tmp/copy"
     )]
     Append(Append),
-    /// Watch streams, readers and runs live
+    /// Show streams, readers and runs, refreshed each second
     #[command(after_help = "Examples:\n  beamport top")]
     Top(Top),
-    /// Make a NeXus file of a template and messages, without an instrument
+    /// Make a NeXus file from a template and messages, without an instrument
     #[command(
         after_help = "Examples:\n  beamport make first.nexus.json messages.json --output first.nxs\n  beamport make nexus_structure.json messages.json --output ess.nxs --layout ess --start 2026-03-01T12:00:00Z"
     )]
     Make(Make),
-    /// Write the file of a sealed run again, or a snapshot of one that goes on
+    /// Write the file of a sealed run again, or a snapshot of an open run
     #[command(
         after_help = "Examples:\n  beamport write nickel-2 --output nickel-2.nxs\n  beamport write nickel-3 --output 'nickel-3-{snapshot}.nxs'"
     )]
     Write(Write),
-    /// Play the streams of a run into another data folder, or one of them through code
+    /// Replay the streams of a run into another data folder, or one stream through code
     #[command(
         after_help = "Examples:\n  beamport replay nickel-2 --into /tmp/again --speed max\n  beamport replay nickel-2 --through mine.py:mean --speed max scale=2\n  beamport replay nickel-2 --through mean --file amor.toml --into /tmp/means"
     )]
     Replay(Replay),
-    /// Read every byte of streams, or of a file, and name what is wrong
+    /// Read every byte of streams or of a file, and report damage
     #[command(
         after_help = "Examples:\n  beamport verify\n  beamport verify detector --json\n  beamport verify detector --repair\n  beamport verify ./amor_1.nxs"
     )]
     Verify(Verify),
-    /// Let go of a reader that will not come back: nothing waits for it any more
+    /// Delete a reader's saved position, so that sources stop waiting for it
     #[command(after_help = "Examples:\n  beamport forget detector analysis")]
     Forget(Forget),
-    /// Look at this machine and say what would go wrong
+    /// Report problems of this machine that would affect an instrument
     #[command(after_help = "Examples:\n  beamport doctor\n  beamport doctor amor.toml")]
     Doctor(Doctor),
     /// Print the tables of the reference pages
@@ -118,10 +118,10 @@ pub enum Verb {
     Slot(Slot),
 }
 
-/// The form of the answer.
+/// The output format.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Form {
-    /// Answer as JSON on stdout, for programs
+    /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -135,7 +135,7 @@ pub struct DataFolder {
 }
 
 impl DataFolder {
-    /// The folder that is meant. That it holds streams is for the caller to see.
+    /// The folder to use. The caller checks that it holds streams.
     pub fn resolve(&self) -> Result<PathBuf, Fault> {
         match (&self.data, std::env::var_os("BEAMPORT_DATA").filter(|value| !value.is_empty())) {
             (Some(folder), _) => Ok(folder.clone()),
@@ -154,14 +154,13 @@ fn only_folder(parent: &Path) -> Result<PathBuf, Fault> {
     folders.sort();
     match folders.as_slice() {
         [folder] => Ok(folder.clone()),
-        [] => Err(Fault::new("no data folder is named", format!("there is none in ./{}", parent.display()))
+        [] => Err(Fault::new("no data folder", format!("./{} holds none", parent.display()))
             .hint("add `--data DIR`, or make one with `beamport demo`")),
         [first, ..] => {
             let names: Vec<_> =
                 folders.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
             let cause = format!("./{} holds {}", parent.display(), names.join(", "));
-            Err(Fault::new("it is not clear which data folder is meant", cause)
-                .hint(format!("add `--data {}`", first.display())))
+            Err(Fault::new("more than one data folder", cause).hint(format!("add `--data {}`", first.display())))
         }
     }
 }
@@ -175,22 +174,22 @@ pub struct Demo {
     /// Length of the run
     #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = values::length)]
     pub duration: Duration,
-    /// Start of the random numbers: the same seed gives the same events
+    /// Seed of the random numbers: equal seeds give equal events
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=TOML_MAX))]
     pub seed: u64,
     /// Draw the events from the histogram measured in this NeXus file
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub from: Option<PathBuf>,
-    /// Instrument to simulate: amor, or an ESS one like loki, estia, cspec
+    /// Instrument to simulate: amor, or one of ESS like loki, estia, cspec
     #[arg(long, value_name = "NAME", default_value = "amor", value_parser = values::profile)]
     pub profile: String,
     /// Factor on the profile's event rate
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = values::factor)]
     pub scale: f64,
-    /// Folder for streams and file; an earlier demonstration there is removed [default: ./beamport-data/demo]
+    /// Folder for streams and file; removes an earlier demonstration there [default: ./beamport-data/demo]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Form of the report.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -200,7 +199,7 @@ pub struct Demo {
 pub struct Up {
     /// The instrument file
     pub file: PathBuf,
-    /// Form of the report.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -211,25 +210,25 @@ pub struct Begin {
     /// Name of the run [default: the next number]
     #[arg(value_parser = values::run_name)]
     pub run: Option<String>,
-    /// What the file should say about the run, as a JSON object
+    /// Metadata of the run for its file, as a JSON object
     #[arg(long, value_name = "JSON", value_parser = values::json_object)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Begin: `now`, a time, or `-10 s` for so long ago
+    /// Start of the run: `now`, a time, or `-10 s` for 10 s ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub start: When,
     /// Length of the run [default: until `beamport end`]
     #[arg(long, value_name = "DURATION", value_parser = values::length)]
     pub duration: Option<Duration>,
-    /// Messages of the very time of its end belong to the run
+    /// Include messages whose time is exactly the end of the run
     #[arg(long, requires = "duration")]
     pub inclusive: bool,
-    /// Slots that a worker has from now on, `NAME=NUMBER`; once for each worker
+    /// New number of slots of a worker; once for each worker
     #[arg(long, value_name = "NAME=NUMBER", value_parser = values::slots)]
     pub slots: Vec<(String, u32)>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -240,16 +239,16 @@ pub struct End {
     /// Name of the run [default: the only open one]
     #[arg(value_parser = values::run_name)]
     pub run: Option<String>,
-    /// End: `now`, a time, or `-10 s` for so long ago
+    /// End of the run: `now`, a time, or `-10 s` for 10 s ago
     #[arg(long, value_name = "TIME", default_value = "now", value_parser = units::when, allow_hyphen_values = true)]
     pub stop: When,
-    /// Messages of the very time of `--stop` belong to the run
+    /// Include messages whose time is exactly `--stop`
     #[arg(long)]
     pub inclusive: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -259,16 +258,16 @@ pub struct End {
 pub struct Configure {
     /// Name of the worker
     pub worker: String,
-    /// Parameters to change; a value is JSON, or text; `null` takes one away
+    /// Parameters to change; a value is JSON, else text; `null` removes a parameter
     #[arg(value_name = "NAME=VALUE", value_parser = values::parameter)]
     pub parameters: Vec<(String, serde_json::Value)>,
-    /// How many slots it has from now on
+    /// New number of slots
     #[arg(long, value_name = "NUMBER")]
     pub slots: Option<u32>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -276,17 +275,17 @@ pub struct Configure {
 /// `beamport compare`
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Name of a worker, and of its stream
+    /// Name of the worker
     pub old: String,
-    /// Name of another with the same inputs
+    /// Name of its shadow, or of another worker with the same inputs
     pub new: String,
-    /// Look only at so many of the newest messages of the first
+    /// Compare only the newest N messages of the first worker
     #[arg(long, value_name = "NUMBER")]
     pub last: Option<u64>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -299,7 +298,7 @@ pub struct Cutover {
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -309,10 +308,10 @@ pub struct Cutover {
 pub struct Check {
     /// The instrument file
     pub file: PathBuf,
-    /// Print the resolved file, every value with the line it comes from
+    /// Print the resolved file, each value with the line that sets it
     #[arg(long)]
     pub show: bool,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -320,13 +319,13 @@ pub struct Check {
 /// `beamport ls`
 #[derive(Debug, Args)]
 pub struct Ls {
-    /// List who reads instead: what each one keeps, and where it stands
+    /// List readers instead: the position of each, and the data it keeps
     #[arg(long)]
     pub pins: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -336,12 +335,12 @@ pub struct Ls {
 pub struct Forget {
     /// Name of the stream
     pub stream: String,
-    /// Name of the reader, as `beamport ls --pins` has it
+    /// Name of the reader, as `beamport ls --pins` prints it
     pub reader: String,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -349,34 +348,34 @@ pub struct Forget {
 /// `beamport cat`
 #[derive(Debug, Args)]
 pub struct Cat {
-    /// Name of the stream, or path of a file; with `--data` always a stream
+    /// Name of a stream, or path of a file; with `--data` always a stream
     #[arg(value_name = "STREAM|FILE")]
     pub stream: String,
-    /// Go on with new messages as they come
+    /// Wait for new messages and print them
     #[arg(long)]
     pub follow: bool,
-    /// First source time: a time, or `-10 s` for so long ago
+    /// First source time: a time, or `-10 s` for 10 s ago
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub from: Option<When>,
-    /// End of the source times, itself left out
+    /// End of the source times (exclusive)
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub to: Option<When>,
     /// Print at most this many messages or rows
     #[arg(long, value_name = "NUMBER")]
     pub count: Option<u64>,
-    /// Of a file: only this group and what is in it; once for each
+    /// For a file: only this group and its members; once for each group
     #[arg(long = "path", value_name = "GROUP")]
     pub paths: Vec<String>,
-    /// Of a file: print each event, not only how many a pulse has
+    /// For a file: print each event, not only the number of events of each pulse
     #[arg(long)]
     pub events: bool,
-    /// Print also messages that a power cut could still take back
+    /// Also print messages that a power cut could still remove
     #[arg(long)]
     pub early: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the output.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -384,14 +383,14 @@ pub struct Cat {
 /// `beamport append`
 #[derive(Debug, Args)]
 pub struct Append {
-    /// Name of the stream; it is made if it is not there
+    /// Name of the stream, created if missing
     pub stream: String,
-    /// JSON: an array of messages, or one message after the other; `-` for stdin
+    /// JSON file, an array of messages or one message after another; `-` for stdin
     pub file: PathBuf,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -402,7 +401,7 @@ pub struct Top {
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the output: one object a second.
+    /// Output format: JSON is one object a second.
     #[command(flatten)]
     pub form: Form,
 }
@@ -410,26 +409,26 @@ pub struct Top {
 /// `beamport make`
 #[derive(Debug, Args)]
 pub struct Make {
-    /// Structure of the file
+    /// Template: structure of the file
     pub template: PathBuf,
-    /// Messages, as `beamport append` takes them, each with its `stream`; `-` for stdin
+    /// Messages in the form of `beamport append`, each with its `stream`; `-` for stdin
     pub data: PathBuf,
-    /// The file to write; it must not exist
+    /// The file to write; must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Names and types of its datasets: nexus, or ess for those of the ESS file writer
+    /// Names and types of datasets: nexus, or ess as the ESS file writer makes them
     #[arg(long, value_name = "LAYOUT", default_value = "nexus", value_parser = values::layout)]
     pub layout: Layout,
-    /// Start of the run [default: the first message]
+    /// Start of the run [default: at the first message]
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub start: Option<When>,
-    /// End of the run, itself left out [default: behind the last message]
+    /// End of the run (exclusive) [default: after the last message]
     #[arg(long, value_name = "TIME", value_parser = units::when, allow_hyphen_values = true)]
     pub stop: Option<When>,
-    /// Messages of the very time of `--stop` belong to the run
+    /// Include messages whose time is exactly `--stop`
     #[arg(long, requires = "stop")]
     pub inclusive: bool,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -440,25 +439,25 @@ pub struct Write {
     /// Name of the run
     #[arg(value_parser = values::run_name)]
     pub run: String,
-    /// The file to write, or the folder of files of frames; it must not exist. With `{snapshot}` in its name, filled in with the time: of a run that goes on what there is now
+    /// The file, or the folder of files of frames; must not exist. `{snapshot}` in the name stands for the time and allows an open run
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Structure of the file [default: that of the run's first file]
+    /// Template of the file [default: that of the run's first file]
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
-    /// HDF5 file that the file begins with a copy of [default: that of the run's first file; with `--template` none]
+    /// HDF5 file to copy into the new file first [default: that of the run's first file; with `--template` none]
     #[arg(long = "static", value_name = "FILE", requires = "template")]
     pub static_file: Option<PathBuf>,
-    /// What this sink of the run made [default: the first with a template, else the first of files of frames]
+    /// Sink whose file to write [default: the first with a template, else the first of files of frames]
     #[arg(long, value_name = "NAME", conflicts_with = "template")]
     pub sink: Option<String>,
-    /// Instrument file whose sink names the program, the modules and the template
+    /// Instrument file whose sink gives the program, the modules and the template
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -469,31 +468,31 @@ pub struct Replay {
     /// Name of the run
     #[arg(value_parser = values::run_name)]
     pub run: String,
-    /// Data folder to play into; it must not hold these streams [with --through: where the output stays]
+    /// Data folder for the streams, which it must not hold yet; with `--through` it keeps the output
     #[arg(long, value_name = "DIR", required_unless_present = "through")]
     pub into: Option<PathBuf>,
-    /// Code that a stream goes through: FILE.py:NAME, PACKAGE.MODULE:NAME, a ready-made worker, or one of --file
+    /// Code to run: FILE.py:NAME, PACKAGE.MODULE:NAME, a ready-made worker, or a worker of `--file`
     #[arg(long, value_name = "CODE")]
     pub through: Option<String>,
-    /// The stream that goes through it [default: the worker's input, or the only stream]
+    /// Input of the code [default: the worker's input, or the only stream]
     #[arg(long, value_name = "STREAM", requires = "through")]
     pub input: Option<String>,
-    /// Instrument file that has --through as a worker
+    /// Instrument file with the worker that `--through` names
     #[arg(long, value_name = "FILE", requires = "through")]
     pub file: Option<PathBuf>,
-    /// How many slots it has [default: as the instrument file says, or 1]
+    /// Number of slots [default: that of the instrument file, or 1]
     #[arg(long, value_name = "NUMBER", requires = "through")]
     pub slots: Option<u32>,
-    /// Parameters of the code; a value is JSON, or text
+    /// Parameters of the code; a value is JSON, else text
     #[arg(value_name = "NAME=VALUE", value_parser = values::parameter, requires = "through")]
     pub parameters: Vec<(String, serde_json::Value)>,
-    /// How fast: 1x as it was, 10x ten times so, max as fast as the machine can
+    /// Speed: 1x as recorded, 10x ten times faster, max as fast as possible
     #[arg(long, value_name = "SPEED", default_value = "1x")]
     pub speed: Speed,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the report.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -501,16 +500,16 @@ pub struct Replay {
 /// `beamport verify`
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Name of the stream, or a file that a sink made, or its list B3SUMS [default: all streams]
+    /// Name of a stream, or path of a sink's file or of its B3SUMS [default: all streams]
     #[arg(value_name = "STREAM|FILE")]
     pub stream: Option<String>,
-    /// Make good what can be proven; damaged files are copied beside first
+    /// Repair what checksums can prove; keeps a copy of each damaged file
     #[arg(long)]
     pub repair: bool,
     /// Data folder.
     #[command(flatten)]
     pub data: DataFolder,
-    /// Form of the answer.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -518,13 +517,13 @@ pub struct Verify {
 /// `beamport doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Instrument file: whether this machine has what it asks for
+    /// Instrument file to check against this machine
     #[arg(conflicts_with = "data")]
     pub file: Option<PathBuf>,
-    /// Data folder to look at as well
+    /// Data folder to check as well
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Form of the report.
+    /// Output format.
     #[command(flatten)]
     pub form: Form,
 }
@@ -532,7 +531,7 @@ pub struct Doctor {
 /// `beamport slot`
 #[derive(Debug, Args)]
 pub struct Slot {
-    /// What the mover says to it
+    /// The mover's request, as JSON
     pub asked: String,
 }
 

@@ -1,14 +1,14 @@
-//! The command line of `beamport-bench`. `bench/README.md` holds its help, word for word; a test compares.
+//! The command line of `beamport-bench`. `bench/README.md` quotes its help; a test compares.
 
 use clap::Parser;
 use std::path::PathBuf;
 
-/// What was typed.
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "beamport-bench",
     version,
-    about = "Measure this machine against its own limits",
+    about = "Measure beamport against the limits of this machine",
     after_help = "Examples:\n  beamport-bench\n  beamport-bench store --quick",
     max_term_width = 100
 )]
@@ -16,19 +16,19 @@ pub(crate) struct Asked {
     /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
     #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
     pub(crate) names: Vec<String>,
-    /// Alternating rounds of each measurement; of a sweep at most 3
+    /// Alternating rounds of each measurement, at most 3 of a sweep
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Small amounts, to see that it works; figures mean nothing
+    /// Use small amounts to test the program; its figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Exit with status 1 if a figure misses its must
+    /// Exit with status 1 if a figure is below its `must`
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also write the figures to this file, as JSON; of a sweep a plot beside it, with the ending png
+    /// Also write the figures to this JSON file; a sweep is also plotted in FILE.png
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Answer as JSON on stdout, for programs
+    /// Print the figures as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,6 +1,6 @@
-//! What `beamport-nexus` does, as a function: a program with modules of its own ([`Module`]) is this and a list.
+//! The program `beamport-nexus` as a function, to which a program of your own adds modules ([`Module`]).
 //!
-//! It is the process that holds libhdf5. Nothing else of beamport links it.
+//! It is the only program of beamport that links libhdf5.
 //!
 //! ```text
 //! beamport-nexus write < JOB.json
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Data on stdout, text for people on stderr. While `write` waits for room its newest line on stdout is
-//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it goes on. Exit 0 done, 1 a template with mistakes, 2 a fault, 3 a
-//! permanent error (`write`; its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), such as a job of another
-//! version. It dies with its parent and leaves Ctrl-C to it.
+//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it resumes. Exit status: 0 success, 1 a
+//! template with mistakes, 2 a transient error, 3 a permanent error (`write`; its last line on stdout is
+//! `{"fault": {"what", "cause", "hint"}}`), such as a job of another version. It dies with its parent and ignores Ctrl-C.
 
 use crate::limits::JOB_BYTES_MAX;
 use crate::outside::python::Python;
@@ -50,56 +50,56 @@ enum Verb {
     /// The job is one JSON object with the fields of `flow::WriterJob`: data, sink, run, inputs, work, output, flush,
     /// detached, snapshot, elsewhere and writer. `beamport` of the same version makes it.
     Write,
-    /// Tell every mistake of a template
+    /// Report all mistakes of a template
     Check {
         /// The template
         template: PathBuf,
-        /// HDF5 file that its files begin with a copy of
+        /// HDF5 file to copy into each new file first
         #[arg(long = "static", value_name = "FILE")]
         static_file: Option<PathBuf>,
-        /// Names and types of its datasets: nexus, or ess for those of the ESS file writer
+        /// Names and types of datasets: nexus, or ess as the ESS file writer makes them
         #[arg(long, default_value = "nexus", value_parser = layout)]
         layout: Layout,
-        /// As JSON
+        /// Print the answer as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         modules: Modules,
     },
-    /// Print a measured histogram as the simulation reads it
+    /// Print a measured histogram in the form that simulations read
     Histogram {
         /// NeXus or HDF5 file
         file: PathBuf,
-        /// Path of the counts [default: searched]
+        /// Path of the counts [default: search for them]
         #[arg(long)]
         path: Option<String>,
     },
-    /// Print rows of a NeXus file by their times
+    /// Print rows of a NeXus file, by time
     Cat(cat::Asked),
-    /// Read files and print size and BLAKE3, a line of JSON each
+    /// Print size and BLAKE3 of files, one line of JSON each
     Hash {
         /// Files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Measure how fast a stream becomes a file; one line of JSON a round
+    /// Measure how fast a stream is written to a file; prints one line of JSON per round
     Bench {
         /// Empty folder for the stream, in /dev/shm
         #[arg(long)]
         data: PathBuf,
-        /// The file; it is removed
+        /// The file; removed at the end
         #[arg(long)]
         output: PathBuf,
-        /// Messages of the stream
+        /// Number of messages
         #[arg(long, default_value_t = 4000)]
         messages: u64,
-        /// Events of a message; 0 for logs with a value a message
+        /// Events per message; 0 for logs with one value per message
         #[arg(long, default_value_t = 12_400)]
         events: u32,
-        /// Logs, with `--events 0`
+        /// Number of logs, with `--events 0`
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         logs: u32,
-        /// Rounds
+        /// Number of rounds
         #[arg(long, default_value_t = 1)]
         rounds: u32,
         /// `bitshuffle-lz4` or `deflate`
@@ -108,7 +108,7 @@ enum Verb {
         /// Bytes of a chunk [default: computed]
         #[arg(long)]
         chunk: Option<usize>,
-        /// Say `ready` when the stream is filled, and begin when a line comes
+        /// Print `ready` when the stream is filled, and start when a line arrives on stdin
         #[arg(long)]
         together: bool,
     },
@@ -117,16 +117,16 @@ enum Verb {
 /// Modules in Python.
 #[derive(Args)]
 struct Modules {
-    /// A class of modules, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`; once for each
+    /// A Python class of modules, `FILE.py:CLASS` or `PACKAGE.MODULE:CLASS`; once for each
     #[arg(long = "module")]
     classes: Vec<String>,
-    /// Where their files are
+    /// Folder of the Python files
     #[arg(long, default_value = ".")]
     folder: PathBuf,
-    /// The interpreter
+    /// Python interpreter
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Milliseconds that their code may take for a message
+    /// Longest time for one message, in milliseconds
     #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
     time_max_ms: u64,
 }
@@ -144,7 +144,7 @@ fn modules(own: &[&'static dyn Module], writer: &Writer) -> Result<Vec<&'static 
     }
 }
 
-/// Does what the arguments of the process say, with modules beside ours: the `main` of a program.
+/// The `main` of a program: runs the command line of this process, with `own` modules beside the built-in ones.
 pub fn program(own: &[&'static dyn Module]) -> ExitCode {
     let parent = parent();
     let arguments = Arguments::try_parse().unwrap_or_else(|e| misread(&e));

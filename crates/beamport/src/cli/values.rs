@@ -1,4 +1,4 @@
-//! Values of flags: each from what was typed, or why not and what to type instead.
+//! Values of flags. An error says what to type instead.
 
 use crate::file::{Word as _, is_run_name, nearest};
 use flow::job::Layout;
@@ -23,14 +23,16 @@ pub(super) fn profile(text: &str) -> Result<String, String> {
     if known().any(|name| name == text) {
         return Ok(text.to_owned());
     }
-    let hint = nearest(text, known()).map_or_else(|| known().collect::<Vec<_>>().join(", "), str::to_owned);
-    Err(format!("no such profile; write {hint}"))
+    Err(match nearest(text, known()) {
+        Some(near) => format!("unknown profile; did you mean `{near}`?"),
+        None => format!("unknown profile; write one of {}", known().collect::<Vec<_>>().join(", ")),
+    })
 }
 
-/// A duration of something that takes time.
+/// A duration above zero.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     match units::duration(text) {
-        Ok(Duration::ZERO) => Err("nothing happens in no time; write a length like `10 s`".to_owned()),
+        Ok(Duration::ZERO) => Err("must be more than 0; write a length like `10 s`".to_owned()),
         other => other.map_err(|refused| refused.to_string()),
     }
 }
@@ -49,7 +51,7 @@ pub(super) fn run_name(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
 /// `NAME=VALUE`: the value is JSON, or text as it stands.
