@@ -28,8 +28,8 @@ const CRATES: [Layers; 2] = [
             &["up"],
             &["demo"],
         ],
-        // What a kind of sink reads of its section is told by types of `file`; the report counts members as verbs do.
-        knots: &[("edges", "file"), ("report", "verbs")],
+        // The report counts members as verbs do.
+        knots: &[("report", "verbs")],
     },
     Layers {
         krate: "flow",

@@ -1,7 +1,6 @@
 //! `kind = "files"`: frames of each run in as many HDF5 files as they need.
 
-use super::sink::{FileKind, FilePlan, flush, pattern, target};
-use crate::file::Around;
+use super::sink::{Around, FileKind, FilePlan, flush, pattern, target};
 use crate::limits;
 use flow::job::{Compression, Work, Writer};
 use settings::units::{Refused, shortened};

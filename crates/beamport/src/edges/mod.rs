@@ -10,7 +10,7 @@ pub(crate) use nexus::readable;
 pub(crate) use replay::Replay;
 pub use replay::Speed;
 pub(crate) use sink::filled;
-pub use sink::{FileKind, FilePlan, SinkKind};
+pub use sink::{Around, FileKind, FilePlan, SinkKind, TemplateAnswer, TemplateCheck};
 
 use flow::edge::{SourceKind, WorkerKind};
 

@@ -1,7 +1,6 @@
 //! `kind = "nexus"`: a NeXus file of each run, as a template says.
 
-use super::sink::{FileKind, FilePlan, check_pattern, flush, pattern, target};
-use crate::file::{Around, TemplateAnswer};
+use super::sink::{Around, FileKind, FilePlan, TemplateAnswer, check_pattern, flush, pattern, target};
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::job::{Layout, Work, Writer};

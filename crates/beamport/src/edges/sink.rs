@@ -1,13 +1,12 @@
 //! Kinds of sinks, and what those that write files have in common.
 
-use crate::file::Around;
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::edge::LiveKind;
 use flow::job::{Work, Writer};
 use settings::units::{Refused, duration_text, shortened};
-use settings::{Key, Section, Setting};
-use std::path::PathBuf;
+use settings::{Key, Mistake, Section, Setting};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A kind of sink: the word behind `kind` in `[sink.NAME]`.
@@ -71,6 +70,26 @@ pub struct FileKind {
     pub keys: &'static [&'static Key],
     /// Reads the section of the sink with this name and notes every mistake.
     pub read: fn(&str, &mut Section<'_>, &Around<'_>) -> FilePlan,
+}
+
+/// What a kind of sink may ask beside its section.
+pub struct Around<'a> {
+    /// The data folder, where it is known.
+    pub data: &'a Path,
+    /// Checks a template.
+    pub template_check: &'a TemplateCheck<'a>,
+}
+
+/// Checks a template, given its path and its writer.
+pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> TemplateAnswer + 'a;
+
+/// What a template has wrong, and what it reads.
+#[derive(Clone, Debug, Default)]
+pub struct TemplateAnswer {
+    /// Its mistakes and warnings.
+    pub mistakes: Vec<Mistake>,
+    /// Its modules that read streams; none where it is not valid JSON.
+    pub modules: Vec<StreamModule>,
 }
 
 /// A sink that makes files of each run.

@@ -34,9 +34,8 @@ pub use stage::Stage;
 pub use stream::StreamSection;
 pub use worker::{Code, Copied, Numbers, Order, Parameters, WorkerSection};
 
-use crate::edges::{Registry, SinkKind};
+use crate::edges::{Around, Registry, SinkKind, TemplateAnswer, TemplateCheck};
 use crate::limits;
-use flow::checked::StreamModule;
 use flow::edge::WorkerKind;
 use flow::job::Writer;
 pub(crate) use settings::Word;
@@ -48,26 +47,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use toml_edit::{Item, TableLike};
-
-/// What a kind of sink may ask beside its section.
-pub struct Around<'a> {
-    /// The data folder, where it is known.
-    pub data: &'a Path,
-    /// Checks a template.
-    pub template_check: &'a TemplateCheck<'a>,
-}
-
-/// Checks a template, given its path and its writer.
-pub type TemplateCheck<'a> = dyn Fn(&Path, &Writer) -> TemplateAnswer + 'a;
-
-/// What a template has wrong, and what it reads.
-#[derive(Clone, Debug, Default)]
-pub struct TemplateAnswer {
-    /// Its mistakes and warnings.
-    pub mistakes: Vec<Mistake>,
-    /// Its modules that read streams; none where it is not valid JSON.
-    pub modules: Vec<StreamModule>,
-}
 
 /// A [`TemplateCheck`] for verbs to which templates do not matter: nothing is known of them.
 pub fn unasked(_: &Path, _: &Writer) -> TemplateAnswer {

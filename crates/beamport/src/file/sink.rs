@@ -1,7 +1,7 @@
 //! `[sink.NAME]`: what takes the messages of runs out of the streams.
 
-use super::{Around, writers};
-use crate::edges::{FileKind, FilePlan, filled};
+use super::writers;
+use crate::edges::{Around, FileKind, FilePlan, filled};
 use flow::WriterJob;
 use flow::checked::StreamModule;
 use flow::job::{Elsewhere, Work, Writer};

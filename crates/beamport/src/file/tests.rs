@@ -4,7 +4,7 @@ mod hostile;
 
 use super::*;
 use crate::edges::SinkKind;
-use flow::checked::ConfigText;
+use flow::checked::{ConfigText, StreamModule};
 use flow::edge::{LiveKind, LivePlan, SourcePlan};
 use flow::job::{Compression, Work};
 use flow::{Fault, LiveSink};

@@ -1,7 +1,8 @@
 //! Questions about a template to `beamport-nexus check`, which alone reads templates.
 
 use super::writer;
-use crate::file::{Mistake, TemplateAnswer};
+use crate::edges::TemplateAnswer;
+use crate::file::Mistake;
 use flow::Fault;
 use flow::checked::{self, Checked};
 use flow::job::{Layout, Word as _, Writer};

@@ -5,8 +5,8 @@
 use super::figures::bytes;
 use super::forecast;
 use crate::cli;
-use crate::edges::Registry;
-use crate::file::{Instrument, Mistake, SinkSection, TemplateCheck, read};
+use crate::edges::{Registry, TemplateCheck};
+use crate::file::{Instrument, Mistake, SinkSection, read};
 use crate::room;
 use serde_json::json;
 use settings::Severity;
@@ -109,7 +109,8 @@ fn counted(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{TemplateAnswer, parse};
+    use crate::edges::TemplateAnswer;
+    use crate::file::parse;
     use flow::checked::StreamModule;
 
     #[test]
