@@ -3,9 +3,9 @@
 
 use crate::figures::{absent, thousands};
 use crate::mover::{Failed, Written};
-use crate::verbs::members;
 use flow::ledger::{Account, Entry, Missing, Row};
 use flow::records::Gap;
+use flow::status::members;
 use flow::{Data, Fault};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::code;
 
-/// A crate, its modules from the lowest layer up, and the uses that are still to be cut: those may only become fewer.
+/// A crate and its modules from the lowest layer up.
 struct Layers {
     krate: &'static str,
     layers: &'static [&'static [&'static str]],
-    knots: &'static [(&'static str, &'static str)],
 }
 
 /// A new module gets its place here.
@@ -28,8 +27,6 @@ const CRATES: [Layers; 2] = [
             &["up"],
             &["demo"],
         ],
-        // The report counts members as verbs do.
-        knots: &[("report", "verbs")],
     },
     Layers {
         krate: "flow",
@@ -50,7 +47,6 @@ const CRATES: [Layers; 2] = [
             &["native"],
             &["checked", "status"],
         ],
-        knots: &[],
     },
 ];
 
@@ -195,21 +191,14 @@ fn compare(one: &Layers, modules: &BTreeSet<String>, uses: &Uses, complaints: &m
     for module in one.layers.iter().copied().flatten().filter(|module| !modules.contains(**module)) {
         complaints.push(format!("{HERE}: crate `{}` has no module `{module}`", one.krate));
     }
-    let is_knot = |from: &str, to: &str| one.knots.contains(&(from, to));
     for ((from, to), (path, line)) in uses {
         if let (Some(own), Some(other)) = (layer(from), layer(to))
             && other >= own
-            && !is_knot(from, to)
         {
             complaints.push(format!(
                 "{}:{line}: `{from}` must not use `{to}`, which is no lower layer: move what it needs down ({HERE})",
                 path.display()
             ));
-        }
-    }
-    for (from, to) in one.knots {
-        if !uses.contains_key(&((*from).to_owned(), (*to).to_owned())) {
-            complaints.push(format!("{HERE}: `{from}` no longer uses `{to}`: remove it from the knots"));
         }
     }
 }
@@ -218,7 +207,7 @@ fn compare(one: &Layers, modules: &BTreeSet<String>, uses: &Uses, complaints: &m
 mod tests {
     use super::*;
 
-    const ONE: Layers = Layers { krate: "x", layers: &[&["low", "same"], &["high"]], knots: &[("low", "high")] };
+    const ONE: Layers = Layers { krate: "x", layers: &[&["low", "same"], &["high"]] };
     const LIB: &str = "mod high;\npub mod low;\nmod same;\npub use high::{High, deep::{Deep, self as other}};\n\
                        pub use low::Low as Renamed;\npub fn run() {\n    high::go();\n}\n";
 
@@ -243,34 +232,27 @@ mod tests {
 
     #[test]
     fn a_use_of_a_lower_layer_is_right() {
-        let low = ("low.rs", "use crate::High;\n");
         let high = ("high/mod.rs", "use crate::{low, same::{A, B}};\nuse super::low::C;\n// crate::none\n");
-        assert_eq!(complaints(&[low, high]), [""; 0]);
+        assert_eq!(complaints(&[high]), [""; 0]);
     }
 
     #[test]
     fn a_use_of_the_own_or_a_higher_layer_is_named_with_its_line() {
-        let knot = ("low.rs", "use crate::High;\n");
         for text in ["\nuse crate::high::A;\n", "\nuse crate::{Deep, low};\n", "\nfn f() { super::super::high::f() }\n"]
         {
-            let found = complaints(&[knot, ("same/part.rs", text)]);
+            let found = complaints(&[("same/part.rs", text)]);
             assert!(
                 found[0].starts_with("same/part.rs:2: `same` must not use `high`") || found[0].contains("`low`"),
                 "{found:?}"
             );
         }
-        assert!(complaints(&[knot, ("same.rs", "use crate::Renamed;\n")])[0].contains("must not use `low`"));
+        assert!(complaints(&[("same.rs", "use crate::Renamed;\n")])[0].contains("must not use `low`"));
     }
 
     #[test]
     fn tests_and_what_lies_in_the_same_module_are_free() {
         let text = "use super::other;\nuse crate::same::part;\n#[cfg(test)]\nmod tests {\n    use crate::high::A;\n}\n";
-        assert_eq!(complaints(&[("low.rs", "use crate::High;\n"), ("same/part.rs", text)]), [""; 0]);
-    }
-
-    #[test]
-    fn a_knot_that_was_cut_leaves_the_list() {
-        assert!(complaints(&[("low.rs", "\n")])[0].contains("`low` no longer uses `high`"));
+        assert_eq!(complaints(&[("same/part.rs", text)]), [""; 0]);
     }
 
     #[test]
