@@ -35,7 +35,7 @@ _CUTOVER_S = 605.0
 class Instrument(Data):
     """An instrument that runs: its data folder, and a hand on it. Made by `beamport.run`, used in a `with` block.
 
-    All that `Data` is, and `begin`, `end`, `wait` and `close`. Leaving the block closes it.
+    All that `Data` is, and `begin`, `end`, `status`, `wait` and `close`. Leaving the block closes it.
     """
 
     def __init__(self, command: list[str], folder: Path, streams: list[str], unneeded: Path | None) -> None:
@@ -105,6 +105,18 @@ class Instrument(Data):
         it has: then the old code goes on.
         """
         return ask(self.folder, {"command": "cutover", "shadow": shadow}, patience_s=_CUTOVER_S)
+
+    def status(self) -> dict[str, Any]:
+        """Say how it does now: `pid`, `instrument`, `troubles`, `running`, `workers`.
+
+        `troubles` are the errors that keep parts of it from their work, as text. `running` has a dictionary for each
+        stage by its name: `kind` (`"source"`, `"merge"`, `"worker"` or `"sink"`), `status` (what a source or live sink
+        reports of itself, or `None`) and `trouble` (its error as `what`, `cause` and `hint`, or `None`). `workers` has
+        for each worker the `numbers` of its statistics, and the `statistics` of each slot.
+
+        Raises `Error` if the instrument does not answer.
+        """
+        return ask(self.folder, {"command": "status"})
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until its runs are sealed and it has ended by itself; returns its report.

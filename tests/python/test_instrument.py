@@ -105,6 +105,8 @@ def test_runs_are_begun_and_ended(workplace):
         for m in tiny["detector"].read(since=run.start, follow=True):
             if m.source_time > run.start:
                 break
+        detector = tiny.status()["running"]["detector"]
+        assert (detector["kind"], detector["trouble"]) == ("source", None)
         assert tiny.end("first").stop is not None
         with pytest.raises(beamport.Error, match="nothing-of-this-name"):
             tiny.end("nothing-of-this-name")

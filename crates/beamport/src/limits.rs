@@ -50,8 +50,8 @@ pub const STARTS_MAX: usize = 16;
 pub const FRAMES_MAX: u64 = 1_000_000;
 /// How long a live sink goes on when the program ends, if the outside takes what there is.
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks at the figures that a live sink says of itself: they are for people.
-pub const SINK_STATUS_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two readings of the status of a source or a live sink: it is for people.
+pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Writers of a sink.
 pub const WRITERS_MAX: u64 = 16;
 /// Files of the code of a worker that are copied: ten times a large package of a user.

@@ -196,6 +196,12 @@ fn a_live_sink_of_the_user_sends_each_message_though_the_server_hangs_up_and_the
 
     let mut program = start();
     wait_for(&heard, 100, &mut program);
+    let guard = Instant::now() + Duration::from_secs(60);
+    let status = || beamport::mover::glance(&data.folder).running.get("out").map(|out| out["status"].clone());
+    while !status().is_some_and(|status| status["unanswered"].is_u64()) {
+        assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "{:?}", status());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     program.kill().unwrap();
     program.wait().unwrap();
     // What it had sent and what has an answer are two things; the stream keeps all that has none.

@@ -6,7 +6,7 @@ use beamport::mover::ask;
 use beamport::up::Started;
 use flow::edge::{SourceKind, SourcePlan};
 use flow::{Data, Fault, Outlet, Pushed, Resume, Source, Step};
-use serde_json::json;
+use serde_json::{Value, json};
 use settings::{Key, Section, Setting, required};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -145,6 +145,14 @@ impl Source for Test {
         }
     }
 
+    fn status(&self) -> Value {
+        if self.does == "count" { json!({"pushed": self.next, "from": "here"}) } else { Value::Null }
+    }
+
+    fn trouble(&self) -> Option<Fault> {
+        (self.does == "count").then(|| Fault::new("the outside speaks slowly", "1 line a minute"))
+    }
+
     fn descriptor(&self) -> Option<RawFd> {
         self.socket.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -228,13 +236,22 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     wait_for("a report of the one that stalls", || {
         let status = ask(&folder, &json!({"command": "status"})).unwrap();
         let troubles = status["troubles"].to_string();
-        assert!(!troubles.contains("`steady"), "{troubles}");
+        assert!(!troubles.contains("`steady1` delays"), "{troubles}");
         troubles.contains("source `stalls` delays the others of receiver `one`")
     });
     let mut top = Command::new(env!("CARGO_BIN_EXE_beamport"));
     let top = top.arg("top").env("BEAMPORT_DATA", &folder).output().unwrap();
     let top = String::from_utf8(top.stdout).unwrap();
     assert!(top.contains("source `stalls` delays the others of receiver `one`"), "{top}");
+
+    // What a source reports of itself has its name.
+    let running = |name: &str| ask(&folder, &json!({"command": "status"})).unwrap()["running"][name].clone();
+    wait_for("the status of a source", || running("steady1")["status"]["pushed"].as_u64() > Some(0));
+    assert_eq!(running("steady1")["trouble"]["what"], "source `steady1`: the outside speaks slowly");
+    assert_eq!((&running("alone")["kind"], &running("socket")["status"]), (&json!("source"), &Value::Null));
+    let line = top.lines().find(|line| line.starts_with("steady1") && line.contains("source")).unwrap_or(&top);
+    assert!(line.contains("from=\"here\" pushed="), "{top}");
+    assert!(top.contains("error: source `steady1`: the outside speaks slowly\ncause: 1 line a minute"), "{top}");
 
     // The reader moves on: there is room, of which no time tells the source.
     let mut taken = 0;

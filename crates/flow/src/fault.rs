@@ -73,6 +73,15 @@ impl Fault {
         Self { passes: self.passes, ..Self::new(what, cause).hint(self.hint) }
     }
 
+    /// The same fault as that of a stage. What a source or a live sink says need not name it.
+    #[must_use]
+    pub fn of_stage(mut self, kind: &str, name: &str) -> Self {
+        if !self.what.contains(&format!("`{name}`")) {
+            self.what = format!("{kind} `{name}`: {}", self.what);
+        }
+        self
+    }
+
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -192,7 +192,7 @@ impl Intake {
         let state = state.map_or(String::new(), |commit| commit.state.clone());
         let is_newest = entries.commits.last().is_none_or(|commit| commit.output_next <= next);
         let resume = resume_of(&entries.tallies, state);
-        source.start(now, &resume)?;
+        source.start(now, &resume).map_err(|fault| of_source(name, fault))?;
         let absence = if source.misses() { absence(data, name, entries.commits.last(), now)? } else { None };
         let clock = data.media.clock();
         // A power cut may take the row of an origin of which the book has gaps.
@@ -253,7 +253,7 @@ impl Intake {
             latest,
             blocked: Blocked::default(),
         };
-        let step = self.source.step(now, &mut out)?;
+        let step = self.source.step(now, &mut out).map_err(|fault| of_source(&self.name, fault))?;
         let Blocked { is_blocked, no_room, behind } = out.blocked;
         self.no_room = no_room;
         self.held = match (behind, self.held.take()) {
@@ -281,7 +281,7 @@ impl Intake {
         self.ended = step == Step::Ended;
         let safe = self.safe();
         if safe > self.safe {
-            self.source.safe(safe)?;
+            self.source.safe(safe).map_err(|fault| of_source(&self.name, fault))?;
             self.safe = safe;
         }
         if !is_blocked && step != Step::Again {
@@ -421,7 +421,8 @@ impl Intake {
     /// reader that has not moved on for long.
     pub fn trouble(&self) -> Option<Fault> {
         let unwritten = || unwritten(&self.writer, "messages wait in memory");
-        self.no_room.clone().or_else(unwritten).or_else(|| self.source.trouble())
+        let of_source = || Some(of_source(&self.name, self.source.trouble()?));
+        self.no_room.clone().or_else(unwritten).or_else(of_source)
     }
 
     /// What the source waits for beside the time: see [`Source::descriptor`].
@@ -536,6 +537,11 @@ impl Pace {
         }
         Wanted::Nothing
     }
+}
+
+/// A fault of the source of a stream.
+fn of_source(name: &str, fault: Fault) -> Fault {
+    fault.of_stage("source", name)
 }
 
 /// A time in which a stream, which has `next` messages, heard not all of the outside.

@@ -117,7 +117,8 @@ pub trait LiveSink: Send {
         None
     }
 
-    /// How the sink does, for people and programs: a JSON object of figures, or null.
+    /// How the sink does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most once a
+    /// second.
     fn status(&self) -> Value {
         Value::Null
     }

@@ -116,7 +116,8 @@ pub trait Source: Send {
         let _ = request;
         Err(Fault::new("the source takes no commands", "there are none of its kind"))
     }
-    /// What the source shows of itself, in words of its own: connections, figures. `Null` where it shows nothing.
+    /// How the source does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most once
+    /// a second.
     fn status(&self) -> Value {
         Value::Null
     }

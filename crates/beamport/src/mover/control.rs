@@ -8,6 +8,7 @@
 use crate::limits::GLANCE_MAX;
 use crate::peer;
 use flow::Fault;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd as _;
@@ -215,11 +216,22 @@ pub fn ask(folder: &Path, request: &Value) -> Result<Value, Fault> {
     ask_within(folder, request, patience(request) + ANSWER_COMES)
 }
 
-/// What keeps stages of a running instrument from their work; none where nobody runs it or it does not answer soon.
-pub fn troubles(folder: &Path) -> Vec<String> {
-    let answer = ask_within(folder, &json!({"command": "status"}), GLANCE_MAX).unwrap_or_default();
+/// What a running instrument reports of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Glance {
+    /// What keeps stages from their work.
+    pub troubles: Vec<String>,
+    /// Its stages by name: `{"kind", "status", "trouble"}`.
+    pub running: serde_json::Map<String, Value>,
+}
+
+/// Asks a running instrument for its state; empty where nobody runs it or it does not answer soon.
+pub fn glance(folder: &Path) -> Glance {
+    let mut answer = ask_within(folder, &json!({"command": "status"}), GLANCE_MAX).unwrap_or_default();
     let list = answer["troubles"].as_array().into_iter().flatten();
-    list.filter_map(Value::as_str).map(str::to_owned).collect()
+    let troubles = list.filter_map(Value::as_str).map(str::to_owned).collect();
+    let running = answer["running"].as_object_mut().map(std::mem::take).unwrap_or_default();
+    Glance { troubles, running }
 }
 
 fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {

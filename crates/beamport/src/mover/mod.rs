@@ -22,7 +22,7 @@ mod through;
 mod workers;
 
 pub use child::{Failed, Written, program, start_writer, version, writer};
-pub use control::{ask, troubles};
+pub use control::{Glance, ask, glance};
 pub use template::template_check;
 pub use through::{Passing, pass};
 pub use workers::Declared;
@@ -574,17 +574,15 @@ impl Mover {
                 };
                 let workers: serde_json::Map<String, Value> =
                     self.instrument.workers().filter_map(|section| said(&section.name)).collect();
-                let sinks: serde_json::Map<String, Value> = self
-                    .stages()
-                    .filter(|(stage, _)| !stage.fills_stream())
-                    .filter_map(|(stage, handle)| Some((stage.name().to_owned(), handle.status()?)))
-                    .collect();
+                let stages =
+                    self.stages().map(|(stage, handle)| (stage.name().to_owned(), handle.to_json(stage.kind())));
+                let running: serde_json::Map<String, Value> = stages.collect();
                 Ok(json!({
                     "pid": std::process::id(),
                     "instrument": *self.instrument.name,
                     "troubles": troubles,
                     "workers": workers,
-                    "sinks": sinks,
+                    "running": running,
                 }))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")

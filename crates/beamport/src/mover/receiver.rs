@@ -16,8 +16,9 @@ use super::poller::{Poller, Ready};
 use super::sources;
 use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, broke};
 use crate::file::SourceSection;
-use crate::limits::{STARTS_MAX, STEP_MAX};
+use crate::limits::{STARTS_MAX, STATUS_PAUSE, STEP_MAX};
 use flow::{Data, Fault, Intake, Step};
+use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::Write as _;
@@ -104,16 +105,30 @@ struct Running {
     is_broken: bool,
     /// Mean time of a step in a shared thread.
     mean: Duration,
+    /// When its status is to be read again.
+    status_due: Instant,
+    /// It has a status.
+    has_status: bool,
 }
 
 impl Running {
     fn new(intake: Intake) -> Self {
-        let (now, mean) = (Instant::now(), Duration::ZERO);
-        Self { intake, since: now, stepped: now, next: now, descriptor: None, is_broken: false, mean }
+        let now = Instant::now();
+        Self {
+            intake,
+            since: now,
+            stepped: now,
+            next: now,
+            descriptor: None,
+            is_broken: false,
+            mean: Duration::ZERO,
+            status_due: now,
+            has_status: false,
+        }
     }
 
-    /// `room_pause`: least rest without room.
-    fn step(&mut self, data: &Data, room_pause: Duration) -> Result<(), Fault> {
+    /// `room_pause`: least rest without room. The answer is the status of the source, where it is time to publish it.
+    fn step(&mut self, data: &Data, room_pause: Duration) -> Result<Option<Value>, Fault> {
         let now = data.media.now();
         let step = if self.intake.ended() { Step::Ended } else { self.intake.step(now)? };
         self.stepped = Instant::now();
@@ -130,8 +145,15 @@ impl Running {
         } else if self.is_broken {
             rest = rest.min(PACE);
         }
+        let status = (self.stepped >= self.status_due).then(|| self.intake.status());
+        if let Some(status) = &status {
+            (self.status_due, self.has_status) = (self.stepped + STATUS_PAUSE, !status.is_null());
+        } else if self.has_status {
+            // Or what this step has changed would not be seen before the source has more to do.
+            rest = rest.min(self.status_due - self.stepped);
+        }
         self.next = self.stepped + rest;
-        Ok(())
+        Ok(status)
     }
 
     /// The descriptor that wakes it until its next step.
@@ -323,7 +345,9 @@ impl Receiver {
         let begun = Instant::now();
         let (data, handle) = (&self.data, &source.handle);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            running.step(data, room_pause)?;
+            if let Some(status) = running.step(data, room_pause)? {
+                handle.publish_status(status);
+            }
             if is_shared {
                 running.note_time(running.stepped.saturating_duration_since(begun));
             }

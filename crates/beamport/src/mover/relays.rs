@@ -4,7 +4,7 @@
 use super::poller::Poller;
 use super::stage::{self, NAP, StageHandle, StageThread, ns};
 use crate::file::LiveSection;
-use crate::limits::{SINK_STATUS_PAUSE, SINK_STOP_PATIENCE};
+use crate::limits::{SINK_STOP_PATIENCE, STATUS_PAUSE};
 use flow::{Data, Fault, Relay, RelayOptions, Step};
 use std::fs::File;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn run(
     let mut published: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
         step(data, &mut relay, handle, &mut poller)?;
-        if published.is_none_or(|at| at.elapsed() >= SINK_STATUS_PAUSE) {
+        if published.is_none_or(|at| at.elapsed() >= STATUS_PAUSE) {
             published = Some(Instant::now());
             handle.publish_status(relay.status());
         }

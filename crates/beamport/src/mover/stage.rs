@@ -3,7 +3,7 @@
 
 use crate::file::Code;
 use flow::{Fault, StreamView};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -88,14 +88,15 @@ impl StageHandle {
         set(&self.code, Some(code));
     }
 
-    /// What the stage says of itself.
-    pub(super) fn status(&self) -> Option<Value> {
-        of(&self.status)
-    }
-
-    /// Sets it.
+    /// Publishes the status of its source or live sink.
     pub(super) fn publish_status(&self, status: Value) {
         set(&self.status, Some(status));
+    }
+
+    /// What `status` answers about the stage: `{"kind", "status", "trouble"}`, null where there is nothing to say.
+    pub(super) fn to_json(&self, kind: &str) -> Value {
+        let trouble = of(&self.trouble).as_ref().map(Fault::to_json);
+        json!({"kind": kind, "status": of(&self.status), "trouble": trouble})
     }
 
     /// Publishes how far its stream is.
@@ -113,9 +114,10 @@ impl StageHandle {
         set(&self.trouble, fault);
     }
 
-    /// Sets the fault that ended it until it is started again, and logs it.
+    /// Sets the fault that ended it until it is started again, and logs it. The status was that of what has ended.
     pub(super) fn fail(&self, fault: Fault) {
         tracing::warn!("{fault}");
+        set(&self.status, None);
         set(&self.trouble, Some(fault));
     }
 }

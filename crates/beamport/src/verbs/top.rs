@@ -8,10 +8,11 @@ use super::ls;
 use super::table::Table;
 use super::{Answer, Asked, ended, json_line, open};
 use crate::cli::Top;
-use crate::mover;
+use crate::mover::{self, Glance};
 use flow::status::{Status, Watch, WorkerStatus};
 use flow::{Data, Fault};
 use serde::Serialize;
+use serde_json::Value;
 use settings::shortened;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -111,19 +112,38 @@ fn terminal_size() -> (usize, usize) {
 struct Shown {
     #[serde(flatten)]
     status: Status,
-    /// What keeps stages from their work.
-    troubles: Vec<String>,
+    #[serde(flatten)]
+    glance: Glance,
 }
 
 impl Shown {
     fn look(watch: &mut Watch, data: &Data) -> Result<Self, Fault> {
-        Ok(Self { status: watch.look(data.media.now(), false)?, troubles: mover::troubles(&data.folder) })
+        Ok(Self { status: watch.look(data.media.now(), false)?, glance: mover::glance(&data.folder) })
     }
 
     fn text(&self) -> String {
-        let troubles = self.troubles.iter().map(|trouble| format!("\n{trouble}\n"));
-        text(&self.status) + &troubles.collect::<String>()
+        let troubles = self.glance.troubles.iter().map(|trouble| format!("\n{trouble}\n"));
+        text(&self.status) + &running(&self.glance) + &troubles.collect::<String>()
     }
+}
+
+/// What sources and live sinks report of themselves.
+fn running(glance: &Glance) -> String {
+    let mut table = Table::new(&["stage", "kind", "status"]);
+    for (name, stage) in glance.running.iter().filter(|(_, stage)| !stage["status"].is_null()) {
+        let status = match &stage["status"] {
+            Value::Object(figures) => pairs(figures.iter()),
+            other => shortened(&other.to_string()),
+        };
+        table.row([name.clone(), shortened(stage["kind"].as_str().unwrap_or_default()), status]);
+    }
+    if table.is_empty() { String::new() } else { format!("\n{table}") }
+}
+
+/// Figures by name, in one line.
+fn pairs<'a>(figures: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    let pairs: Vec<String> = figures.map(|(name, value)| shortened(&format!("{name}={value}"))).collect();
+    pairs.join(" ")
 }
 
 fn text(status: &Status) -> String {
@@ -212,9 +232,7 @@ fn workers(all: &[WorkerStatus]) -> String {
             code(w),
         ]);
         for (slot, numbers) in &w.statistics {
-            let said: Vec<String> =
-                numbers.iter().map(|(name, value)| format!("{}={value}", shortened(name))).collect();
-            own.row([w.name.clone(), slot.to_string(), said.join(" ")]);
+            own.row([w.name.clone(), slot.to_string(), pairs(numbers.iter())]);
         }
     }
     let mut text = String::new();
