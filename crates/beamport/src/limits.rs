@@ -50,6 +50,8 @@ pub const STARTS_MAX: usize = 16;
 pub const FRAMES_MAX: u64 = 1_000_000;
 /// How long a live sink goes on when the program ends, if the outside takes what there is.
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Pause before a live sink that ends looks again for the mark of its last commit: disks take about as long.
+pub const SINK_CLOSE_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two readings of the status of a source or a live sink: it is for people.
 pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Writers of a sink.

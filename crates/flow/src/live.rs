@@ -7,6 +7,7 @@ use crate::{Aside, Fault};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::time::Duration;
 use store::{Batch, Message};
 
 /// Messages of one input that are offered to a live sink, in the order of their sequences and without a break. Payloads lie in
@@ -128,10 +129,10 @@ pub trait LiveSink: Send {
         None
     }
 
-    /// The program ends: hands over what was taken and hears the acknowledgements that come before `deadline`, ns since 1970
-    /// UTC. What is not confirmed then is sent again at the next start.
-    fn stop(&mut self, deadline: i64) -> Result<(), Fault> {
-        let _ = deadline;
+    /// The program ends: hands over what was taken and hears acknowledgements, for `patience` at most, and returns as soon as
+    /// nothing is left to wait for. What is not confirmed then is sent again at the next start.
+    fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
+        let _ = patience;
         Ok(())
     }
 }

@@ -11,12 +11,13 @@ mod outside;
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, histories};
 use flow::records::{Apart, Commit};
 use flow::{
-    Aside, Confirmed, Data, Fault, LiveBatch, LiveSink, Relay, RelayOptions, Step, aside_of, commits_of, ledger,
+    Aside, Confirmed, Data, Fault, LiveBatch, LiveSink, Passes, Relay, RelayOptions, Step, aside_of, commits_of, ledger,
 };
 use outside::{Nature, Outside, Sending, Shared, lock, nature};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Drain, Level, Meta, Options, ReadOptions, SchemaId, WhenFull, Writer};
 
 const SEEDS: u64 = 300;
@@ -268,9 +269,10 @@ impl History {
             }
             4 if self.relay.is_some() => {
                 self.say("the relay ends");
-                let deadline = self.machine.now();
-                let stopped = self.relay.take().map_or(Ok(()), |mut relay| relay.stop(deadline));
-                stopped.unwrap_or_else(|e| self.fail(e));
+                if let Some(mut relay) = self.relay.take() {
+                    relay.stop(Duration::ZERO).unwrap_or_else(|e| self.fail(e));
+                    relay.close().unwrap_or_else(|e| self.fail(e));
+                }
             }
             _ => {
                 let mut outside = lock(&self.outside);
@@ -434,6 +436,7 @@ impl History {
 struct Taking {
     below: Vec<u64>,
     says_more: u64,
+    sets_aside: bool,
 }
 
 impl LiveSink for Taking {
@@ -441,7 +444,10 @@ impl LiveSink for Taking {
         Ok(())
     }
 
-    fn write(&mut self, input: usize, batch: &LiveBatch<'_>, _: &mut Vec<Aside>) -> Result<usize, Fault> {
+    fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault> {
+        if self.sets_aside {
+            aside.extend(batch.iter().map(|message| Aside { sequence: message.sequence, reason: "broken" }));
+        }
         self.below.resize(self.below.len().max(input + 1), 0);
         self.below[input] = batch.iter().last().map_or(0, |message| message.sequence + 1);
         Ok(batch.len())
@@ -524,6 +530,24 @@ fn a_sink_that_confirms_what_it_was_not_given_is_a_fault_and_nothing_is_committe
     assert!(fault.cause.contains("message 10 of `alpha`"), "{fault}");
     let row = ledger::stage(&data, STAGE).unwrap().remove(0);
     assert_eq!((row.read, row.done, row.held, row.closed), (10, 0, 10, true));
+}
+
+#[test]
+fn a_live_sink_that_ended_without_room_for_a_message_aside_spun_until_its_time_was_over() {
+    let machine = Machine::new(1);
+    let (data, _writers) = with_ten(&machine, &["alpha"]);
+    let mut relay = relay_of(&data, &["alpha"], Taking { sets_aside: true, ..Taking::default() });
+    assert!(relay.close().unwrap(), "nothing is outstanding");
+    relay.step(machine.now()).unwrap();
+    machine.room(0, 0);
+    for _ in 0..3 {
+        assert!(!relay.close().unwrap());
+        assert_eq!(relay.trouble().map(|fault| fault.passes), Some(Passes::WithRoom));
+    }
+    machine.room(u64::MAX, u64::MAX);
+    assert!(relay.close().unwrap() && relay.trouble().is_none());
+    let row = ledger::stage(&data, STAGE).unwrap().remove(0);
+    assert_eq!((row.read, row.aside["broken"], row.closed), (10, 10, true));
 }
 
 fn lives(test: &str, seeds: u64) {

@@ -2,9 +2,9 @@
 //! keep the messages that it has not sent.
 
 use super::poller::Poller;
-use super::stage::{self, NAP, StageHandle, StageThread, ns};
+use super::stage::{self, NAP, StageHandle, StageThread};
 use crate::file::LiveSection;
-use crate::limits::{SINK_STOP_PATIENCE, STATUS_PAUSE};
+use crate::limits::{SINK_CLOSE_PAUSE, SINK_STOP_PATIENCE, STATUS_PAUSE};
 use flow::{Data, Fault, Relay, RelayOptions, Step};
 use std::fs::File;
 use std::sync::Arc;
@@ -45,12 +45,15 @@ fn run(
         }
     }
     // What the streams hold when all stages end is sent, as long as nothing keeps it from that.
-    let (end, deadline) =
-        (Instant::now() + SINK_STOP_PATIENCE, data.media.now().saturating_add(ns(SINK_STOP_PATIENCE)));
+    let end = Instant::now() + SINK_STOP_PATIENCE;
     while Instant::now() < end && !relay.is_idle() && relay.trouble().is_none() {
         step(data, &mut relay, handle, &mut poller)?;
     }
-    relay.stop(deadline)
+    let stopped = relay.stop(end.saturating_duration_since(Instant::now()));
+    while !relay.close()? && Instant::now() < end {
+        std::thread::sleep(SINK_CLOSE_PAUSE);
+    }
+    stopped
 }
 
 /// Waits for the descriptor of the sink.

@@ -44,8 +44,6 @@ const IDLE_PAUSE: i64 = 20_000_000;
 const ASIDE_BYTES: u64 = 64 << 20;
 /// Gaps that a commit lists: beyond it the counts alone say how many are missing.
 const GAPS_MAX: usize = 1000;
-/// How long a sink that ends looks again for the mark of its last commit, once at a time.
-const MARK_PATIENCE: Duration = Duration::from_millis(10);
 
 /// How a relay reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -369,7 +367,14 @@ impl Relay {
         let mut bytes = Vec::new();
         wire::bpas::write(&mut bytes, &aside).map_err(|e| Fault::new("cannot set a message aside", e))?;
         if self.aside.is_none() {
-            self.aside = Some(self.open_aside()?);
+            match self.open_aside() {
+                Ok(writer) => self.aside = Some(writer),
+                Err(fault) if fault.passes == Passes::WithRoom => {
+                    self.no_room = Some(fault);
+                    return Ok(false);
+                }
+                Err(fault) => return Err(fault),
+            }
         }
         let Some(writer) = &mut self.aside else { return Ok(false) };
         let append = |writer: &mut Writer| {
@@ -387,31 +392,23 @@ impl Relay {
         }
     }
 
-    /// Ends the sink: what it has taken is handed over and committed, as far as the outside acknowledges it before `deadline`,
-    /// ns since 1970 UTC. The rest is sent at the next start.
-    pub fn stop(&mut self, deadline: i64) -> Result<(), Fault> {
-        let stopped = self.sink.stop(deadline);
+    /// Ends the sink: it hands over what it has taken and hears acknowledgements for `patience` at most. [`Relay::close`] then
+    /// commits them; what is not acknowledged is sent at the next start.
+    pub fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
+        self.sink.stop(patience)
+    }
+
+    /// Commits what the outside has acknowledged, after the last step. True when nothing is left to commit; false while the book
+    /// has no room or its mark is missing: call it again after a pause.
+    pub fn close(&mut self) -> Result<bool, Fault> {
+        self.no_room = None;
         self.settle()?;
         // The commit on its way may say less than the sink knows now.
-        while self.pending.is_some() && self.wait_mark(deadline)? {
-            self.settle()?;
-        }
         if self.pending.is_none() {
             self.prepare(self.data.media.now())?;
             self.settle()?;
-            while self.pending.is_some() && self.wait_mark(deadline)? {
-                self.settle()?;
-            }
         }
-        stopped
-    }
-
-    /// Waits a moment for the mark of the commit on its way. False after `deadline`.
-    fn wait_mark(&mut self, deadline: i64) -> Result<bool, Fault> {
-        if let Some(newest) = self.book.next_sequence().checked_sub(1) {
-            self.book.wait(newest, MARK_PATIENCE)?;
-        }
-        Ok(self.data.media.now() < deadline)
+        Ok(self.pending.is_none())
     }
 
     /// Its name.

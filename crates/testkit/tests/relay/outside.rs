@@ -5,6 +5,7 @@ use beamport_testkit::Dice;
 use flow::{Aside, Confirmed, Fault, Identity, InFlight, LiveBatch, LiveSink, Refused};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What becomes of message `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +222,7 @@ impl LiveSink for Sending {
         lock(&self.outside).is_away.then(Self::lost)
     }
 
-    fn stop(&mut self, _deadline: i64) -> Result<(), Fault> {
+    fn stop(&mut self, _patience: Duration) -> Result<(), Fault> {
         while self.flights.iter().any(|flight| !flight.is_empty()) {
             let answers = lock(&self.outside).pass();
             self.hear(answers);
