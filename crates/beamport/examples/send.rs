@@ -59,7 +59,7 @@ struct Lines {
 
 /// Most lines without an answer: a server that does not answer must not fill the memory.
 const LINES_MAX: usize = 10_000;
-/// The socket wakes the sink; without it the sink looks at it again after this time, ns.
+/// An answer wakes the sink. Lines that the socket has not taken are offered to it again after this time, ns.
 const PAUSE: i64 = 10_000_000;
 
 impl Lines {
@@ -122,7 +122,7 @@ impl LiveSink for Lines {
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(e) => return Err(Fault::io(format!("cannot read from {}", self.address), &e)),
         }
-        Ok(now + PAUSE)
+        Ok(if self.unsent.is_empty() { i64::MAX } else { now + PAUSE })
     }
 
     fn confirmed(&mut self) -> Result<Confirmed, Fault> {

@@ -96,9 +96,11 @@ pub trait LiveSink: Send {
     fn start(&mut self, now: i64, state: &str) -> Result<(), Fault>;
 
     /// Takes the first messages of a batch of input number `input`, as many as there is room for, and answers how many. The
-    /// others are offered again after the next `step`. Those of them that cannot be sent are added to `aside`: they go to the
-    /// stream `SINK.aside` with the reason. A message whose reason is `skipped.WORD` is left out by the sink's own policy: it
-    /// is counted under that name and kept nowhere.
+    /// others are offered again after the next `step`, at the latest after 20 ms: a sink without room names the time of that
+    /// step, or its descriptor becomes readable, when it has room again.
+    ///
+    /// Those of them that cannot be sent are added to `aside`: they go to the stream `SINK.aside` with the reason. A message
+    /// whose reason is `skipped.WORD` is left out by the sink's own policy: it is counted under that name and kept nowhere.
     fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault>;
 
     /// Does what is due, messages or none: hears acknowledgements, sends what waits. Never blocks. The answer is the time at

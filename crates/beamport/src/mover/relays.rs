@@ -1,7 +1,7 @@
 //! Threads that run live sinks. A sink that fails is built and started again with growing pauses, while its streams
 //! keep the messages that it has not sent.
 
-use super::poller::Poller;
+use super::poller::{Poller, Ready};
 use super::stage::{self, NAP, StageHandle, StageThread};
 use crate::file::LiveSection;
 use crate::limits::{SINK_CLOSE_PAUSE, SINK_STOP_PATIENCE, STATUS_PAUSE};
@@ -18,8 +18,12 @@ pub(super) fn start(
     inputs: Vec<StageHandle>,
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
-    let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
-    StageThread::start("sink", &section.name.clone(), stop, move |handle| run(&data, &section, &inputs, &flag, handle))
+    let name = section.name.clone();
+    let event = data.media.event().map_err(|e| Fault::io(format!("sink `{}` cannot start", section.name), &e))?;
+    let wake = Arc::new(File::from(event));
+    let (data, section, flag, of_thread) = (data.clone(), section.clone(), stop.clone(), wake.clone());
+    let run = move |handle: &StageHandle| run(&data, &section, &inputs, &flag, handle, &of_thread);
+    Ok(StageThread::start("sink", &name, stop, run)?.woken_by(wake))
 }
 
 fn run(
@@ -28,58 +32,175 @@ fn run(
     inputs: &[StageHandle],
     stop: &AtomicBool,
     handle: &StageHandle,
+    wake: &Arc<File>,
 ) -> Result<(), Fault> {
     if !stage::wait_for(inputs, stop) {
         return Ok(());
     }
     let sink = section.plan.build(&section.inputs)?;
     let options = RelayOptions { early: section.early.value };
-    let mut relay = Relay::open(data, &section.name, &section.inputs, sink, options, data.media.now())?;
-    let mut poller = poller(data).map_err(|e| Fault::io(format!("sink `{}` cannot wait", section.name), &e))?;
+    let relay = Relay::open(data, &section.name, &section.inputs, sink, options, data.media.now())?;
+    let poller = Poller::new(wake).map_err(|e| Fault::io(format!("sink `{}` cannot wait", section.name), &e))?;
+    let mut running = Running { relay, data: data.clone(), poller, ready: Vec::new() };
     let mut published: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
-        step(data, &mut relay, handle, &mut poller)?;
+        running.step(handle, STATUS_PAUSE)?;
         if published.is_none_or(|at| at.elapsed() >= STATUS_PAUSE) {
             published = Some(Instant::now());
-            handle.publish_status(relay.status());
+            handle.publish_status(running.relay.status());
         }
     }
     // What the streams hold when all stages end is sent, as long as nothing keeps it from that.
     let end = Instant::now() + SINK_STOP_PATIENCE;
-    while Instant::now() < end && !relay.is_idle() && relay.trouble().is_none() {
-        step(data, &mut relay, handle, &mut poller)?;
+    let left = || end.saturating_duration_since(Instant::now());
+    while !left().is_zero() && !running.relay.is_idle() && running.relay.trouble().is_none() {
+        running.step(handle, left())?;
     }
-    let stopped = relay.stop(end.saturating_duration_since(Instant::now()));
-    while !relay.close()? && Instant::now() < end {
+    let stopped = running.relay.stop(left());
+    while !running.relay.close()? && !left().is_zero() {
         std::thread::sleep(SINK_CLOSE_PAUSE);
     }
     stopped
 }
 
-/// Waits for the descriptor of the sink.
-fn poller(data: &Data) -> std::io::Result<Poller> {
-    // Nobody else wakes it: a sink looks at the stop flag often enough.
-    Poller::new(&Arc::new(File::from(data.media.event()?)))
+/// A relay and what wakes it.
+struct Running {
+    relay: Relay,
+    data: Data,
+    poller: Poller,
+    ready: Vec<Ready>,
 }
 
-/// One step of the relay, and the pause behind it.
-fn step(data: &Data, relay: &mut Relay, handle: &StageHandle, poller: &mut Poller) -> Result<(), Fault> {
-    let now = data.media.now();
-    let step = relay.step(now)?;
-    handle.set_fault(relay.trouble());
-    if let Step::At(when) = step {
-        let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(NAP);
-        if !relay.wait(pause)? {
-            let mut ready = Vec::new();
-            if let Some(fd) = relay.descriptor() {
-                poller.arm(0, fd);
-            }
-            poller.wait(Some(pause), &mut ready);
-            // One in an error state is ready for ever, and it is for the sink to see why.
-            if ready.iter().any(|ready| ready.is_broken) {
-                std::thread::sleep(pause);
-            }
+impl Running {
+    /// One step, and the sleep behind it, `most` at most.
+    fn step(&mut self, handle: &StageHandle, most: Duration) -> Result<(), Fault> {
+        let Self { relay, data, poller, ready } = self;
+        let now = data.media.now();
+        let step = relay.step(now)?;
+        handle.set_fault(relay.trouble());
+        let Step::At(when) = step else { return Ok(()) };
+        let pause = Duration::from_nanos(when.saturating_sub(now).max(0) as u64).min(most);
+        relay.rest(&mut |at, descriptor| poller.arm(at, descriptor))?;
+        poller.wait(Some(pause), ready);
+        // A descriptor in an error state is ready again at once, and it is for the sink to see why.
+        let is_broken = ready.iter().any(|ready| ready.is_broken);
+        ready.drain(..).for_each(|ready| relay.woken(ready.at));
+        if is_broken {
+            std::thread::sleep(pause.min(NAP));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{Aside, Confirmed, LiveBatch, LiveSink};
+    use std::path::PathBuf;
+    use store::{Header, Meta, Options, SchemaId, Writer};
+
+    const INPUTS: usize = 10;
+    /// A guard against hanging.
+    const GUARD: Duration = Duration::from_secs(60);
+
+    /// A data folder with empty memory streams.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> (Self, Data, Vec<Writer>) {
+            let folder = std::env::temp_dir().join(format!("beamport-relays-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            let data = Data::on_disk(&folder);
+            let writer = |stream: &String| data.writer(stream, &Options::memory(1 << 20)).unwrap();
+            let writers = streams().iter().map(writer).collect();
+            (Self(folder), data, writers)
         }
     }
-    Ok(())
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let data = Data::on_disk(&self.0);
+            for name in data.streams(true).unwrap_or_default() {
+                if let Ok(header) = Header::read(data.media.as_ref(), &data.stream(&name)) {
+                    let _ = std::fs::remove_dir_all(header.live);
+                }
+            }
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn streams() -> Vec<String> {
+        (0..INPUTS).map(|at| format!("in{at}")).collect()
+    }
+
+    fn append(writer: &mut Writer) {
+        let meta = Meta { source_time: 0, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+        writer.append(&meta, b"bytes").unwrap();
+    }
+
+    /// Takes everything but what comes from input 9, and never names a time.
+    #[derive(Default)]
+    struct Sink(Vec<u64>);
+
+    impl LiveSink for Sink {
+        fn start(&mut self, _: i64, _: &str) -> Result<(), Fault> {
+            self.0 = vec![0; INPUTS];
+            Ok(())
+        }
+
+        fn write(&mut self, input: usize, batch: &LiveBatch<'_>, _: &mut Vec<Aside>) -> Result<usize, Fault> {
+            let count = if input == 9 { 0 } else { batch.len() };
+            self.0[input] += count as u64;
+            Ok(count)
+        }
+
+        fn confirmed(&mut self) -> Result<Confirmed, Fault> {
+            Ok(Confirmed { below: self.0.clone(), ..Confirmed::default() })
+        }
+    }
+
+    /// Steps until the relay has nothing to do before the next message.
+    fn run_until_idle(relay: &mut Relay, data: &Data) {
+        let guard = Instant::now() + GUARD;
+        while relay.step(data.media.now()).unwrap() != Step::At(i64::MAX) {
+            assert!(Instant::now() < guard, "it does not come to rest");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_live_sink_of_several_inputs_looked_for_messages_a_thousand_times_a_second() {
+        let (_place, data, mut writers) = Place::new("idle");
+        let mut relay =
+            Relay::open(&data, "out", &streams(), Box::new(Sink::default()), RelayOptions::default(), 0).unwrap();
+        let wake = Arc::new(File::from(data.media.event().unwrap()));
+        let mut poller = Poller::new(&wake).unwrap();
+        let mut woken = |relay: &mut Relay, within: Duration| -> Vec<usize> {
+            let mut ready = Vec::new();
+            relay.rest(&mut |at, descriptor| poller.arm(at, descriptor)).unwrap();
+            poller.wait(Some(within), &mut ready);
+            let woken: Vec<usize> = ready.iter().map(|ready| ready.at).collect();
+            woken.iter().for_each(|at| relay.woken(*at));
+            woken
+        };
+        // Each input wakes it, and nothing else does.
+        for at in [0, 5, 5, 8] {
+            run_until_idle(&mut relay, &data);
+            assert_eq!(woken(&mut relay, Duration::ZERO), [0; 0]);
+            append(&mut writers[at]);
+            assert_eq!(woken(&mut relay, GUARD), [at]);
+        }
+        // What the sink does not take wakes it no more; it is offered again after a pause.
+        run_until_idle(&mut relay, &data);
+        append(&mut writers[9]);
+        assert_eq!(woken(&mut relay, GUARD), [9]);
+        let now = data.media.now();
+        assert!(matches!(relay.step(now).unwrap(), Step::At(when) if when > now && when < i64::MAX));
+        assert_eq!(woken(&mut relay, Duration::ZERO), [0; 0]);
+        append(&mut writers[1]);
+        assert_eq!(woken(&mut relay, GUARD), [1]);
+        let accounts: Vec<u64> = relay.accounts().map(|input| input.done).collect();
+        assert_eq!(accounts, [1, 0, 0, 0, 0, 2, 0, 0, 1, 0]);
+    }
 }

@@ -164,6 +164,11 @@ impl StageThread {
         Ok(Self { handle, thread: Some(thread), wake: None })
     }
 
+    /// The same with an eventfd that wakes the thread.
+    pub(super) fn woken_by(self, wake: Arc<File>) -> Self {
+        Self { wake: Some(wake), ..self }
+    }
+
     /// A stage in the thread of a receiver, which its first source has.
     pub(super) fn shared(handle: StageHandle, thread: Option<JoinHandle<()>>, wake: &Arc<File>) -> Self {
         Self { handle, thread, wake: Some(wake.clone()) }

@@ -6,8 +6,8 @@ use crate::live::{LiveBatch, LiveSink};
 use crate::records::{Gap, Input as Account, reason_of};
 use crate::{Aside, Fault};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
-use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch, Watch};
 
 /// Messages offered to a sink at once.
 const BATCH_MESSAGES: usize = 1024;
@@ -40,6 +40,12 @@ pub(super) struct Inlet {
     /// Rows of the table of origins that were asked for.
     rows: usize,
     epochs: Vec<(u32, u64)>,
+    /// There are messages that the sink, or the relay, has no room for now.
+    is_refused: bool,
+    /// Becomes readable with the next message; opened at the first rest.
+    watch: Option<Watch>,
+    /// The message for which the watch waits, and the runner waits for its descriptor.
+    awaited: Option<u64>,
 }
 
 impl Inlet {
@@ -80,6 +86,9 @@ impl Inlet {
             origins: Vec::new(),
             rows: 0,
             epochs,
+            is_refused: false,
+            watch: None,
+            awaited: None,
         })
     }
 
@@ -90,7 +99,8 @@ impl Inlet {
         sink: &mut dyn LiveSink,
         offered: &mut Vec<Aside>,
     ) -> Result<bool, Fault> {
-        if self.lost.len() >= LOST_MAX || self.aside.len() >= ASIDES_MAX {
+        self.is_refused = self.lost.len() >= LOST_MAX || self.aside.len() >= ASIDES_MAX;
+        if self.is_refused {
             return Ok(false);
         }
         loop {
@@ -123,6 +133,7 @@ impl Inlet {
             self.uncommitted += taken.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
             self.next += took as u64;
             self.most = (took * 2).clamp(1, BATCH_MESSAGES);
+            self.is_refused = took == 0;
             offered.drain(..).try_for_each(|aside| self.set_aside(aside))?;
             return Ok(took > 0);
         }
@@ -229,9 +240,31 @@ impl Inlet {
         self.account.next < self.next
     }
 
-    /// Waits for messages, or for this long.
-    pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), Fault> {
-        self.reader.seek(self.next);
-        self.reader.wait(timeout).map(drop).map_err(|e| stream_fault(&self.account.stream, e))
+    /// There are messages that nobody has room for now: its next message is nothing to wait for.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Before the runner sleeps: a descriptor that becomes readable with the next message, if the runner does not wait for it
+    /// already.
+    pub(super) fn rest(&mut self) -> Result<Option<RawFd>, Fault> {
+        if self.is_refused || self.awaited == Some(self.next) {
+            return Ok(None);
+        }
+        let Self { reader, watch, account, .. } = self;
+        let fault = |e| stream_fault(&account.stream, e);
+        reader.seek(self.next);
+        let watch = match watch {
+            Some(watch) => watch,
+            None => watch.insert(reader.watch().map_err(fault)?),
+        };
+        watch.rest(reader).map_err(fault)?;
+        self.awaited = Some(self.next);
+        Ok(Some(watch.as_fd().as_raw_fd()))
+    }
+
+    /// The runner does not wait for the descriptor any more.
+    pub(super) fn woken(&mut self) {
+        self.awaited = None;
     }
 }

@@ -8,7 +8,8 @@
 //! A disk stream is read up to the mark `disk`, so that no power cut takes back what the outside was sent; or `early`, and then
 //! a commit waits until the messages that it speaks of are marked.
 //!
-//! Constraints: a step never waits for the disk. No lock, no copy and no allocation a message; the relay keeps ranges that are
+//! Constraints: a step never waits for the disk. Between two steps the runner sleeps until an input has a message, the descriptor
+//! of the sink is readable, or a time has come: that of the sink, or that of the next commit. No lock, no copy and no allocation a message; the relay keeps ranges that are
 //! missing and messages to set aside until they are committed, in bounded numbers.
 //!
 //! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in order,
@@ -36,10 +37,10 @@ const INPUTS_MAX: usize = 1024;
 /// Time between two commits, ns: each is a message of the book and a look at all positions. What the outside has acknowledged
 /// meanwhile is sent again after a kill.
 const COMMIT_PAUSE: i64 = 100_000_000;
-/// The longest pause between two steps, ns: a message that comes meanwhile waits so long, where nothing else wakes the relay.
-const PAUSE: i64 = 1_000_000;
-/// The same where a message of the only input wakes it and nothing is under way.
-const IDLE_PAUSE: i64 = 20_000_000;
+/// Pause before the mark of a commit is looked for again, ns: a disk takes some milliseconds.
+const MARK_PAUSE: i64 = 1_000_000;
+/// Pause before a relay looks again whether there is room, ns: in the book, or at a sink that has not named a time.
+const ROOM_PAUSE: i64 = 20_000_000;
 /// What is kept of messages aside, bytes.
 const ASIDE_BYTES: u64 = 64 << 20;
 /// Gaps that a commit lists: beyond it the counts alone say how many are missing.
@@ -204,7 +205,7 @@ impl Relay {
     }
 
     /// Gives messages to the sink, at most one batch of each input, and commits what is confirmed. `now` in ns since 1970 UTC.
-    /// After `Step::At` the relay waits for that time, for [`Relay::descriptor`] or in [`Relay::wait`].
+    /// After `Step::At` the runner sleeps until that time, or until one of the descriptors of [`Relay::rest`] is readable.
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         self.no_room = None;
         let mut took = false;
@@ -212,17 +213,36 @@ impl Relay {
             took |= self.inputs[at].give(at, self.sink.as_mut(), &mut self.offered)?;
         }
         let when = self.sink.step(now)?;
+        // The step may have made room.
+        for (at, input) in self.inputs.iter_mut().enumerate().filter(|(_, input)| input.is_refused()) {
+            took |= input.give(at, self.sink.as_mut(), &mut self.offered)?;
+        }
         self.settle()?;
-        if self.pending.is_none() && self.is_due() {
+        let is_asked = self.pending.is_none() && self.is_due();
+        if is_asked {
             self.prepare(now)?;
             self.settle()?;
         }
         if took {
             return Ok(Step::Again);
         }
-        let is_busy = self.pending.is_some() || self.inputs.iter().any(Inlet::is_under_way);
-        let pause = if is_busy || self.inputs.len() > 1 { PAUSE } else { IDLE_PAUSE };
-        Ok(Step::At(when.clamp(now, now.saturating_add(pause))))
+        Ok(Step::At(when.min(now.saturating_add(self.rest_max(is_asked))).max(now)))
+    }
+
+    /// How long the relay may sleep where nothing wakes it, ns. `is_asked`: the sink has said after its last step what is
+    /// confirmed.
+    fn rest_max(&self, is_asked: bool) -> i64 {
+        let is_stuck = |input: &Inlet| input.is_refused() || input.is_under_way() && input.holds_much();
+        let is_stuck = self.no_room.is_some() || self.inputs.iter().any(is_stuck);
+        let room = if is_stuck { ROOM_PAUSE } else { i64::MAX };
+        if self.pending.is_some() {
+            return if self.no_room.is_some() { room } else { MARK_PAUSE };
+        }
+        if is_asked && !self.inputs.iter().any(Inlet::is_under_way) {
+            return room;
+        }
+        let due = self.asked.saturating_add(COMMIT_PAUSE).saturating_sub(self.data.media.clock());
+        due.clamp(0, room)
     }
 
     /// Whether the sink is to be asked for what is confirmed.
@@ -437,16 +457,25 @@ impl Relay {
         self.sink.status()
     }
 
-    /// What the sink waits for beside messages and time: see [`LiveSink::descriptor`].
-    pub fn descriptor(&self) -> Option<RawFd> {
-        self.sink.descriptor()
+    /// Before the runner sleeps: calls `arm` with a number and a descriptor for each input, and for the sink, whose descriptor
+    /// is to be waited for once. An input whose descriptor the runner waits for already is left out, and one whose messages the
+    /// sink does not take.
+    pub fn rest(&mut self, arm: &mut dyn FnMut(usize, RawFd)) -> Result<(), Fault> {
+        for (at, input) in self.inputs.iter_mut().enumerate() {
+            if let Some(descriptor) = input.rest()? {
+                arm(at, descriptor);
+            }
+        }
+        if let Some(descriptor) = self.sink.descriptor() {
+            arm(self.inputs.len(), descriptor);
+        }
+        Ok(())
     }
 
-    /// Waits for messages, or for this long. False, at once, where it cannot: there are several inputs, or a descriptor.
-    pub fn wait(&mut self, timeout: Duration) -> Result<bool, Fault> {
-        match self.inputs.as_mut_slice() {
-            [input] if self.sink.descriptor().is_none() => input.wait(timeout).map(|()| true),
-            _ => Ok(false),
+    /// The descriptor of this number was readable.
+    pub fn woken(&mut self, at: usize) {
+        if let Some(input) = self.inputs.get_mut(at) {
+            input.woken();
         }
     }
 }
