@@ -84,3 +84,34 @@ pub(crate) const UNEXPLAINED_MAX: usize = 1000;
 /// How long a source may rest whose messages are not marked, or whose commit found no room, ns: it is told soon after
 /// the mark what is safe.
 pub(crate) const UNMARKED_PAUSE: i64 = 20_000_000;
+
+/// Streams of one live sink: each has a row in each commit, and a thread that waits for its messages.
+pub(crate) const RELAY_INPUTS_MAX: usize = 1024;
+
+/// Time between two commits of a live sink, ns: each is a message of the book and a look at all positions. What the
+/// outside has acknowledged meanwhile is sent again after a kill.
+pub(crate) const RELAY_COMMIT_PAUSE: i64 = 100_000_000;
+
+/// Pause before the mark of a live sink's commit is looked for again, ns: a disk takes some milliseconds.
+pub(crate) const RELAY_MARK_PAUSE: i64 = 1_000_000;
+
+/// Pause before a live sink's runner looks again whether there is room, ns: in the book, or at a sink that has not named
+/// a time. 50 looks a second cost less than a thousandth of a processor.
+pub(crate) const RELAY_ROOM_PAUSE: i64 = 20_000_000;
+
+/// Messages offered to a live sink at once: what is done once a batch costs nothing then, and inputs take turns.
+pub(crate) const RELAY_BATCH_MESSAGES: usize = 1024;
+
+/// Ranges missing of one input that wait for an acknowledgement of earlier messages: 100 kB. At this number no more is
+/// read.
+pub(crate) const RELAY_LOST_MAX: usize = 1 << 12;
+
+/// Messages of one input to set aside that wait for an acknowledgement of earlier ones: 2 MB. At this number no more is
+/// read.
+pub(crate) const RELAY_ASIDES_MAX: usize = 1 << 16;
+
+/// Gaps that a commit of a live sink lists, 100 kB. Beyond it the counts alone say how many are missing.
+pub(crate) const RELAY_GAPS_MAX: usize = 1000;
+
+/// Bytes kept of the messages that a worker or a live sink could not handle: enough to find the cause.
+pub(crate) const ASIDE_BYTES: u64 = 64 << 20;

@@ -172,7 +172,9 @@ impl History {
         let data = self.data(&self.relay_process);
         let opened = Relay::open(&data, STAGE, &self.inputs(), sink, RelayOptions { early: self.early }, now);
         match opened {
-            Err(fault) if !self.machine.stopped() && fault.what != "the connection is lost" => self.fail(fault),
+            Err(fault) if !self.machine.stopped() && fault.what != "sink `out`: the connection is lost" => {
+                self.fail(fault)
+            }
             opened => opened,
         }
     }
@@ -527,7 +529,7 @@ fn a_sink_that_confirms_what_it_was_not_given_is_a_fault_and_nothing_is_committe
     let mut relay = relay_of(&data, &["alpha"], Taking { says_more: 1, ..Taking::default() });
     machine.advance(100 * MS);
     let fault = relay.step(machine.now()).unwrap_err();
-    assert!(fault.cause.contains("message 10 of `alpha`"), "{fault}");
+    assert!(fault.what.contains("sink `out`") && fault.cause.contains("message 10 of `alpha`"), "{fault}");
     let row = ledger::stage(&data, STAGE).unwrap().remove(0);
     assert_eq!((row.read, row.done, row.held, row.closed), (10, 0, 10, true));
 }

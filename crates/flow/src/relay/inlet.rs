@@ -2,19 +2,13 @@
 
 use super::{Apart, is_skip, note};
 use crate::data::{Data, stream_fault};
+use crate::limits::{RELAY_ASIDES_MAX, RELAY_BATCH_MESSAGES, RELAY_LOST_MAX};
 use crate::live::{LiveBatch, LiveSink};
 use crate::records::{Gap, Input as Account, reason_of};
 use crate::{Aside, Fault};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch, Watch};
-
-/// Messages offered to a sink at once.
-const BATCH_MESSAGES: usize = 1024;
-/// Ranges that are missing behind what the outside has acknowledged: then nothing more is read.
-const LOST_MAX: usize = 1 << 12;
-/// Messages to set aside that wait for an acknowledgement of earlier ones. At this number the relay reads no more.
-const ASIDES_MAX: usize = 1 << 16;
 
 /// Messages that nobody can read any more, and that no commit speaks of yet.
 struct Lost {
@@ -80,7 +74,7 @@ impl Inlet {
             account,
             next,
             uncommitted: 0,
-            most: BATCH_MESSAGES,
+            most: RELAY_BATCH_MESSAGES,
             lost: VecDeque::new(),
             aside: BTreeMap::new(),
             origins: Vec::new(),
@@ -99,7 +93,7 @@ impl Inlet {
         sink: &mut dyn LiveSink,
         offered: &mut Vec<Aside>,
     ) -> Result<bool, Fault> {
-        self.is_refused = self.lost.len() >= LOST_MAX || self.aside.len() >= ASIDES_MAX;
+        self.is_refused = self.lost.len() >= RELAY_LOST_MAX || self.aside.len() >= RELAY_ASIDES_MAX;
         if self.is_refused {
             return Ok(false);
         }
@@ -128,11 +122,11 @@ impl Inlet {
             let took = sink.write(number, &live, offered)?;
             let Some(taken) = batch.entries.get(..took) else {
                 let cause = format!("it took {took} of {} messages of `{}`", batch.len(), account.stream);
-                return Err(Fault::new("a sink does not work", cause));
+                return Err(Fault::new("`write` is wrong", cause));
             };
             self.uncommitted += taken.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
             self.next += took as u64;
-            self.most = (took * 2).clamp(1, BATCH_MESSAGES);
+            self.most = (took * 2).clamp(1, RELAY_BATCH_MESSAGES);
             self.is_refused = took == 0;
             offered.drain(..).try_for_each(|aside| self.set_aside(aside))?;
             return Ok(took > 0);
@@ -144,7 +138,7 @@ impl Inlet {
         if !(self.account.next..self.next).contains(&sequence) {
             let cause =
                 format!("it sets message {sequence} of `{}` aside, which it does not have", self.account.stream);
-            return Err(Fault::new("a sink does not work", cause));
+            return Err(Fault::new("a message cannot be set aside", cause));
         }
         self.aside.insert(sequence, reason);
         Ok(())

@@ -21,7 +21,10 @@ mod inlet;
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
 use crate::data::{Data, aside_of, each_batch, stream_fault, unwritten};
-use crate::limits::{BOOK_HISTORY_BYTES, BOOK_LIVE_BYTES};
+use crate::limits::{
+    ASIDE_BYTES, BOOK_HISTORY_BYTES, BOOK_LIVE_BYTES, RELAY_COMMIT_PAUSE, RELAY_GAPS_MAX, RELAY_INPUTS_MAX,
+    RELAY_MARK_PAUSE, RELAY_ROOM_PAUSE,
+};
 use crate::live::{Confirmed, LiveSink, Refused};
 use crate::records::{Commit, Gap, Input};
 use crate::{Aside, Fault, Passes, Step};
@@ -31,20 +34,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
 use store::{Level, Meta, Options, SchemaId, WhenFull, Writer};
-
-/// Streams of one live sink: each has a row in each commit.
-const INPUTS_MAX: usize = 1024;
-/// Time between two commits, ns: each is a message of the book and a look at all positions. What the outside has acknowledged
-/// meanwhile is sent again after a kill.
-const COMMIT_PAUSE: i64 = 100_000_000;
-/// Pause before the mark of a commit is looked for again, ns: a disk takes some milliseconds.
-const MARK_PAUSE: i64 = 1_000_000;
-/// Pause before a relay looks again whether there is room, ns: in the book, or at a sink that has not named a time.
-const ROOM_PAUSE: i64 = 20_000_000;
-/// What is kept of messages aside, bytes.
-const ASIDE_BYTES: u64 = 64 << 20;
-/// Gaps that a commit lists: beyond it the counts alone say how many are missing.
-const GAPS_MAX: usize = 1000;
 
 /// How a relay reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,8 +95,20 @@ impl Relay {
         options: RelayOptions,
         now: i64,
     ) -> Result<Self, Fault> {
-        if inputs.is_empty() || inputs.len() > INPUTS_MAX {
-            let cause = format!("it has {} inputs, one to {INPUTS_MAX} are possible", inputs.len());
+        let opened = Self::open_and_start(data, name, inputs, sink, options, now);
+        opened.map_err(|fault| of_sink(name, fault))
+    }
+
+    fn open_and_start(
+        data: &Data,
+        name: &str,
+        inputs: &[String],
+        sink: Box<dyn LiveSink>,
+        options: RelayOptions,
+        now: i64,
+    ) -> Result<Self, Fault> {
+        if inputs.is_empty() || inputs.len() > RELAY_INPUTS_MAX {
+            let cause = format!("it has {} inputs, one to {RELAY_INPUTS_MAX} are possible", inputs.len());
             return Err(Fault::new(format!("sink `{name}` cannot work"), cause));
         }
         let book_name = commits_of(name);
@@ -207,6 +208,10 @@ impl Relay {
     /// Gives messages to the sink, at most one batch of each input, and commits what is confirmed. `now` in ns since 1970 UTC.
     /// After `Step::At` the runner sleeps until that time, or until one of the descriptors of [`Relay::rest`] is readable.
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
+        self.give_and_commit(now).map_err(|fault| of_sink(&self.name, fault))
+    }
+
+    fn give_and_commit(&mut self, now: i64) -> Result<Step, Fault> {
         self.no_room = None;
         let mut took = false;
         for at in 0..self.inputs.len() {
@@ -234,21 +239,21 @@ impl Relay {
     fn rest_max(&self, is_asked: bool) -> i64 {
         let is_stuck = |input: &Inlet| input.is_refused() || input.is_under_way() && input.holds_much();
         let is_stuck = self.no_room.is_some() || self.inputs.iter().any(is_stuck);
-        let room = if is_stuck { ROOM_PAUSE } else { i64::MAX };
+        let room = if is_stuck { RELAY_ROOM_PAUSE } else { i64::MAX };
         if self.pending.is_some() {
-            return if self.no_room.is_some() { room } else { MARK_PAUSE };
+            return if self.no_room.is_some() { room } else { RELAY_MARK_PAUSE };
         }
         if is_asked && !self.inputs.iter().any(Inlet::is_under_way) {
             return room;
         }
-        let due = self.asked.saturating_add(COMMIT_PAUSE).saturating_sub(self.data.media.clock());
+        let due = self.asked.saturating_add(RELAY_COMMIT_PAUSE).saturating_sub(self.data.media.clock());
         due.clamp(0, room)
     }
 
     /// Whether the sink is to be asked for what is confirmed.
     fn is_due(&self) -> bool {
         let clock = self.data.media.clock();
-        clock.saturating_sub(self.asked) >= COMMIT_PAUSE || self.inputs.iter().any(Inlet::holds_much)
+        clock.saturating_sub(self.asked) >= RELAY_COMMIT_PAUSE || self.inputs.iter().any(Inlet::holds_much)
     }
 
     /// Makes a commit of what is confirmed, if that is more than the last one says.
@@ -257,10 +262,7 @@ impl Relay {
         let Confirmed { below, refused, state } = self.sink.confirmed()?;
         for Refused { input, sequence, reason } in refused {
             let Some(inlet) = self.inputs.get_mut(input) else {
-                return Err(Fault::new(
-                    format!("sink `{}` does not work", self.name),
-                    format!("it has no input {input}"),
-                ));
+                return Err(Fault::new("`confirmed` is wrong", format!("there is no input {input}")));
             };
             inlet.set_aside(Aside { sequence, reason })?;
         }
@@ -271,14 +273,14 @@ impl Relay {
             if below > input.next {
                 let cause =
                     format!("it confirms message {} of `{}`, which it does not have", below - 1, input.account.stream);
-                return Err(Fault::new(format!("sink `{}` does not work", self.name), cause));
+                return Err(Fault::new("`confirmed` is wrong", cause));
             }
             is_new |= input.enter(at, below, &mut gaps, &mut apart);
         }
         if !is_new {
             return Ok(());
         }
-        gaps.truncate(GAPS_MAX);
+        gaps.truncate(RELAY_GAPS_MAX);
         let commit = self.commit(now, gaps, state);
         self.pending = Some(Pending { commit, apart, appended: None });
         Ok(())
@@ -415,12 +417,16 @@ impl Relay {
     /// Ends the sink: it hands over what it has taken and hears acknowledgements for `patience` at most. [`Relay::close`] then
     /// commits them; what is not acknowledged is sent at the next start.
     pub fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
-        self.sink.stop(patience)
+        self.sink.stop(patience).map_err(|fault| of_sink(&self.name, fault))
     }
 
     /// Commits what the outside has acknowledged, after the last step. True when nothing is left to commit; false while the book
     /// has no room or its mark is missing: call it again after a pause.
     pub fn close(&mut self) -> Result<bool, Fault> {
+        self.commit_last().map_err(|fault| of_sink(&self.name, fault))
+    }
+
+    fn commit_last(&mut self) -> Result<bool, Fault> {
         self.no_room = None;
         self.settle()?;
         // The commit on its way may say less than the sink knows now.
@@ -449,7 +455,8 @@ impl Relay {
     /// What keeps messages from the outside, where that is no ordinary course.
     pub fn trouble(&self) -> Option<Fault> {
         let unwritten = || unwritten(self.book.writer(), "the streams keep what is not committed");
-        self.no_room.clone().or_else(unwritten).or_else(|| self.sink.trouble())
+        let fault = self.no_room.clone().or_else(unwritten).or_else(|| self.sink.trouble())?;
+        Some(of_sink(&self.name, fault))
     }
 
     /// How the sink does: see [`LiveSink::status`].
@@ -478,6 +485,11 @@ impl Relay {
             input.woken();
         }
     }
+}
+
+/// A fault of the sink or of what it needs, with its name.
+fn of_sink(name: &str, fault: Fault) -> Fault {
+    fault.of_stage("sink", name)
 }
 
 /// Whether a disk stream is marked up to `end`; the disk is asked for it.

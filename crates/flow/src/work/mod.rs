@@ -48,8 +48,6 @@ const DEATHS_MAX: u32 = 2;
 /// Shared memory of the tasks: a few thousand, of which some dozens matter. The oldest give way: a slot that is at one
 /// message while others do thousands holds up nobody, and what it did not read is given anew.
 const TASKS_LIVE_BYTES: u64 = 1 << 20;
-/// What is kept of messages aside.
-const ASIDE_BYTES: u64 = 64 << 20;
 /// Answers of a slot that are remembered: between the outputs of one message lie a few at most.
 const RECENT: usize = 1024;
 /// Entries looked at in one go.
