@@ -233,7 +233,7 @@ impl Feed {
                     known.origin = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 }
                 lose(account, gaps, end, known, reason_of(&missing));
-                account.epoch = header.epoch_of(end - 1);
+                account.stand_at(end, &header);
                 return Ok(end - from);
             }
         };
@@ -281,8 +281,7 @@ impl Feed {
         for one in aside.iter() {
             *account.counts.entry(format!("aside.{}", one.reason)).or_default() += 1;
         }
-        account.next = next;
-        account.epoch = header.epoch_of(next - 1);
+        account.stand_at(next, &header);
         Ok(total)
     }
 
@@ -323,8 +322,8 @@ impl Feed {
         for Feeding { reader, account, looked_back, .. } in &mut self.inputs {
             *looked_back = false;
             let first = beginning(&self.run, reader)?.min(account.first);
-            (account.first, account.next, account.epoch) = (first, first, reader.header().epoch_of(first));
-            (account.done, account.counts) = (0, BTreeMap::new());
+            account.stand_at(first, reader.header());
+            (account.first, account.done, account.counts) = (first, 0, BTreeMap::new());
         }
         (self.newest, self.gaps) = (i64::MIN, Vec::new());
         Ok(())

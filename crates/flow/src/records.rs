@@ -370,7 +370,7 @@ pub struct Input {
     /// Its identity.
     #[serde(serialize_with = "as_hex")]
     pub uuid: [u8; 16],
-    /// Epoch of `next`.
+    /// Epoch of the message before `next`, as in the positions of readers: the place is good as long as that message is.
     pub epoch: u32,
     /// First sequence that was looked at.
     pub first: u64,
@@ -399,7 +399,7 @@ impl Input {
         Self {
             stream: stream.to_owned(),
             uuid: header.uuid,
-            epoch: header.epoch_of(first),
+            epoch: header.epoch_of(first.saturating_sub(1)),
             first,
             next: first,
             done: 0,
@@ -426,8 +426,13 @@ impl Input {
             return false;
         }
         *self.counts.entry(CUT.into()).or_default() += self.next - end;
-        (self.next, self.epoch) = (end, header.epoch_of(end));
+        self.stand_at(end, header);
         true
+    }
+
+    /// Everything before `next` is looked at.
+    pub(crate) fn stand_at(&mut self, next: u64, header: &store::Header) {
+        (self.next, self.epoch) = (next, header.epoch_of(next.saturating_sub(1)));
     }
 
     /// Sets a count; one of nothing is not written.
@@ -595,6 +600,35 @@ impl Commit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_input_that_began_where_an_epoch_does_named_another_epoch_than_one_that_came_there() {
+        let header = store::Header {
+            uuid: [7; 16],
+            name: "bank0".into(),
+            level: store::Level::Disk,
+            clock: store::Clock::Epoch,
+            index_entries: 1024,
+            segment_bytes: 4096,
+            created: 0,
+            boot: [0; 16],
+            live: "".into(),
+            home: None,
+            epochs: vec![(1, 0), (2, 10)],
+        };
+        let begun = Input::begin("bank0", &header, 10);
+        let mut came = Input::begin("bank0", &header, 4);
+        came.stand_at(10, &header);
+        assert_eq!((begun.epoch, came.epoch), (1, 1));
+        // A recovery cuts messages 8 and 9: both step back to one place.
+        let header = store::Header { epochs: vec![(1, 0), (3, 8)], ..header };
+        for mut input in [begun, came] {
+            assert!(input.step_back(&header));
+            assert_eq!((input.next, input.epoch, input.count(CUT)), (8, 1, 2));
+            assert!(header.check_identity(input.epoch, input.next).is_ok() && !input.step_back(&header));
+        }
+        assert_eq!(Input::begin("bank0", &header, 0).epoch, 1);
+    }
 
     #[test]
     fn a_commit_comes_back_as_it_was_written() {

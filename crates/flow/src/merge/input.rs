@@ -165,9 +165,8 @@ impl Input {
     }
 
     fn stand(&mut self, at: u64) {
-        let account = &mut self.account;
-        (account.first, account.next, self.before) = (at, at, at);
-        account.epoch = self.reader.header().epoch_of(at);
+        (self.account.first, self.before) = (at, at);
+        self.account.stand_at(at, self.reader.header());
     }
 
     /// Looks again at `low..end`, which a commit speaks of: what lies at or past `from` waits, what came at `before` or
@@ -309,7 +308,7 @@ impl Input {
                 self.account.next = missing.next;
             }
         }
-        self.account.epoch = self.reader.header().epoch_of(self.account.next.saturating_sub(1));
+        self.account.stand_at(self.account.next, self.reader.header());
         Ok(true)
     }
 

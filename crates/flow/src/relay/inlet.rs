@@ -61,10 +61,7 @@ impl Inlet {
                 account.step_back(header);
                 account
             }
-            None => {
-                let first = reader.position();
-                Account { epoch: header.epoch_of(first.saturating_sub(1)), ..Account::begin(stream, header, first) }
-            }
+            None => Account::begin(stream, header, reader.position()),
         };
         let (next, epochs) = (account.next, header.epochs.clone());
         reader.seek(next);
@@ -209,7 +206,7 @@ impl Inlet {
             apart.push_back(Apart { input: number, sequence, reason });
         }
         self.account.done += end - first - others;
-        (self.account.next, self.account.epoch) = (end, self.reader.header().epoch_of(end.saturating_sub(1)));
+        self.account.stand_at(end, self.reader.header());
         end > first
     }
 

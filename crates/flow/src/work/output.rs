@@ -359,7 +359,7 @@ impl Work {
             }
         }
         source.enter(first, end);
-        source.account.epoch = source.reader.header().epoch_of(source.account.next.saturating_sub(1));
+        source.account.stand_at(source.account.next, source.reader.header());
         piece.shown_to(end, self.rows.iter().map(|row| row.count).sum());
     }
 
