@@ -2,6 +2,7 @@
 //! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
 
 mod append;
+mod aside;
 pub mod book;
 pub mod checked;
 pub mod commits;

@@ -10,6 +10,7 @@
 //! user code refuses goes aside with its reason; what is not there (retention, damage) is a gap in the answer. Where
 //! there is no room the message is begun anew later, and the answer says how far it went.
 
+use crate::aside::Unhandled;
 use crate::book::own_meta;
 use crate::data::{Data, slot_stream, stream_fault, tasks_of};
 use crate::limits::{SLOTS_MAX, STATISTICS_PAUSE};
@@ -444,7 +445,7 @@ impl Outputs<'_> {
         }
         let entry = message.entry;
         let kind = entry.schema.as_text();
-        let aside = wire::bpas::Aside {
+        let unhandled = Unhandled {
             stage: self.stage,
             reason,
             text: cut(text),
@@ -452,16 +453,13 @@ impl Outputs<'_> {
             uuid: self.task.uuid,
             epoch: self.task.epoch,
             sequence: message.sequence,
-            kind: &kind,
-            time: entry.source_time,
-            payload: message.payload.into(),
         };
         let mut bytes = std::mem::take(self.bytes);
-        let written = wire::bpas::write(&mut bytes, &aside);
+        let written = unhandled.encode(&mut bytes, &kind, entry.source_time, message.payload);
         let made = Made::of(entry, wire::bpas::ID);
         let answer = match written {
             Ok(()) => self.origin(entry.origin).and_then(|origin| self.append(origin, &made, &[&bytes])),
-            Err(e) => Err(Fault::new("a message cannot go aside", e).into()),
+            Err(fault) => Err(fault.into()),
         };
         *self.bytes = bytes;
         answer?;

@@ -34,7 +34,7 @@ const CRATES: [Layers; 2] = [
             &["fault", "job", "limits"],
             &["tally"],
             &["records", "data", "sink"],
-            &["book", "live"],
+            &["aside", "book", "live"],
             &["commits", "cuts"],
             &["runs", "totals"],
             &["origins"],

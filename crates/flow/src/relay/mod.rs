@@ -18,12 +18,12 @@
 
 mod inlet;
 
+use crate::aside::{self, Like, Unhandled};
 use crate::book::{Book, Keeps, newest_commit};
 use crate::commits::commits_of;
-use crate::data::{Data, aside_of, each_batch, stream_fault, unwritten};
+use crate::data::{Data, aside_of, each_batch, unwritten};
 use crate::limits::{
-    ASIDE_BYTES, BOOK_HISTORY_BYTES, BOOK_LIVE_BYTES, RELAY_COMMIT_PAUSE, RELAY_GAPS_MAX, RELAY_INPUTS_MAX,
-    RELAY_MARK_PAUSE, RELAY_ROOM_PAUSE,
+    BOOK_HISTORY_BYTES, RELAY_COMMIT_PAUSE, RELAY_GAPS_MAX, RELAY_INPUTS_MAX, RELAY_MARK_PAUSE, RELAY_ROOM_PAUSE,
 };
 use crate::live::{Confirmed, LiveSink, Refused};
 use crate::records::{Commit, Gap, Input};
@@ -33,7 +33,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
-use store::{Level, Meta, Options, SchemaId, WhenFull, Writer};
+use store::{Level, Writer};
 
 /// How a relay reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Relay {
         if !self.data.has(&name)? {
             return Ok(());
         }
-        self.aside = Some(self.open_aside()?);
+        self.aside = Some(aside::open(&self.data, &self.name, self.like())?);
         let mut reader = self.data.reader_early(&name)?;
         reader.seek(from.max(reader.bounds().first));
         let known = &mut self.known_aside;
@@ -190,14 +190,10 @@ impl Relay {
         Ok(())
     }
 
-    fn open_aside(&self) -> Result<Writer, Fault> {
-        let bounded = if self.is_on_disk() {
-            Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(BOOK_LIVE_BYTES) }
-        } else {
-            Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) }
-        };
-        let clock = self.inputs[0].reader.header().clock;
-        self.data.writer(&aside_of(&self.name), &Options { clock, ..bounded })
+    /// What the stream of messages aside is like.
+    fn like(&self) -> Like {
+        let level = if self.is_on_disk() { Level::Disk } else { Level::Memory };
+        Like { level, clock: self.inputs[0].reader.header().clock }
     }
 
     /// An input survives a power cut: so does what is committed of it.
@@ -362,19 +358,13 @@ impl Relay {
     /// Moves a message aside. False if there is no room for it now.
     fn set_apart(&mut self, apart: &Apart, now: i64) -> Result<bool, Fault> {
         let Apart { input, sequence, reason } = *apart;
+        let like = self.like();
         let Inlet { reader, account, .. } = &mut self.inputs[input];
         let epoch = reader.header().epoch_of(sequence);
         if self.known_aside.contains(&(account.stream.clone(), epoch, sequence)) {
             return Ok(true);
         }
-        // Its bytes, where they are still there.
-        let (entry, payload) = match reader.get(sequence) {
-            Ok(Some((entry, payload))) => (Some(entry), payload),
-            _ => (None, Vec::new()),
-        };
-        let kind = entry.map(|entry| entry.schema.as_text()).unwrap_or_default();
-        let (time, origin_seq) = entry.map_or((now, 0), |entry| (entry.source_time, entry.origin_seq));
-        let aside = wire::bpas::Aside {
+        let unhandled = Unhandled {
             stage: &self.name,
             reason,
             text: "",
@@ -382,35 +372,15 @@ impl Relay {
             uuid: account.uuid,
             epoch,
             sequence,
-            kind: &kind,
-            time,
-            payload: payload.as_slice().into(),
         };
-        let mut bytes = Vec::new();
-        wire::bpas::write(&mut bytes, &aside).map_err(|e| Fault::new("cannot set a message aside", e))?;
-        if self.aside.is_none() {
-            match self.open_aside() {
-                Ok(writer) => self.aside = Some(writer),
-                Err(fault) if fault.passes == Passes::WithRoom => {
-                    self.no_room = Some(fault);
-                    return Ok(false);
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        let Some(writer) = &mut self.aside else { return Ok(false) };
-        let append = |writer: &mut Writer| {
-            let origin = writer.origin(&self.name)?;
-            let meta = Meta { source_time: time, origin, origin_seq, schema: SchemaId(wire::bpas::ID), flags: 0 };
-            writer.append(&meta, &bytes)
-        };
-        match append(writer) {
-            Ok(_) => Ok(true),
-            Err(e) if e.is_full() => {
-                self.no_room = Some(stream_fault(&aside_of(&self.name), e));
+        let row = unhandled.read(reader, now)?;
+        match aside::append(&mut self.aside, &self.data, &self.name, like, &row) {
+            Ok(()) => Ok(true),
+            Err(fault) if fault.passes == Passes::WithRoom => {
+                self.no_room = Some(fault);
                 Ok(false)
             }
-            Err(e) => Err(stream_fault(&aside_of(&self.name), e)),
+            Err(fault) => Err(fault),
         }
     }
 

@@ -5,15 +5,15 @@ use super::piece::{Apart, Lies, Part, Piece, Row};
 use super::place::Place;
 use super::source::Source;
 use super::{ENTRIES, Pending, Work, asked};
-use crate::data::{aside_of, stream_fault};
-use crate::limits::{ASIDE_BYTES, BOOK_LIVE_BYTES};
+use crate::aside::{self, Like, Unhandled};
+use crate::data::stream_fault;
 use crate::records::{BEYOND, Commit, Gap, reason_of};
 use crate::slot::{FILTERED, LOST, SAME, cut};
 use crate::{Fault, Passes};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Level, Meta, Missing, Options, SchemaId, Stretch, WhenFull, Writer};
+use store::{Level, Missing, Stretch, Writer};
 
 /// What came of a row of messages that are to be output.
 enum Rowed {
@@ -265,24 +265,17 @@ impl Work {
     pub(super) fn set_apart(&mut self, piece: &Piece, apart: Apart, now: i64) -> Result<Option<String>, Fault> {
         let source = &mut self.sources[piece.input];
         let sequence = apart.sequence();
-        let (bytes, reason, time, seq) = match apart {
+        let (row, reason) = match apart {
             Apart::Written { slot, at, .. } => {
                 let Place { reader, stream, .. } = &mut self.places[slot];
                 let Some((entry, bytes)) = reader.get(at).map_err(|e| stream_fault(stream, e))? else {
                     return Ok(None);
                 };
                 let reason = wire::bpas::read(&bytes).map_or("error", |aside| aside.reason).to_owned();
-                (bytes, reason, entry.source_time, entry.origin_seq)
+                (aside::Row { bytes, time: entry.source_time, number: entry.origin_seq }, reason)
             }
             Apart::Killed { reason, text, .. } => {
-                // Its bytes, where they are still there.
-                let (entry, payload) = match source.reader.get(sequence) {
-                    Ok(Some((entry, payload))) => (Some(entry), payload),
-                    _ => (None, Vec::new()),
-                };
-                let kind = entry.map(|e| e.schema.as_text()).unwrap_or_default();
-                let (time, seq) = entry.map_or((now, 0), |e| (e.source_time, e.origin_seq));
-                let aside = wire::bpas::Aside {
+                let unhandled = Unhandled {
                     stage: &self.stage,
                     reason: &reason,
                     text: cut(&text),
@@ -290,45 +283,25 @@ impl Work {
                     uuid: source.account.uuid,
                     epoch: piece.epoch,
                     sequence,
-                    kind: &kind,
-                    time,
-                    payload: payload.as_slice().into(),
                 };
-                let mut bytes = Vec::new();
-                let written = wire::bpas::write(&mut bytes, &aside);
-                written.map_err(|e| Fault::new("a message cannot go aside", e))?;
-                (bytes, reason, time, seq)
+                (unhandled.read(&mut source.reader, now)?, reason)
             }
         };
         // Behind the last commit it may be there already.
         if self.known_aside.remove(&(source.account.stream.clone(), sequence)).is_some() {
             return Ok(Some(reason));
         }
-        if self.aside.is_none() {
-            self.aside = Some(self.open_aside()?);
-        }
-        let Some(writer) = &mut self.aside else { return Ok(None) };
-        let name = aside_of(&self.stage);
-        let origin = match writer.origin(&self.stage) {
-            Ok(origin) => origin,
-            Err(e) if e.is_full() => return Ok(None),
-            Err(e) => return Err(stream_fault(&name, e)),
-        };
-        let schema = SchemaId(wire::bpas::ID);
-        let meta = Meta { source_time: time, origin, origin_seq: seq, schema, flags: 0 };
-        match writer.append(&meta, &bytes) {
-            Ok(_) => Ok(Some(reason)),
-            Err(e) if e.is_full() => Ok(None),
-            Err(e) => Err(stream_fault(&name, e)),
+        let like = self.like();
+        match aside::append(&mut self.aside, &self.data, &self.stage, like, &row) {
+            Ok(()) => Ok(Some(reason)),
+            Err(fault) if fault.passes == Passes::WithRoom => Ok(None),
+            Err(fault) => Err(fault),
         }
     }
 
-    pub(super) fn open_aside(&self) -> Result<Writer, Fault> {
-        let bounded = match self.options.output.level {
-            Level::Memory => Options { when_full: WhenFull::DropOldest, ..Options::memory(ASIDE_BYTES) },
-            Level::Disk => Options { retain_bytes: Some(ASIDE_BYTES), ..Options::disk(BOOK_LIVE_BYTES) },
-        };
-        self.data.writer(&aside_of(&self.stage), &Options { clock: self.options.output.clock, ..bounded })
+    /// What the stream of messages aside is like.
+    pub(super) fn like(&self) -> Like {
+        Like { level: self.options.output.level, clock: self.options.output.clock }
     }
 
     /// Enters the messages of a block up to `end`, which are shown, into the account.

@@ -3,6 +3,7 @@
 use super::Work;
 use super::piece::{Answered, Block, Lies, Part, Piece, Todo};
 use crate::Fault;
+use crate::aside;
 use crate::data::{aside_of, each_batch, stream_fault};
 use crate::limits::SLOTS_MAX;
 use crate::records::epoch_end;
@@ -212,7 +213,7 @@ impl Work {
         if !self.data.has(&name)? {
             return Ok(());
         }
-        self.aside = Some(self.open_aside()?);
+        self.aside = Some(aside::open(&self.data, &self.stage, self.like())?);
         let mut reader = self.data.reader_early(&name)?;
         reader.seek(from.max(reader.bounds().first));
         let mut known = BTreeMap::new();
