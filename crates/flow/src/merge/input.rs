@@ -139,6 +139,8 @@ impl Input {
 
     /// Goes on from a commit, if it speaks of this stream and nothing of it was cut since. False: it stands where the
     /// messages of `from` on begin, or, by number, with its oldest.
+    // Not `Account::resume` and `step_back`, as the other stages: what was cut may be in the output, so a merge never counts it
+    // as done again but begins a new account behind the cut; and it needs the share of the slice beside the account.
     pub(super) fn resume(&mut self, known: Option<(&Account, &Share)>, from: i64, by: &By) -> Result<bool, Fault> {
         let header = self.reader.header().clone();
         let same = known.filter(|k| k.0.uuid == header.uuid);
