@@ -79,6 +79,16 @@ class Instrument(Data):
         """End a run now; `None` ends the only open one. Raises `Error` if there is none."""
         return self._command({"command": "end"}, name)
 
+    def ask(self, source: str, request: Any) -> Any:
+        """Ask a source while it runs, in words of its kind; returns its answer.
+
+        source: the NAME of its section `[source.NAME]`.
+        request: what JSON can say.
+
+        Raises `Error` if there is no such source, if it does not take the request, or if it does not answer.
+        """
+        return ask(self.folder, {"command": "ask", "source": source, "request": request})["answer"]
+
     def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
         """Change a worker while it runs; returns how it is then: `worker`, `slots`, `code`, all its `parameters`.
 

@@ -52,6 +52,8 @@ pub const FRAMES_MAX: u64 = 1_000_000;
 pub const SINK_STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a live sink that ends looks again for the mark of its last commit: disks take about as long.
 pub const SINK_CLOSE_PAUSE: Duration = Duration::from_millis(5);
+/// How long a source may take to answer a request of a program: runs are not looked after meanwhile.
+pub const ASK_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two readings of the status of a source or a live sink: it is for people.
 pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Writers of a sink.

@@ -149,6 +149,13 @@ impl Source for Test {
         if self.does == "count" { json!({"pushed": self.next, "from": "here"}) } else { Value::Null }
     }
 
+    fn command(&mut self, request: &Value) -> Result<Value, Fault> {
+        match request.as_i64() {
+            Some(number) => Ok(json!(number + 1)),
+            None => Err(Fault::new("it takes numbers", "")),
+        }
+    }
+
     fn trouble(&self) -> Option<Fault> {
         (self.does == "count").then(|| Fault::new("the outside speaks slowly", "1 line a minute"))
     }
@@ -252,6 +259,15 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     let line = top.lines().find(|line| line.starts_with("steady1") && line.contains("source")).unwrap_or(&top);
     assert!(line.contains("from=\"here\" pushed="), "{top}");
     assert!(top.contains("error: source `steady1`: the outside speaks slowly\ncause: 1 line a minute"), "{top}");
+
+    // A source answers in its own thread: one that shares it, one that rests, one without room.
+    for name in ["steady1", "alone", "socket", "full"] {
+        let asked = |value: Value| ask(&folder, &json!({"command": "ask", "source": name, "request": value}));
+        assert_eq!(asked(json!(41)).unwrap(), json!({"answer": 42}), "{name}");
+        assert_eq!(asked(json!("x")).unwrap_err().what, format!("source `{name}`: it takes numbers"));
+    }
+    let fault = ask(&folder, &json!({"command": "ask", "source": "steady", "request": 1})).unwrap_err();
+    assert_eq!(fault.hint, "did you mean `steady1`?");
 
     // The reader moves on: there is room, of which no time tells the source.
     let mut taken = 0;

@@ -300,7 +300,7 @@ impl Intake {
 
     /// Asks the source: see [`Source::command`].
     pub fn command(&mut self, request: &Value) -> Result<Value, Fault> {
-        self.source.command(request)
+        self.source.command(request).map_err(|fault| of_source(&self.name, fault))
     }
 
     /// What the source shows of itself: see [`Source::status`].

@@ -111,10 +111,10 @@ pub trait Source: Send {
     fn trouble(&self) -> Option<Fault> {
         None
     }
-    /// Answers a request of a program that has the source at hand, in words of its own.
+    /// Answers a request of a program, both in words of the source. Called between two steps, so it never blocks.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
         let _ = request;
-        Err(Fault::new("the source takes no commands", "there are none of its kind"))
+        Err(Fault::new("it takes no requests", "its kind has none"))
     }
     /// How the source does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most once
     /// a second.

@@ -566,6 +566,7 @@ impl Mover {
                 name.and_then(|name| self.keeper.end(&name, stop?, "asked", now)).map(|run| as_value(&run))
             }
             Some("configure") => self.obey_configure(request),
+            Some("ask") => self.obey_ask(request),
             Some("status") => {
                 let troubles: Vec<String> = self.troubles().iter().map(ToString::to_string).collect();
                 let said = |name: &String| {
@@ -586,10 +587,20 @@ impl Mover {
                 }))
             }
             other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
-                .hint("commands are begin, end, configure, cutover and status")),
+                .hint("commands are ask, begin, end, configure, cutover and status")),
         };
         self.record(request, &answer, now);
         answer
+    }
+
+    /// `{"command": "ask", "source", "request"}`: what the source answers.
+    fn obey_ask(&self, request: &Value) -> Result<Value, Fault> {
+        let name = request["source"].as_str().unwrap_or_default();
+        let mut stages = self.instrument.stages.iter().zip(&self.threads);
+        match stages.find(|(stage, _)| stage.source().is_some() && stage.name() == name) {
+            Some((_, thread)) => sources::ask(thread, name, request["request"].clone()),
+            None => Err(sources::unknown(name, self.instrument.sources())),
+        }
     }
 
     /// `{"command": "configure", "worker", "parameters", "slots"}`, the last two optional.

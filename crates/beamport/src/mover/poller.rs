@@ -68,8 +68,9 @@ impl Poller {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// Waits until a descriptor is ready, somebody writes to `wake`, or the time is over; `None`: however long that takes.
-    pub(super) fn wait(&mut self, left: Option<Duration>, ready: &mut Vec<Ready>) {
+    /// Waits until a descriptor is ready, somebody writes to `wake`, or the time is over; `None`: however long that takes. True
+    /// if somebody wrote to `wake`.
+    pub(super) fn wait(&mut self, left: Option<Duration>, ready: &mut Vec<Ready>) -> bool {
         let timeout = left.map(|left| libc::timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(left.subsec_nanos()),
@@ -78,8 +79,9 @@ impl Poller {
         let mut epoll = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd, and a timeout or none, that live until the call returns.
         let waited = unsafe { libc::ppoll(&raw mut epoll, 1, timeout, std::ptr::null()) };
+        let mut is_raised = false;
         if waited <= 0 {
-            return;
+            return is_raised;
         }
         // SAFETY: as many events as the call may fill, which live until it returns.
         let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), EVENTS as i32, 0) };
@@ -88,9 +90,11 @@ impl Poller {
             let (number, events) = (event.u64, event.events);
             if number == WAKE {
                 let _ = (&*self.wake).read(&mut [0; 8]);
+                is_raised = true;
             } else if let Ok(at) = usize::try_from(number) {
                 ready.push(Ready { at, is_broken: events & libc::EPOLLERR as u32 != 0 });
             }
         }
+        is_raised
     }
 }

@@ -14,7 +14,7 @@
 
 use super::poller::{Poller, Ready};
 use super::sources;
-use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, broke};
+use super::stage::{BACK_OFF_MAX, BACK_OFF_MIN, NAP as PACE, StageHandle, What, broke};
 use crate::file::SourceSection;
 use crate::limits::{STARTS_MAX, STATUS_PAUSE, STEP_MAX};
 use flow::{Data, Fault, Intake, Step};
@@ -154,6 +154,16 @@ impl Running {
         }
         self.next = self.stepped + rest;
         Ok(status)
+    }
+
+    /// Answers what the source is asked.
+    fn answer(&mut self, handle: &StageHandle) {
+        while let Some(order) = handle.next_order() {
+            if let What::Ask(request) = order.what {
+                // Nobody may wait for it any more.
+                let _ = order.answer.send(self.intake.command(&request));
+            }
+        }
     }
 
     /// The descriptor that wakes it until its next step.
@@ -345,6 +355,7 @@ impl Receiver {
         let begun = Instant::now();
         let (data, handle) = (&self.data, &source.handle);
         let result = catch_unwind(AssertUnwindSafe(|| {
+            running.answer(handle);
             if let Some(status) = running.step(data, room_pause)? {
                 handle.publish_status(status);
             }
@@ -411,7 +422,10 @@ impl Receiver {
         if !self.blocked.is_empty() {
             left = Some(left.map_or(ROOM_LOOK, |left| left.min(ROOM_LOOK)));
         }
-        self.poller.wait(left, polled);
+        if self.poller.wait(left, polled) {
+            let asked = self.sources.iter().enumerate().filter(|(_, source)| source.handle.has_orders());
+            self.ready.extend(asked.filter(|(_, source)| matches!(source.state, State::Up(_))).map(|(at, _)| at));
+        }
         for Ready { at, is_broken } in polled.drain(..) {
             if let State::Up(running) = &mut self.sources[at].state {
                 running.is_broken = is_broken;

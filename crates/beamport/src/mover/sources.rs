@@ -1,12 +1,16 @@
 //! How the sources of an instrument are opened, and which of them share a thread.
 
 use super::receiver::{Asked, Receiver, ReceiverSource};
-use super::stage::{StageHandle, StageThread};
-use crate::file::SourceSection;
+use super::stage::{Order, StageHandle, StageThread, What};
+use crate::file::{SourceSection, nearest};
+use crate::limits::ASK_PATIENCE;
 use flow::{Data, Fault, Intake, IntakeOptions};
+use serde_json::{Value, json};
+use settings::shortened;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 /// The stream options of a section.
 pub(super) fn options(section: &SourceSection) -> IntakeOptions {
@@ -64,4 +68,26 @@ pub(super) fn open(data: &Data, section: &SourceSection) -> Result<Intake, Fault
         tracing::warn!("stream `{}` ({}): {cut}", section.name, store::hex(&writer.header().uuid));
     }
     Ok(intake)
+}
+
+/// Asks a source that runs: see [`flow::Source::command`].
+pub(super) fn ask(thread: &StageThread, name: &str, request: Value) -> Result<Value, Fault> {
+    let (answer, answered) = channel();
+    thread.order(Order { what: What::Ask(request), answer });
+    let answer = answered.recv_timeout(ASK_PATIENCE).unwrap_or_else(|e| {
+        let cause = thread.handle.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
+        Err(Fault::new(format!("source `{name}` has not answered yet"), cause)
+            .hint("it carries out the request when it can"))
+    });
+    answer.map(|answer| json!({"answer": answer}))
+}
+
+/// The fault of a request to a source that there is not.
+pub(super) fn unknown<'a>(name: &str, sources: impl Iterator<Item = &'a SourceSection>) -> Fault {
+    let names: Vec<&str> = sources.map(|section| section.name.as_str()).collect();
+    let hint = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("sources are {}", shortened(&names.join(", "))),
+    };
+    Fault::new(format!("source `{}` cannot be asked", shortened(name)), "there is none of this name").hint(hint)
 }

@@ -34,18 +34,20 @@ pub(super) struct StageHandle {
     status: Arc<Mutex<Option<Value>>>,
 }
 
-/// A command to a worker that runs.
+/// A command to a stage that runs.
 pub(super) struct Order {
     pub what: What,
     /// Takes the answer, once what was changed survives what the worker's commits survive.
     pub answer: Sender<Result<Value, Fault>>,
 }
 
-/// What a worker that runs is to do.
+/// What a stage that runs is to do.
 pub(super) enum What {
-    /// Other parameters (`null` takes one away), and so many slots.
+    /// A source: to answer a request, see [`flow::Source::command`].
+    Ask(Value),
+    /// A worker: other parameters (`null` takes one away), and so many slots.
     Change { parameters: serde_json::Map<String, Value>, slots: Option<u32> },
-    /// Other code, with all its parameters and so many slots.
+    /// A worker: other code, with all its parameters and so many slots.
     CutOver { code: Code, parameters: Value, slots: u32 },
 }
 
@@ -71,6 +73,11 @@ impl StageHandle {
     /// Gives it a command.
     pub(super) fn order(&self, order: Order) {
         self.orders.lock().unwrap_or_else(|p| p.into_inner()).push_back(order);
+    }
+
+    /// Whether there are commands.
+    pub(super) fn has_orders(&self) -> bool {
+        !self.orders.lock().unwrap_or_else(|p| p.into_inner()).is_empty()
     }
 
     /// Takes the oldest command.
@@ -177,6 +184,14 @@ impl StageThread {
     /// Makes the thread look at what is asked of it.
     pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.as_ref().filter(|_| self.thread.is_some()) {
+            super::receiver::raise(wake);
+        }
+    }
+
+    /// Gives the stage a command, and wakes its thread.
+    pub(super) fn order(&self, order: Order) {
+        self.handle.order(order);
+        if let Some(wake) = &self.wake {
             super::receiver::raise(wake);
         }
     }

@@ -96,6 +96,8 @@ fn run(
             && let Some(order) = handle.next_order()
         {
             match order.what {
+                // The mover asks sources alone.
+                What::Ask(_) => {}
                 What::Change { parameters, slots: count } => {
                     let said = slots.ask(&work, &parameters, stop);
                     asking = Some(Asking { parameters, count, answer: order.answer, said });
