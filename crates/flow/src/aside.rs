@@ -67,8 +67,8 @@ pub(crate) fn open(data: &Data, stage: &str, Like { level, clock }: Like) -> Res
     data.writer(&aside_of(stage), &Options { clock, ..bounded })
 }
 
-/// Appends a message to `STAGE.aside`, which is opened with the first. An error that [`crate::Passes::WithRoom`]: there is no
-/// room for it now.
+/// Appends a message to `STAGE.aside`, which is opened with the first. An error that [`crate::Passes::WithRoom`]: there
+/// is no room for it now.
 pub(crate) fn append(
     writer: &mut Option<Writer>,
     data: &Data,

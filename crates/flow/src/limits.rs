@@ -95,8 +95,8 @@ pub(crate) const RELAY_COMMIT_PAUSE: i64 = 100_000_000;
 /// Pause before the mark of a live sink's commit is looked for again, ns: a disk takes some milliseconds.
 pub(crate) const RELAY_MARK_PAUSE: i64 = 1_000_000;
 
-/// Pause before a live sink's runner looks again whether there is room, ns: in the book, or at a sink that has not named
-/// a time. 50 looks a second cost less than a thousandth of a processor.
+/// Pause before a live sink's runner looks again whether there is room, ns: in the book, or at a sink that has not
+/// named a time. 50 looks a second cost less than a thousandth of a processor.
 pub(crate) const RELAY_ROOM_PAUSE: i64 = 20_000_000;
 
 /// Messages offered to a live sink at once: what is done once a batch costs nothing then, and inputs take turns.

@@ -1,7 +1,7 @@
 //! Live sinks: what sends the messages of streams to the outside as they come, run or no run.
 //!
-//! A live sink owns no stream, no position and no clock: its runner, the relay ([`crate::Relay`]), calls it with the time and
-//! with messages, commits what the outside has acknowledged, and makes it go on from there after a restart.
+//! A live sink owns no stream, no position and no clock: its runner, the relay ([`crate::Relay`]), calls it with the
+//! time and with messages, commits what the outside has acknowledged, and makes it go on from there after a restart.
 
 use crate::{Aside, Fault};
 use serde_json::Value;
@@ -10,8 +10,8 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use store::{Batch, Message};
 
-/// Messages of one input that are offered to a live sink, in the order of their sequences and without a break. Payloads lie in
-/// stream memory as long as the call lasts.
+/// Messages of one input that are offered to a live sink, in the order of their sequences and without a break. Payloads
+/// lie in stream memory as long as the call lasts.
 #[derive(Clone, Copy)]
 pub struct LiveBatch<'a> {
     /// Name of the stream.
@@ -65,8 +65,8 @@ impl<'a> LiveBatch<'a> {
 /// What the outside has acknowledged of all that a live sink has taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// By input: all messages that were taken below this sequence are acknowledged, aside or skipped. 0, or any number below
-    /// the one of before, says nothing new.
+    /// By input: all messages that were taken below this sequence are acknowledged, aside or skipped. 0, or any number
+    /// below the one of before, says nothing new.
     pub below: Vec<u64>,
     /// Messages that the outside has refused since the last call. None was below in that call.
     pub refused: Vec<Refused>,
@@ -87,24 +87,26 @@ pub struct Refused {
 
 /// Sends the messages of streams to the outside. The relay reads, commits and moves the positions.
 ///
-/// A fault ends the sink, not its streams: a new one is built after a pause that grows while faults repeat, and gets the
-/// messages behind the last commit again. So the outside may see messages twice after a restart, always in the order of
-/// each input; a sink that can ask the outside what it has leaves out what is there ([`LiveBatch::identity`]).
+/// A fault ends the sink, not its streams: a new one is built after a pause that grows while faults repeat, and gets
+/// the messages behind the last commit again. So the outside may see messages twice after a restart, always in the
+/// order of each input; a sink that can ask the outside what it has leaves out what is there ([`LiveBatch::identity`]).
 pub trait LiveSink: Send {
-    /// Called once, before all else: connects to the outside. `now` in ns since 1970 UTC; `state`: that of the last commit,
-    /// empty at the very first start. It may wait some seconds; a sink that needs longer takes no messages meanwhile.
+    /// Called once, before all else: connects to the outside. `now` in ns since 1970 UTC; `state`: that of the last
+    /// commit, empty at the very first start. It may wait some seconds; a sink that needs longer takes no messages
+    /// meanwhile.
     fn start(&mut self, now: i64, state: &str) -> Result<(), Fault>;
 
-    /// Takes the first messages of a batch of input number `input`, as many as there is room for, and answers how many. The
-    /// others are offered again after the next `step`, at the latest after 20 ms: a sink without room names the time of that
-    /// step, or its descriptor becomes readable, when it has room again.
+    /// Takes the first messages of a batch of input number `input`, as many as there is room for, and answers how many.
+    /// The others are offered again after the next `step`, at the latest after 20 ms: a sink without room names the
+    /// time of that step, or its descriptor becomes readable, when it has room again.
     ///
-    /// Those of them that cannot be sent are added to `aside`: they go to the stream `SINK.aside` with the reason. A message
-    /// whose reason is `skipped.WORD` is left out by the sink's own policy: it is counted under that name and kept nowhere.
+    /// Those of them that cannot be sent are added to `aside`: they go to the stream `SINK.aside` with the reason. A
+    /// message whose reason is `skipped.WORD` is left out by the sink's own policy: it is counted under that name and
+    /// kept nowhere.
     fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault>;
 
-    /// Does what is due, messages or none: hears acknowledgements, sends what waits. Never blocks. The answer is the time at
-    /// which it wants to be called again at the latest, ns since 1970 UTC; `now` is at once.
+    /// Does what is due, messages or none: hears acknowledgements, sends what waits. Never blocks. The answer is the
+    /// time at which it wants to be called again at the latest, ns since 1970 UTC; `now` is at once.
     fn step(&mut self, now: i64) -> Result<i64, Fault> {
         let _ = now;
         Ok(i64::MAX)
@@ -113,15 +115,15 @@ pub trait LiveSink: Send {
     /// What the outside has acknowledged by now. Called some times a second; a message counts as done once it is below.
     fn confirmed(&mut self) -> Result<Confirmed, Fault>;
 
-    /// A descriptor that becomes readable when there is something to do: the runner waits for it, for messages and for the
-    /// time that `step` has named, whichever comes first. A library with threads of its own writes to an eventfd; a sink that
-    /// waits for a socket to become writable gives an epoll.
+    /// A descriptor that becomes readable when there is something to do: the runner waits for it, for messages and for
+    /// the time that `step` has named, whichever comes first. A library with threads of its own writes to an eventfd; a
+    /// sink that waits for a socket to become writable gives an epoll.
     fn descriptor(&self) -> Option<RawFd> {
         None
     }
 
-    /// How the sink does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most once a
-    /// second.
+    /// How the sink does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most
+    /// once a second.
     fn status(&self) -> Value {
         Value::Null
     }
@@ -131,15 +133,16 @@ pub trait LiveSink: Send {
         None
     }
 
-    /// The program ends: hands over what was taken and hears acknowledgements, for `patience` at most, and returns as soon as
-    /// nothing is left to wait for. What is not confirmed then is sent again at the next start.
+    /// The program ends: hands over what was taken and hears acknowledgements, for `patience` at most, and returns as
+    /// soon as nothing is left to wait for. What is not confirmed then is sent again at the next start.
     fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
         let _ = patience;
         Ok(())
     }
 }
 
-/// Messages of one input that were sent and not acknowledged yet, for an outside that acknowledges late, out of order or twice.
+/// Messages of one input that were sent and not acknowledged yet, for an outside that acknowledges late, out of order
+/// or twice.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
     /// Sequences in order, and whether they are acknowledged.

@@ -87,8 +87,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// One past the last message of the range that the stream still holds in the epoch of the range: the rest was cut by a
-    /// recovery, and other messages may have its numbers now. Another stream of the name holds nothing of it.
+    /// One past the last message of the range that the stream still holds in the epoch of the range: the rest was cut
+    /// by a recovery, and other messages may have its numbers now. Another stream of the name holds nothing of it.
     pub fn kept(&self, header: &store::Header) -> u64 {
         let row = header.epochs.iter().position(|epoch| epoch.0 == self.epoch);
         match row.filter(|_| header.uuid == self.uuid) {
@@ -119,8 +119,8 @@ impl Run {
         time >= self.start && time < self.stop
     }
 
-    /// Where messages of the run are in a stream, `(first, one past the last)`, from `from` on and below `end`; and how many
-    /// messages of its sealed ranges a recovery has cut since.
+    /// Where messages of the run are in a stream, `(first, one past the last)`, from `from` on and below `end`; and how
+    /// many messages of its sealed ranges a recovery has cut since.
     pub fn spans(&self, header: &store::Header, from: u64, end: u64) -> (Vec<(u64, u64)>, u64) {
         if self.state != State::Sealed {
             return (vec![(from, end)], 0);
@@ -240,8 +240,8 @@ pub struct Gap {
 }
 
 /// Reason of a gap in which a source was not there: nobody can know whether anything is missing. It lies before message
-/// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last sign
-/// of life before, and the start after.
+/// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last
+/// sign of life before, and the start after.
 pub const ABSENT: &str = "absent";
 
 /// Reason of a gap in which the outside of a source said less than it had to say; it counts nothing.
@@ -259,7 +259,8 @@ pub(crate) fn reason_of(missing: &Missing) -> &'static str {
     }
 }
 
-/// Reason of what a recovery has cut off a stream: messages that were marked and that the stream does not hold any more.
+/// Reason of what a recovery has cut off a stream: messages that were marked and that the stream does not hold any
+/// more.
 pub const CUT: &str = "cut";
 
 /// Reason of a gap that stands for messages of `SOURCE.commits` that do not verify: what the source lost may be written
@@ -370,7 +371,8 @@ pub struct Input {
     /// Its identity.
     #[serde(serialize_with = "as_hex")]
     pub uuid: [u8; 16],
-    /// Epoch of the message before `next`, as in the positions of readers: the place is good as long as that message is.
+    /// Epoch of the message before `next`, as in the positions of readers: the place is good as long as that message
+    /// is.
     pub epoch: u32,
     /// First sequence that was looked at.
     pub first: u64,
@@ -418,8 +420,8 @@ impl Input {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. What was read of them
-    /// is done: it is counted as [`CUT`], and what came in their place is read. False if nothing was cut.
+    /// Steps back to where the epoch of `next` ends now, if a recovery has cut messages before it. What was read of
+    /// them is done: it is counted as [`CUT`], and what came in their place is read. False if nothing was cut.
     pub fn step_back(&mut self, header: &store::Header) -> bool {
         let end = epoch_end(header, self.epoch);
         if self.next <= end {

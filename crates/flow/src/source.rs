@@ -79,21 +79,21 @@ pub trait Outlet {
 
 /// Brings messages from outside into one stream.
 pub trait Source: Send {
-    /// Called once before the first step. `now` in ns since 1970 UTC. It may block for some seconds: no other source waits for
-    /// it.
+    /// Called once before the first step. `now` in ns since 1970 UTC. It may block for some seconds: no other source
+    /// waits for it.
     fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault>;
     /// Pushes what is due at `now` (ns since 1970 UTC) and says when to call again. Sources may share a thread (the key
-    /// `receiver`), so a step never blocks and does a bounded amount of work: about 10 ms where the source has a thread of its own, at
-    /// most 1 ms where it shares one. The runner measures shared steps and reports a source that takes longer. It may call
-    /// again before the time that a step has named.
+    /// `receiver`), so a step never blocks and does a bounded amount of work: about 10 ms where the source has a thread
+    /// of its own, at most 1 ms where it shares one. The runner measures shared steps and reports a source that takes
+    /// longer. It may call again before the time that a step has named.
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault>;
     /// The source time up to which everything has been brought, after a step at `now` that left nothing waiting.
     /// For what happens now that is `now`; a recording says how far it has been played.
     fn frontier(&self, now: i64) -> i64 {
         now
     }
-    /// What the source needs to go on after a restart, in words of its own: offsets, a cursor. The runner asks at the end of
-    /// a step, at most once a second, and commits it where it differs: see [`Resume::state`].
+    /// What the source needs to go on after a restart, in words of its own: offsets, a cursor. The runner asks at the
+    /// end of a step, at most once a second, and commits it where it differs: see [`Resume::state`].
     fn state(&self) -> String {
         String::new()
     }
@@ -103,7 +103,8 @@ pub trait Source: Send {
         let _ = below;
         Ok(())
     }
-    /// Whether the outside speaks on while the source is away, so that a time without it is one of which nothing is known.
+    /// Whether the outside speaks on while the source is away, so that a time without it is one of which nothing is
+    /// known.
     fn misses(&self) -> bool {
         true
     }
@@ -116,13 +117,13 @@ pub trait Source: Send {
         let _ = request;
         Err(Fault::new("it takes no requests", "its kind has none"))
     }
-    /// How the source does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most once
-    /// a second.
+    /// How the source does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most
+    /// once a second.
     fn status(&self) -> Value {
         Value::Null
     }
-    /// A descriptor that becomes readable when there is something to do: the runner waits for it and for the time that the
-    /// step has named, whichever comes first. A library with threads of its own writes to an eventfd.
+    /// A descriptor that becomes readable when there is something to do: the runner waits for it and for the time that
+    /// the step has named, whichever comes first. A library with threads of its own writes to an eventfd.
     fn descriptor(&self) -> Option<RawFd> {
         None
     }

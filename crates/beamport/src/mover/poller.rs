@@ -68,8 +68,8 @@ impl Poller {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// Waits until a descriptor is ready, somebody writes to `wake`, or the time is over; `None`: however long that takes. True
-    /// if somebody wrote to `wake`.
+    /// Waits until a descriptor is ready, somebody writes to `wake`, or the time is over; `None`: however long that
+    /// takes. True if somebody wrote to `wake`.
     pub(super) fn wait(&mut self, left: Option<Duration>, ready: &mut Vec<Ready>) -> bool {
         let timeout = left.map(|left| libc::timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

@@ -1,7 +1,7 @@
 //! One input of a merge: what was looked at of it, what of that is not in the output yet, and how far it has come.
 //!
-//! Constraints: a look costs the proof of each entry and a comparison; what waits for its slice is kept in blocks of 128
-//! entries, 32 bytes a block, however long the wait is. No payload is touched.
+//! Constraints: a look costs the proof of each entry and a comparison; what waits for its slice is kept in blocks of
+//! 128 entries, 32 bytes a block, however long the wait is. No payload is touched.
 //!
 //! Failure behaviour: entries that are gone, damaged or missing become counts and gaps, exactly once: those that were
 //! never looked at when the look comes upon them, those that waited when their slice is taken.
@@ -74,8 +74,8 @@ pub(super) struct Input {
     pub(super) wait: i64,
     /// Looks.
     reader: Reader,
-    /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when it
-    /// was looked at, and is proven again when it is pushed.
+    /// Takes: it stands where the slice is, so that neither maps segments for the other. What it takes was proven when
+    /// it was looked at, and is proven again when it is pushed.
     back: Reader,
     blocks: VecDeque<Block>,
     /// How its numbers went, where they count.
@@ -139,8 +139,9 @@ impl Input {
 
     /// Goes on from a commit, if it speaks of this stream and nothing of it was cut since. False: it stands where the
     /// messages of `from` on begin, or, by number, with its oldest.
-    // Not `Account::resume` and `step_back`, as the other stages: what was cut may be in the output, so a merge never counts it
-    // as done again but begins a new account behind the cut; and it needs the share of the slice beside the account.
+    // Not `Account::resume` and `step_back`, as the other stages: what was cut may be in the output, so a merge never
+    // counts it as done again but begins a new account behind the cut; and it needs the share of the slice beside the
+    // account.
     pub(super) fn resume(&mut self, known: Option<(&Account, &Share)>, from: i64, by: &By) -> Result<bool, Fault> {
         let header = self.reader.header().clone();
         let same = known.filter(|k| k.0.uuid == header.uuid);

@@ -43,8 +43,8 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    /// Opens an input where its last commit stands; a stream that none speaks of, with its oldest message, or where a relay
-    /// before the first commit began.
+    /// Opens an input where its last commit stands; a stream that none speaks of, with its oldest message, or where a
+    /// relay before the first commit began.
     pub(super) fn open(data: &Data, sink: &str, stream: &str, known: &[Account], early: bool) -> Result<Self, Fault> {
         let options = ReadOptions {
             name: sink.to_owned(),
@@ -141,8 +141,8 @@ impl Inlet {
         Ok(())
     }
 
-    /// The names of origins, once a message has one of a row that is not known. A table that is damaged has no name for it,
-    /// and is not read again for each message.
+    /// The names of origins, once a message has one of a row that is not known. A table that is damaged has no name for
+    /// it, and is not read again for each message.
     fn learn_origins(&mut self, row: usize) {
         if let Ok(names) = self.reader.origins() {
             self.origins = names.to_vec();
@@ -150,8 +150,8 @@ impl Inlet {
         self.rows = self.origins.len().max(row + 1);
     }
 
-    /// The epochs of the stream, where a recovery has begun one. One that has cut messages which the sink has taken makes the
-    /// relay open again.
+    /// The epochs of the stream, where a recovery has begun one. One that has cut messages which the sink has taken
+    /// makes the relay open again.
     fn learn_epochs(&mut self) -> Result<(), Fault> {
         let header = self.reader.header();
         if header.epochs == self.epochs {
@@ -175,8 +175,8 @@ impl Inlet {
         self.next = next;
     }
 
-    /// Enters into the account what is confirmed: all that the sink has taken below `below`, and what is missing beside it.
-    /// True if that is more than before.
+    /// Enters into the account what is confirmed: all that the sink has taken below `below`, and what is missing beside
+    /// it. True if that is more than before.
     pub(super) fn enter(
         &mut self,
         number: usize,
@@ -210,7 +210,8 @@ impl Inlet {
         end > first
     }
 
-    /// What no commit covers yet takes a quarter of a memory stream or more: its source may have to wait for the next commit.
+    /// What no commit covers yet takes a quarter of a memory stream or more: its source may have to wait for the next
+    /// commit.
     pub(super) fn holds_much(&self) -> bool {
         let header = self.reader.header();
         header.level == Level::Memory && self.uncommitted >= header.segment_bytes * 2
@@ -236,8 +237,8 @@ impl Inlet {
         self.is_refused
     }
 
-    /// Before the runner sleeps: a descriptor that becomes readable with the next message, if the runner does not wait for it
-    /// already.
+    /// Before the runner sleeps: a descriptor that becomes readable with the next message, if the runner does not wait
+    /// for it already.
     pub(super) fn rest(&mut self) -> Result<Option<RawFd>, Fault> {
         if self.is_refused || self.awaited == Some(self.next) {
             return Ok(None);

@@ -1,20 +1,23 @@
-//! Relays: the runner of a live sink ([`LiveSink`]). It reads the inputs as a named and counted reader, so that their sources
-//! wait for the sink, and moves these positions behind what the outside has acknowledged.
+//! Relays: the runner of a live sink ([`LiveSink`]). It reads the inputs as a named and counted reader, so that their
+//! sources wait for the sink, and moves these positions behind what the outside has acknowledged.
 //!
-//! Order of each commit: the sink says what the outside has acknowledged; what it cannot send is appended to `SINK.aside`; then
-//! the commit is appended to `SINK.commits`, with the account of each input and the state from which a new sink goes on; once
-//! all that is as safe as the inputs are, the positions move. Nothing is acknowledged to a stream before.
+//! Order of each commit: the sink says what the outside has acknowledged; what it cannot send is appended to
+//! `SINK.aside`; then the commit is appended to `SINK.commits`, with the account of each input and the state from which
+//! a new sink goes on; once all that is as safe as the inputs are, the positions move. Nothing is acknowledged to a
+//! stream before.
 //!
-//! A disk stream is read up to the mark `disk`, so that no power cut takes back what the outside was sent; or `early`, and then
-//! a commit waits until the messages that it speaks of are marked.
+//! A disk stream is read up to the mark `disk`, so that no power cut takes back what the outside was sent; or `early`,
+//! and then a commit waits until the messages that it speaks of are marked.
 //!
-//! Constraints: a step never waits for the disk. Between two steps the runner sleeps until an input has a message, the descriptor
-//! of the sink is readable, or a time has come: that of the sink, or that of the next commit. No lock, no copy and no allocation a message; the relay keeps ranges that are
-//! missing and messages to set aside until they are committed, in bounded numbers.
+//! Constraints: a step never waits for the disk. Between two steps the runner sleeps until an input has a message, the
+//! descriptor of the sink is readable, or a time has come: that of the sink, or that of the next commit. No lock, no
+//! copy and no allocation a message; the relay keeps ranges that are missing and messages to set aside until they are
+//! committed, in bounded numbers.
 //!
-//! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in order,
-//! also those that the outside had and had not acknowledged in time. Those that retention has taken meanwhile count as lost.
-//! Without room for a commit or a message aside the positions stay where they are, and it is tried again at the next step.
+//! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in
+//! order, also those that the outside had and had not acknowledged in time. Those that retention has taken meanwhile
+//! count as lost. Without room for a commit or a message aside the positions stay where they are, and it is tried again
+//! at the next step.
 
 mod inlet;
 
@@ -38,8 +41,8 @@ use store::{Level, Writer};
 /// How a relay reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayOptions {
-    /// Send messages of disk streams before they are marked: sooner, and after a power cut the outside may have messages that
-    /// the stream has no more.
+    /// Send messages of disk streams before they are marked: sooner, and after a power cut the outside may have
+    /// messages that the stream has no more.
     pub early: bool,
 }
 
@@ -72,8 +75,8 @@ pub struct Relay {
     /// The state in the newest commit.
     state: String,
     aside: Option<Writer>,
-    /// Stream, epoch and sequence of the messages in `SINK.aside` that no commit counts yet: a relay before this one put
-    /// them there.
+    /// Stream, epoch and sequence of the messages in `SINK.aside` that no commit counts yet: a relay before this one
+    /// put them there.
     known_aside: BTreeSet<(String, u32, u64)>,
     /// From which sequence on they are there.
     known_from: u64,
@@ -85,8 +88,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Opens the inputs and the book of the sink `name`, and starts the sink from the newest commit. From here on the sources of
-    /// the inputs wait for the sink, also if the outside is away and this fails. `now` in ns since 1970 UTC.
+    /// Opens the inputs and the book of the sink `name`, and starts the sink from the newest commit. From here on the
+    /// sources of the inputs wait for the sink, also if the outside is away and this fails. `now` in ns since 1970 UTC.
     pub fn open(
         data: &Data,
         name: &str,
@@ -201,8 +204,9 @@ impl Relay {
         self.inputs.iter().any(|input| input.reader.header().level == Level::Disk)
     }
 
-    /// Gives messages to the sink, at most one batch of each input, and commits what is confirmed. `now` in ns since 1970 UTC.
-    /// After `Step::At` the runner sleeps until that time, or until one of the descriptors of [`Relay::rest`] is readable.
+    /// Gives messages to the sink, at most one batch of each input, and commits what is confirmed. `now` in ns since
+    /// 1970 UTC. After `Step::At` the runner sleeps until that time, or until one of the descriptors of [`Relay::rest`]
+    /// is readable.
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         self.give_and_commit(now).map_err(|fault| of_sink(&self.name, fault))
     }
@@ -230,8 +234,8 @@ impl Relay {
         Ok(Step::At(when.min(now.saturating_add(self.rest_max(is_asked))).max(now)))
     }
 
-    /// How long the relay may sleep where nothing wakes it, ns. `is_asked`: the sink has said after its last step what is
-    /// confirmed.
+    /// How long the relay may sleep where nothing wakes it, ns. `is_asked`: the sink has said after its last step what
+    /// is confirmed.
     fn rest_max(&self, is_asked: bool) -> i64 {
         let is_stuck = |input: &Inlet| input.is_refused() || input.is_under_way() && input.holds_much();
         let is_stuck = self.no_room.is_some() || self.inputs.iter().any(is_stuck);
@@ -384,14 +388,14 @@ impl Relay {
         }
     }
 
-    /// Ends the sink: it hands over what it has taken and hears acknowledgements for `patience` at most. [`Relay::close`] then
-    /// commits them; what is not acknowledged is sent at the next start.
+    /// Ends the sink: it hands over what it has taken and hears acknowledgements for `patience` at most.
+    /// [`Relay::close`] then commits them; what is not acknowledged is sent at the next start.
     pub fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
         self.sink.stop(patience).map_err(|fault| of_sink(&self.name, fault))
     }
 
-    /// Commits what the outside has acknowledged, after the last step. True when nothing is left to commit; false while the book
-    /// has no room or its mark is missing: call it again after a pause.
+    /// Commits what the outside has acknowledged, after the last step. True when nothing is left to commit; false while
+    /// the book has no room or its mark is missing: call it again after a pause.
     pub fn close(&mut self) -> Result<bool, Fault> {
         self.commit_last().map_err(|fault| of_sink(&self.name, fault))
     }
@@ -434,9 +438,9 @@ impl Relay {
         self.sink.status()
     }
 
-    /// Before the runner sleeps: calls `arm` with a number and a descriptor for each input, and for the sink, whose descriptor
-    /// is to be waited for once. An input whose descriptor the runner waits for already is left out, and one whose messages the
-    /// sink does not take.
+    /// Before the runner sleeps: calls `arm` with a number and a descriptor for each input, and for the sink, whose
+    /// descriptor is to be waited for once. An input whose descriptor the runner waits for already is left out, and one
+    /// whose messages the sink does not take.
     pub fn rest(&mut self, arm: &mut dyn FnMut(usize, RawFd)) -> Result<(), Fault> {
         for (at, input) in self.inputs.iter_mut().enumerate() {
             if let Some(descriptor) = input.rest()? {
