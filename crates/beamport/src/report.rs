@@ -146,7 +146,10 @@ impl Report {
             let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
         }
         for stream in self.account.unknown() {
-            let _ = writeln!(out, "  what `{stream}` lost is not known: messages of `{stream}.commits` do not verify");
+            let _ = writeln!(
+                out,
+                "  what `{stream}` lost is not known: messages of `{stream}.commits` do not verify or were released"
+            );
         }
         for f in &self.failed {
             let _ = writeln!(out, "\n{}", f.fault);

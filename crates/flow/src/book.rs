@@ -88,6 +88,8 @@ pub enum Keeps {
 pub struct Book {
     writer: Writer,
     bytes: Vec<u8>,
+    /// Bytes of the records that were appended.
+    written: u64,
 }
 
 impl Book {
@@ -104,7 +106,7 @@ impl Book {
         // mark costs one more flush.
         match writer.origin("beamport") {
             Err(e) if !e.is_full() => Err(stream_fault(name, e)),
-            _ => Ok(Self { writer, bytes: Vec::new() }),
+            _ => Ok(Self { writer, bytes: Vec::new(), written: 0 }),
         }
     }
 
@@ -133,7 +135,15 @@ impl Book {
     pub(crate) fn append_numbered<R: Record>(&mut self, record: &R, number: u64) -> Result<u64, Fault> {
         record.encode(&mut self.bytes)?;
         let meta = own_meta(record.time(), number, R::SCHEMA);
-        self.writer.append(&meta, &self.bytes).map_err(|e| stream_fault(&self.writer.header().name, e))
+        let sequence = self.writer.append(&meta, &self.bytes);
+        let sequence = sequence.map_err(|e| stream_fault(&self.writer.header().name, e))?;
+        self.written += (self.bytes.len() + store::ENTRY_BYTES) as u64;
+        Ok(sequence)
+    }
+
+    /// Bytes of the records that were appended since the book was opened, with their index entries.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
     /// True if the record of this sequence is as safe as the level of the book promises.

@@ -1,7 +1,7 @@
 //! What recoveries cut of the streams of stages: messages that were marked, on a medium that is damaged.
 //!
-//! A source commits such a gap once. A merge or a worker, whose book lets its oldest commits go, repeats the newest in each
-//! commit, so that `beamport ls` lists them as long as the stream is there.
+//! A source repeats such gaps in each table of totals, a merge or a worker the newest in each commit, so that
+//! `beamport ls` lists them as long as the stream is there.
 
 use crate::Fault;
 use crate::book::Book;
@@ -9,7 +9,7 @@ use crate::records::{CUT, Commit, Gap};
 use store::{Recovery, Writer};
 
 /// Cuts that are repeated: each is a damaged medium.
-const CUTS_MAX: usize = 100;
+pub(crate) const CUTS_MAX: usize = 100;
 
 /// The messages below `end` that were marked and that the opening of the stream has cut.
 pub(crate) fn cut(writer: &Writer, end: u64) -> Option<Gap> {

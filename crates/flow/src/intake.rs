@@ -29,6 +29,7 @@ use crate::room::{Around, Blocked, Refusal};
 use crate::totals::{self, Entries};
 use crate::{Fault, Outlet, Passes, Pushed, Room, Silence, Source, Step, StreamView};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -54,9 +55,15 @@ pub struct Intake {
     /// Takes the bytes of messages that are dropped.
     nowhere: Vec<u8>,
     commits: Option<Book>,
+    /// Commits for which the book has had no room, oldest first: parts of totals are one behind the other in it.
+    waiting: VecDeque<Commit>,
+    /// Gaps that each table repeats.
+    lasting: Vec<Gap>,
     pace: Pace,
     frontier: i64,
     ended: bool,
+    /// A commit says that nothing more will come.
+    is_finished: bool,
     no_room: Option<Fault>,
     held: Option<Held>,
     /// The state in the newest commit.
@@ -67,7 +74,7 @@ pub struct Intake {
     asked: i64,
     /// When the source was last stepped, ns of `Media::clock`.
     stepped: i64,
-    /// The newest commit found no room.
+    /// Not all that is to be committed found room.
     is_late: bool,
     /// The last step found no room for a message.
     is_blocked: bool,
@@ -200,7 +207,9 @@ impl Intake {
             writer.origin(origin).map_err(|e| stream_fault(name, e))?;
         }
         let mut origins = Origins::new(writer.origins(), &mut entries);
-        absence.into_iter().chain(cut(&writer, u64::MAX)).for_each(|gap| origins.silence(gap));
+        let new = cut(&writer, u64::MAX);
+        let lasting = totals::lasting(&entries, name, new.clone());
+        absence.into_iter().chain(new).for_each(|gap| origins.silence(gap));
         let mut intake = Self {
             pace: Pace::new(&writer, &entries, clock),
             data: data.clone(),
@@ -211,8 +220,11 @@ impl Intake {
             origins,
             nowhere: Vec::new(),
             commits,
+            waiting: VecDeque::new(),
+            lasting,
             frontier: i64::MIN,
             ended: false,
+            is_finished: false,
             no_room: None,
             held: None,
             state: resume.state,
@@ -226,7 +238,7 @@ impl Intake {
         if !is_newest {
             intake.replace(now)?;
         } else if entries.needs_table && next > 0 || entries.walked > intake.pace.segment {
-            intake.commit(now, false, Wanted::Table)?;
+            intake.is_late = !intake.commit(now, false, Wanted::Table)?;
         }
         Ok(intake)
     }
@@ -234,7 +246,8 @@ impl Intake {
     /// Commits the state and the totals with which the source goes on, in the place of newer ones whose messages a
     /// power cut took.
     fn replace(&mut self, now: i64) -> Result<(), Fault> {
-        if !self.commit(now, false, Wanted::Table)? || !self.pace.has_table {
+        self.commit(now, false, Wanted::Table)?;
+        if !self.settle()? {
             let fault = Fault::new(format!("the state of source `{}` cannot be committed", self.name), "no room");
             return Err(Fault { passes: Passes::WithRoom, ..fault });
         }
@@ -270,13 +283,14 @@ impl Intake {
         };
         self.writer.publish();
         (self.stepped, self.is_blocked) = (clock, is_blocked);
-        let ends = step == Step::Ended && !self.ended;
+        let ends = step == Step::Ended && !self.is_finished;
         let wanted = self.pace.wanted(&self.writer, &mut self.origins, clock);
-        if wanted != Wanted::Nothing || self.origins.has_gaps() || ends || self.is_late || self.has_news(clock) {
-            // Totals of which only some parts found room are committed again.
-            let wanted = if ends || self.is_late { wanted.max(Wanted::Changed) } else { wanted };
+        if wanted != Wanted::Nothing || self.origins.has_gaps() || ends || self.has_news(clock) {
+            let wanted = if ends { wanted.max(Wanted::Changed) } else { wanted };
             self.is_late = !self.commit(now, ends, wanted)?;
             self.asked = clock;
+        } else if self.is_late {
+            self.is_late = !self.write()?;
         }
         self.ended = step == Step::Ended;
         let safe = self.safe();
@@ -292,8 +306,10 @@ impl Intake {
 
     /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
+        self.settle()?;
         if self.source.state() != self.state || self.origins.is_changed() {
             self.commit(now, false, Wanted::Changed)?;
+            self.settle()?;
         }
         Ok(())
     }
@@ -327,9 +343,55 @@ impl Intake {
     }
 
     /// Commits gaps, state and, as far as they are wanted or there is room for them, totals. `finished`: nothing more
-    /// will come, so that nobody is missed after a restart. False if there is no room for all of it now: it is tried
-    /// again with the next step.
+    /// will come, so that nobody is missed after a restart. False if there is no room for all of it now: the next step
+    /// tries again.
     fn commit(&mut self, now: i64, finished: bool, wanted: Wanted) -> Result<bool, Fault> {
+        if !self.write()? {
+            return Ok(false);
+        }
+        let names = self.writer.origins();
+        let is_table = wanted == Wanted::Table;
+        let has_totals = is_table
+            || self.origins.is_changed()
+                && (wanted == Wanted::Changed
+                    || self.origins.is_joined()
+                    || self.pace.credit >= self.origins.totals_bytes(false, names) as i64);
+        let parts = if has_totals { self.origins.totals(is_table, names) } else { vec![Vec::new()] };
+        let count = parts.len() as u32;
+        let mut gaps = self.origins.gaps(&self.name, names);
+        if is_table {
+            gaps.extend_from_slice(&self.lasting);
+        }
+        let state = self.source.state();
+        for (part, rows) in parts.into_iter().enumerate() {
+            self.waiting.push_back(Commit {
+                stage: self.name.clone(),
+                run: String::new(),
+                block: 0,
+                time: now,
+                inputs: Vec::new(),
+                // They are in the first part.
+                gaps: std::mem::take(&mut gaps),
+                output_first: 0,
+                output_next: self.writer.next_sequence(),
+                state: state.clone(),
+                finished,
+                totals: has_totals.then_some(Totals { part: part as u32, parts: count, is_table, rows }),
+            });
+        }
+        if has_totals {
+            self.pace.said(self.writer.next_sequence(), is_table, self.data.media.clock());
+            self.origins.clear_changed();
+        }
+        self.origins.clear_gaps();
+        self.state = state;
+        self.is_finished |= finished;
+        self.write()
+    }
+
+    /// Appends the commits that wait to the book. False if there is no room for all of them now: the account is late,
+    /// never wrong.
+    fn write(&mut self) -> Result<bool, Fault> {
         if self.commits.is_none() {
             match Book::open(&self.data, &commits_of(&self.name), Keeps::Newest(BOOK_HISTORY_BYTES)) {
                 Ok(book) => self.commits = Some(book),
@@ -342,53 +404,34 @@ impl Intake {
             }
         }
         let Some(book) = &mut self.commits else { return Ok(false) };
-        let names = self.writer.origins();
-        let is_table = wanted == Wanted::Table;
-        let has_totals = is_table
-            || self.origins.is_changed()
-                && (wanted == Wanted::Changed
-                    || self.origins.is_joined()
-                    || self.pace.affords(self.origins.totals_bytes(false, names)));
-        let parts = if has_totals { self.origins.totals(is_table, names) } else { vec![Vec::new()] };
-        let count = parts.len() as u32;
-        let mut gaps = self.origins.gaps(&self.name, names);
-        let state = self.source.state();
-        for (part, rows) in parts.into_iter().enumerate() {
-            if has_totals {
-                self.pace.credit -=
-                    rows.iter().map(|(name, tally)| tally.bytes() as i64 + name.len() as i64).sum::<i64>();
-            }
-            let totals = has_totals.then_some(Totals { part: part as u32, parts: count, is_table, rows });
-            let commit = Commit {
-                stage: self.name.clone(),
-                run: String::new(),
-                block: book.next_sequence(),
-                time: now,
-                inputs: Vec::new(),
-                gaps: std::mem::take(&mut gaps),
-                output_first: 0,
-                output_next: self.writer.next_sequence(),
-                state: state.clone(),
-                finished,
-                totals,
-            };
-            match book.append(&commit) {
-                Ok(_) => {}
-                // Kept for the next step: the account is late, never wrong.
-                Err(fault) if fault.passes == Passes::WithRoom => return Ok(false),
+        while let Some(commit) = self.waiting.front_mut() {
+            commit.block = book.next_sequence();
+            let before = book.written();
+            match book.append(&*commit) {
+                Ok(_) => self.pace.wrote(book.written() - before, commit.totals.as_ref()),
+                Err(fault) if fault.passes == Passes::WithRoom => break,
                 Err(fault) => return Err(fault),
             }
-            // They are in the first part.
-            self.origins.clear_gaps();
-            self.state.clone_from(&state);
-            self.pace.commits += 1;
-        }
-        if has_totals {
-            self.origins.clear_changed();
-            self.pace.said(self.writer.next_sequence(), is_table, self.data.media.clock());
+            self.waiting.pop_front();
         }
         // For one-threaded flows; elsewhere the book has a drainer of its own.
         let _ = book.writer_mut().drain();
+        Ok(self.waiting.is_empty())
+    }
+
+    /// Appends the commits that wait as fast as the disk takes them. False if they find no room.
+    fn settle(&mut self) -> Result<bool, Fault> {
+        while !self.waiting.is_empty() && !self.write()? {
+            let left = self.waiting.len();
+            match self.commits.as_mut().map(Book::settle) {
+                Some(Ok(())) => {}
+                Some(Err(fault)) if fault.passes != Passes::WithRoom => return Err(fault),
+                _ => return Ok(false),
+            }
+            if !self.write()? && self.waiting.len() == left {
+                return Ok(false);
+            }
+        }
         Ok(true)
     }
 
@@ -481,12 +524,14 @@ struct Pace {
     below: u64,
     /// The index segment of the newest table, and when it was made, ns of `Media::clock`.
     table: (u64, i64),
-    /// Whether a table was committed since the start.
-    has_table: bool,
     /// Commits since the newest table.
     commits: u64,
-    /// Bytes that totals may take.
+    /// Bytes of the book behind the newest table.
+    book_bytes: u64,
+    /// Bytes that totals of what changed may take.
     credit: i64,
+    /// Bytes that tables may take, so that what changes does not take the room of every table.
+    saved: i64,
     /// When `credit` was looked at, ns of `Media::clock`, and the remainder of a byte.
     looked: i64,
 }
@@ -495,21 +540,32 @@ impl Pace {
     fn new(writer: &Writer, entries: &Entries, clock: i64) -> Self {
         let segment = writer.header().index_entries;
         let table = (entries.total_below / segment, clock);
-        let commits = entries.commits.len() as u64;
+        let (commits, book_bytes) = (entries.commits.len() as u64, entries.book_bytes);
         let below = entries.total_below;
-        Self { segment, below, table, has_table: false, commits, credit: 0, looked: clock }
+        Self { segment, below, table, commits, book_bytes, credit: 0, saved: 0, looked: clock }
     }
 
-    /// Totals were committed.
+    /// Totals are to be committed.
     fn said(&mut self, below: u64, is_table: bool, clock: i64) {
         self.below = below;
         if is_table {
-            (self.table, self.has_table, self.commits) = ((below / self.segment, clock), true, 0);
+            (self.table, self.commits) = ((below / self.segment, clock), 0);
         }
     }
 
-    fn affords(&self, bytes: u64) -> bool {
-        self.credit >= bytes as i64
+    /// A commit of `bytes` bytes is in the book.
+    fn wrote(&mut self, bytes: u64, totals: Option<&Totals>) {
+        let is_table = totals.is_some_and(|totals| totals.is_table);
+        let rows = totals.iter().flat_map(|totals| &totals.rows);
+        let taken = rows.map(|(name, tally)| tally.bytes() as i64 + name.len() as i64).sum::<i64>();
+        if is_table {
+            self.saved -= taken;
+            self.book_bytes = 0;
+        } else {
+            self.credit -= taken;
+            self.book_bytes += bytes;
+            self.commits += 1;
+        }
     }
 
     /// Which totals are due at `clock`, ns of `Media::clock`.
@@ -520,20 +576,25 @@ impl Pace {
         let share = origins.bytes / TOTALS_SHARE;
         origins.bytes -= share * TOTALS_SHARE;
         let earned = share as i64 + millis.saturating_mul(TOTALS_RATE as i64) / 1000;
-        self.credit = self.credit.saturating_add(earned).min(TOTALS_CREDIT_MAX);
+        self.credit = self.credit.saturating_add(earned / 2).min(TOTALS_CREDIT_MAX);
+        self.saved = self.saved.saturating_add(earned - earned / 2);
+        let is_old = clock.saturating_sub(self.table.1) >= TABLE_PAUSE && self.commits > 0;
+        if !is_old && next / self.segment <= self.table.0 {
+            self.saved = self.saved.min(TOTALS_CREDIT_MAX);
+        } else if self.saved >= 90 * writer.origins().len() as i64
+            // The first question is cheap: a row takes more than that.
+            && self.saved >= origins.totals_bytes(true, writer.origins()) as i64
+        {
+            return Wanted::Table;
+        }
+        // The book lets go of its oldest commits: the newest table is none of them.
+        if self.book_bytes > BOOK_HISTORY_BYTES / 2 {
+            return Wanted::Table;
+        }
         // What retention takes has to be in totals before. It never takes what is not older than half of what is there.
         let first = writer.first_sequence();
         if first > 0 && origins.is_changed() && (next - self.below.min(next)) * 2 > next - first {
             return Wanted::Changed;
-        }
-        let is_old = clock.saturating_sub(self.table.1) >= TABLE_PAUSE && self.commits > 0;
-        let is_due = next / self.segment > self.table.0 || is_old;
-        // The first question is cheap: a row takes more than that.
-        if is_due
-            && self.affords(90 * writer.origins().len() as u64)
-            && self.affords(origins.totals_bytes(true, writer.origins()))
-        {
-            return Wanted::Table;
         }
         Wanted::Nothing
     }

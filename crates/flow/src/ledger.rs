@@ -13,7 +13,7 @@ use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};
 use crate::data::{Data, stream_fault};
 use crate::limits::{HOLES_MAX, UNEXPLAINED_MAX};
-use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS};
+use crate::records::{ABSENT, BEYOND, CUT, Commit, Gap, REFUSED, Run, THROTTLED, UNKNOWN, WAITS, unknown_of};
 use crate::tally::Tally;
 use crate::totals;
 use crate::{Fault, ResumeOrigin, runs};
@@ -258,40 +258,25 @@ struct Committed {
     gaps: Vec<Gap>,
     /// When it was not there.
     absences: Vec<Gap>,
-    /// What recoveries cut of messages that were marked.
-    cuts: Vec<Gap>,
-    /// Stands for commits that do not verify.
-    unknown: Option<Gap>,
-}
-
-/// Stands for commits of a source that do not verify.
-fn unknown_of(stream: &str) -> Gap {
-    Gap {
-        stream: stream.into(),
-        origin: String::new(),
-        first: 1,
-        last: 0,
-        from: i64::MIN,
-        to: i64::MAX,
-        reason: UNKNOWN.into(),
-        by_sequence: true,
-        count: 0,
-    }
+    /// Some commits do not verify.
+    is_damaged: bool,
+    /// The book has let go of commits before this time, ns since 1970 UTC.
+    since: Option<i64>,
 }
 
 fn committed(data: &Data, stream: &str) -> Result<Committed, Fault> {
-    let (messages, lost) = data.book_and_lost(&commits_of(stream))?;
-    let mut gaps = Vec::new();
+    let book = commits_of(stream);
+    let is_cut = data.has(&book)? && data.reader_early(&book)?.bounds().first > 0;
+    let (messages, lost) = data.book_and_lost(&book)?;
+    let (mut gaps, mut since) = (Vec::new(), None);
     for message in messages {
-        gaps.extend(Commit::read(&message)?.gaps.into_iter().filter(|g| g.stream == stream));
+        let commit = Commit::read(&message)?;
+        since = since.or(is_cut.then_some(commit.time));
+        gaps.extend(commit.gaps.into_iter().filter(|g| g.stream == stream));
     }
-    let (gaps, by_sequence): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| !g.by_sequence);
-    let of = |reasons: &'static [&str]| {
-        by_sequence.iter().filter(|g| reasons.contains(&g.reason.as_str())).cloned().collect::<Vec<Gap>>()
-    };
-    let (absences, cuts) = (of(&[ABSENT, THROTTLED]), of(&[CUT]));
-    let unknown = (lost > 0).then(|| unknown_of(stream));
-    Ok(Committed { gaps, absences, cuts, unknown })
+    let (by_sequence, gaps): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|g| g.by_sequence);
+    let absences = by_sequence.into_iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str())).collect();
+    Ok(Committed { gaps, absences, is_damaged: lost > 0, since })
 }
 
 /// The times of which not all is known, oldest first: a stream had no source, or its source did not hear all.
@@ -301,14 +286,7 @@ pub fn absences(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
 
 /// The messages of a stream that were marked and that a recovery has cut since, oldest first.
 pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
-    let mut cuts: Vec<Gap> = Vec::new();
-    // Commits of merges and workers repeat them.
-    for gap in committed(data, stream)?.cuts {
-        if !cuts.contains(&gap) {
-            cuts.push(gap);
-        }
-    }
-    Ok(cuts)
+    totals::cuts(data, stream)
 }
 
 /// Where each origin of a stream stands: for a program that appends to it.
@@ -329,7 +307,7 @@ pub fn entries(data: &Data, stream: &str) -> Result<(Vec<Entry>, Vec<Gap>), Faul
     }
     let gaps = known.commits.into_iter().flat_map(|commit| commit.gaps);
     let mut gaps: Vec<Gap> = gaps.filter(|gap| gap.stream == stream && !gap.by_sequence).collect();
-    if known.damaged > 0 {
+    if known.is_unknown {
         accounts.iter_mut().for_each(|account| account.closed = false);
         gaps.push(unknown_of(stream));
     }
@@ -344,7 +322,7 @@ fn retired(stream: &str, n: u64) -> Entry {
 /// The entry accounts of a run over the sequences `from` to `to`. Gaps whose times lie in the run are counted although
 /// no message after (or before) them is in the range.
 fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Result<(Vec<Entry>, Vec<Gap>), Fault> {
-    let Committed { mut gaps, unknown, .. } = committed(data, stream)?;
+    let Committed { mut gaps, is_damaged, since, .. } = committed(data, stream)?;
     gaps.sort_by_key(|g| (g.first, g.last));
     let reader = data.reader_early(stream)?;
     let spans = run.spans(reader.header(), from, to).0;
@@ -367,9 +345,10 @@ fn entries_of(data: &Data, stream: &str, from: u64, to: u64, run: &Run) -> Resul
         accounts.push(entry);
         used.push(gap);
     }
-    if let Some(unknown) = unknown {
+    // What was lost behind the last message of the run stands in commits alone.
+    if is_damaged || since.is_some_and(|since| run.start < since) {
         accounts.iter_mut().for_each(|account| account.closed = false);
-        used.push(unknown);
+        used.push(unknown_of(stream));
     }
     Ok((accounts, used))
 }

@@ -267,6 +267,21 @@ pub const CUT: &str = "cut";
 /// in them. It names no number (`last` is before `first`) and no time.
 pub const UNKNOWN: &str = "unknown";
 
+/// Stands for commits of a source that cannot be read any more.
+pub(crate) fn unknown_of(stream: &str) -> Gap {
+    Gap {
+        stream: stream.into(),
+        origin: String::new(),
+        first: 1,
+        last: 0,
+        from: i64::MIN,
+        to: i64::MAX,
+        reason: UNKNOWN.into(),
+        by_sequence: true,
+        count: 0,
+    }
+}
+
 impl Gap {
     /// How many messages are missing.
     pub fn count(&self) -> u64 {

@@ -11,8 +11,9 @@
 
 use crate::Fault;
 use crate::commits::commits_of;
+use crate::cuts::CUTS_MAX;
 use crate::data::{Data, stream_fault};
-use crate::records::{Commit, Gap};
+use crate::records::{CUT, Commit, Gap, UNKNOWN, unknown_of};
 use crate::tally::Tally;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Entry, Error, ReadOptions, Reader};
@@ -26,8 +27,8 @@ pub(crate) struct Entries {
     pub(crate) changed: BTreeSet<String>,
     /// Messages that retention took behind the newest totals, of which nobody knows who made them.
     pub(crate) retired: u64,
-    /// Commits that do not verify: what they counted is not known.
-    pub(crate) damaged: u64,
+    /// What the source lost is not known: a commit does not verify, or the book has let go of it, or a table says so.
+    pub(crate) is_unknown: bool,
     /// Index entries that were read.
     pub(crate) walked: u64,
     /// The totals speak of all messages below this.
@@ -36,6 +37,8 @@ pub(crate) struct Entries {
     pub(crate) needs_table: bool,
     /// Commits from the newest table on (all, where there is none), oldest first.
     pub(crate) commits: Vec<Commit>,
+    /// Bytes of these.
+    pub(crate) book_bytes: u64,
 }
 
 /// The commits of a source from the newest table on, and how far they are to be believed.
@@ -44,13 +47,15 @@ struct Book {
     commits: Vec<Option<Commit>>,
     /// Totals of changed origins can be added to what the oldest commit begins with: a table, or nothing at all.
     has_base: bool,
+    /// Bytes of these commits.
+    bytes: u64,
 }
 
 /// Reads the accounts of a stream.
 pub(crate) fn read(data: &Data, stream: &str) -> Result<Entries, Fault> {
     let mut reader = data.reader_early(stream)?;
     let bounds = reader.bounds();
-    let nothing = Book { commits: Vec::new(), has_base: true };
+    let nothing = Book { commits: Vec::new(), has_base: true, bytes: 0 };
     let book = if data.has(&commits_of(stream))? { read_book(data, stream, bounds.count)? } else { nothing };
     let mut entries = Entries::default();
     let behind = entries.believe(&book, bounds.count);
@@ -67,8 +72,40 @@ pub(crate) fn read(data: &Data, stream: &str) -> Result<Entries, Fault> {
     // Before the first totals nothing is known of what retention took, as of a stream without a book.
     entries.retired = if is_known { retired } else { 0 };
     entries.needs_table |= retired > 0;
+    entries.book_bytes = book.bytes;
     entries.commits = book.commits.into_iter().flatten().collect();
     Ok(entries)
+}
+
+/// The gaps that every table repeats, as the newest one has none of the commits before it: what recoveries cut, `new`
+/// last, and whether something is unknown.
+pub(crate) fn lasting(entries: &Entries, stream: &str, new: Option<Gap>) -> Vec<Gap> {
+    let mut cuts = cuts_of(&entries.commits);
+    cuts.extend(new);
+    cuts.drain(..cuts.len().saturating_sub(CUTS_MAX));
+    // Nobody knows who made what retention took behind the totals.
+    let is_unknown = entries.is_unknown || entries.retired > 0;
+    cuts.into_iter().chain(is_unknown.then(|| unknown_of(stream))).collect()
+}
+
+/// What recoveries cut of a stream: its commits from the newest table on say that.
+pub(crate) fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
+    if !data.has(&commits_of(stream))? {
+        return Ok(Vec::new());
+    }
+    let commits = read_book(data, stream, u64::MAX)?.commits;
+    Ok(cuts_of(&commits.into_iter().flatten().collect::<Vec<_>>()))
+}
+
+/// Each cut once: merges, workers and tables repeat it.
+fn cuts_of(commits: &[Commit]) -> Vec<Gap> {
+    let mut cuts: Vec<Gap> = Vec::new();
+    for gap in commits.iter().flat_map(|commit| &commit.gaps).filter(|gap| gap.by_sequence && gap.reason == CUT) {
+        if !cuts.contains(gap) {
+            cuts.push(gap.clone());
+        }
+    }
+    cuts
 }
 
 /// Reads the book backwards, to the newest table whose totals the stream of `count` messages is not behind.
@@ -76,12 +113,15 @@ fn read_book(data: &Data, stream: &str, count: u64) -> Result<Book, Fault> {
     let name = commits_of(stream);
     let mut reader = data.reader(&name, ReadOptions::default())?;
     let first = reader.bounds().first;
-    let mut book = Book { commits: Vec::new(), has_base: first == 0 };
+    let mut book = Book { commits: Vec::new(), has_base: first == 0, bytes: 0 };
     // The parts of a table that were seen, with what it speaks of.
     let mut table: Option<(u64, u32)> = None;
     for sequence in (first..reader.end()).rev() {
         let commit = match reader.get(sequence) {
-            Ok(Some((_, bytes))) => Some(Commit::read(&bytes)?),
+            Ok(Some((_, bytes))) => {
+                book.bytes += (bytes.len() + store::ENTRY_BYTES) as u64;
+                Some(Commit::read(&bytes)?)
+            }
             Err(Error::Gone { .. }) => {
                 book.has_base = false;
                 break;
@@ -115,15 +155,15 @@ impl Entries {
         // Rows of the parts so far of totals that are not complete, what they speak of, and the next part.
         let mut rows: Vec<(String, Tally)> = Vec::new();
         let mut expected = (0, 0);
-        self.needs_table = !book.has_base;
+        (self.needs_table, self.is_unknown) = (!book.has_base, !book.has_base);
         for (at, commit) in book.commits.iter().enumerate() {
             let Some(commit) = commit else {
-                (is_based, self.needs_table) = (false, true);
-                self.damaged += 1;
+                (is_based, self.needs_table, self.is_unknown) = (false, true, true);
                 rows.clear();
                 continue;
             };
             self.needs_table |= commit.output_next > count;
+            self.is_unknown |= commit.gaps.iter().any(|gap| gap.reason == UNKNOWN);
             let Some(totals) = commit.totals.as_ref().filter(|_| commit.output_next <= count) else { continue };
             if totals.part == 0 {
                 rows.clear();

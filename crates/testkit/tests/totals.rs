@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use store::{Drain, Meta, Options, Received, SchemaId, WhenFull};
 
+#[path = "totals/harm.rs"]
+mod harm;
+
 const SECOND: i64 = 1_000_000_000;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
