@@ -117,6 +117,14 @@ impl Book {
         Ok(book)
     }
 
+    /// Makes all that a book holds as safe as its level promises, and leaves the book closed.
+    pub(crate) fn settle_closed(data: &Data, name: &str, keeps: Keeps) -> Result<(), Fault> {
+        let reader = data.reader_early(name)?;
+        let bounds = reader.bounds();
+        let is_safe = reader.header().level == Level::Memory || bounds.closed && bounds.disk >= bounds.count;
+        if is_safe { Ok(()) } else { Self::open_settled(data, name, keeps).map(drop) }
+    }
+
     /// Waits until all that the book holds is as safe as its level promises.
     pub fn settle(&mut self) -> Result<(), Fault> {
         match self.next_sequence().checked_sub(1) {

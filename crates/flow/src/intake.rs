@@ -20,8 +20,8 @@ use crate::commits::commits_of;
 use crate::cuts::cut;
 use crate::data::{Data, stream_fault, unwritten};
 use crate::limits::{
-    BOOK_HISTORY_BYTES, HELD_PATIENCE, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX, TOTALS_RATE, TOTALS_SHARE,
-    UNMARKED_PAUSE,
+    BOOK_HISTORY_BYTES, BOOK_IDLE, HELD_PATIENCE, STATE_PAUSE, TABLE_PAUSE, TOTALS_CREDIT_MAX, TOTALS_RATE,
+    TOTALS_SHARE, UNMARKED_PAUSE,
 };
 use crate::origins::{Origins, resume_of};
 use crate::records::{Commit, Gap, REFUSED, Totals};
@@ -54,7 +54,10 @@ pub struct Intake {
     origins: Origins,
     /// Takes the bytes of messages that are dropped.
     nowhere: Vec<u8>,
+    /// The book, while there is something to commit now and then: it has a thread and files.
     commits: Option<Book>,
+    /// When something was committed, ns of `Media::clock`.
+    committed: i64,
     /// Commits for which the book has had no room, oldest first: parts of totals are one behind the other in it.
     waiting: VecDeque<Commit>,
     /// Gaps that each table repeats.
@@ -188,10 +191,9 @@ impl Intake {
         let mut writer = data.writer(name, &options.stream)?;
         // Gaps of before are believed once they are marked, so that no number is given twice.
         let book = commits_of(name);
-        let commits = match data.has(&book)? {
-            true => Some(Book::open_settled(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?),
-            false => None,
-        };
+        if data.has(&book)? {
+            Book::settle_closed(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?;
+        }
         let next = writer.next_sequence();
         let mut entries = totals::read(data, name)?;
         // The newest state that speaks of no message beyond the stream.
@@ -219,7 +221,8 @@ impl Intake {
             ahead_max: options.ahead_max,
             origins,
             nowhere: Vec::new(),
-            commits,
+            commits: None,
+            committed: clock,
             waiting: VecDeque::new(),
             lasting,
             frontier: i64::MIN,
@@ -291,6 +294,8 @@ impl Intake {
             self.asked = clock;
         } else if self.is_late {
             self.is_late = !self.write()?;
+        } else if clock.saturating_sub(self.committed) >= BOOK_IDLE {
+            self.commits = None;
         }
         self.ended = step == Step::Ended;
         let safe = self.safe();
@@ -307,7 +312,10 @@ impl Intake {
     /// Commits the state of a source that is ended from outside. `now` in ns since 1970 UTC.
     pub fn stop(&mut self, now: i64) -> Result<(), Fault> {
         self.settle()?;
-        if self.source.state() != self.state || self.origins.is_changed() {
+        // A little of the index is read faster than a book is made.
+        let is_long = self.writer.next_sequence().saturating_sub(self.pace.below) >= self.pace.segment;
+        let has_totals = self.origins.is_refused() || self.origins.is_changed() && (is_long || self.commits.is_some());
+        if has_totals || self.origins.has_gaps() || self.source.state() != self.state {
             self.commit(now, false, Wanted::Changed)?;
             self.settle()?;
         }
@@ -407,6 +415,7 @@ impl Intake {
         while let Some(commit) = self.waiting.front_mut() {
             commit.block = book.next_sequence();
             let before = book.written();
+            self.committed = self.data.media.clock();
             match book.append(&*commit) {
                 Ok(_) => self.pace.wrote(book.written() - before, commit.totals.as_ref()),
                 Err(fault) if fault.passes == Passes::WithRoom => break,

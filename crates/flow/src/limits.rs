@@ -14,6 +14,9 @@ pub(crate) const BOOK_NEWEST_BYTES: u64 = 1 << 20;
 /// What a book keeps whose oldest records matter least, gaps of sources and commands: half a million.
 pub const BOOK_HISTORY_BYTES: u64 = 64 << 20;
 
+/// A source to which nothing has happened for so long closes its book, ns: an open one costs a thread and ten files.
+pub(crate) const BOOK_IDLE: i64 = 60_000_000_000;
+
 /// How long the disk may take for all that a book holds when it is opened.
 pub(crate) const BOOK_PATIENCE: Duration = Duration::from_secs(10);
 

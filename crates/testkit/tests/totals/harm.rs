@@ -68,7 +68,7 @@ fn totals_of_several_parts_were_begun_again_and_again_while_the_disk_was_behind(
         assert!(entries.iter().all(|entry| entry.closed && entry.sent == each && entry.appended == each));
     };
     let (process, data) = data_of(&machine);
-    let mut intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(64 << 20), machine.now()).unwrap();
+    let mut intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(8 << 20), machine.now()).unwrap();
     step(&machine, &mut intake, SECOND);
     intake.stop(machine.now()).unwrap();
     // SAFETY: the intake has all maps of the machine.
@@ -77,7 +77,7 @@ fn totals_of_several_parts_were_begun_again_and_again_while_the_disk_was_behind(
 
     // The book has room for a part at once, as while the disk is behind.
     let (process, data) = data_of(&machine);
-    let mut intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(64 << 20), machine.now()).unwrap();
+    let mut intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(8 << 20), machine.now()).unwrap();
     assert_eq!(intake.walked(), 0);
     step(&machine, &mut intake, 7000 * SECOND);
     let begun = commits(&data).len();
@@ -90,7 +90,7 @@ fn totals_of_several_parts_were_begun_again_and_again_while_the_disk_was_behind(
     unsafe { machine.kill(&process, intake) };
     let (_process, data) = data_of(&machine);
     said(&data, 8);
-    let intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(64 << 20), machine.now()).unwrap();
+    let intake = Intake::start(&data, "s", Box::new(Crowd::new(21_000)), &disk(8 << 20), machine.now()).unwrap();
     assert!(intake.walked() <= 6 * 21_000, "{}", intake.walked());
 }
 
@@ -106,6 +106,55 @@ fn a_table_larger_than_the_room_that_is_kept_was_never_made() {
     }
     let parts = table_parts(&data);
     assert!(parts.len() > 4 && parts.last().is_some_and(|(part, parts)| part + 1 == *parts), "{parts:?}");
+}
+
+#[test]
+fn a_thousand_idle_sources_had_a_thousand_open_books() {
+    /// Pushes a message and loses one in its first step.
+    struct Once(bool);
+
+    impl Source for Once {
+        fn start(&mut self, _: i64, _: &Resume) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+            let origin = out.origin("board")?;
+            if std::mem::take(&mut self.0) {
+                let meta = Meta { source_time: now, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+                assert_eq!(out.push(&meta, b"12345678")?, Pushed::Taken);
+                out.missing(origin, 1..=1, now..=now, "network")?;
+            }
+            Ok(Step::At(now + 1))
+        }
+
+        fn misses(&self) -> bool {
+            false
+        }
+    }
+
+    let machine = Machine::new(1);
+    let (_process, data) = data_of(&machine);
+    let is_open = || data.reader_early(&commits_of("s")).is_ok_and(|reader| !reader.bounds().closed);
+    let start = |source: Box<dyn Source>| Intake::start(&data, "s", source, &disk(1 << 20), machine.now()).unwrap();
+    let mut intake = start(Box::new(Many { next: 0, each: 1 }));
+    step(&machine, &mut intake, SECOND);
+    intake.stop(machine.now()).unwrap();
+    drop(intake);
+    assert!(commits(&data).is_empty(), "no totals of a message that is read as fast");
+    let mut intake = start(Box::new(Once(true)));
+    step(&machine, &mut intake, SECOND);
+    assert!(is_open());
+    step(&machine, &mut intake, 59 * SECOND);
+    assert!(is_open());
+    step(&machine, &mut intake, SECOND);
+    assert!(!is_open());
+    drop(intake);
+    let mut intake = start(Box::new(Once(false)));
+    step(&machine, &mut intake, SECOND);
+    assert!(!is_open());
+    let (entries, _) = ledger::entries(&data, "s").unwrap();
+    assert_eq!((entries[0].sent, entries[0].appended, entries[0].lost["network"]), (2, 2, 1));
 }
 
 /// One of many origins loses a message each step.
