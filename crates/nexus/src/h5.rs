@@ -350,17 +350,30 @@ impl File {
         Ok(())
     }
 
+    /// Opens a group or dataset, and removes an attribute of it if it is there.
+    fn without_attribute(&self, object: &str, attribute: &CStr, what: impl Fn() -> String) -> Result<Id, Fault> {
+        let path = c_name(if object.is_empty() { "/" } else { object })?;
+        // SAFETY: an open file and a valid name.
+        let at = new_id(&what, || unsafe { hdf5_metno_sys::h5o::H5Oopen(self.id, path.as_ptr(), h5p::H5P_DEFAULT) })?;
+        // SAFETY: an open object and a valid name.
+        if call(&what, || unsafe { h5a::H5Aexists(at.0, attribute.as_ptr()) })? > 0 {
+            // SAFETY: as above.
+            call(&what, || unsafe { h5a::H5Adelete(at.0, attribute.as_ptr()) })?;
+        }
+        Ok(at)
+    }
+
+    /// Removes an attribute of a group or dataset, if it is there.
+    pub(crate) fn remove_attribute(&self, object: &str, name: &str) -> Result<(), Fault> {
+        let what = || format!("the attribute `{name}` of `{object}` cannot be removed");
+        self.without_attribute(object, &c_name(name)?, what).map(drop)
+    }
+
     /// Sets an attribute of a group or dataset; one that was there is replaced.
     pub(crate) fn set_attribute(&self, object: &str, name: &str, value: &Data) -> Result<(), Fault> {
-        let (path, attribute) = (c_name(if object.is_empty() { "/" } else { object })?, c_name(name)?);
+        let attribute = c_name(name)?;
         let what = || format!("the attribute `{name}` of `{object}` cannot be written");
-        // SAFETY: an open file and valid names.
-        let at = new_id(what, || unsafe { hdf5_metno_sys::h5o::H5Oopen(self.id, path.as_ptr(), h5p::H5P_DEFAULT) })?;
-        // SAFETY: an open object and a valid name.
-        if call(what, || unsafe { h5a::H5Aexists(at.0, attribute.as_ptr()) })? > 0 {
-            // SAFETY: as above.
-            call(what, || unsafe { h5a::H5Adelete(at.0, attribute.as_ptr()) })?;
-        }
+        let at = self.without_attribute(object, &attribute, what)?;
         let (cell, shape) = (data_type(value)?, space(&value.shape, None)?);
         let id = new_id(
             what,

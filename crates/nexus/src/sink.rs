@@ -16,7 +16,7 @@
 use crate::h5::{File, To};
 use crate::layout::{Layout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
-use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA};
+use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA, indices_of};
 use crate::outside::{Given, origin};
 use crate::product::product;
 use crate::room::Room;
@@ -388,6 +388,13 @@ impl Nexus {
             match late {
                 Late::Attribute(object, name, value) => file.set_attribute(object, name, value)?,
                 Late::Dataset((path, value, attributes)) => write_fixed(file, path, value, attributes)?,
+                Late::Absent(group, name) => {
+                    file.remove_attribute(group, &indices_of(name))?;
+                    let path = format!("{group}/{name}");
+                    if file.exists(&path)? {
+                        file.unlink(&path)?;
+                    }
+                }
             }
             self.laid = true;
             filling.late.pop();

@@ -513,6 +513,25 @@ fn rows_that_no_commit_knows_leave_no_shape_and_no_type() {
 }
 
 #[test]
+fn axes_of_a_first_histogram_that_no_commit_knows_stayed_beside_those_of_another() {
+    let job = job_of("axes-of-another", &[("h", r#"{"module": "hs01", "config": {"stream": "s"}}"#)]);
+    let mut sink = Nexus::begin(job.clone(), false).unwrap();
+    let state = sink.flush().unwrap();
+    give(&mut sink, 0, 0, &[image(0, 2.0, true)]).unwrap();
+    sink.flush().unwrap();
+    drop(sink);
+    assert!(has(&job, "h/axis_1") && has(&job, "h/errors"));
+    let mut sink = Nexus::resume(job.clone(), &state).unwrap();
+    assert_eq!(told(&give(&mut sink, 0, 0, &[hs00(|_| ())]).unwrap()), []);
+    sink.finish("{}").unwrap();
+    let group = hdf5_metno::File::open(&job.file).unwrap().group("entry/h").unwrap();
+    assert_eq!(group.attr("axis_0_indices").unwrap().read_raw::<i64>().unwrap(), [1]);
+    assert!(group.attr("axis_1_indices").is_err());
+    assert!(!has(&job, "h/axis_1") && !has(&job, "h/errors"));
+    assert_eq!(numbers(&job, "h/data"), [1, 2, 3]);
+}
+
+#[test]
 fn an_alarm_module_alone_takes_alarms_of_values() {
     use wire::f142::{AlarmSeverity, Value};
     let job = job_of("alarms", &[("log", r#"{"module": "al00", "config": {"stream": "s"}}"#)]);

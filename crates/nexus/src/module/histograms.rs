@@ -5,7 +5,7 @@
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
 use super::arrays::{self, Arrays, ERRORS, NO_AXIS};
-use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT};
+use super::{BROKEN, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT};
 use crate::column::{Column, Design};
 use crate::template::{AXES, Data, Variable};
 use serde_json::{Value, json};
@@ -150,7 +150,12 @@ impl Histograms {
             // It was not the first after all.
             *self = Self::new();
             place.columns.truncate(known);
+            return answer;
         }
+        // A histogram that was the first before a restart, and came behind the last commit, may have had others.
+        let has = |name: &str| self.arrays.variables.iter().chain(&self.arrays.constants).any(|one| one.name == name);
+        let absent = AXES.into_iter().chain([ERRORS]).filter(|name| !has(name));
+        place.late.extend(absent.map(|name| Late::Absent(place.path.to_owned(), name.to_owned())));
         answer
     }
 }

@@ -71,6 +71,8 @@ pub(crate) enum Late {
     Attribute(String, String, Data),
     /// A dataset.
     Dataset(Fixed),
+    /// A dataset of a group that no message has, path and name: one that rows of before a restart left is removed.
+    Absent(String, String),
 }
 
 /// A module at work: its columns and what it remembers.
@@ -350,6 +352,7 @@ impl Filling {
         answer?;
         self.late.retain_mut(|late| match late {
             Late::Attribute(object, name, value) if *object == self.path => self.said.take(name, value),
+            Late::Absent(_, name) => !self.said.kept.contains(&indices_of(name)),
             _ => true,
         });
         if let (Some(watch), Some(before)) = (&mut self.watch, before) {
@@ -602,9 +605,14 @@ fn cue_designs(path: &str) -> [Design; 2] {
     .map(|cue| Design { least: CUE_CHUNK_BYTES_MIN, ..cue })
 }
 
+/// The attribute of an NXdata that says which dimensions of the signal a dataset has.
+pub(crate) fn indices_of(name: &str) -> String {
+    format!("{name}_indices")
+}
+
 /// Says that a dataset has the first dimension of the signal of its NXdata.
 fn first_index(name: &str) -> (String, Data) {
-    (format!("{name}_indices"), Data::number(DType::Int64, &0_i64.to_le_bytes()))
+    (indices_of(name), Data::number(DType::Int64, &0_i64.to_le_bytes()))
 }
 
 fn unit(units: &str) -> Vec<(&'static str, Data)> {
