@@ -1,7 +1,7 @@
 //! What recoveries cut of the streams of stages: messages that were marked, on a medium that is damaged.
 //!
-//! A source repeats such gaps in each table of totals, a merge or a worker the newest in each commit, so that
-//! `beamport ls` lists them as long as the stream is there.
+//! A source repeats such gaps in each table of totals, a merge or a worker the newest in each commit, so that `beamport ls`
+//! lists them as long as the stream is there.
 
 use crate::Fault;
 use crate::book::Book;
