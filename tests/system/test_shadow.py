@@ -264,6 +264,6 @@ def test_the_page_on_changing_code_runs(lab):
     assert [line[1] for line in commands] == ["compare", "cutover"]
     env = {**os.environ, "BEAMPORT_DATA": str(lab.data)}
     told = [lab.run(*line[1:], env=env, status=None).stdout.decode() for line in commands]
-    assert "different" in told[0] and "from message" in told[1] and "goes on with better.py:mean" in told[1]
+    assert "different" in told[0] and "from message" in told[1] and "now runs better.py:mean" in told[1]
     lab.interrupt(process)
     lab.end(process)

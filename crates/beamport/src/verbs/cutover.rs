@@ -1,4 +1,4 @@
-//! `beamport cutover`: a worker goes on with the code of its shadow, by way of the mover.
+//! `beamport cutover`: switches a worker to the code of its shadow, through the mover.
 
 use super::{Answer, compare, ended, json_line, open};
 use crate::cli::Cutover;
@@ -35,7 +35,7 @@ fn text(answer: &Value) -> String {
     } else if let Some(fault) = answer["compared"]["fault"].as_str() {
         lines.push(format!("before: {fault}"));
     }
-    lines.push(format!("worker `{worker}` goes on with {}", said(&answer["code"]["call"])));
+    lines.push(format!("worker `{worker}` now runs {}", said(&answer["code"]["call"])));
     for from in answer["from"].as_array().into_iter().flatten() {
         let (stream, epoch, sequence) = (said(&from["stream"]), &from["epoch"], &from["sequence"]);
         lines.push(format!("  from message {sequence} of `{stream}` on (epoch {epoch})"));
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(
             text(&answer),
             "before: `mean` and `trial`: 40 same, 0 different, 0 only in `mean`, 0 only in `trial`\n\
-             worker `mean` goes on with new.py:mean\n  \
+             worker `mean` now runs new.py:mean\n  \
                from message 40 of `camera` on (epoch 0)\n  \
                which is from message 38 of `mean` on\n\
              it stays so until [worker.mean] in the instrument file is changed\n"
