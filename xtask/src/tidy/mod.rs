@@ -7,6 +7,7 @@ mod layers;
 mod ratchet;
 mod reference;
 mod text;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +37,7 @@ pub(crate) fn sources(root: &Path) -> Done {
     let files = files(root)?;
     let mut complaints = crates::check(root);
     complaints.extend(text::check(root, &files));
+    complaints.extend(words::check(root, &files));
     complaints.extend(layers::check(root, &files));
     complaints.extend(ratchet::check(root, &files));
     verdict(complaints)
