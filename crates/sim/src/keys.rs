@@ -48,20 +48,20 @@ pub(crate) const fn key(
 /// Keys of every model.
 pub(crate) const COMMON: &[Key] = &[
     key("seed", Kind::Whole, "1", "", "seed of everything random; equal seeds give equal data"),
-    key("duration", Kind::Time, "", "", "the source ends after this time; without it, it goes on"),
+    key("duration", Kind::Time, "", "", "the source ends after this time; default: never"),
     key(
         "clock_fault",
         Kind::Choice(&["none", "backward", "repeat", "future"]),
         "none",
         "",
-        "what is wrong with the source's clock",
+        "fault of the source's clock",
     ),
     key("clock_fault_every", Kind::Whole, "50", "messages", "one message in this many has the clock fault"),
 ];
 
 /// Keys of every model that counts.
 pub(crate) const COUNTED: &[Key] = &[
-    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
+    key("origin", Kind::Text, "", "", "name of the origin; default: that of the model"),
     key("scale", Kind::Number, "1", "", "factor on the rate"),
 ];
 
@@ -72,14 +72,14 @@ pub(crate) const EVENTS: &[Key] = &[
         Kind::Choice(&["pulse", "size"]),
         "pulse",
         "",
-        "a message for each pulse, or a new one after `events_max` events too",
+        "a message per pulse, or additional ones after `events_max` events",
     ),
     key(
         "events_max",
         Kind::Whole,
         "",
         "events",
-        "events of one message at most; default 1048576 by pulse, 12400 by size",
+        "most events of a message; default: 1048576 by pulse, 12400 by size",
     ),
 ];
 
@@ -88,17 +88,17 @@ pub(crate) const SAMPLE: &[Key] = &[key("sample", Kind::Choice(SAMPLES), "nickel
 
 /// The program of angles of the reflectometer.
 pub(crate) const ANGLES: &[Key] = &[
-    key("angles", Kind::Numbers, "[0.6, 1.1, 1.9]", "deg", "sample angles, gone through in turn"),
+    key("angles", Kind::Numbers, "[0.6, 1.1, 1.9]", "deg", "sample angles, used in turn"),
     key("angle_step", Kind::Time, "3 s", "", "time at each angle"),
 ];
 
 /// Background of the reflectometer.
 pub(crate) const BACKGROUND: &[Key] =
-    &[key("background", Kind::Number, "0.01", "", "part of the events that is flat background, 0 to 1")];
+    &[key("background", Kind::Number, "0.01", "", "fraction of events that are flat background, 0 to 1")];
 
 /// Metadata of the ESS profiles.
 pub(crate) const METADATA: &[Key] =
-    &[key("metadata", Kind::Number, "0", "", "bytes of f144 metadata for each byte of events, 0 to 1")];
+    &[key("metadata", Kind::Number, "0", "", "bytes of f144 metadata per byte of events, 0 to 1")];
 
 /// The alarm of the reflectometer's devices.
 pub(crate) const ALARM: &[Key] =
@@ -106,17 +106,17 @@ pub(crate) const ALARM: &[Key] =
 
 /// The detectors.
 pub(crate) const COINCIDENCES: &[Key] = &[
-    key("detector", Kind::Whole, "1", "", "which detector it is, from 1 on"),
-    key("detectors", Kind::Whole, "120", "", "how many there are; all have the same in this and the next three"),
-    key("coincidences", Kind::Number, "100", "/s", "coincidences a second on average, of all detectors"),
-    key("multiplicity", Kind::Whole, "4", "detectors", "how many take part in a coincidence"),
-    key("jitter", Kind::Time, "50 ns", "", "up to so much later, by chance"),
+    key("detector", Kind::Whole, "1", "", "number of this detector, from 1 on"),
+    key("detectors", Kind::Whole, "120", "", "number of detectors; set this and the next three keys equally in all of them"),
+    key("coincidences", Kind::Number, "100", "/s", "mean coincidences per second, of all detectors"),
+    key("multiplicity", Kind::Whole, "4", "detectors", "detectors per coincidence"),
+    key("jitter", Kind::Time, "50 ns", "", "largest random delay"),
 ];
 
 /// The alternating field.
 pub(crate) const FIELD: &[Key] = &[
-    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
-    key("rate", Kind::Whole, "10000", "samples/s", "samples a second"),
+    key("origin", Kind::Text, "", "", "name of the origin; default: that of the model"),
+    key("rate", Kind::Whole, "10000", "samples/s", "samples per second"),
     key("frequency", Kind::Number, "50", "Hz", "frequency of the field"),
     key("amplitude", Kind::Number, "0.01", "T", "amplitude of the field"),
 ];
@@ -127,29 +127,29 @@ const DTYPES: &[&str] =
 
 /// A camera and its metadata: they agree when they have one rate.
 pub(crate) const FRAMES: &[Key] = &[
-    key("origin", Kind::Text, "", "", "name of the origin; default as the model says"),
-    key("fps", Kind::Number, "10", "frames/s", "frames a second, in thousandths: 0.001 to 1000000"),
+    key("origin", Kind::Text, "", "", "name of the origin; default: that of the model"),
+    key("fps", Kind::Number, "10", "frames/s", "frames per second, in steps of 0.001: 0.001 to 1000000"),
 ];
 
 /// The camera.
 pub(crate) const CAMERA: &[Key] = &[
-    key("shape", Kind::Numbers, "", "pixels", "lengths of a frame, slowest first; default [512, 512], or of `files`"),
-    key("dtype", Kind::Choice(DTYPES), "", "", "type of the pixels; default uint8, or of `files`"),
-    key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "what the frames show"),
-    key("counts", Kind::Number, "100", "", "counts of the brightest pixels, on average where they are by chance"),
+    key("shape", Kind::Numbers, "", "pixels", "shape of a frame, slowest dimension first; default: [512, 512], or that of `files`"),
+    key("dtype", Kind::Choice(DTYPES), "", "", "type of the pixels; default: uint8, or that of `files`"),
+    key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "content of the frames"),
+    key("counts", Kind::Number, "100", "", "counts of the brightest pixels; the mean if they are random"),
     key(
         "frames",
         Kind::Whole,
         "",
         "frames",
-        "distinct frames, made at the start and shown in turn; by default 16, and of large ones as many as have 128 Mi pixels",
+        "distinct frames, made at the start and sent in turn; default: 16, fewer if they exceed 128 Mi pixels",
     ),
     key(
         "numbers",
         Kind::Choice(NUMBERS),
         NUMBERS[0],
         "",
-        "of frames: each source's own, or those of the pulse, which sources of one `fps` share",
+        "frame numbers: counted by each source, or by the pulse, which sources with the same `fps` share",
     ),
 ];
 
@@ -158,7 +158,7 @@ pub(crate) const NUMBERS: &[&str] = &["own", "pulse"];
 
 /// The metadata of a camera.
 pub(crate) const FRAMES_METADATA: &[Key] = &[
-    key("values", Kind::Whole, "1", "", "process variables, each with one value a frame"),
-    key("offset", Kind::Time, "0 s", "", "from the time of the frame to that of its values"),
-    key("jitter", Kind::Time, "0 s", "", "up to so much later, by chance"),
+    key("values", Kind::Whole, "1", "", "number of process variables, each with one value per frame"),
+    key("offset", Kind::Time, "0 s", "", "time of the values minus time of the frame"),
+    key("jitter", Kind::Time, "0 s", "", "largest random delay"),
 ];

@@ -81,7 +81,7 @@ impl Model {
     }
 }
 
-const ABOUT_RATE: &str = "events a second on average, before `scale`";
+const ABOUT_RATE: &str = "mean events per second, before `scale`";
 
 macro_rules! ess {
     ($name:literal, $rate:literal, $text:literal, $about:literal) => {
@@ -113,7 +113,7 @@ pub fn models() -> &'static [Model] {
         },
         Model {
             name: "amor-monitor",
-            about: "its monitor before the sample: a histogram over time of flight each second, da00",
+            about: "monitor of `amor`, before the sample: a time-of-flight histogram each second, da00",
             rate: 1e5,
             groups: &[
                 &[key(
@@ -121,7 +121,7 @@ pub fn models() -> &'static [Model] {
                     Kind::Number,
                     "100000",
                     "counts/s",
-                    "counts a second at the first angle, before `scale`",
+                    "counts per second at the first angle, before `scale`",
                 )],
                 COUNTED,
                 SAMPLE,
@@ -131,7 +131,7 @@ pub fn models() -> &'static [Model] {
         },
         Model {
             name: "amor-devices",
-            about: "its devices: temperature, angles, slits, magnet and chopper as f144, one alarm as al00",
+            about: "devices of `amor`: temperature, angles, slits, magnet and chopper as f144, one alarm as al00",
             rate: 0.0,
             groups: &[ANGLES, ALARM, COMMON],
         },
@@ -150,10 +150,10 @@ pub fn models() -> &'static [Model] {
         ess!("trex", 10e6, "10000000", "ESS bispectral chopper spectrometer as load, 80 MB/s"),
         Model {
             name: "detector",
-            about: "one of many detectors: single hits, and coincidences with the others, ev44",
+            about: "one of many detectors: single hits, and coincidences with the other detectors, ev44",
             rate: 100.0,
             groups: &[
-                &[key("rate", Kind::Number, "100", "hits/s", "single hits a second on average, before `scale`")],
+                &[key("rate", Kind::Number, "100", "hits/s", "mean single hits per second, before `scale`")],
                 COUNTED,
                 COINCIDENCES,
                 COMMON,
@@ -167,7 +167,7 @@ pub fn models() -> &'static [Model] {
         },
         Model {
             name: "camera",
-            about: "camera: frames made ahead or from files, at a steady rate, ad00",
+            about: "camera: generated frames, or frames from files, at a constant rate, ad00",
             rate: 0.0,
             groups: &[FRAMES, CAMERA, COMMON],
         },

@@ -23,7 +23,7 @@ static FILES: Key = key(
     "files",
     "list of paths",
     "",
-    "For model `camera`: its frames are those of these files, numpy arrays (`.npy`) or plain numbers, in turn.",
+    "For model `camera`: files whose frames it sends in turn, numpy arrays (`.npy`) or plain numbers.",
 );
 
 /// The kind `sim`.
@@ -231,7 +231,7 @@ fn configure(section: &mut Section<'_>, model: &str) -> Option<Config> {
     }
     let (rate, most) = (config.events_per_second(), crate::limits::RATE_MAX);
     if rate > most {
-        let cause = format!("`rate` times `scale` is {rate:e} events a second, at most {most:e} can be made");
+        let cause = format!("`rate` times `scale` is {rate:e} events per second, the maximum is {most:e}");
         section.refuse_named("scale", "number", Refused::new(cause, "write a smaller one of the two"));
     }
     Some(config)

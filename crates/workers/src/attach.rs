@@ -35,31 +35,31 @@ use wire::ad00::{self, Ad00, Attribute};
 static VALUES: Key = required(
     "values",
     "table",
-    "What to attach: `x = \"motor_x\"`, or `x = { stream = \"motors\", source = \"X\" }` where several process variables share a stream; there also `take`, `tolerance` and `offset` for this one alone.",
+    "What to attach: `x = \"motor_x\"`, or `x = { stream = \"motors\", source = \"X\" }` if several process variables share a stream; `take`, `tolerance` and `offset` there apply to this value only.",
 );
 static TAKE: Key = key(
     "take",
     "`hold`, `nearest` or `interpolate`",
     "hold",
-    "The newest value that is not later than the frame; the one whose time is nearest; the straight line between the one before and the one behind.",
+    "The newest value that is not later than the frame; the nearest in time; linear interpolation between the values before and after.",
 );
 static TOLERANCE: Key =
-    key("tolerance", "time", "", "How far the time of a value may be from that of the frame. Default: any.");
+    key("tolerance", "time", "", "Largest difference between the times of value and frame. Default: any.");
 static OFFSET: Key =
-    key("offset", "time", "0 s", "Is added to the times of values, for devices whose clock runs behind.");
+    key("offset", "time", "0 s", "Added to the times of values, for devices with a late clock.");
 static WAIT: Key =
-    key("wait", "time up to `10 s`", "100 ms", "How long after a frame's arrival its values may be on their way.");
+    key("wait", "time up to `10 s`", "100 ms", "How long to wait for values after a frame's arrival.");
 static UNMATCHED: Key = key(
     "unmatched",
     "`keep` or `drop`",
     "keep",
-    "Whether a frame that misses a value goes on without it, or is counted as `filtered`.",
+    "Whether a frame with a missing value is passed on without it, or dropped and counted as `filtered`.",
 );
 
 /// `attach`
 pub static ATTACH: WorkerKind = WorkerKind {
     name: "attach",
-    about: "Frames (`ad00`) get the values that other streams have at their time.",
+    about: "Attaches to each frame (`ad00`) values of other streams at its time.",
     keys: &[&VALUES, &TAKE, &TOLERANCE, &OFFSET, &WAIT, &UNMATCHED],
     read: |section| Some(Arc::new(Plan::read(section))),
     notes: include_str!("../pages/attach.md"),

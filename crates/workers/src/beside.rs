@@ -78,10 +78,10 @@ impl How {
 }
 
 static STREAM: Key = required("stream", "name of a stream", "The stream of the values.");
-static SOURCE: Key = key("source", "text", "", "Whose values of it.");
-static TAKE: Key = key("take", "`hold`, `nearest` or `interpolate`", "", "Which value counts.");
-static OFFSET: Key = key("offset", "time", "", "Is added to the times of the values.");
-static TOLERANCE: Key = key("tolerance", "time", "", "How far the time of a value may be.");
+static SOURCE: Key = key("source", "text", "", "The origin of the values.");
+static TAKE: Key = key("take", "`hold`, `nearest` or `interpolate`", "", "Which value is used.");
+static OFFSET: Key = key("offset", "time", "", "Added to the times of the values.");
+static TOLERANCE: Key = key("tolerance", "time", "", "Largest difference between the times of value and message.");
 
 impl Named {
     /// The table `values`: a name for each, and a stream, or a table that gives more. `usual`: what counts where the table

@@ -12,7 +12,7 @@ use store::Batch;
 /// `copy`
 pub static COPY: WorkerKind = WorkerKind {
     name: "copy",
-    about: "Messages go on as they are, as bytes of their own.",
+    about: "Copies messages unchanged.",
     keys: &[],
     read: |_| Some(Arc::new(Plan)),
     notes: include_str!("../pages/copy.md"),

@@ -39,20 +39,20 @@ const NAMES: [(&str, Kind); 13] = [
     ("pixels", Kind::Number),
 ];
 
-static KEEP: Key = required("keep", "expression", "Which messages go on.");
+static KEEP: Key = required("keep", "expression", "Which messages to pass on.");
 static VALUES: Key = key(
     "values",
     "table",
     "{}",
-    "Names for values of other streams (`f144`): `{ phase = \"chopper\" }`, or `{ phase = { stream = \"chopper\", source = \"PHASE\" } }` where several process variables share a stream.",
+    "Names for values of other streams (`f144`): `{ phase = \"chopper\" }`, or `{ phase = { stream = \"chopper\", source = \"PHASE\" } }` if several process variables share a stream.",
 );
 static WAIT: Key =
-    key("wait", "time up to `10 s`", "100 ms", "How long after a message's arrival such a value may be on its way.");
+    key("wait", "time up to `10 s`", "100 ms", "How long to wait for such values after a message's arrival.");
 
 /// `filter`
 pub static FILTER: WorkerKind = WorkerKind {
     name: "filter",
-    about: "Messages of which an expression is true go on as they are.",
+    about: "Passes on messages for which an expression is true.",
     keys: &[&KEEP, &VALUES, &WAIT],
     read: |section| Some(Arc::new(Plan::read(section)?)),
     notes: include_str!("../pages/filter.md"),

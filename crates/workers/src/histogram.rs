@@ -48,20 +48,20 @@ static OF: Key = key(
     "of",
     "`pulse` or `start`",
     "pulse",
-    "An array for each pulse, with its time; or for each block of messages, with all events since the stream began.",
+    "An array per pulse, with its time; or per block of messages, with all events since the stream began.",
 );
-static FROM: Key = key("from", "time", "", "Begin of the first bin of the time of flight. Default: `0 ns`.");
-static TO: Key = key("to", "time", "", "End of the last one. An edge belongs to the bin above it, `to` to none.");
-static BINS: Key = key("bins", "number, 1 to 16777216", "", "Equal bins of the time of flight.");
-static PIXELS: Key = key("pixels", "number, 1 to 16777216", "", "An axis of so many pixels.");
+static FROM: Key = key("from", "time", "", "Start of the first time-of-flight bin. Default: `0 ns`.");
+static TO: Key = key("to", "time", "", "End of the last bin. An edge belongs to the bin above it, `to` to none.");
+static BINS: Key = key("bins", "number, 1 to 16777216", "", "Number of equal time-of-flight bins.");
+static PIXELS: Key = key("pixels", "number, 1 to 16777216", "", "Length of the pixel axis.");
 static SHAPE: Key =
     key("shape", "`[rows, columns]`", "", "Axes `y` and `x` instead: pixel = `first_pixel` + row * columns + column.");
-static FIRST_PIXEL: Key = key("first_pixel", "number", "1", "The lowest pixel.");
+static FIRST_PIXEL: Key = key("first_pixel", "number", "1", "Lowest pixel number.");
 
 /// `histogram`
 pub static HISTOGRAM: WorkerKind = WorkerKind {
     name: "histogram",
-    about: "Events (`ev44`) are counted into bins; the output has data arrays (`da00`).",
+    about: "Counts events (`ev44`) into bins; the output has data arrays (`da00`).",
     keys: &[&OF, &FROM, &TO, &BINS, &PIXELS, &SHAPE, &FIRST_PIXEL],
     read: |section| Some(Arc::new(Plan::read(section))),
     notes: include_str!("../pages/histogram.md"),

@@ -50,19 +50,19 @@ pub(super) fn frame_of<'m>(message: &Message<'m>) -> Result<Ad00<'m>, Refused> {
     wire::ad00::read(message.payload).map_err(|e| ("unreadable", unreadable(e)))
 }
 
-static ROWS: Key = required("rows", "number, 1 to 64", "Tiles below each other.");
-static COLUMNS: Key = required("columns", "number, 1 to 64", "Tiles beside each other.");
+static ROWS: Key = required("rows", "number, 1 to 64", "Rows of tiles.");
+static COLUMNS: Key = required("columns", "number, 1 to 64", "Columns of tiles.");
 static FRAMES: Key = key(
     "frames",
     "number, 1 to 4096",
     "32",
-    "Frames that wait for tiles at a time, together 1 GiB at most; beyond it the oldest is given up, and counted in its statistics as `incomplete`.",
+    "Most frames that wait for tiles, together at most 1 GiB; beyond it the oldest is dropped and counted as `incomplete` in the statistics.",
 );
 
 /// `split`
 pub static SPLIT: WorkerKind = WorkerKind {
     name: "split",
-    about: "The last two dimensions of a frame (`ad00`, any type) are cut into `rows` x `columns` tiles.",
+    about: "Cuts the last two dimensions of a frame (`ad00`, any type) into `rows` x `columns` tiles.",
     keys: &[&ROWS, &COLUMNS],
     read: |section| {
         let (rows, columns) = (section.within(&ROWS, 1..=SIDE_MAX), section.within(&COLUMNS, 1..=SIDE_MAX));
@@ -74,7 +74,7 @@ pub static SPLIT: WorkerKind = WorkerKind {
 /// `stitch`
 pub static STITCH: WorkerKind = WorkerKind {
     name: "stitch",
-    about: "Tiles become frames again.",
+    about: "Joins tiles into frames.",
     keys: &[&FRAMES],
     read: |section| {
         let frames = section.within(&FRAMES, 1..=4096)?.value as usize;

@@ -6,28 +6,28 @@ use flow::job::{Compression, Work, Writer};
 use settings::units::{Refused, shortened};
 use settings::{Key, Section, Setting, key, required};
 
-static INPUTS: Key = required("inputs", "list of streams", "The streams of frames; each gets files of its own.");
+static INPUTS: Key = required("inputs", "list of streams", "The streams of frames; each gets its own files.");
 static FRAMES: Key =
-    key("frames", "whole number, 1 to 1000000", "1000", "Frames of a file; the next one begins a new file.");
+    key("frames", "whole number, 1 to 1000000", "1000", "Frames per file.");
 static COMPRESSION: Key = key(
     "compression",
     "`none`, `bitshuffle-lz4` or `deflate`",
     "none",
-    "How the chunks of the files are packed: frames, and the numbers and attributes beside them. `bitshuffle-lz4` is fast, and readers need `hdf5plugin`; every HDF5 reads `deflate`.",
+    "Compression of all chunks. `bitshuffle-lz4` is fast, but readers need `hdf5plugin`; every HDF5 reads `deflate`.",
 );
 static FILE: Key = key(
     "file",
     "folder with `{run}`, `/`, file name with `{number}`",
     "{instrument}_{run}_{sink}/{stream}_{number}.h5",
-    "Folder of each run and name of its files; `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}` are filled in. `B3SUMS` beside them lists them.",
+    "Folder of each run and name of its files, with `{instrument}`, `{run}`, `{sink}`, and in the name `{stream}` and `{number}`. `B3SUMS` beside the files lists them.",
 );
 static FOLDER: Key =
-    key("folder", "folder", "", "Where the folders of the runs go. Default: `files` in the data folder.");
+    key("folder", "folder", "", "Folder for the folders of the runs. Default: `files` in the data folder.");
 static FLUSH: Key = key(
     "flush",
     "duration, 10 ms or more",
     "1 s",
-    "How often the files on disk are brought up to date; less often if that takes over a tenth of the time.",
+    "How often the files on disk are updated; less often if that takes over a tenth of the time.",
 );
 
 /// The kind `files`.

@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 static INPUTS: Key =
-    key("inputs", "list of streams", "", "The streams that go into the file. Default: all sources of the file.");
+    key("inputs", "list of streams", "", "The streams to write. Default: all sources of the instrument file.");
 static TEMPLATE: Key =
     required("template", "path of a JSON file", "Structure of the file: docs/reference/nexus-template.md.");
 static STATIC: Key = key(
     "static",
     "path of an HDF5 file",
     "",
-    "What each file begins with a copy of, geometry for example; the template says what comes to it: docs/reference/nexus-template.md.",
+    "Initial content of each file, for example geometry; the template adds to it: docs/reference/nexus-template.md.",
 );
 static MODULES: Key = key(
     "modules",
     "list of classes",
     "",
-    "Modules in Python that the template may name: `FILE.py:CLASS` beside the instrument file, or `PACKAGE.MODULE:CLASS`.",
+    "Python modules for the template: `FILE.py:CLASS`, relative to the instrument file, or `PACKAGE.MODULE:CLASS`.",
 );
 static PYTHON: Key = key(
     "python",
@@ -35,44 +35,44 @@ static TIME_MAX: Key = key(
     "time_max",
     "duration, 10 ms or more",
     "30 s",
-    "Code of `modules` that is at one message for longer is ended; the second time the message goes aside (`time`).",
+    "Code of `modules` that needs longer for one message is killed; the second time the message is set aside (`time`).",
 );
 static PROGRAM: Key = key(
     "program",
     "path",
     "",
-    "The program that writes the files, with modules of its own: docs/how-to/add-a-writer-module.md. Default: `beamport-nexus`.",
+    "The program that writes the files, for your own modules in Rust: docs/how-to/add-a-writer-module.md. Default: `beamport-nexus`.",
 );
 static FILE: Key = key(
     "file",
     "file name with `{run}`",
     "{instrument}_{run}.nxs",
-    "Name of each run's file; `{instrument}`, `{run}` and `{sink}` are filled in.",
+    "Name of each run's file, with `{instrument}`, `{run}` and `{sink}`.",
 );
-static FOLDER: Key = key("folder", "folder", "", "Where the files go. Default: `files` in the data folder.");
+static FOLDER: Key = key("folder", "folder", "", "Folder of the files. Default: `files` in the data folder.");
 static LAYOUT: Key = key(
     "layout",
     "`nexus` or `ess`",
     "nexus",
-    "How streams become datasets: as scippnexus and Mantid read them, or as the ESS file writer names and types them.",
+    "Names and types of datasets: as scippnexus and Mantid read them, or as the ESS file writer writes them.",
 );
 static WRITERS: Key = key(
     "writers",
     "whole number, 1 to 16",
     "1",
-    "Processes that write a run side by side, as far as its streams of events, frames and arrays can be shared out. The run's file links to those of the others: `NAME.2.nxs` beside `NAME.nxs`.",
+    "Processes that write a run in parallel; they share its streams of events, frames and arrays. The run's file links to their files: `NAME.2.nxs` beside `NAME.nxs`.",
 );
 static FLUSH: Key = key(
     "flush",
     "duration, 10 ms or more",
     "1 s",
-    "How often the file on disk is brought up to date; less often if that takes over a tenth of the time.",
+    "How often the file on disk is updated; less often if that takes over a tenth of the time.",
 );
 
 /// The kind `nexus`.
 pub(super) static SINK: FileKind = FileKind {
     name: "nexus",
-    about: "A NeXus file of each run, as a template says.",
+    about: "A NeXus file of each run, from a template.",
     keys: &[
         &INPUTS, &TEMPLATE, &STATIC, &MODULES, &PYTHON, &TIME_MAX, &PROGRAM, &FILE, &FOLDER, &LAYOUT, &WRITERS, &FLUSH,
     ],

@@ -12,20 +12,20 @@ use std::sync::Arc;
 use store::{Meta, Reader};
 use toml_edit::Item;
 
-static RUN: Key = required("run", "name of a run", "The recorded run that is played again.");
-static FROM_DATA: Key = required("from_data", "folder", "The data folder in which the run was recorded.");
-static STREAM: Key = key("stream", "name of a stream", "", "The recorded stream. Default: the name of the section.");
+static RUN: Key = required("run", "name of a run", "The run to replay.");
+static FROM_DATA: Key = required("from_data", "folder", "The data folder of the recorded run.");
+static STREAM: Key = key("stream", "name of a stream", "", "The stream to replay. Default: the name of the section.");
 static SPEED: Key = key(
     "speed",
     "`1x`, `10x`, ... or `max`",
     "1x",
-    "How fast: as it was, so many times faster, or as fast as the machine can.",
+    "Original speed, a multiple of it, or as fast as possible.",
 );
 
 /// The kind `replay`.
 pub(super) static SOURCE: SourceKind = SourceKind {
     name: "replay",
-    about: "A recorded stream of a run, played again.",
+    about: "A recorded stream of a run, replayed.",
     keys: &[&RUN, &FROM_DATA, &STREAM, &SPEED],
     read,
     more: None,

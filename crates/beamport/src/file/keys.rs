@@ -16,27 +16,27 @@ pub static DATA: Key = key(
 );
 
 /// `[source] kind`
-pub static SOURCE_KIND: Key = required("kind", "a kind of source", "What brings the messages: the table below.");
+pub static SOURCE_KIND: Key = required("kind", "a kind of source", "Kind of the source: the table below.");
 /// `level`
 pub static LEVEL: Key = key(
     "level",
     "`disk` or `memory`",
     "disk",
-    "What a message of the stream survives: a power cut (`disk`), or the end of any process (`memory`).",
+    "What its messages survive: a power cut (`disk`), or only a killed process (`memory`).",
 );
 /// `when_full`
 pub static WHEN_FULL: Key = key(
     "when_full",
     "`wait`, `drop-oldest` or `drop-newest`",
     "wait",
-    "What happens when the stream has no room: the source waits for its readers, the oldest messages go, or the new one is refused. What is dropped is counted.",
+    "What happens when the stream is full: the source waits for readers, drops the oldest messages, or drops new ones. Dropped messages are counted.",
 );
 /// `live`
 pub static LIVE: Key = key(
     "live",
     "size, 1 MiB to 1 TiB",
     "64 MiB",
-    "Shared memory of the stream's live end. Without the line a simulated camera with larger frames has room for four.",
+    "Shared memory for the newest messages. Default for a simulated camera with larger frames: room for four.",
 );
 /// `retain`
 pub static RETAIN: Key = key(
@@ -50,164 +50,164 @@ pub static RETAIN_AGE: Key = key(
     "retain_age",
     "duration",
     "",
-    "Messages older than this go, in steps of segments, unless an open run or a named reader still wants them. Default: age is no reason.",
+    "Messages older than this are deleted, a segment at a time, unless an open run or a named reader still needs them. Default: no limit.",
 );
 /// `keep_free`
 pub static KEEP_FREE: Key = key(
     "keep_free",
     "size",
     "",
-    "Room that the stream leaves on its disk: its oldest messages go first, and what no reader may lose makes the source or stage wait, or drop, as `when_full` says. Default: until the disk is full.",
+    "Free space that the stream leaves on its disk: it deletes its oldest messages; if a reader still needs them, `when_full` applies. Default: 0.",
 );
 /// `clock`
 pub static CLOCK: Key = key(
     "clock",
     "`epoch`, `ticks` or `none`",
     "epoch",
-    "What the source's times count: ns since 1970 UTC, ticks of its own, or nothing. Where it is not `epoch`, messages belong to runs by their arrival.",
+    "Unit of source times: ns since 1970 UTC, ticks of the source, or no times. Unless it is `epoch`, messages belong to runs by arrival time.",
 );
 /// `ahead_max`
 pub static AHEAD_MAX: Key =
-    key("ahead_max", "duration", "10 min", "A source time further than this beyond arrival is marked as `ahead`.");
+    key("ahead_max", "duration", "10 min", "A source time later than arrival by more than this is flagged `ahead`.");
 /// `receiver`
 pub static RECEIVER: Key = key(
     "receiver",
     "name",
     "",
-    "Sources with the same word share one thread: for many that bring little. Each takes at most 1 ms at a time. Default: a thread of its own.",
+    "Sources with the same name here share one thread: for many sources with low rates. Each step takes at most 1 ms. Default: its own thread.",
 );
 
 /// `[merge] kind`
 pub static MERGE_KIND: Key = required(
     "kind",
     "`time` or `number`",
-    "In what order the messages stand: that of their source times, or of the numbers that their makers gave them.",
+    "Order of the messages: by source time, or by the numbers that their sources gave them.",
 );
 /// `inputs` of a merge
 pub static MERGE_INPUTS: Key = required(
     "inputs",
     "list of streams",
-    "The streams that become one: of sources, or of merges and workers further up. Messages of one time or number stand in the order of this list.",
+    "The streams to merge: of sources, or of merges and workers defined above. Messages with equal time or number follow the order of this list.",
 );
 /// `wait`
 pub static WAIT: Key = key(
     "wait",
     "duration",
     "2 s",
-    "How long is waited for what is missing. By time: for messages older than the newest of their input, and by the clock for a silent input. By number: for an id that is not there, or not whole, once a larger one is. What comes later goes to `NAME.aside`.",
+    "How long to wait for missing messages. By time: for messages older than the newest of their input, and by the clock for a silent input. By number: for an id that is missing or incomplete after a larger one has arrived. Later messages go to `NAME.aside`.",
 );
 /// `waits`
-pub static WAITS: Key = key("waits", "table of durations", "", "The same for single inputs: `{ monitor = \"10 s\" }`.");
+pub static WAITS: Key = key("waits", "table of durations", "", "`wait` of single inputs: `{ monitor = \"10 s\" }`.");
 /// `slice`
 pub static SLICE: Key = key(
     "slice",
     "duration, 1 ms to 1 s",
     "10 ms",
-    "Messages of so long a time, or more, are sorted and committed at once.",
+    "Shortest interval of messages that are sorted and committed together.",
 );
 /// `ahead_max` of a merge
 pub static MERGE_AHEAD_MAX: Key = key(
     "ahead_max",
     "duration",
     "10 min",
-    "A source time further than this beyond arrival is not believed: the message goes to `NAME.aside`.",
+    "A message whose source time is later than arrival by more than this goes to `NAME.aside`.",
 );
 /// `parts`
 pub static PARTS: Key = key(
     "parts",
     "number, 1 to 1024",
     "1",
-    "An id is whole with so many messages: the tiles of a frame. More of them go to `NAME.aside`.",
+    "Number of messages per id, for example tiles of a frame. Further ones go to `NAME.aside`.",
 );
 /// `cache`
 pub static CACHE: Key = key(
     "cache",
     "number, 1 to 1048576",
     "65536",
-    "So many ids may wait at most; beyond it what is missing of the smallest is waited for no longer.",
+    "Most ids that may wait; beyond it the smallest is completed without its missing messages.",
 );
 /// `output`
 pub static MERGE_OUTPUT: Key = key(
     "output",
     "`view`, `copy`",
     "view",
-    "`view`: the stream points into its inputs and holds no bytes of its own. `copy`: it holds the bytes, so that it may survive what its inputs do not, and keep what they let go; it is then a copy of the view `NAME.view`, beside which late messages stand (`NAME.view.aside`).",
+    "`view`: the stream points into its inputs and stores no payloads. `copy`: it stores them, so it may have a higher `level` and a longer retention than its inputs; it is then a copy of the view `NAME.view`, whose late messages are in `NAME.view.aside`.",
 );
 
 /// `call`
 pub static CALL: Key = required(
     "call",
     "`FILE.py:NAME`, `PACKAGE.MODULE:NAME`, or the name of a ready-made one",
-    "The function that is given each message, or the class whose instance is. A FILE is looked for beside the instrument file. Ready-made ones: docs/reference/workers.md.",
+    "The function, or class, that is called with each message. A FILE is relative to the instrument file. Ready-made workers: docs/reference/workers.md.",
 );
 /// `inputs` of a worker
 pub static WORKER_INPUTS: Key = required(
     "inputs",
     "list of streams",
-    "The streams whose messages it is given: of sources, or of merges and workers further up. Of a shadow: not written.",
+    "Input streams: of sources, or of merges and workers defined above. A shadow has no `inputs`.",
 );
 /// `shadow`
 pub static SHADOW: Key = key(
     "shadow",
-    "name of a worker further up",
+    "name of a worker defined above",
     "",
-    "It runs beside that worker on the same inputs, and nothing waits for it: what it is too slow for is skipped. `slots`, `share`, `set`, `turn`, `order`, `time_max` and `python` are that worker's where they are not written.",
+    "Runs beside that worker on the same inputs. Nothing waits for it: messages for which it is too slow are skipped. `slots`, `share`, `set`, `turn`, `order`, `time_max` and `python` default to that worker's.",
 );
 /// `slots`
-pub static SLOTS: Key = key("slots", "number, 1 to 32", "1", "How many processes run the code side by side.");
+pub static SLOTS: Key = key("slots", "number, 1 to 32", "1", "Number of parallel processes that run the code.");
 /// `share`
 pub static SHARE: Key = key(
     "share",
     "`balance`, `round-robin`, `all` or `key`",
     "balance",
-    "Which slot gets a message: the one that has least to do, each in turn, all of them, or always the same for one origin.",
+    "Which slot gets a message: the least busy, each in turn, all of them, or always the same for an origin.",
 );
 /// `set`
 pub static SET: Key = key(
     "set",
     "number",
     "1",
-    "So many slots see the same messages, and sets of them share what comes (`balance` and `round-robin`).",
+    "Number of slots that get the same messages; `balance` and `round-robin` then choose among sets of slots.",
 );
 /// `turn`
 pub static TURN: Key =
-    key("turn", "number", "0", "So many messages in a row for one slot; 0: as many as take a few milliseconds.");
+    key("turn", "number", "0", "Consecutive messages per slot; 0: as many as take a few milliseconds.");
 /// `order`
 pub static ORDER: Key =
-    key("order", "`keep` or `any`", "keep", "The output stands in the order of the input, or as it is done.");
+    key("order", "`keep` or `any`", "keep", "Order of the output: as in the input, or as completed.");
 /// `time_max`
 pub static TIME_MAX: Key = key(
     "time_max",
     "duration",
     "30 s",
-    "A slot that is at one message for longer is killed; the second time the message goes to `NAME.aside`.",
+    "A slot that needs longer for one message is killed; the second time the message goes to `NAME.aside`.",
 );
 /// `parameters`
 pub static PARAMETERS: Key = key(
     "parameters",
     "table",
     "{}",
-    "Keyword arguments of the function, or of the class when it is made; what a ready-made worker is to do.",
+    "Keyword arguments of the function or of the class; parameters of a ready-made worker.",
 );
 /// `python`
 pub static PYTHON: Key =
     key("python", "path", "", "The interpreter. Default: the one that `beamport` is installed with, else `python3`.");
 /// `cpus`
 pub static CPUS: Key =
-    key("cpus", "list of numbers", "[]", "Processors that slots are bound to, the first slot to the first.");
+    key("cpus", "list of numbers", "[]", "CPUs to which slots are bound, the first slot to the first.");
 /// `gpus`
 pub static GPUS: Key = key(
     "gpus",
     "list of numbers",
     "[]",
-    "Graphics processors: each slot sees one (`CUDA_VISIBLE_DEVICES`), the first slot the first.",
+    "GPUs: each slot sees one (`CUDA_VISIBLE_DEVICES`), the first slot the first.",
 );
 /// `slot_live`
 pub static SLOT_LIVE: Key = key(
     "slot_live",
     "size, 1 MiB to 1 TiB",
     "64 MiB",
-    "Shared memory of each slot, in which what it makes stays until the readers of the output have moved on.",
+    "Shared memory of each slot; it holds the slot's output until the readers have read it.",
 );
 
 /// `level` of an output
@@ -215,28 +215,28 @@ pub static OUTPUT_LEVEL: Key = key(
     "level",
     "`disk` or `memory`",
     "",
-    "What a message of the stream survives. Default: `disk` where all inputs are, else `memory`.",
+    "What its messages survive. Default: `disk` if all inputs have it, else `memory`.",
 );
 /// `when_full` of an output
 pub static OUTPUT_WHEN_FULL: Key = key(
     "when_full",
     "`wait` or `drop-oldest`",
     "wait",
-    "What happens when the stream has no room: the stage, and then its inputs, wait for its readers, or the oldest messages go.",
+    "What happens when the stream is full: the stage, and then its inputs, wait for readers, or the stage drops the oldest messages.",
 );
 /// `live` of an output
-pub static OUTPUT_LIVE: Key = key("live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory of the stream's live end.");
+pub static OUTPUT_LIVE: Key = key("live", "size, 1 MiB to 1 TiB", "16 MiB", "Shared memory for the newest messages.");
 /// `[sink] kind`
-pub static SINK_KIND: Key = required("kind", "a kind of sink", "What takes the messages: the table below.");
+pub static SINK_KIND: Key = required("kind", "a kind of sink", "Kind of the sink: the table below.");
 
 /// `inputs` of a live sink
-pub static LIVE_INPUTS: Key = required("inputs", "list of streams", "The streams that are sent, each in its order.");
+pub static LIVE_INPUTS: Key = required("inputs", "list of streams", "The streams to send, each in its order.");
 /// `early`
 pub static EARLY: Key = key(
     "early",
     "`true` or `false`",
     "false",
-    "Whether messages are sent before they are safe on disk: a power cut may take them from the stream.",
+    "Whether to send messages before they are safe on disk: a power cut may remove them from the stream.",
 );
 
 /// `start`
@@ -244,27 +244,27 @@ pub static START: Key = key(
     "start",
     "`now` or a time",
     "now",
-    "Begin of the run, in source time. It may be past: the run then takes what was recorded.",
+    "Start of the run, in source time. A start in the past includes recorded messages.",
 );
 /// `stop`
 pub static STOP: Key = key(
     "stop",
     "time",
     "",
-    "End of the run, in source time; not together with `duration`. Default: until `beamport end` or Ctrl-C.",
+    "End of the run, in source time; excludes `duration`. Default: until `beamport end` or Ctrl-C.",
 );
 /// `duration` of a run
-pub static RUN_DURATION: Key = key("duration", "duration", "", "Length of the run; not together with `stop`.");
+pub static RUN_DURATION: Key = key("duration", "duration", "", "Length of the run; excludes `stop`.");
 /// `inclusive`
 pub static INCLUSIVE: Key = key(
     "inclusive",
     "`true` or `false`",
     "false",
-    "Whether messages of the very time of its end belong to the run, as they do at ESS.",
+    "Whether messages at exactly the end of the run belong to it, as at ESS.",
 );
 /// `settle`
 pub static SETTLE: Key =
-    key("settle", "duration", "2 s", "How long after its end a run waits for messages that are under way.");
+    key("settle", "duration", "2 s", "How long after its end a run waits for late messages.");
 
 /// Above the sections
 pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA] };
@@ -308,9 +308,9 @@ pub static OUTPUT: Table = Table {
 };
 /// [sink.NAME], every kind
 pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK_KIND] };
-/// [sink.NAME], every kind that sends messages as they come
+/// [sink.NAME], every live sink
 pub static LIVE_SINK: Table =
-    Table { title: "[sink.NAME], every kind that sends messages as they come", keys: &[&LIVE_INPUTS, &EARLY] };
+    Table { title: "[sink.NAME], every live sink", keys: &[&LIVE_INPUTS, &EARLY] };
 /// [run.NAME]
 pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 

@@ -13,76 +13,76 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "stream",
         "name, or a list of names",
         "required",
-        "The streams whose messages are taken. Each is one of the sink's `inputs`.",
+        "The streams to read; each must be one of the sink's `inputs`.",
     ),
-    ("topic", "the same", "-", "The word of ESS templates for `stream`; where both stand, `stream` counts."),
-    ("source", "text", "all of the stream", "The origin (`source_name`) whose messages are taken."),
-    ("compression", "a name, or an object of names by dataset", "none", "How chunks are packed."),
-    ("writer_module", "text", "-", "Taken and not used: `module` says it."),
+    ("topic", "the same", "-", "`stream` in ESS templates; if both are given, `stream` is used."),
+    ("source", "text", "all of the stream", "The origin (`source_name`) of the messages."),
+    ("compression", "a name, or an object of names by dataset", "none", "Compression of chunks."),
+    ("writer_module", "text", "-", "Accepted, ignored: see `module`."),
     (
         "dtype",
         "a type",
         "`double` (`f144`); that of the first message (`se00`, `ad00`)",
-        "Type of `value` (`data` of frames) in the file; what it cannot hold is `unfit`.",
+        "Type of `value` (`data` of frames) in the file; values out of its range are `unfit`.",
     ),
-    ("type", "a type", "-", "Another word for `dtype`."),
+    ("type", "a type", "-", "Synonym of `dtype`."),
     ("value_units", "text", "none", "Attribute `units` of `value`."),
-    ("unit", "text", "-", "Another word for `value_units`."),
-    ("cue_seconds", "number above 0", "`10`", "Source time between two cues, where the layout has cues."),
+    ("unit", "text", "-", "Synonym of `value_units`."),
+    ("cue_seconds", "number above 0", "`10`", "Source time between two cues, in s, if the layout has cues."),
     (
         "meta_data",
         "`true` or `false`",
         "`true`",
-        "Whether `minimum_value`, `maximum_value` and `average_value` are written at the end.",
+        "Whether to write `minimum_value`, `maximum_value` and `average_value` at the end.",
     ),
     (
         "enable_alarm_info",
         "`true` or `false`",
         "`false`; `true` with `layout = \"ess\"`",
-        "`al00` of the same origin beside it.",
+        "Whether to add `al00` of the same origin.",
     ),
     (
         "enable_epics_con_info",
         "`true` or `false`",
         "`false`; `true` with `layout = \"ess\"`",
-        "`ep01` of the same origin beside it.",
+        "Whether to add `ep01` of the same origin.",
     ),
     (
         "variables",
         "list of objects",
         "required",
-        "What grows by a row a message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` where they are not those of the message.",
+        "Variables that grow by a row per message: `name`, and `unit`, `label`, `data_type`, `axes`, `shape` to override those of the message.",
     ),
-    ("constants", "list of objects", "none", "What is written once; the same keys, and `data`."),
+    ("constants", "list of objects", "none", "Variables that are written once; the same keys, and `data`."),
     (
         "attributes",
         "attributes",
         "none",
-        "More attributes of the group; in a list also as ESS writes them, with `data` and `data_type`.",
+        "More attributes of the group; a list may use the ESS form, with `data` and `data_type`.",
     ),
 ];
 
 /// Keys of modules without a stream, and of a variable of `da00`: whose, then as in [`KEYS`].
 const KEYS_OF: &[(&str, &str, &str, &str, &str)] = &[
     ("dataset", "name", "text", "required", "Its name."),
-    ("dataset", "values", "a value, or a nested list", "-", "What is in it; this, `range` or `linspace`."),
-    ("dataset", "value", "the same", "-", "Another word for `values`."),
+    ("dataset", "values", "a value, or a nested list", "-", "Its values; this, `range` or `linspace`."),
+    ("dataset", "value", "the same", "-", "Synonym of `values`."),
     ("dataset", "dtype", "a type", "`double`, or `string` of a text", "Its type."),
-    ("dataset", "type", "a type", "-", "Another word for `dtype`."),
-    ("dataset", "range", "`first`, `step`, `shape`", "-", "Whole numbers that count up."),
+    ("dataset", "type", "a type", "-", "Synonym of `dtype`."),
+    ("dataset", "range", "`first`, `step`, `shape`", "-", "Consecutive whole numbers."),
     ("dataset", "linspace", "`first`, `last`, `shape`", "-", "Evenly spaced numbers."),
-    ("dataset", "compression", "a name", "none", "How an array of numbers is packed."),
+    ("dataset", "compression", "a name", "none", "Compression of an array of numbers."),
     ("link", "name", "text", "required", "Its name."),
-    ("link", "source", "a path", "required", "What it stands for, from its group or, with `/`, from the root."),
-    ("link", "file", "a path", "none", "The file in which that is, in the folder of this one or below."),
-    ("mdat", "items", "list of names", "required", "Of `start_time` and `end_time`: those of the run."),
+    ("link", "source", "a path", "required", "Its target, relative to its group or, with `/`, to the root."),
+    ("link", "file", "a path", "none", "The file of the target, in the folder of this file or below."),
+    ("mdat", "items", "list of names", "required", "`start_time`, `end_time` or both, of the run."),
     ("variable", "name", "text", "required", "Its name in the message and in the file."),
     ("variable", "unit", "text", "that of the message", "Attribute `units`."),
     ("variable", "label", "text", "that of the message", "Attribute `long_name`."),
-    ("variable", "source", "text", "-", "Taken and not used: variables are known by their names."),
+    ("variable", "source", "text", "-", "Accepted, ignored: variables are identified by name."),
     ("variable", "data_type", "a type", "that of the message", "Its type in the file."),
-    ("variable", "axes", "list of names", "those of the message", "Names of its dimensions, without that of time."),
-    ("variable", "shape", "list of lengths", "that of the message", "Its dimensions, without that of time."),
+    ("variable", "axes", "list of names", "those of the message", "Names of its dimensions, without time."),
+    ("variable", "shape", "list of lengths", "that of the message", "Lengths of its dimensions, without time."),
     ("variable", "data", "a list, or `first`, `last`, `size`", "from the first message", "Values of a constant."),
 ];
 
@@ -92,14 +92,14 @@ fn reference() -> String {
     keys(&mut out, words::STREAM);
     let tuning: Vec<String> = words::TUNING.iter().map(|word| format!("`{word}`")).collect();
     out += &format!(
-        "\nThese keys of ESS templates are taken, and must hold what they hold there; what they tune the writer chooses itself, but for those that a log has in its table: {}. How often cues stand is not said in events or messages (`cue_interval`) but in time (`cue_seconds`).\n",
+        "\nThese keys of ESS templates are accepted with valid values; the writer ignores them, except those in the table of a log: {}. The distance of cues is set in time (`cue_seconds`), not in events or messages (`cue_interval`).\n",
         tuning.join(" ")
     );
     let packed: Vec<String> = Filter::NAMES.iter().map(|(name, _)| format!("`{name}`")).collect();
     out += &format!("Compressions are {}.\n", packed.join(" and "));
     let obsolete: Vec<String> = words::OBSOLETE.iter().map(|word| format!("`{word}`")).collect();
     out += &format!(
-        "Old keys of ESS templates that are taken and not used, in datasets, attributes and variables: {}.\n",
+        "Old keys of ESS templates that are accepted and ignored, in datasets, attributes and variables: {}.\n",
         obsolete.join(" ")
     );
     out += GROUPS;
@@ -129,7 +129,7 @@ fn reference() -> String {
 
 /// What stands at the groups.
 const GROUPS: &str = "
-The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, where the template names one, `source`. An `NXdata` has `signal`, `axes` and `NAME_indices` as well. A module never changes an attribute that the template gives its group.
+The group of a module has the attributes `NX_class`, `stream` (a name or a list of names; `topic` with `layout = \"ess\"`), `writer_module` (the first word of its section) and, if the template names one, `source`. An `NXdata` also has `signal`, `axes` and `NAME_indices`. A module never changes an attribute that the template gives its group.
 ";
 
 /// The module that a word means, without any settings.
@@ -153,7 +153,7 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
     let schemas: Vec<String> = kind.schemas().iter().map(|id| format!("`{}`", id.escape_ascii())).collect();
     *out += &format!("\n## {}\n\nSchemas {}; the group is `{}`.", title.join(", "), schemas.join(" "), module.class());
     if module.holds_on() {
-        *out += " It begins with the last message from before the run.";
+        *out += " It begins with the last message before the run.";
     }
     *out += "\n\n";
     let mut own: Vec<&str> = words::settings(kind.name()).to_vec();
@@ -188,7 +188,7 @@ fn one(out: &mut String, words: &[&str], module: &Module) {
     }
     tell(out, &rules(module));
     if let Some(time) = module::time_of(module) {
-        *out += &format!("\nRows stand in the order of `{time}`, once the file is whole.\n");
+        *out += &format!("\nIn a complete file, rows are sorted by `{time}`.\n");
     }
 }
 
@@ -219,7 +219,7 @@ fn as_ess(out: &mut String, module: &Module, ess: &Module) {
     }
     let mut said = rules(ess);
     if ess.holds_on() && !module.holds_on() {
-        said.push("It begins with the last message from before the run.");
+        said.push("It begins with the last message before the run.");
     }
     tell(out, &said);
 }
@@ -238,34 +238,34 @@ fn rules(module: &Module) -> Vec<&'static str> {
             vec!["A log of arrays has no `minimum_value`, `maximum_value` and `average_value`."]
         }
         (Kind::Al00 | Kind::Ep01, false) => vec![
-            "It belongs beside the log of its origin: alone it is an `NXlog` without `value`, which scippnexus loads as a plain group.",
+            "Put it in the group of the log of its origin: alone it is an `NXlog` without `value`, which scippnexus loads as a plain group.",
         ],
         (Kind::Tdct, false) => {
-            vec!["Call the group `top_dead_center`: of an `NXlog` of another name chexus asks for a `value`."]
+            vec!["Name the group `top_dead_center`: chexus requires a `value` in an `NXlog` with another name."]
         }
         (Kind::Da00 { .. }, false) => vec![
-            "Whole numbers that have errors beside them (`NAME_errors`, or `errors` of the signal) are `float64` unless `data_type` says another type: scipp has errors of real numbers only.",
-            "Which dimensions of the signal another has stands in `NAME_indices` of the group; `axes` of a dataset is there only where the signal lacks one of them.",
+            "Whole numbers with errors (`NAME_errors`, or `errors` of the signal) are `float64` unless `data_type` sets another type: scipp supports errors of real numbers only.",
+            "`NAME_indices` of the group lists the dimensions of the signal that a dataset has; a dataset has `axes` only if the signal lacks one of its dimensions.",
         ],
         (Kind::Ad00 { .. }, false) => vec![
             "`data` has the attribute `interpretation`: `scalar`, `spectrum` or `image`, by the dimensions of a frame.",
-            "Attributes of frames are datasets of the group `NAME_metadata` beside it; real numbers have an empty `units`, as nobody says one.",
+            "Attributes of frames are datasets of the group `NAME_metadata` beside it; real numbers have an empty `units`, because frames have none.",
         ],
         (Kind::Ad00 { .. }, true) => vec![
-            "`id`, `arrival_time` and `source` stand in `NAME_metadata` as well.",
-            "A frame with the time of the one before it is `repeated`. A smaller one than the first has zeros behind its pixels; a larger one is `unfit`, as its chunks have the shape of the first (the ESS file writer extends the dataset).",
-            "`value` has the type of the first frame, not `double`: no digit is lost, and a file of 16 bits stays a quarter of that.",
+            "`NAME_metadata` also has `id`, `arrival_time` and `source`.",
+            "A frame with the time of the previous one is `repeated`. A frame smaller than the first is padded with zeros; a larger one is `unfit`, because chunks have the shape of the first (the ESS file writer extends the dataset).",
+            "`value` has the type of the first frame, not `double`: no digit is lost, and 16-bit data take a quarter of the space.",
         ],
         (Kind::Ev44, true) => vec![
-            "A message without events leaves no row.",
-            "Events without pixels have `event_id` 0 (the ESS file writer leaves `event_id` shorter than `event_time_offset`, which loads nowhere).",
+            "A message without events adds no row.",
+            "Events without pixels have `event_id` 0 (the ESS file writer makes `event_id` shorter than `event_time_offset`, which no tool can load).",
         ],
         (Kind::Da00 { .. }, true) => vec![
-            "A message with the time of the one before it is `repeated`.",
-            "A variable that a message lacks is NaN, or the largest number of a whole type; `unfit` where nobody said yet which type and shape it has, and where the message has none of them.",
+            "A message with the time of the previous one is `repeated`.",
+            "A variable that a message lacks is NaN, or the largest number of an integer type; the message is `unfit` if type and shape of the variable are unknown, or if it has no variable at all.",
         ],
         (Kind::Se00 { .. }, true) => vec![
-            "Without `dtype`, whole numbers of up to 32 bits are `int64`; others stay as they come, since `int64` cannot hold them all.",
+            "Without `dtype`, integers of up to 32 bits are `int64`; other types stay unchanged, because `int64` cannot hold all of their values.",
         ],
         _ => Vec::new(),
     }

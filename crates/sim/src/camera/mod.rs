@@ -115,7 +115,7 @@ impl Camera {
         let attributes = [
             Attribute {
                 name: "fps",
-                description: Some("frames a second"),
+                description: Some("frames per second"),
                 source: Some("simulated"),
                 data: (&fps).into(),
             },

@@ -57,23 +57,23 @@ static FIND: Key = key(
     "gap",
     "How groups are found: the table below.",
 );
-static GAP: Key = key("gap", "time", "", "Of `gap`, required: a later message begins another group.");
+static GAP: Key = key("gap", "time", "", "Of `gap`, required: longest pause within a group.");
 static LONGEST: Key = key(
     "longest",
     "time",
     "",
-    "Of `gap`: the longest time from the first message of a group to its last. Default: any.",
+    "Of `gap`: longest duration of a group. Default: any.",
 );
-static WINDOW: Key = key("window", "time", "", "Of `window`, `grid` and `peak`, required.");
-static WRAP: Key = key("wrap", "number, 2 or more", "", "Of `trigger`: numbers begin anew there. Default: never.");
-static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: groups that wait for members, at most.");
+static WINDOW: Key = key("window", "time", "", "Of `window`, `grid` and `peak`, required: length of a group.");
+static WRAP: Key = key("wrap", "number, 2 or more", "", "Of `trigger`: numbers restart from 0 at this value. Default: never.");
+static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: most groups that wait for members.");
 static WAIT: Key = key("wait", "time", "1 s", "Of `trigger`: how long a group waits for members.");
-static ARGUMENTS: Key = key("arguments", "table", "{}", "Keyword arguments of a finder of your own.");
+static ARGUMENTS: Key = key("arguments", "table", "{}", "Keyword arguments of your own finder.");
 
 /// `groups`
 pub static GROUPS: WorkerKind = WorkerKind {
     name: "groups",
-    about: "Messages that belong together become groups: coincidences of detectors, fragments of one trigger, all that came within a window.",
+    about: "Groups messages that belong together: coincidences of detectors, fragments of a trigger, messages within a time window.",
     keys: &[
         &FIND,
         &ARGUMENTS,

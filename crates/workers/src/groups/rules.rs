@@ -11,24 +11,24 @@ pub(super) static MEMBERS: Key = key(
     "members",
     "names of origins; `d{001..120}` is short for 120 of them",
     "",
-    "Origins that belong. Messages of others are passed over; a group that has no message of one of them is incomplete and lists it. Default: all, and none is missing.",
+    "Origins of groups. Messages of other origins are ignored; a group without a message of a member is incomplete and lists it. Default: all origins, and none counts as missing.",
 );
 pub(super) static MULTIPLICITY: Key =
-    key("multiplicity", "number, 1 to 65536", "1", "How many different members a group has at least.");
-pub(super) static COMPLETE: Key = key("complete", "`true` or `false`", "false", "Only groups with all members go on.");
+    key("multiplicity", "number, 1 to 65536", "1", "Least number of different members in a group.");
+pub(super) static COMPLETE: Key = key("complete", "`true` or `false`", "false", "Whether to pass on only groups with all members.");
 pub(super) static PRESCALE: Key =
-    key("prescale", "number", "1", "Of the groups that pass both, the first of each so many goes on.");
+    key("prescale", "number", "1", "Of each N groups that satisfy `multiplicity` and `complete`, pass on the first.");
 pub(super) static MAKE: Key = key(
     "make",
     "`rows` or `messages`",
     "rows",
-    "A row for each group; or its messages, copied, with their own time, origin and number, group by group: a subset for prompt views.",
+    "A row per group; or copies of its messages, with their own time, origin and number, group by group: a subset for prompt views.",
 );
 pub(super) static PENDING: Key = key(
     "pending",
     "number, 2 to 1048576",
     "65536",
-    "Messages that wait for their group to close, at most; beyond it they are closed as they are, and counted as `cut` (as `full` where they would keep half of the memory of an input that is not on disk).",
+    "Most messages that wait for their group to close; beyond it groups are closed as they are, and counted as `cut` (as `full` if they would keep half of the memory of an input that is not on disk).",
 );
 
 /// The parameters that all finders share.
