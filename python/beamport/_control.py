@@ -32,12 +32,12 @@ def ask(folder: Path, request: dict[str, Any], *, patience_s: float = _PATIENCE_
             answer = json.loads(text)
         except TimeoutError:
             cause = f"its process is stopped, or busy for more than {patience_s:g} s"
-            hint = "a command that has not begun is dropped: `beamport ls` shows whether a run began or ended"
+            hint = "run `beamport ls` to see whether a run began or ended; a pending command is dropped"
             raise Error("the instrument did not answer", cause, hint) from None
         except (OSError, ValueError) as error:
             raise Error("the instrument did not answer", str(error)) from None
     if not isinstance(answer, dict) or not isinstance(answer.get("ok", answer.get("fault")), dict):
-        raise Error("the instrument's answer cannot be understood", str(answer)[:200])
+        raise Error("cannot understand the instrument's answer", str(answer)[:200])
     if fault := answer.get("fault"):
         raise Error(*(str(fault.get(part, "")) for part in ("what", "cause", "hint")))
     ok: dict[str, Any] = answer["ok"]
@@ -66,5 +66,5 @@ def _connected(folder: Path) -> Iterator[socket.socket]:
                 os.close(place)
         except OSError as error:
             hint = "start it with `beamport up FILE` in another terminal, or with `beamport.run`"
-            raise Error(f"nobody runs the instrument of `{folder}`", os.strerror(error.errno or 0), hint) from None
+            raise Error(f"no instrument is running in `{folder}`", os.strerror(error.errno or 0), hint) from None
         yield line

@@ -110,7 +110,7 @@ class Data(Mapping[str, Stream]):
         try:
             names = sorted(os.listdir(self._folder))
         except OSError as error:
-            raise Error(f"{self._folder} cannot be listed", os.strerror(error.errno or 0)) from None
+            raise Error(f"cannot list {self._folder}", os.strerror(error.errno or 0)) from None
         return (name for name in names if name not in _BOOKS and "." not in name and self._has(name))
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Data(Mapping[str, Stream]):
     def __reduce__(self) -> NoReturn:
         """Refuse: beamport never unpickles."""
         cause = "it stands for memory of this machine, and beamport never unpickles"
-        raise Error("a data folder cannot be pickled", cause, "send its path and call `beamport.open` there")
+        raise Error("cannot pickle a data folder", cause, "send its path and call `beamport.open` there")
 
     def _has(self, name: str) -> bool:
         # A name is never a way out of the folder.
@@ -150,8 +150,8 @@ def open(folder: str | os.PathLike[str]) -> Data:
     if not path.is_dir():
         cause = "it is a file" if path.exists() else "there is no such folder"
         hint = "name the folder that holds the streams; `beamport demo` makes `beamport-data/demo`"
-        raise Error(f"`{path}` cannot be opened", cause, hint)
+        raise Error(f"cannot open `{path}`", cause, hint)
     if (path / "stream").is_file():
         hint = f'open its parent and take it by name: `beamport.open("{path.parent}")["{path.name}"]`'
-        raise Error(f"`{path}` cannot be opened as a data folder", "it is one stream", hint)
+        raise Error(f"cannot open `{path}` as a data folder", "it is one stream", hint)
     return Data(path)

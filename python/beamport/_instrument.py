@@ -252,7 +252,7 @@ def _check(file: Path) -> tuple[Path, list[str]]:
         hint = first.get("hint") or f"see them all with `beamport check {file}`"
         raise Error(f"{where}: {what}{more}", first.get("cause", ""), hint)
     if done.returncode != 0 or "resolved" not in answer:
-        raise _error_of(done.stderr.splitlines(), f"`{file}` cannot be read")
+        raise _error_of(done.stderr.splitlines(), f"cannot read `{file}`")
     resolved = answer["resolved"]
     streams = [section["name"] for section in resolved["sections"] if section["kind"] == "source"]
     return Path(resolved["settings"]["data"]["value"]), streams
@@ -315,7 +315,7 @@ def _write(instrument: Mapping[str, Any]) -> Path:
             file.write(text)
     except OSError as error:
         hint = "go to a folder that can be written, or write an instrument file"
-        raise Error("the instrument cannot be written down", str(error), hint) from None
+        raise Error("cannot write the instrument down", str(error), hint) from None
     return Path(file.name)
 
 

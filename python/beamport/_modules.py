@@ -111,7 +111,7 @@ class _Modules:
                 raise ValueError(f"a state of {len(state)} bytes; it has at most {self._state_bytes_max}")
         except Exception as raised:
             traceback.print_exc()
-            self._pipe.write(b"w", f"its state cannot be kept: {_told(raised)}".encode(errors="replace"))
+            self._pipe.write(b"w", f"cannot keep its state: {_told(raised)}".encode(errors="replace"))
         else:
             self._pipe.write(b"s", state)
 

@@ -118,7 +118,7 @@ def _object(text: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Error(f"{what} cannot be read", str(error)) from None
+        raise Error(f"cannot read {what}", str(error)) from None
     if not isinstance(value, dict):
-        raise Error(f"{what} cannot be read", "it is no JSON object")
+        raise Error(f"cannot read {what}", "it is not a JSON object")
     return value

@@ -62,7 +62,7 @@ def _read(value: object, word: str, now: int) -> int:
     try:
         return int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
-        raise _refused(word, f"a {type(value).__name__} is no time", _HINT) from None
+        raise _refused(word, f"a {type(value).__name__} is not a time", _HINT) from None
 
 
 def _of_text(text: str, word: str, now: int) -> int:
@@ -81,23 +81,23 @@ def _of_text(text: str, word: str, now: int) -> int:
     if time := _TIME.fullmatch(text):
         date, clock, fraction, zone = time.groups()
         if zone is None:
-            raise _refused(word, f"`{text}` does not say in which time zone", f'write "{text}Z" for UTC')
+            raise _refused(word, f"`{text}` has no time zone", f'write "{text}Z" for UTC')
         zone = "+00:00" if zone in "Zz" else zone
         try:
             seconds = datetime.datetime.fromisoformat(f"{date}T{clock}{zone}")
         except ValueError as error:
-            raise _refused(word, f"`{text}` is no time that exists ({error})", _HINT) from None
+            raise _refused(word, f"`{text}` is not a time that exists ({error})", _HINT) from None
         return _of_datetime(seconds, word) + int((fraction or "0").ljust(9, "0"))
-    raise _refused(word, f"`{text}` is no time", _HINT)
+    raise _refused(word, f"`{text}` is not a time", _HINT)
 
 
 def _of_datetime(value: datetime.datetime, word: str) -> int:
     if value.utcoffset() is None:
-        cause = f"`{value}` does not say in which time zone"
+        cause = f"`{value}` has no time zone"
         raise _refused(word, cause, "give it one: `.replace(tzinfo=datetime.UTC)` or `.astimezone()` for local time")
     passed = value - _EPOCH
     return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1_000
 
 
 def _refused(word: str, cause: str, hint: str) -> Error:
-    return Error(f"`{word}` cannot be understood", cause, hint)
+    return Error(f"invalid `{word}`", cause, hint)

@@ -60,11 +60,11 @@ def rows_between(group: Mapping[str, Any], start: object = None, stop: object = 
         return _rows(group, begin, end)
     except OSError as error:
         hint = "`pip install hdf5plugin`, and `import hdf5plugin` before reading" if "filter" in str(error) else _GROWS
-        raise Error(f"{_name(group)} cannot be read", str(error), hint) from error
+        raise Error(f"cannot read {_name(group)}", str(error), hint) from error
     except MemoryError as error:
-        raise Error(f"{_name(group)} cannot be read", str(error), "ask for a shorter interval") from error
+        raise Error(f"cannot read {_name(group)}", str(error), "ask for a shorter interval") from error
     except _OF_THE_FILE as error:
-        raise Error(f"{_name(group)} cannot be read", f"{type(error).__name__}: {error}", _DAMAGED) from error
+        raise Error(f"cannot read {_name(group)}", f"{type(error).__name__}: {error}", _DAMAGED) from error
 
 
 def _rows(group: Any, begin: int, end: int) -> dict[str, np.ndarray]:
@@ -151,7 +151,7 @@ def _bounded(dataset: Any) -> Any:
     stored = dataset.id.get_storage_size()
     if dataset.size * dataset.dtype.itemsize > (stored + _CHUNK_BYTES) * _PACKED_MAX:
         cause = f"it has {len(dataset)} rows in {stored} bytes"
-        raise Error(f"{_name(dataset)} cannot be read", cause, "the file is damaged or was never filled")
+        raise Error(f"cannot read {_name(dataset)}", cause, "write the file again: it is damaged or empty")
     return dataset
 
 
@@ -185,7 +185,7 @@ def _clock(dataset: Any) -> tuple[float, int]:
 def _nanoseconds(dataset: Any, low: int, high: int) -> np.ndarray:
     scale, zero = _clock(dataset)
     values = dataset[low:high]
-    # Whole ns stay exact. What is no number is no time of any interval.
+    # Whole ns stay exact. What is no number is not a time of any interval.
     with np.errstate(invalid="ignore", over="ignore"):
         return (values.astype(np.int64) if scale == 1 else (values * scale).astype(np.int64)) + zero
 

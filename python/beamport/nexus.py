@@ -88,7 +88,7 @@ class Dataset:
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
         if array.dtype.kind not in "biuf":
-            raise UnfitError(f"`{array.dtype.name}` is no number")
+            raise UnfitError(f"`{array.dtype.name}` is not a number")
         if array.dtype == self.dtype:
             return array.astype(self.dtype.newbyteorder("<"), copy=False)
         with np.errstate(all="ignore"):

@@ -161,7 +161,7 @@ def test_arguments_that_mean_nothing(memory):
 )  # fmt: skip
 def test_times_that_mean_nothing(wrong):
     error = refusal(nanoseconds, wrong, "since", T0)
-    assert error.what == "`since` cannot be understood" and error.hint
+    assert error.what == "invalid `since`" and error.hint
 
 
 def test_times_are_exact():

@@ -151,7 +151,7 @@ def test_a_worker_class_of_length_0_was_called_instead_of_its_instance():
 def test_commands_to_nobody_say_so(workplace):
     with beamport.run(INSTRUMENT) as tiny:
         pass
-    with pytest.raises(beamport.Error, match="nobody runs the instrument") as caught:
+    with pytest.raises(beamport.Error, match="no instrument is running in") as caught:
         tiny.begin("late")
     assert "beamport up" in caught.value.hint
 

@@ -291,7 +291,7 @@ def test_what_cannot_be_made_is_refused_with_its_cause(programs, tmp_path):  # n
     )
     assert "the stop is not after the start" in refused(message, "--stop", at(50))
     told = refused(message, template="broken.json")
-    assert "broken.json:1: the template is not right\ncause: it is not valid JSON: " in told
+    assert "broken.json:1: the template has a mistake\ncause: it is not valid JSON: " in told
     assert "cannot read template `gone.json`" in refused(message, template="gone.json")
     assert "write nexus or ess" in refused(message, "--layout", "isis")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "structure.json"]

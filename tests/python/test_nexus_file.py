@@ -301,7 +301,7 @@ def test_mistakes_of_a_template_and_of_its_streams_are_told_together(programs, t
     # A comma too much has its line, and no pointer.
     (tmp_path / "t.json").write_text('{"children": [\n1,\n,]}')
     told = subprocess.run(command[:3], capture_output=True, cwd=tmp_path, timeout=HANG_S, check=False)
-    assert b"t.json:3: the template is not right\ncause: it is not valid JSON: expected value, at col" in told.stderr
+    assert b"t.json:3: the template has a mistake\ncause: it is not valid JSON: expected value, at col" in told.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["--word-of-tomorrow", "1"]])

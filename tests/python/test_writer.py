@@ -120,7 +120,7 @@ def test_every_schema_that_can_be_serialised_can_be_appended_by_its_fields(data)
         ("ev99", {}, "schema `ev99` is not one that is made of fields"),
         ("bprn", {}, "schema `bprn` is not one that is made of fields"),
         ("f144", None, "is given without `fields`"),
-        ("mine!", b"x", "no schema id of four letters"),
+        ("mine!", b"x", "not a schema id of four letters"),
         (b"1", None, "1 bytes are too few"),
         (b"12345678", {}, "without a schema"),
     ],
@@ -162,7 +162,7 @@ def test_names_and_states_that_are_wrong_are_refused(memory):
     assert "<beamport.Writer 's' of '" in repr(stream)
     stream.close()
     stream.close()
-    with pytest.raises(beamport.Error, match="the writer was closed"):
+    with pytest.raises(beamport.Error, match="the writer is closed"):
         stream.append(wire.serialise_f144("T", 1.5, 1))
     assert "closed" in repr(stream)
 

@@ -77,7 +77,7 @@ def test_a_writer_that_could_not_be_started_was_no_trouble(lab, nexus):
     until(lambda: (lab.data / "files" / "one.nxs").exists(), "there is no file")
     program.rename(program.with_name("away"))
     kill(writer)
-    until(lambda: "the writer of sink `file` cannot start" in troubles(lab), lambda: troubles(lab))
+    until(lambda: "cannot start the writer of sink `file`" in troubles(lab), lambda: troubles(lab))
     grows(lab.stream("detector"))
     program.with_name("away").rename(program)
     until(lambda: writer_of(lab, process), "the writer does not come back")

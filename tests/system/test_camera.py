@@ -113,7 +113,9 @@ duration = "1 s"
     # The map stays; what it shows is no longer there to be had.
     with frames.open("r+b") as file:
         file.truncate(4096)
-        until(lambda: "has the file become shorter?" in lab.said(process)[1], "the camera does not miss its file")
+        until(
+            lambda: "check whether the file was truncated" in lab.said(process)[1], "the camera does not miss its file"
+        )
         assert process.poll() is None
         before = len(lab.stream("other").all())
         until(lambda: len(lab.stream("other").all()) > before, "the other source stands still")

@@ -200,7 +200,7 @@ def test_a_worker_that_could_not_write_said_so_nowhere(lab):
     said = until(
         lambda: [t for t in json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"] if "`one" in t], "no word"
     )
-    assert "is not being written to disk" in said[0] and "the inputs keep what is not done" in said[0]
+    assert "is not written to disk" in said[0] and "the inputs keep what is not done" in said[0]
     limit(process, resource.RLIM_INFINITY)
     marked = stream.marks()[1]
     until(lambda: stream.marks()[1] > marked, "it does not heal")

@@ -22,7 +22,7 @@ def test_an_instrument_is_described_and_its_file_read(terminal, tmp_path):  # no
         assert f"{file}: good: 2 sources, 1 sink, 1 run" in out
     assert "exit status 2" in out
     # Both mistakes are named with their places.
-    assert "perhaps `linspace` is meant" in err and "`mm` is no unit of an angle" in err
+    assert "did you mean `linspace`?" in err and "`mm` is not a unit of an angle" in err
     assert err.count("/config/") >= 2
     assert "ledger (closed)" in out and "source at [  0.   0. -20.]" in out
     with h5py.File(tmp_path / "lab_first.nxs") as file:

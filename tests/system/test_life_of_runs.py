@@ -102,7 +102,7 @@ def test_a_part_of_the_data_folder_that_vanishes_ends_the_instrument_by_name(lab
     assert process.wait(HANG_S) == 2
     shutil.rmtree(taken)
     said = lab.said(process)[1]
-    assert "is gone while the instrument runs" in said and "hint:" in said, said
+    assert "was removed while the instrument runs" in said and "hint:" in said, said
     named = next(line for line in said.splitlines() if "is gone" in line)
     print(f"part of the data folder removed: 1 injected ({part}), named: {named}")
 

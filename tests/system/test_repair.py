@@ -45,7 +45,7 @@ def test_verify_repairs_an_index_and_names_what_it_cannot(lab, times, dice):
         seen = json.loads(lab.run("verify", "detector", "--json", "--data", lab.data, status=1).stdout)["streams"][0]
         assert seen["lost"] == 1 and seen["ranges"][0]["first"] == number
         told = lab.run("verify", "detector", "--repair", "--data", lab.data).stdout.decode()
-        assert "made good: 1 index entry" in told and told.count("ok") == 1
+        assert "repaired: 1 index entry" in told and told.count("ok") == 1
         assert (folder / "i-00000000").read_bytes() == good
         for copy in folder.glob("*.damaged-*"):
             copy.unlink()
@@ -53,7 +53,7 @@ def test_verify_repairs_an_index_and_names_what_it_cannot(lab, times, dice):
     entry = stream.entries(3, 4)[0]
     turn(folder / f"p-{entry['segment']:08x}", int(entry["offset8"]) * 8 + 100)
     told = lab.run("verify", "detector", "--repair", "--data", lab.data, status=1).stdout.decode()
-    assert "message 3 is lost" in told and "nothing could be made good" in told
+    assert "message 3 is lost" in told and "nothing could be repaired" in told
     print(f"bits of an index: {turns} injected, each named and made good byte for byte; 1 of a payload named")
 
 

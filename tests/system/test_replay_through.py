@@ -142,7 +142,7 @@ def test_what_stays_is_what_the_code_makes(lab):
             assert m["value"] == pytest.approx(3 * frames[m.origin_seq])
         assert "camera" not in data
         lab.run("verify", "--data", into)
-        assert "there is a stream `mean" in refused(lab, "mine.py:mean", "--input", "camera", "--into", into)
+        assert "stream `mean" in refused(lab, "mine.py:mean", "--input", "camera", "--into", into)
         # What goes on as it is stays too.
         through(lab, "filter", "--input", "camera", "--speed", "max", "--into", into, "keep=id % 3 == 0")
         kept = list(beamport.open(into)["filter"].read())

@@ -131,4 +131,4 @@ def test_a_sink_shared_out_is_checked_as_a_whole(instrument):
         text + text[text.index("[sink.file]") : text.index("[run.first]")].replace("sink.file", "sink.file-2")
     )
     refusal = lab.run("check", lab.file, status=2).stderr
-    assert b"a writer of this sink would have the name `file-2`" in refusal
+    assert b"a writer of this sink needs the name `file-2`" in refusal

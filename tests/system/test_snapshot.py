@@ -72,4 +72,4 @@ def test_a_snapshot_has_the_rows_until_its_mark_and_the_run_goes_on(lab, nexus, 
         assert "beamport_snapshot" not in file.attrs
     assert len({path for path, _ in taken}) == 3 and taken[0][1] != taken[2][1]
     sealed = lab.run(*write, name, status=2)
-    assert b"it is sealed: all of it is there" in sealed.stderr
+    assert b"it is sealed, so it is complete" in sealed.stderr

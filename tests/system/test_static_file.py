@@ -168,7 +168,7 @@ def test_all_that_is_wrong_with_a_static_file_is_told_at_once(instrument):
         "`/entry/out`: `../else.h5` is no path to a file beside",
         "`/entry/beamport`: the name is reserved",
         "`/entry/reference`: references name places",
-        "`/entry/virtual`: its bytes lie in other files",
+        "`/entry/virtual`: its data are in other files",
     ]:
         assert part in causes, causes
     make(lab.folder / "amor.hdf")
@@ -236,7 +236,7 @@ def spoilt(good, kind):
 
 @pytest.mark.parametrize(
     ("kind", "cause"),
-    [("circle", "does not come to an end"), ("text", "the attribute `NX_class` of `/`"), ("none", "signature")],
+    [("circle", "does not finish reading"), ("text", "the attribute `NX_class` of `/`"), ("none", "signature")],
 )
 def test_a_writer_was_started_for_ever_with_a_static_file_that_was_damaged_meanwhile(instrument, kind, cause):
     lab = instrument

@@ -55,7 +55,7 @@ impl Worker for Scaling {
             };
             let value = f144::Value::Scalar(Scalar::Float64(value.to_f64() * self.factor));
             f144::write(&mut self.bytes, &F144 { source_name, timestamp, value })
-                .map_err(|e| Fault::new("a number cannot be written", e))?;
+                .map_err(|e| Fault::new("cannot write a number", e))?;
             out.push(message.entry, &Made::of(message.entry, f144::ID), &[&self.bytes])?;
             out.done(&message);
         }

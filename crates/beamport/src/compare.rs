@@ -139,9 +139,9 @@ impl Side {
 
     fn keep(&mut self, at: u64, key: Key) -> Result<(), Fault> {
         if self.open.len() >= OPEN_MAX {
-            let cause = format!("more than {OPEN_MAX} messages of `{}` have no counterpart in a row", self.name);
-            return Err(Fault::new("the streams cannot be compared", cause)
-                .hint("look at them: `beamport cat`; `--last 1000` compares the newest"));
+            let cause = format!("more than {OPEN_MAX} messages of `{}` in a row have no counterpart", self.name);
+            return Err(Fault::new("cannot compare the streams", cause)
+                .hint("inspect them with `beamport cat`, or add `--last 1000` to compare the newest"));
         }
         self.open.insert(at, key);
         self.of.entry(key).or_default().push_back(at);
@@ -188,7 +188,7 @@ pub fn compare(
     if let (Some(a), Some(b)) = (steps_old.end(), steps_new.end())
         && !a.meets(b)
     {
-        let what = format!("`{old}` and `{new}` cannot be compared");
+        let what = format!("cannot compare `{old}` and `{new}`");
         return Err(Fault::new(what, "no stream is an input of both").hint("`beamport ls` lists the streams"));
     }
     let (mut a, mut b) = (Side::open(data, old)?, Side::open(data, new)?);

@@ -51,7 +51,7 @@ pub fn demo(asked: &cli::Demo, registry: &Registry) -> Result<ExitCode, Fault> {
 }
 
 fn start(asked: &cli::Demo, registry: &Registry, folder: &Path) -> Result<Started, Fault> {
-    let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
+    let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
     let file = folder.join(DEMO_FILE);
     let (text, template) = instrument_text(asked)?;
     // First of all the file that says whose folder this is.
@@ -69,19 +69,17 @@ fn in_flags(text: &str, mistakes: &[file::Mistake]) -> Fault {
     };
     let told = |mistake: &file::Mistake, what: String| Fault::new(what, &mistake.cause);
     match mistakes.iter().find_map(|mistake| Some((mistake, flag(mistake)?))) {
-        Some((mistake, flag)) => {
-            told(mistake, format!("`{flag}` cannot be taken")).hint("`beamport demo --help` says what it takes")
-        }
+        Some((mistake, flag)) => told(mistake, format!("`{flag}` is invalid")).hint("see `beamport demo --help`"),
         None => match mistakes.first() {
             Some(mistake) => told(mistake, mistake.what.clone()).hint(&mistake.hint),
-            None => Fault::new("the demonstration cannot be made", ""),
+            None => Fault::new("cannot create the demonstration", ""),
         },
     }
 }
 
 /// Makes the folder and locks it, for as long as the file lives.
 fn lock(folder: &Path) -> Result<File, Fault> {
-    let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
+    let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
     if folder.is_symlink() {
         return Err(in_use(folder, "it is a link"));
     }
@@ -155,7 +153,7 @@ fn clear(folder: &Path) -> Result<(), Fault> {
     for entry in rest.into_iter().chain(mark) {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let removed = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
-        removed.map_err(|e| Fault::new(format!("folder `{}` cannot be cleared", folder.display()), e))?;
+        removed.map_err(|e| Fault::new(format!("cannot clear folder `{}`", folder.display()), e))?;
     }
     Ok(())
 }

@@ -97,11 +97,11 @@ fn printed(answer: io::Result<ExitCode>) -> ExitCode {
         Ok(status) => status,
         // Whoever read the answer has seen enough (`beamport ls | head`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => ended(Err(unprinted(&error).hint("look at what stdout leads to"))),
+        Err(error) => ended(Err(unprinted(&error).hint("check where stdout goes"))),
     }
 }
 
 /// An answer that cannot be printed.
 pub(crate) fn unprinted(error: &io::Error) -> Fault {
-    Fault::new("the answer cannot be printed", error)
+    Fault::new("cannot print the answer", error)
 }

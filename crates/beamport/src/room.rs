@@ -84,7 +84,7 @@ pub fn lacking(instrument: &Instrument) -> Option<Mistake> {
         file: instrument.file.display().to_string(),
         line: largest.stream.live.line_or(largest.line),
         pointer: String::new(),
-        what: format!("the live ends ask for {} of shared memory", bytes(asked)),
+        what: format!("the streams need {} of shared memory", bytes(asked)),
         cause: found,
         hint: format!(
             "lower `live` of `{}`, which is {}, or enlarge it: `mount -o remount,size={} {PLACE}`",

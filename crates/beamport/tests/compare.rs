@@ -234,7 +234,7 @@ fn what_is_told_is_what_differs_as_far_as_both_have_come() {
     let (status, text, _) = told(&["old", "new"]);
     assert!(status == Some(1) && text.contains("  b 3: values differ by 2 at most\n"), "{text}");
     let (status, _, fault) = told(&["old", "raw"]);
-    assert!(status == Some(2) && fault.contains("no worker fills it"), "{fault}");
+    assert!(status == Some(2) && fault.contains("it is not the stream of a worker"), "{fault}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn the_keys_of_a_kind_of_the_user_are_checked_as_all_others() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(told.contains("own.toml:4: wrong value of `address` in [source.numbers]"), "{told}");
-    assert!(told.contains("write it like \"127.0.0.1:9000\"") && told.contains("write \"lines\""), "{told}");
+    assert!(told.contains("write it like \"127.0.0.1:9000\"") && told.contains("did you mean `lines`?"), "{told}");
 }
 
 #[test]

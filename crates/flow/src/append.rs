@@ -46,7 +46,7 @@ impl Appender {
     /// `disk`. `options` replaces this choice for a stream that is made.
     pub fn open(data: &Data, name: &str, options: Option<Options>) -> Result<Self, Fault> {
         if name.is_empty() || name.contains('/') || name.starts_with('.') || Data::is_book(name) {
-            let cause = "it is the name of a book that beamport keeps, or leads out of the data folder";
+            let cause = "the name is reserved, or leads out of the data folder";
             let what = format!("cannot append to `{}`", name.escape_default());
             return Err(Fault::new(what, cause).hint("choose a name of letters, digits, `_` and `-`"));
         }
@@ -162,7 +162,6 @@ fn held(data: &Data, name: &str) -> Fault {
     let process = data.reader_early(name).ok().and_then(|reader| reader.writer());
     let process = process.map_or_else(|| "another process".to_owned(), |process| format!("process {}", process.pid));
     let cause = format!("{process} writes it in {}", data.folder.display());
-    Fault::new(format!("cannot append to stream `{name}`"), cause).hint(
-        "append to a stream of another name; an instrument that runs takes messages from a `[source.NAME]` of its file",
-    )
+    Fault::new(format!("cannot append to stream `{name}`"), cause)
+        .hint("append to another stream; a running instrument takes messages only from `[source.NAME]` of its file")
 }

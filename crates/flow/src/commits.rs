@@ -120,7 +120,7 @@ pub fn untold(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<String>, Faul
 /// next call: until then the commit is found where it is.
 pub fn file_away(data: &Data, sink: &str, inputs: &[String]) -> Result<(), Fault> {
     let names = data.media.list(&data.folder);
-    let names = names.map_err(|e| Fault::new(format!("data folder `{}` cannot be read", data.folder.display()), e))?;
+    let names = names.map_err(|e| Fault::new(format!("cannot read data folder `{}`", data.folder.display()), e))?;
     // By name alone: one that was cut short while it was removed has no header any more.
     for book in names {
         let Some(run) = run_of(&book, sink) else { continue };

@@ -36,7 +36,7 @@ impl Data {
         let names = self
             .media
             .list(&self.folder)
-            .map_err(|e| Fault::io(format!("data folder `{}` cannot be read", self.folder.display()), &e))?;
+            .map_err(|e| Fault::io(format!("cannot read data folder `{}`", self.folder.display()), &e))?;
         Ok(names
             .into_iter()
             .filter(|name| {
@@ -63,7 +63,7 @@ impl Data {
     pub fn reader(&self, name: &str, options: ReadOptions) -> Result<Reader, Fault> {
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             return Err(Fault::new(
-                format!("`{}` is no name of a stream", name.escape_default()),
+                format!("`{}` is not a stream name", name.escape_default()),
                 "it leads out of the data folder",
             )
             .hint("`beamport ls` lists the streams; `--data DIR` names another folder"));
@@ -164,21 +164,19 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
     let what = format!("stream `{name}` failed");
     let hint = match &error {
         E::Behind { name: reader, pid: None, .. } => {
-            &format!("if nobody will read as it again: `beamport forget {name} '{reader}'`")
+            &format!("if this reader will not return: `beamport forget {name} '{reader}'`")
         }
-        E::Behind { .. } => "`beamport ls --pins` shows who reads; the stream goes on when it has",
-        E::Taken { .. } => "end that process, or take another name",
-        E::Rewound { .. } => "a recovery cut what came behind: read on from where the epoch ends",
+        E::Behind { .. } => "run `beamport ls --pins` to see the readers; the stream continues when they have read",
+        E::Taken { .. } => "end that process, or use another name",
+        E::Rewound { .. } => "a recovery cut the rest: read from the end of the epoch",
         E::Missing(_) => "`beamport ls` lists the streams of a data folder",
-        E::Headless(_) => "put the file `stream` back from a copy, or move the folder away to begin a new stream",
-        E::Locked(_) => "one process writes a stream: end the other `beamport up`, or use another data folder",
-        E::Corrupt { .. } | E::Lost { .. } => "`beamport verify` reads everything and names each wrong byte",
-        E::Parent { .. } => {
-            "`beamport ls` lists the streams; a view shows what its parents still have, bring the parent back"
-        }
-        E::Gone { .. } => "retention took them: read from a later message, or raise `retain`",
-        E::Quota { .. } => "let go of what was read, or copy what is kept",
-        E::Failed(_) => "look at the disk, then start `beamport up` again: it recovers what was marked",
+        E::Headless(_) => "restore the file `stream` from a copy, or move the folder away to start a new stream",
+        E::Locked(_) => "end the other `beamport up`, or use another data folder: a stream has one writer",
+        E::Corrupt { .. } | E::Lost { .. } => "run `beamport verify` to list each wrong byte",
+        E::Parent { .. } => "restore the parent: a view shows only what its parents have (`beamport ls`)",
+        E::Gone { .. } => "read from a later message, or raise `retain`: retention deleted them",
+        E::Quota { .. } => "release batches that were read, or copy what you keep",
+        E::Failed(_) => "check the disk, then restart `beamport up`: it recovers marked messages",
         E::Io { .. } if error.is_full() => "free space on the device; nothing that was marked is lost",
         E::Io { source, .. } => return Fault { cause: error.to_string(), ..Fault::io(what, source) },
         _ => "",
@@ -195,6 +193,6 @@ pub fn stream_fault(name: &str, error: store::Error) -> Fault {
 /// Why what is in a stream does not come to the medium, where it does not. `meanwhile`: what is with the messages.
 pub(crate) fn unwritten(writer: &Writer, meanwhile: &str) -> Option<Fault> {
     let why = writer.trouble()?;
-    let what = format!("stream `{}` is not being written to disk", writer.header().name);
+    let what = format!("stream `{}` is not written to disk", writer.header().name);
     Some(Fault::new(what, why).hint(format!("free space on the device; {meanwhile}")))
 }

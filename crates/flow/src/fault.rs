@@ -51,10 +51,8 @@ impl Fault {
     /// A refusal of the operating system, with what can be done about it where that is known.
     pub fn io(what: impl Into<String>, error: &io::Error) -> Self {
         let hint = match error.kind() {
-            ErrorKind::PermissionDenied => {
-                "run it as the user whom the folder belongs to: `ls -ld DIR` says who that is"
-            }
-            ErrorKind::ReadOnlyFilesystem => "choose a folder on a device that can be written",
+            ErrorKind::PermissionDenied => "run it as the owner of the folder: see `ls -ld DIR`",
+            ErrorKind::ReadOnlyFilesystem => "choose a folder on a writable device",
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the device",
             _ => "",
         };

@@ -352,7 +352,7 @@ impl Feed {
         if !book.wait(sequence, COMMIT_PATIENCE)? {
             let name = commits_of_run(&self.sink, &self.run.name);
             let why = book.writer().trouble().unwrap_or_else(|| "the disk did not answer in 30 s".into());
-            return Err(Fault::new(format!("stream `{name}` is not written down"), why));
+            return Err(Fault::new(format!("stream `{name}` is not recorded"), why));
         }
         self.block += 1;
         for input in &mut self.inputs {

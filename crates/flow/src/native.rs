@@ -18,7 +18,7 @@ pub struct Native {
 impl Native {
     /// Builds the worker of a kind in a slot. `parameters` are a JSON object.
     pub fn new(kind: &'static WorkerKind, place: WorkerPlace, parameters: &Value) -> Result<Self, Fault> {
-        let what = || format!("worker `{}` does not take its parameters", place.stage);
+        let what = || format!("worker `{}` rejects its parameters", place.stage);
         let plan = kind.plan(parameters).map_err(|mistakes| misfit(what(), mistakes))?;
         Ok(Self { kind, code: plan.build(&place)?, place, parameters: parameters.clone() })
     }
@@ -28,7 +28,7 @@ impl Native {
 #[must_use]
 pub fn misfit(what: String, mistakes: Vec<Mistake>) -> Fault {
     let Some(Mistake { what: wrong, cause, hint, .. }) = mistakes.into_iter().next() else {
-        return Fault::new(what, "they cannot be read");
+        return Fault::new(what, "they are invalid");
     };
     let cause = if cause.is_empty() { wrong } else { format!("{wrong}: {cause}") };
     Fault::new(what, cause).hint(hint)

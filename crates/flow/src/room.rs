@@ -174,8 +174,11 @@ impl<'a> Room<'a> {
             },
             Memory::Nowhere { writer, bytes, taken, dropped } => {
                 if range.start < *taken || range.end > bytes.len() || !range.start.is_multiple_of(8) {
-                    let cause = format!("bytes {} to {} are not in it", range.start, range.end);
-                    return Err(Fault::new(format!("a message of stream `{stream}` does not fit its room"), cause));
+                    let cause = format!("bytes {} to {} are outside it", range.start, range.end);
+                    return Err(Fault::new(
+                        format!("a message of stream `{stream}` does not fit its reserved memory"),
+                        cause,
+                    ));
                 }
                 *taken = range.end.next_multiple_of(8).min(bytes.len());
                 if *dropped > 0 {

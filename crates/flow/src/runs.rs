@@ -83,7 +83,7 @@ pub fn run(data: &Data, name: &str) -> Result<Run, Fault> {
     all.iter()
         .find(|r| r.name == name)
         .cloned()
-        .ok_or_else(|| Fault::new(format!("there is no run `{name}`"), data.folder.display()).hint(hint))
+        .ok_or_else(|| Fault::new(format!("no run `{name}`"), data.folder.display()).hint(hint))
 }
 
 /// A stream as the keeper of runs sees it at one moment.
@@ -142,11 +142,11 @@ impl RunKeeper {
         &self.runs
     }
 
-    /// What keeps a run from moving on: its step is not written down yet, or a stream cannot be read.
+    /// What keeps a run from moving on: its step is not recorded yet, or a stream cannot be read.
     pub fn trouble(&self) -> Option<Fault> {
         let Some((run, _)) = &self.pending else { return self.unread.clone() };
         let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
-        Some(Fault::new(format!("run `{}` waits to be written down", run.name), why).hint("free space on the device"))
+        Some(Fault::new(format!("run `{}` waits to be recorded", run.name), why).hint("free space on the device"))
     }
 
     /// Runs that are not sealed.
@@ -174,12 +174,12 @@ impl RunKeeper {
             if known.start == start {
                 return Ok(known.clone());
             }
-            return Err(Fault::new(format!("run `{name}` cannot begin"), "there is a run of that name")
+            return Err(Fault::new(format!("cannot begin run `{name}`"), "a run of that name already exists")
                 .hint("choose another name; `beamport ls` lists the runs"));
         }
         let Stop { first_outside: stop, inclusive } = stop.into();
         if stop <= start {
-            return Err(Fault::new(format!("run `{name}` cannot begin"), "its stop is not after its start"));
+            return Err(Fault::new(format!("cannot begin run `{name}`"), "its stop is not after its start"));
         }
         let run = Run {
             name: name.to_string(),
@@ -203,30 +203,27 @@ impl RunKeeper {
     pub fn end(&mut self, name: &str, stop: impl Into<Stop>, reason: &str, now: i64) -> Result<Run, Fault> {
         let stop = Some(stop.into()).filter(|stop| stop.first_outside != STOP_UNKNOWN);
         let Some(at) = self.runs.iter().position(|r| r.name == name) else {
-            return Err(Fault::new(format!("run `{name}` cannot end"), "there is no run of that name")
-                .hint("`beamport ls` lists the runs"));
+            return Err(
+                Fault::new(format!("cannot end run `{name}`"), "no such run").hint("`beamport ls` lists the runs")
+            );
         };
         let run = self.runs[at].clone();
-        let refuse = |why: &str, hint: &str| Err(Fault::new(format!("run `{name}` cannot end then"), why).hint(hint));
+        let refuse = |why: &str, hint: &str| Err(Fault::new(format!("cannot end run `{name}` then"), why).hint(hint));
         if run.state != State::Open {
             return match stop {
-                Some(stop) if stop.first_outside != run.stop => refuse(
-                    "it has ended, at another time",
-                    "a stop that is known does not move: `beamport ls` shows it",
-                ),
+                Some(stop) if stop.first_outside != run.stop => {
+                    refuse("it has another stop", "see `beamport ls`: a stop cannot be changed")
+                }
                 _ => Ok(run),
             };
         }
         match stop {
             Some(stop) if stop.first_outside <= run.start => {
-                return refuse("its stop is not after its start", "leave the time away to end it now");
+                return refuse("its stop is not after its start", "omit the time to end it now");
             }
             Some(stop) if stop.first_outside > run.stop => {
                 // What lies behind that, sinks have passed over already.
-                return refuse(
-                    "it was to end before that when it began",
-                    "leave it, or leave the time away to end it now",
-                );
+                return refuse("it began with an earlier stop", "omit the time to end it now");
             }
             _ => {}
         }
@@ -271,7 +268,7 @@ impl RunKeeper {
                     }
                     // One stream that cannot be read now keeps its run from moving on, and nothing else.
                     Err(fault) => {
-                        self.unread = Some(fault.leads_to(format!("run `{}` cannot be moved on", self.runs[at].name)));
+                        self.unread = Some(fault.leads_to(format!("cannot advance run `{}`", self.runs[at].name)));
                         break;
                     }
                 }
@@ -392,11 +389,11 @@ impl RunKeeper {
         let is_taken = !waits && self.pending.is_some();
         let why = self.book.writer().trouble().unwrap_or_else(|| "the disk does not answer".into());
         let hint = if is_taken {
-            "free space on the device: the command was taken, and the run is written down when there is room"
+            "free space on the device: the run is recorded as soon as there is space"
         } else {
             "free space on the device, then ask again"
         };
-        let fault = Fault::new(format!("run `{}` is not written down yet", run.name), why).hint(hint);
+        let fault = Fault::new(format!("run `{}` is not recorded yet", run.name), why).hint(hint);
         Err(Fault { passes: Passes::WithRoom, ..fault })
     }
 

@@ -440,7 +440,8 @@ impl Outputs<'_> {
         if self.row.as_mut().is_some_and(|row| !row.add()) {
             self.stand.commit(NOWHERE);
             let what = format!("a slot of worker `{}` ends", self.stage);
-            let cause = format!("{ASIDE_ROW_MAX} messages in a row went aside, the last as {reason}: {}", cut(text));
+            let cause =
+                format!("{ASIDE_ROW_MAX} messages in a row were set aside, the last as {reason}: {}", cut(text));
             return Err(Fault::new(what, cause).hint("a fresh slot tries the next message").into());
         }
         let entry = message.entry;
@@ -546,7 +547,7 @@ impl Slot {
     /// Opens the streams of slot `options.number` of worker `stage`.
     pub fn open(data: &Data, stage: &str, options: SlotOptions) -> Result<Self, Fault> {
         if options.number >= SLOTS_MAX {
-            return Err(Fault::new(format!("worker `{stage}` has no slot {}", options.number), "there are too many"));
+            return Err(Fault::new(format!("worker `{stage}` has no slot {}", options.number), "too many slots"));
         }
         let writer = data.writer(&slot_stream(stage, options.number), &options.stream)?;
         let name = format!("slot{}", options.number);
@@ -724,8 +725,8 @@ impl Slot {
                     // The runner has seen it: a writer that started anew has another live place.
                     source.reader.look_again().map_err(|e| stream_fault(&name, e))?;
                     if source.reader.end() <= from {
-                        let what = format!("slot {} of worker `{}` cannot go on", self.options.number, self.stage);
-                        return Err(Fault::new(what, format!("message {from} of `{name}` is not there")));
+                        let what = format!("cannot resume slot {} of worker `{}`", self.options.number, self.stage);
+                        return Err(Fault::new(what, format!("message {from} of `{name}` is missing")));
                     }
                     continue;
                 }
@@ -828,7 +829,7 @@ impl Account {
             state: statistics,
             kept: self.kept.as_slice().into(),
         };
-        wire::bpdn::write(bytes, &answer).map_err(|e| Fault::new("an answer cannot be coded", e))?;
+        wire::bpdn::write(bytes, &answer).map_err(|e| Fault::new("cannot encode an answer", e))?;
         let open = self.open;
         // The first of the message that is not done yet lies before the answer.
         let output_first = writer.next_sequence() - u64::from(open);

@@ -25,7 +25,7 @@ pub fn iso8601(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
 }
 
-/// A time as ISO 8601, as ns since 1970 UTC; none where it is no time, or does not fit. One without a zone is taken as UTC,
+/// A time as ISO 8601, as ns since 1970 UTC; none where it is not a time, or does not fit. One without a zone is taken as UTC,
 /// as NeXus files of before 2010 mean it.
 pub fn of_iso8601(text: &str) -> Option<i64> {
     let text = text.trim();

@@ -123,8 +123,7 @@ impl Column {
     /// [`Column::cut`]. Without rows any shape will do: rows that no commit knows may have given it theirs, and it is made
     /// anew for the first ([`Column::make_anew`]).
     pub(crate) fn take_up(file: &File, room: &Room, design: Design, rows: u64) -> Result<Self, Fault> {
-        let other =
-            |cause: String| Err(Fault::new(format!("the dataset `{}` is not as it was left", design.path), cause));
+        let other = |cause: String| Err(Fault::new(format!("the dataset `{}` has changed", design.path), cause));
         let (dataset, shape, chunk_rows) = file.open_growing(&design.path)?;
         if shape[0] < rows || (rows > 0 && shape[1..] != design.row) {
             return other(format!("its shape is {shape:?}, and {rows} rows of {:?} were written", design.row));
@@ -154,7 +153,10 @@ impl Column {
                     let raw = filter.unpack(&packed, column.design.cell.bytes(), chunk_bytes as usize);
                     let Some(raw) = raw else {
                         let name = &column.design.path;
-                        return Err(Fault::new(format!("a chunk of `{name}` does not unpack"), format!("row {base}")));
+                        return Err(Fault::new(
+                            format!("a chunk of `{name}` is not valid compressed data"),
+                            format!("row {base}"),
+                        ));
                     };
                     column.gathered.extend(&raw[..bytes]);
                 }

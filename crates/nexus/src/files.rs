@@ -112,7 +112,7 @@ impl Plan {
     fn make_folder(&self) -> Result<(), Fault> {
         match std::fs::create_dir(&self.folder) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(Fault::new(format!("folder `{}` cannot be made", self.folder.display()), e))
+                Err(Fault::new(format!("cannot create folder `{}`", self.folder.display()), e))
             }
             _ => self.check_folder(),
         }
@@ -132,7 +132,7 @@ fn template(stream: &str, compression: Compression) -> Result<Template, Fault> {
             {"type": "group", "name": "data", "children": [{"module": "ad00", "config": frames}]}]}]});
     Template::parse(text.to_string().as_bytes()).map_err(|mistakes| {
         let first = mistakes.first().map(|m| m.told()).unwrap_or_default();
-        Fault::new(format!("stream `{stream}` cannot be written to files of frames"), first)
+        Fault::new(format!("cannot write stream `{stream}` to files of frames"), first)
     })
 }
 
@@ -216,8 +216,7 @@ impl Files {
     /// Goes on as `state` (of the last commit) says. An error says why that cannot be; then [`Files::begin`] with `replace`
     /// and from the first message on.
     pub fn resume(plan: Plan, state: &str) -> Result<Self, Fault> {
-        let other =
-            |cause: String| Fault::new(format!("the files in {} cannot be gone on with", plan.folder.display()), cause);
+        let other = |cause: String| Fault::new(format!("cannot resume the files in {}", plan.folder.display()), cause);
         let state: Value = serde_json::from_str(state).map_err(|e| other(e.to_string()))?;
         if state["version"] != STATE_VERSION || state["name"] != plan.name.as_str() {
             return Err(other("the state is of another version, or of files with other names".into()));
@@ -362,7 +361,7 @@ impl Series {
         if self.sink.is_none() {
             self.begin(plan, false)?;
         }
-        self.sink.as_mut().ok_or_else(|| Stop::Other(Fault::new("a file is not open", "")))
+        self.sink.as_mut().ok_or_else(|| Stop::Other(Fault::new("no file is open", "")))
     }
 
     /// Takes the messages, in as many files as they need.
@@ -403,7 +402,7 @@ impl Series {
     fn hash(&mut self, plan: &Plan, number: u64, tree: Tree) -> Result<(), Fault> {
         let file = plan.job(&self.stream, number)?.file;
         let thread = std::thread::Builder::new().name("hash".into()).spawn(move || product(&file, tree));
-        let thread = thread.map_err(|e| Fault::new("a thread cannot be started", e))?;
+        let thread = thread.map_err(|e| Fault::new("cannot start a thread", e))?;
         self.hashing.push_back(Hashing { number, thread });
         Ok(())
     }
@@ -421,7 +420,7 @@ impl Series {
     /// Removes files of this run with higher numbers, which an earlier writer had begun: the last first, so that none is
     /// left behind a gap.
     fn remove_later(&self, plan: &Plan) -> Result<(), Fault> {
-        let failed = |path: &Path, e| Fault::new(format!("{} cannot be removed", path.display()), e);
+        let failed = |path: &Path, e| Fault::new(format!("cannot remove {}", path.display()), e);
         let mut later = Vec::new();
         loop {
             let job = plan.job(&self.stream, self.number + 1 + later.len() as u64)?;
@@ -446,7 +445,7 @@ impl Sink for Files {
         let Self { plan, series, sums, .. } = self;
         let answer = match series.get_mut(input) {
             Some(series) => series.write(plan, sums, messages),
-            None => Err(Stop::Other(Fault::new("a stream that no file is for", ""))),
+            None => Err(Stop::Other(Fault::new("a stream without a file", ""))),
         };
         self.told(answer)?;
         // What a failed call had taken may reach beyond these messages: the rest of it comes with the next ones.
@@ -482,7 +481,7 @@ struct Sums {
 impl Sums {
     fn create(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join(SUMS);
-        let failed = |e| Fault::new(format!("{} cannot be made", path.display()), e);
+        let failed = |e| Fault::new(format!("cannot create {}", path.display()), e);
         cleared(&path)?;
         let file = File::create(&path).and_then(|file| sync_folder(&path).map(|()| file)).map_err(failed)?;
         Ok(Self { path, file, length: 0, waiting: String::new(), files: 0, bytes: 0 })
@@ -490,8 +489,8 @@ impl Sums {
 
     fn resume(folder: &Path, state: &Value) -> Result<Self, Fault> {
         let path = folder.join(SUMS);
-        let other = |e: &dyn std::fmt::Display| Fault::new(format!("{} cannot be gone on with", path.display()), e);
-        let number = |at: usize| state[at].as_u64().ok_or_else(|| other(&"the state does not know it"));
+        let other = |e: &dyn std::fmt::Display| Fault::new(format!("cannot resume {}", path.display()), e);
+        let number = |at: usize| state[at].as_u64().ok_or_else(|| other(&"it is not in the state"));
         let (length, files, bytes) = (number(0)?, number(1)?, number(2)?);
         let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&path).map_err(|e| other(&e))?;
         if file.metadata().map_err(|e| other(&e))?.len() < length {
@@ -523,7 +522,7 @@ impl Sums {
             let full = matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
             let what = if full { "there is no room for" } else { "the hashes are not written to" };
             let fault = Fault::new(format!("{what} {}", self.path.display()), e)
-                .hint("make room; writing goes on by itself, and until then the streams keep the data");
+                .hint("free some space: writing then resumes; until then the streams keep the data");
             return Err(if full { Stop::Room(fault) } else { Stop::Other(fault) });
         }
         self.length += self.waiting.len() as u64;

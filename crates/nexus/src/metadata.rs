@@ -452,10 +452,8 @@ pub(crate) fn driver() -> Result<Hid, Fault> {
     }
     let class = (&raw const CLASS).cast();
     // SAFETY: the class has the layout that this version of libhdf5 (its version stands in it) asks for.
-    let id = call(
-        || "the file driver cannot be registered".into(),
-        || unsafe { hdf5_metno_sys::h5fd::H5FDregister(class) },
-    )?;
+    let id =
+        call(|| "cannot register the file driver".into(), || unsafe { hdf5_metno_sys::h5fd::H5FDregister(class) })?;
     Ok(*DRIVER.get_or_init(|| id))
 }
 

@@ -81,7 +81,7 @@ impl Load {
 
     /// Writes message `n`; its time.
     fn write(self, payload: &mut Vec<u8>, n: u64) -> Result<i64, Fault> {
-        let wrong = |e| Fault::new("a message cannot be made", e);
+        let wrong = |e| Fault::new("cannot create a message", e);
         let events = match self {
             Self::Events(events) => events,
             Self::Logs(logs) => {
@@ -198,7 +198,7 @@ pub fn run(folder: &Path, file: &Path, load: Load, messages: u64, rounds: u32, w
             seal_seconds: sealing.elapsed().as_secs_f64(),
             seal_cpu_seconds: cpu_seconds() - seal_cpu,
         });
-        std::fs::remove_file(file).map_err(|e| Fault::new(format!("{} cannot be removed", file.display()), e))?;
+        std::fs::remove_file(file).map_err(|e| Fault::new(format!("cannot remove {}", file.display()), e))?;
     }
     Ok(out)
 }

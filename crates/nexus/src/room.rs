@@ -36,7 +36,7 @@ impl Room {
             .read(true)
             .write(true)
             .open(path)
-            .map_err(|e| Fault::new(format!("{} cannot be opened", path.display()), e))?;
+            .map_err(|e| Fault::new(format!("cannot open {}", path.display()), e))?;
         let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok();
         let file = Arc::new(Handles::new(cached, direct));
         Ok(Self {
@@ -126,18 +126,18 @@ impl Room {
 
     fn no_room(&self, error: &std::io::Error) -> Fault {
         self.short.set(true);
-        Fault::new(format!("there is no room for {}", self.path.display()), error)
-            .hint("make room; writing goes on by itself, and until then the streams keep the data")
+        Fault::new(format!("no space for {}", self.path.display()), error)
+            .hint("free some space: writing then resumes; until then the streams keep the data")
     }
 
     /// The file at `path` beside this one cannot be written.
     pub(crate) fn refused(&self, path: &Path, error: &std::io::Error) -> Fault {
         if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) {
             self.short.set(true);
-            return Fault::new(format!("there is no room for {}", path.display()), error)
-                .hint("make room; writing goes on by itself, and until then the streams keep the data");
+            return Fault::new(format!("no space for {}", path.display()), error)
+                .hint("free some space: writing then resumes; until then the streams keep the data");
         }
-        Fault::new(format!("{} cannot be written", path.display()), error)
+        Fault::new(format!("cannot write {}", path.display()), error)
     }
 
     /// Writes rows now that the file does not count yet.
@@ -171,10 +171,7 @@ impl Room {
 
     /// Makes the file durable.
     pub(crate) fn sync(&self) -> Result<(), Fault> {
-        self.file
-            .cached
-            .sync_data()
-            .map_err(|e| Fault::new(format!("{} cannot be made durable", self.path.display()), e))
+        self.file.cached.sync_data().map_err(|e| Fault::new(format!("cannot sync {}", self.path.display()), e))
     }
 
     /// Whether something was refused for want of room since this was asked last.
@@ -192,7 +189,7 @@ impl Room {
     /// Reads bytes back: all of them.
     pub(crate) fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Fault> {
         let read = self.file.cached.read_exact_at(out, at);
-        read.map_err(|e| Fault::new(format!("{} cannot be read", self.path.display()), e))
+        read.map_err(|e| Fault::new(format!("cannot read {}", self.path.display()), e))
     }
 
     /// What is known of the hash of the file, when everything is written.
@@ -203,6 +200,6 @@ impl Room {
     /// Ends the file there: what was allotted beyond is given back.
     pub(crate) fn trim(&self, end: u64) -> Result<(), Fault> {
         let trimmed = self.file.cached.set_len(end);
-        trimmed.map_err(|e| Fault::new(format!("{} cannot be closed", self.path.display()), e))
+        trimmed.map_err(|e| Fault::new(format!("cannot close {}", self.path.display()), e))
     }
 }

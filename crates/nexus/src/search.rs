@@ -126,7 +126,7 @@ fn time_edges(file: &File, path: &str, bins: u64, remarks: &mut Vec<String>) -> 
     let Some((_, axis, found)) = best else {
         return Err(Fault::new(
             format!("`{path}` has no time axis beside it"),
-            format!("it needs a 1-D dataset of {bins} or {} times in the same group", bins + 1),
+            format!("add a 1-D dataset of {bins} or {} times to the same group", bins + 1),
         ));
     };
     let mut edges: Vec<f64> = found.read(found.shape[0], DType::Float64)?;
@@ -146,7 +146,7 @@ fn time_edges(file: &File, path: &str, bins: u64, remarks: &mut Vec<String>) -> 
     if edges.len() as u64 == bins {
         let width = match edges[..] {
             [.., before, last] => last - before,
-            _ => return Err(Fault::new(format!("the time axis `{axis}` has one value"), "it needs two or more")),
+            _ => return Err(Fault::new(format!("the time axis `{axis}` has one value"), "two or more are needed")),
         };
         remarks.push(format!("the time axis `{axis}` has as many values as bins: taken as their lower edges"));
         edges.push(greatest * factor + width);
@@ -208,7 +208,7 @@ fn objects(file: &File, wanted: h5o::H5O_type_t) -> Result<Vec<String>, Fault> {
         (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
     let to = std::ptr::from_mut(&mut walk).cast();
     call(
-        || "the file cannot be searched".into(),
+        || "cannot search the file".into(),
         // SAFETY: an open file; the callback is called during the call only.
         || unsafe { h5o::H5Ovisit3(file.id(), index, order, Some(visit), to, h5o::H5O_INFO_BASIC) },
     )?;
@@ -248,13 +248,13 @@ pub(crate) fn links(file: &File) -> Result<Vec<Link>, Fault> {
         (hdf5_metno_sys::h5::H5_index_t::H5_INDEX_NAME, hdf5_metno_sys::h5::H5_iter_order_t::H5_ITER_INC);
     let to = std::ptr::from_mut(&mut walk).cast();
     call(
-        || "the links of the file cannot be read".into(),
+        || "cannot read the links of the file".into(),
         // SAFETY: an open file; the callback is called during the call only.
         || unsafe { h5l::H5Lvisit2(file.id(), index, order, Some(visit), to) },
     )?;
     let read = |(path, size): (String, usize)| {
         let name = h5::c_name(&path)?;
-        let what = || format!("the link `{path}` cannot be read");
+        let what = || format!("cannot read the link `{path}`");
         // A name of a file and one of a thing, each as long as a path may be, at most.
         let mut value = vec![0_u8; size.min(2 * libc::PATH_MAX as usize + 3)];
         let to = value.as_mut_ptr().cast();
@@ -280,7 +280,7 @@ impl Found {
     /// None where the bytes are elsewhere.
     pub(crate) fn open(file: &File, path: &str) -> Result<Option<Self>, Fault> {
         let name = h5::c_name(path)?;
-        let what = || format!("the dataset `{path}` cannot be opened");
+        let what = || format!("cannot open the dataset `{path}`");
         // SAFETY: an open file and a valid name.
         let id = new_id(what, || unsafe { h5d::H5Dopen2(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) })?;
         // SAFETY: an open dataset.
@@ -309,13 +309,13 @@ impl Found {
     fn read<T: bytemuck::Pod>(&self, cells: u64, to: DType) -> Result<Vec<T>, Fault> {
         let number = matches!(self.class, h5t::H5T_class_t::H5T_INTEGER | h5t::H5T_class_t::H5T_FLOAT);
         if !number || self.shape.iter().product::<u64>() != cells || size_of::<T>() != to.size() {
-            return Err(Fault::new("a dataset cannot be read", "it does not hold numbers"));
+            return Err(Fault::new("cannot read a dataset", "it has no numbers"));
         }
         let mut out = vec![T::zeroed(); cells as usize];
         let memory = number_type(to)?;
         let to = out.as_mut_ptr().cast();
         call(
-            || "a dataset cannot be read".into(),
+            || "cannot read a dataset".into(),
             // SAFETY: as many values as the dataset has, of the type asked for.
             || unsafe { h5d::H5Dread(self.id.0, memory.0, h5s::H5S_ALL, h5s::H5S_ALL, h5p::H5P_DEFAULT, to) },
         )?;
@@ -339,7 +339,7 @@ impl Found {
 
     /// Whether its first dimension has no end.
     pub(crate) fn grows(&self) -> Result<bool, Fault> {
-        let what = || "a shape cannot be read".to_owned();
+        let what = || "cannot read a shape".to_owned();
         // SAFETY: an open dataset.
         let space = new_id(what, || unsafe { h5d::H5Dget_space(self.id.0) })?;
         let mut most = vec![0; self.shape.len().max(1)];

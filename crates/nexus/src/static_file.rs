@@ -60,10 +60,10 @@ impl StaticFile {
             let cause = format!("the static file {}: {cause}", path.display());
             vec![Mistake { cause, hint: hint.into(), ..Mistake::default() }]
         };
-        let stamp = stamp(path).map_err(|e| alone(e.to_string(), "its path is relative to the instrument file"))?;
+        let stamp = stamp(path).map_err(|e| alone(e.to_string(), "write its path relative to the instrument file"))?;
         if stamp.1 > STATIC_BYTES_MAX {
             let cause = format!("it has {} bytes; the limit is {STATIC_BYTES_MAX}", stamp.1);
-            return Err(alone(cause, "leave large data in files of their own, and link to them"));
+            return Err(alone(cause, "put large data in other files, and link to them"));
         }
         let damaged = "it must be a whole HDF5 file: does `h5dump -H` read it?";
         let (_, hash) = tree::root(path, Tree::default())
@@ -85,7 +85,7 @@ impl StaticFile {
     /// Opens the file again, to copy from it; it must be as it was when it was read.
     pub(crate) fn open(&self) -> Result<Source, Fault> {
         if !self.is_unchanged() {
-            let what = format!("the static file {} cannot be copied", self.path.display());
+            let what = format!("cannot copy the static file {}", self.path.display());
             return Err(Fault::new(what, "it was changed meanwhile"));
         }
         Source::open(&self.path, self.stamp.1)
@@ -100,8 +100,7 @@ impl StaticFile {
     pub(crate) fn try_copies(&self, root: &Group) -> Vec<Mistake> {
         let mistake = |fault: Fault| Mistake {
             cause: format!("the static file {}: {}: {}", self.path.display(), fault.what, fault.cause),
-            hint: "it may be damaged, or packed so that HDF5 needs a filter that is not here: `h5repack` makes it anew"
-                .into(),
+            hint: "run `h5repack`: it is damaged, or HDF5 has no filter for it".into(),
             ..Mistake::default()
         };
         let source = match self.open() {
@@ -148,8 +147,8 @@ impl Source {
 
     /// What a fault in it leads to.
     pub(crate) fn said(&self, fault: Fault) -> Fault {
-        let what = format!("the static file {} cannot be copied", self.path.display());
-        fault.leads_to(what).hint("it may be damaged: `beamport check` tells all")
+        let what = format!("cannot copy the static file {}", self.path.display());
+        fault.leads_to(what).hint("run `beamport check`: it may be damaged")
     }
 
     /// Read only: closing writes nothing.
@@ -160,10 +159,10 @@ impl Source {
 }
 
 fn stuck(path: &Path, at: &str, time: Duration) -> Fault {
-    let what = format!("the static file {} cannot be read", path.display());
+    let what = format!("cannot read the static file {}", path.display());
     let at = shown(at);
-    let cause = format!("HDF5 does not come to an end with `{at}` in {} s: it is damaged", time.as_secs());
-    Fault::new(what, cause).hint("put a whole copy in its place, or make it anew")
+    let cause = format!("HDF5 does not finish reading `{at}` in {} s: it is damaged", time.as_secs());
+    Fault::new(what, cause).hint("replace it with a complete copy")
 }
 
 /// A path as it is told.
@@ -195,7 +194,7 @@ fn try_in(from: &Source, group: &Group, path: &str, failed: &mut dyn FnMut(Fault
 /// Has libhdf5 unpack every chunk of a dataset, where it has the filters: a copy takes chunks as they are. All other bytes
 /// are read when they are copied.
 fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
-    let what = || format!("`{path}` cannot be read");
+    let what = || format!("cannot read `{path}`");
     let object = from.object(path)?;
     // SAFETY: an open object, here and below.
     if h5::locked(|| unsafe { h5i::H5Iget_type(object.0) }) != h5i::H5I_type_t::H5I_DATASET {
@@ -220,7 +219,7 @@ fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
     // Of eight bytes each: texts are pointers.
     let mut value = Vec::<u64>::new();
     let room = value.try_reserve_exact(bytes.div_ceil(8));
-    room.map_err(|_| Fault::new(what(), format!("a value of it has {bytes} bytes")))?;
+    room.map_err(|_| Fault::new(what(), format!("it has a value of {bytes} bytes")))?;
     value.resize(bytes.div_ceil(8), 0);
     let (ones, set, none, list) = (vec![1; shape.len()], h5s::H5S_SELECT_SET, std::ptr::null(), h5p::H5P_DEFAULT);
     // SAFETY: one length.
@@ -237,7 +236,7 @@ fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
             // One value: libhdf5 unpacks the whole chunk for it.
             // SAFETY: room for a value of the type.
             let read = call(what, || unsafe { h5d::H5Dread(object.0, kind.0, one.0, space.0, list, to) });
-            read.map_err(|fault| Fault::new(format!("`{path}`: the chunk at {at:?} cannot be unpacked"), fault.cause))?;
+            read.map_err(|fault| Fault::new(format!("`{path}`: cannot unpack the chunk at {at:?}"), fault.cause))?;
             // SAFETY: what libhdf5 allotted for texts and lists goes back to it; the memory itself is ours.
             call(what, || unsafe { h5t::H5Treclaim(kind.0, one.0, list, to) })
         })?;
@@ -287,7 +286,7 @@ fn chunks(dataset: &Id, rank: usize) -> Result<Vec<u64>, Fault> {
     }
     let mut seen = Seen(Vec::new(), rank);
     let to = (&raw mut seen).cast();
-    let what = || "its chunks cannot be listed".to_owned();
+    let what = || "cannot list its chunks".to_owned();
     // SAFETY: the call ends before the record does, and `take` does not unwind.
     call(what, || unsafe { h5d::H5Dchunk_iter(dataset.0, h5p::H5P_DEFAULT, Some(take), to) })?;
     if seen.0.len() > STATIC_CHUNKS_MAX * rank {
@@ -309,7 +308,7 @@ pub(crate) fn copy_object(from: &Source, path: &str, to: &File, name: &str) -> R
     let (source, target, list) = (h5::c_name(path)?, h5::c_name(name)?, h5p::H5P_DEFAULT);
     from.guarded(path, |file| {
         call(
-            || format!("`{path}` cannot be copied"),
+            || format!("cannot copy `{path}`"),
             // SAFETY: open files and valid names.
             || unsafe { h5o::H5Ocopy(file.id(), source.as_ptr(), to.id(), target.as_ptr(), list, list) },
         )
@@ -321,7 +320,7 @@ pub(crate) fn copy_object(from: &Source, path: &str, to: &File, name: &str) -> R
 pub(crate) fn copy_attributes(from: &Source, path: &str, to: &File) -> Result<(), Fault> {
     let target = object(to, path)?;
     each_value(from, path, &mut |name, kind, shape, value| {
-        let what = || format!("the attribute `{name}` of `{}` cannot be copied", shown(path));
+        let what = || format!("cannot copy the attribute `{name}` of `{}`", shown(path));
         let (c_name, list) = (h5::c_name(name)?, h5p::H5P_DEFAULT);
         let made = new_id(
             what,
@@ -348,7 +347,7 @@ type Take<'a> = dyn FnMut(&str, &Id, &Id, Option<*const c_void>) -> Result<(), F
 fn each_value(from: &Source, path: &str, take: &mut Take<'_>) -> Result<(), Fault> {
     let source = from.object(path)?;
     each_attribute(from, &source, path, &mut |attribute, name| {
-        let what = || format!("the attribute `{name}` of `{}` cannot be read", shown(path));
+        let what = || format!("cannot read the attribute `{name}` of `{}`", shown(path));
         let list = h5p::H5P_DEFAULT;
         // SAFETY: an open attribute, here and below.
         let kind = new_id(what, || unsafe { h5a::H5Aget_type(attribute.0) })?;
@@ -381,7 +380,7 @@ fn each_value(from: &Source, path: &str, take: &mut Take<'_>) -> Result<(), Faul
 fn object(file: &File, path: &str) -> Result<Id, Fault> {
     let path = shown(path);
     let name = h5::c_name(path)?;
-    let what = || format!("`{path}` cannot be opened");
+    let what = || format!("cannot open `{path}`");
     // SAFETY: an open file and a valid name.
     new_id(what, || unsafe { h5o::H5Oopen(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) })
 }
@@ -393,7 +392,7 @@ fn each_attribute(
     path: &str,
     take: &mut dyn FnMut(&Id, &str) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let what = || format!("the attributes of `{}` cannot be read", shown(path));
+    let what = || format!("cannot read the attributes of `{}`", shown(path));
     let count = from.guarded(path, |_| info(object, path))?.num_attrs;
     let (index, order) = (sys::H5_index_t::H5_INDEX_NAME, sys::H5_iter_order_t::H5_ITER_INC);
     for at in 0..count {
@@ -425,7 +424,7 @@ fn each_attribute(
 fn info(object: &Id, path: &str) -> Result<h5o::H5O_info2_t, Fault> {
     let mut info = std::mem::MaybeUninit::<h5o::H5O_info2_t>::uninit();
     let fields = h5o::H5O_INFO_BASIC | h5o::H5O_INFO_NUM_ATTRS;
-    let what = || format!("`{path}` cannot be read");
+    let what = || format!("cannot read `{path}`");
     // SAFETY: an open object, and a place for the answer.
     call(what, || unsafe { h5o::H5Oget_info3(object.0, info.as_mut_ptr(), fields) })?;
     // SAFETY: libhdf5 said that it filled it.
@@ -471,9 +470,9 @@ impl<'a> Walk<'a> {
         });
         match names {
             _ if depth > DEPTH_MAX => {
-                self.wrong(path, format!("groups nest deeper than {DEPTH_MAX}"), "put some of them side by side")
+                self.wrong(path, format!("groups nest deeper than {DEPTH_MAX}"), "nest fewer groups")
             }
-            Err(fault) => self.wrong(path, fault.cause, "it may be damaged"),
+            Err(fault) => self.wrong(path, fault.cause, "check whether it is damaged"),
             Ok(names) => {
                 for (name, link) in names {
                     if self.full {
@@ -486,7 +485,7 @@ impl<'a> Walk<'a> {
                             group.children.push(node);
                         }
                         Ok(None) => (),
-                        Err(fault) => self.wrong(&inside, fault.cause, "it may be damaged"),
+                        Err(fault) => self.wrong(&inside, fault.cause, "check whether it is damaged"),
                     }
                 }
             }
@@ -507,7 +506,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         if depth <= 1 && name == "beamport" {
-            self.wrong(path, "the name is reserved", "beamport writes its account there; rename or remove it");
+            self.wrong(path, "the name is reserved", "rename or remove it: beamport writes its account there");
             return Ok(None);
         }
         if self.things.len() >= NODES_MAX {
@@ -519,7 +518,7 @@ impl<'a> Walk<'a> {
             h5l::H5L_type_t::H5L_TYPE_SOFT => {
                 let value = self.from.guarded(path, |file| link_value(file, path))?;
                 let text = CStr::from_bytes_until_nul(&value).ok().and_then(|text| text.to_str().ok());
-                let target = text.ok_or_else(|| Fault::new("", "its target is no text"))?.to_owned();
+                let target = text.ok_or_else(|| Fault::new("", "its target is not text"))?.to_owned();
                 return Ok(Some(("link", Node::Soft { name: own, target })));
             }
             h5l::H5L_type_t::H5L_TYPE_EXTERNAL => {
@@ -531,7 +530,7 @@ impl<'a> Walk<'a> {
             }
             h5l::H5L_type_t::H5L_TYPE_HARD => (),
             _ => {
-                self.wrong(path, "a link of a kind that only its maker knows", "make it a soft link");
+                self.wrong(path, "an unknown kind of link", "make it a soft link");
                 return Ok(None);
             }
         }
@@ -539,7 +538,7 @@ impl<'a> Walk<'a> {
         if let Some(first) = self.seen.get(&place(&object, path)?) {
             if path.strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('/')) {
                 let first = if first.is_empty() { "/" } else { first };
-                let cause = format!("a hard link to `{first}`, in which it is: the group would contain itself");
+                let cause = format!("a hard link to `{first}` from inside it: the group would contain itself");
                 self.wrong(path, cause, "remove it, or make it a soft link");
                 return Ok(None);
             }
@@ -577,11 +576,11 @@ impl<'a> Walk<'a> {
     /// Whether a dataset can be copied: its bytes are in the file, and mean the same in another.
     fn dataset(&mut self, path: &str, object: &Id) -> Result<bool, Fault> {
         if self.from.guarded(path, |file| Found::open(file, path))?.is_none() {
-            let hint = "write it into this file: `h5repack` does not, `h5py` does by reading and writing";
-            self.wrong(path, "its bytes lie in other files", hint);
+            let hint = "copy it into this file with `h5py`; `h5repack` does not";
+            self.wrong(path, "its data are in other files", hint);
             return Ok(false);
         }
-        let what = || format!("`{path}` cannot be read");
+        let what = || format!("cannot read `{path}`");
         // SAFETY: an open dataset.
         let kind = new_id(what, || unsafe { h5d::H5Dget_type(object.0) })?;
         if has_references(&kind) {
@@ -594,7 +593,7 @@ impl<'a> Walk<'a> {
         if self.bytes > STATIC_BYTES_MAX {
             self.full = true;
             let cause = format!("up to here {} bytes; the limit is {STATIC_BYTES_MAX}", self.bytes);
-            self.wrong(path, cause, "leave large data in files of their own, and link to them");
+            self.wrong(path, cause, "put large data in other files, and link to them");
             return Ok(false);
         }
         Ok(true)
@@ -661,7 +660,7 @@ fn links(file: &File, path: &str) -> Result<Vec<(String, h5l::H5L_type_t)>, Faul
     let mut seen = Seen(Vec::new(), false);
     let to = std::ptr::from_mut(&mut seen).cast();
     call(
-        || format!("the group `{path}` cannot be read"),
+        || format!("cannot read the group `{path}`"),
         // SAFETY: an open group; the callback is called during the call only.
         || unsafe { h5l::H5Literate2(group.0, index, order, std::ptr::null_mut(), Some(see), to) },
     )?;
@@ -674,7 +673,7 @@ fn links(file: &File, path: &str) -> Result<Vec<(String, h5l::H5L_type_t)>, Faul
 /// What a link says.
 fn link_value(file: &File, path: &str) -> Result<Vec<u8>, Fault> {
     let name = h5::c_name(path)?;
-    let what = || format!("the link `{path}` cannot be read");
+    let what = || format!("cannot read the link `{path}`");
     // Longer ones are cut, and then refused as what they are not.
     let mut value = vec![0_u8; ATTRIBUTE_BYTES_MAX];
     let to = value.as_mut_ptr().cast();
@@ -698,6 +697,6 @@ fn outside(value: &[u8]) -> Result<(String, String), Fault> {
     let text = |text: *const c_char| unsafe { CStr::from_ptr(text) }.to_str().map(str::to_owned);
     match (text(file), text(target)) {
         (Ok(file), Ok(target)) => Ok((file, target)),
-        _ => Err(Fault::new(what(), "its target is no text")),
+        _ => Err(Fault::new(what(), "its target is not text")),
     }
 }

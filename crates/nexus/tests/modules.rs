@@ -311,11 +311,11 @@ fn what_the_ess_file_writer_takes_was_refused() {
             &[("a dataset has numbers of the type `string`", "they are written as texts")],
             &["/entry/thickness"],
         ),
-        ("twice", group("", twice), &[("the attribute `x` stands twice", "the last one holds")], &[]),
+        ("twice", group("", twice), &[("the attribute `x` appears twice", "the last one is used")], &[]),
         (
             "key-twice",
             group(r#", "x": 1, "name": "other", "name": "entry""#, ""),
-            &[("the key `name` stands twice", "the last one holds"), ("unknown key `x` of a group", ignored)],
+            &[("the key `name` appears twice", "the last one is used"), ("unknown key `x` of a group", ignored)],
             &[],
         ),
         (
@@ -347,7 +347,7 @@ fn what_the_ess_file_writer_takes_was_refused() {
                 r#", {"module": "link", "config": {"name": "l", "source": "../no"}},
                 {"module": "link", "config": {"name": "k", "source": "l"}}"#,
             ),
-            &[("a link leads to nothing", "the link is left out")],
+            &[("a link is broken", "the link is left out")],
             &["/entry/l", "/entry/k"],
         ),
         ("config", group(r#", "config": {"name": "other"}"#, ""), &[("unknown key `config` of a group", ignored)], &[]),
@@ -360,7 +360,7 @@ fn what_the_ess_file_writer_takes_was_refused() {
         (
             "depends",
             group("", r#", {"module": "dataset", "config": {"name": "depends_on", "values": "no/where"}}"#),
-            &[("`depends_on` names what is not there", "it is written as it is")],
+            &[("`depends_on` names nothing that exists", "it is written as it is")],
             &[],
         ),
         (
@@ -370,7 +370,7 @@ fn what_the_ess_file_writer_takes_was_refused() {
                 r#", {"module": "dataset", "config": {"name": "r", "values": 1.5}, "attributes":
                 {"transformation_type": "rotation", "units": "m"}}"#,
             ),
-            &[("the units of `r`: `m` is no unit of an angle", "it is written as it is")],
+            &[("the units of `r`: `m` is not a unit of an angle", "it is written as it is")],
             &[],
         ),
     ];

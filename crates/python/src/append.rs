@@ -51,7 +51,7 @@ impl Writer {
             Some("disk") => Some(Options::disk(live)),
             Some("memory") => Some(Options::memory(live)),
             Some(other) => {
-                let what = format!("stream `{name}` cannot be made");
+                let what = format!("cannot create stream `{name}`");
                 let fault = Fault::new(what, format!("`{other}` is not a level"));
                 return Err(fault::error(py, fault.hint("write `disk` or `memory`")));
             }
@@ -89,7 +89,7 @@ impl Writer {
             (Some(schema), Some(Err(_))) => {
                 let schema = schema.to_str()?;
                 let Ok(id) = <[u8; 4]>::try_from(schema.as_bytes()) else {
-                    return Err(self.refused(py, format!("`{schema}` is no schema id of four letters")));
+                    return Err(self.refused(py, format!("`{schema}` is not a schema id of four letters")));
                 };
                 let exported = fields.map(Exported::of).transpose()?;
                 self.append_bytes(py, exported.as_ref().map_or(&[], Exported::bytes), Some(id), &given)
@@ -120,7 +120,7 @@ impl Writer {
                 return Ok(false);
             }
             if let Some(why) = appender.writer().trouble() {
-                let fault = Fault::new(format!("stream `{}` is not being written to disk", self.name), why);
+                let fault = Fault::new(format!("stream `{}` is not written to disk", self.name), why);
                 return Err(fault::error(py, fault.hint("free space on the device")));
             }
             py.check_signals()?;
@@ -192,19 +192,19 @@ struct Given<'a, 'py> {
 
 impl Writer {
     fn appender(&mut self, py: Python<'_>) -> PyResult<&mut Appender> {
-        let cause = "the writer was closed";
-        let closed = || Fault::new(format!("nothing can be appended to stream `{}`", self.name), cause);
+        let cause = "the writer is closed";
+        let closed = || Fault::new(format!("cannot append to stream `{}`", self.name), cause);
         match &mut self.appender {
             Some(appender) => {
                 appender.check(py, "a writer")?;
                 Ok(appender)
             }
-            None => Err(fault::error(py, closed().hint("open it again with `data.create(...)`"))),
+            None => Err(fault::error(py, closed().hint("reopen it with `data.create(...)`"))),
         }
     }
 
     fn refused(&self, py: Python<'_>, cause: String) -> PyErr {
-        let fault = Fault::new(format!("nothing is appended to stream `{}`", self.name), cause);
+        let fault = Fault::new(format!("cannot append to stream `{}`", self.name), cause);
         fault::error(py, fault.hint("write `append(\"f144\", {\"source_name\": ...})` or `append(payload)`"))
     }
 

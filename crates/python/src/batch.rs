@@ -133,7 +133,7 @@ impl Block {
     }
 
     fn unfit(&self, py: Python<'_>, name: &str, unfit: &Unfit) -> PyErr {
-        let what = format!("`{name}` cannot be put together");
+        let what = format!("cannot concatenate `{name}`");
         let (at, cause, hint) = match unfit {
             Unfit::Unreadable(at, e) => return unreadable(py, self.sequences[*at], &self.entries[*at], e),
             Unfit::NoField(at) => {

@@ -10,8 +10,8 @@ fn json<T>(py: Python<'_>, result: Result<T, Fault>) -> PyResult<String>
 where
     T: serde::Serialize,
 {
-    let text = result
-        .and_then(|value| serde_json::to_string(&value).map_err(|e| Fault::new("this cannot be written as JSON", e)));
+    let text =
+        result.and_then(|value| serde_json::to_string(&value).map_err(|e| Fault::new("cannot write this as JSON", e)));
     text.map_err(|fault| fault::error(py, fault))
 }
 

@@ -282,8 +282,8 @@ impl Cursor {
         // A reader takes a stream that was made anew in the same place for its own.
         if header.uuid != self.identity.0 {
             let what = format!("reading of {} cannot go on", self.place.folder.display());
-            let fault = Fault::new(what, "the stream was made anew meanwhile");
-            return Err(fault::error(py, fault.hint("begin again: `read(follow=True)`")));
+            let fault = Fault::new(what, "the stream was recreated meanwhile");
+            return Err(fault::error(py, fault.hint("start again: `read(follow=True)`")));
         }
         self.still_one_life(py)
     }
@@ -416,7 +416,7 @@ impl Stand {
             }
             Polled::End => {
                 self.end();
-                Err(PyEOFError::new_err("the iteration has come to its end"))
+                Err(PyEOFError::new_err("the iteration has ended"))
             }
         }
     }
@@ -476,8 +476,8 @@ impl Stand {
 
 /// A fault of who asks an iteration that is no more.
 fn ended(py: Python<'_>) -> PyErr {
-    let hint = "ask before its end, or give it a name: `read(name=\"analysis\")`";
-    fault::error(py, Fault::new("this has no position any more", "the iteration has come to its end").hint(hint))
+    let hint = "read it before the end, or use a name: `read(name=\"analysis\")`";
+    fault::error(py, Fault::new("no position is available", "the iteration has ended").hint(hint))
 }
 
 /// Iterator over messages; made by `Stream.read`.
@@ -734,13 +734,13 @@ impl Cursor {
         let header = place.header().map_err(failed)?;
         position.check(py, &place.folder, &header, 0, u64::MAX)?;
         if position.sequence > at.sequence {
-            let cause = format!("message {} was not handed out yet", position.sequence - 1);
-            return Err(fault::error(py, Fault::new("this cannot be committed", cause)));
+            let cause = format!("message {} was not read yet", position.sequence - 1);
+            return Err(fault::error(py, Fault::new("cannot commit this", cause)));
         }
         py.detach(|| reader.commit_identity(position.epoch, position.sequence)).map_err(failed)
     }
 
-    /// The error where messages that were to be read are no longer there.
+    /// The error where messages that were to be read are gone.
     fn gone(&self, py: Python<'_>, first: u64) -> PyErr {
         match &self.reader {
             Some(reader) if self.wanted.name.is_some() => position::gone(py, reader.header(), self.next, first),
@@ -751,5 +751,5 @@ impl Cursor {
 
 /// A fault of how `read` was asked.
 pub(crate) fn refused(py: Python<'_>, cause: impl std::fmt::Display, hint: &str) -> PyErr {
-    fault::error(py, Fault::new("this cannot be read", cause).hint(hint))
+    fault::error(py, Fault::new("cannot read this", cause).hint(hint))
 }

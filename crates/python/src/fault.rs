@@ -32,12 +32,12 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
     let parent = folder.parent().unwrap_or(Path::new(".")).display();
     let hint = match cause {
         store::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("ask the owner of {parent} to let you into its group; streams are readable for the group")
+            format!("ask the owner of {parent} to add you to its group: streams are group-readable")
         }
         store::Error::Missing(_) => format!("see what is there with `beamport ls --data {parent}`"),
-        store::Error::Headless(_) => "put the file `stream` back from a copy".to_owned(),
+        store::Error::Headless(_) => "restore the file `stream` from a copy".to_owned(),
         store::Error::Corrupt { .. } | store::Error::Lost { .. } => {
-            format!("see all of the damage with `beamport verify {name} --data {parent}`")
+            format!("list all damage with `beamport verify {name} --data {parent}`")
         }
         store::Error::Gone { first } => {
             format!("go on with the oldest message that is left: `start={first}`; to be waited for, run as a sink")
@@ -46,9 +46,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Taken { pid, .. } if *pid == std::process::id() => {
             "end the earlier reading with its `.close()`, or take another name".to_owned()
         }
-        store::Error::Taken { .. } => "end that process, or take another name".to_owned(),
+        store::Error::Taken { .. } => "end that process, or use another name".to_owned(),
         store::Error::Behind { name: reader, pid: None, .. } => {
-            format!("if nobody will read as it again: `beamport forget {name} '{reader}' --data {parent}`")
+            format!("if this reader will not return: `beamport forget {name} '{reader}' --data {parent}`")
         }
         store::Error::Behind { .. } => format!("see who reads with `beamport ls --pins --data {parent}`"),
         store::Error::Quota { .. } => {
@@ -57,9 +57,9 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Parent { .. } => {
             format!("a view shows what its parents still have: see them with `beamport ls --data {parent}`")
         }
-        store::Error::Locked(_) => "read it with `beamport.open`; only one process writes a stream".to_owned(),
+        store::Error::Locked(_) => "read it with `beamport.open`: a stream has one writer".to_owned(),
         store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),
-        _ if cause.is_full() => "make room, or give the stream more of it in the instrument file (`live`)".to_owned(),
+        _ if cause.is_full() => "raise `live` of the stream in the instrument file".to_owned(),
         _ => String::new(),
     };
     error(py, Fault::new(format!("stream `{name}` cannot be {doing}"), cause).hint(hint))

@@ -44,7 +44,7 @@ impl flow::Worker for Finding {
     fn work(&mut self, batch: &store::Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop> {
         match &mut self.grouping {
             Some(grouping) => grouping.work(batch, out),
-            None => Err(Fault::new(format!("worker `{}` was not told its parameters", self.stage), "").into()),
+            None => Err(Fault::new(format!("worker `{}` got no parameters", self.stage), "").into()),
         }
     }
 
@@ -54,7 +54,7 @@ impl flow::Worker for Finding {
         }
         let made = Python::attach(|py| self.make.call1(py, (parameters,))?.extract::<(Py<PyAny>, u64)>(py));
         let (call, every) = made.map_err(|raised| {
-            let fault = Fault::new(format!("worker `{}` does not take its parameters", self.stage), &raised);
+            let fault = Fault::new(format!("worker `{}` rejects its parameters", self.stage), &raised);
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
             fault
         })?;

@@ -40,7 +40,7 @@ impl<T> Ours<T> {
         if self.is_ours() {
             return Ok(());
         }
-        let cause = format!("process {} opened it, and only that process keeps its memory in place", self.pid);
+        let cause = format!("process {} opened it, and only that process maps its memory", self.pid);
         let fault = Fault::new(format!("{what} cannot be used after a fork"), cause);
         Err(fault::error(py, fault.hint("call `beamport.open` again in this process")))
     }
@@ -201,7 +201,7 @@ impl Exported {
 
 /// Why beamport's objects are not pickled, and what to do instead.
 pub(crate) fn unpicklable(py: Python<'_>, what: &str) -> PyErr {
-    let cause = "it is memory of this machine, and beamport never unpickles";
+    let cause = "it is memory of this machine";
     let hint = "send the folder's path and call `beamport.open` there, or send arrays: `m[\"pixel_id\"].copy()`";
-    fault::error(py, Fault::new(format!("{what} cannot be pickled"), cause).hint(hint))
+    fault::error(py, Fault::new(format!("cannot pickle {what}"), cause).hint(hint))
 }

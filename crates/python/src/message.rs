@@ -96,7 +96,7 @@ impl Message {
         if self.entry.schema.0 != ad00::ID {
             let what = format!("message {} has no `{asked}`", self.sequence);
             let cause = format!("it is of schema {}, and only a frame, ad00, has one", self.entry.schema);
-            let hint = "`m.fields()` has all that it holds; `read(schema=\"ad00\")` gives frames alone";
+            let hint = "use `m.fields()`, or `read(schema=\"ad00\")` for frames only";
             return Err(fault::error(py, Fault::new(what, cause).hint(hint)));
         }
         ad00::read(self.bytes()).map_err(|e| unreadable(py, self.sequence, &self.entry, &e))
@@ -114,7 +114,7 @@ impl Message {
 /// Why the fields of a message cannot be had.
 pub(crate) fn unreadable(py: Python<'_>, sequence: u64, entry: &Entry, cause: &wire::Error) -> PyErr {
     let what = format!("message {sequence} ({}) has no fields that can be read", entry.schema);
-    fault::error(py, Fault::new(what, cause).hint("its bytes are in `m.payload`"))
+    fault::error(py, Fault::new(what, cause).hint("use its bytes, `m.payload`"))
 }
 
 /// The error for a field that a schema does not have.

@@ -1,7 +1,7 @@
 //! Positions: where reading begins, and the identity (uuid, epoch, sequence) of a place between two messages.
 //!
 //! A position is good for as long as the stream has it. One of another stream, of messages that a recovery cut or that
-//! are no longer there is refused with the range that there is: nothing is passed over in silence.
+//! are gone is refused with the range that there is: nothing is passed over in silence.
 
 use crate::fault;
 use flow::Fault;
@@ -102,14 +102,14 @@ impl From {
 /// The error for something that is no position.
 pub(crate) fn no_position(py: Python<'_>) -> PyErr {
     let cause = "a position is `(uuid, epoch, sequence)`, as `.position` of an iteration gives it";
-    fault::error(py, Fault::new("this is no position", cause))
+    fault::error(py, Fault::new("invalid position", cause))
 }
 
-/// The error for messages from `wanted` on of which those below `first` are no longer there.
+/// The error for messages from `wanted` on of which those below `first` are gone.
 pub(crate) fn gone(py: Python<'_>, header: &Header, wanted: u64, first: u64) -> PyErr {
-    let cause = format!("messages {wanted} to {first} (exclusive) are no longer there");
-    let go_on = format!("to pass over them: `start=(stream.uuid, {}, {first})`", header.epoch_of(first));
-    let what = format!("stream `{}` cannot be read from {wanted} on", header.name);
+    let cause = format!("messages {wanted} to {first} (exclusive) are gone");
+    let go_on = format!("to skip them: `start=(stream.uuid, {}, {first})`", header.epoch_of(first));
+    let what = format!("cannot read stream `{}` from {wanted} on", header.name);
     fault::error(py, Fault::new(what, cause).hint(go_on))
 }
 

@@ -71,8 +71,8 @@ impl Stream {
             None => None,
             Some(Ok(id)) => Some(id),
             Some(Err(_)) => {
-                let cause = format!("`{}` is no schema id", schema.unwrap_or_default());
-                return Err(refused(py, cause, "a schema id has four letters, like `schema=\"ev44\"`"));
+                let cause = format!("`{}` is not a schema id", schema.unwrap_or_default());
+                return Err(refused(py, cause, "write four letters, like `schema=\"ev44\"`"));
             }
         };
         if timeout.is_some() && !follow {
@@ -213,7 +213,7 @@ impl Stream {
     ///     One reads under a name at a time. What is not committed is not let go where `when_full = "wait"`; `forget`
     ///     ends that.
     ///
-    /// Raises `Error` where the stream or the origin is not there, the messages are no longer there (a source faster
+    /// Raises `Error` where the stream or the origin is not there, the messages are gone (a source faster
     /// than this reader drops the oldest), or bytes do not verify.
     ///
     /// Example: `for m in data["detector"].read(since="-10 s"): print(m["pixel_id"].max())`

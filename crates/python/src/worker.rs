@@ -201,7 +201,7 @@ impl flow::Worker for Calling<'_> {
                 Ok(())
             }
             Err(raised) => {
-                let fault = Fault::new(format!("worker `{}` does not take its parameters", self.stage), &raised);
+                let fault = Fault::new(format!("worker `{}` rejects its parameters", self.stage), &raised);
                 self.raised = Some(raised);
                 Err(fault)
             }
@@ -295,7 +295,7 @@ impl Calling<'_> {
         }
         let Ok(several) = value.try_iter() else { return Err(not_made(value).into()) };
         if depth == LISTS_MAX {
-            return Err(PyTypeError::new_err(format!("a worker made lists that are nested {LISTS_MAX} deep")).into());
+            return Err(PyTypeError::new_err(format!("a worker returned lists nested {LISTS_MAX} deep")).into());
         }
         for one in several {
             // A generator is code of the user, too.
@@ -381,7 +381,7 @@ impl Calling<'_> {
                 source: None,
                 axes: axes.as_slice().into(),
                 shape: array.shape.as_slice().into(),
-                data: values.ok_or_else(|| PyTypeError::new_err(format!("`{name}` is no array of numbers")))?,
+                data: values.ok_or_else(|| PyTypeError::new_err(format!("`{name}` is not an array of numbers")))?,
             });
         }
         let message =
@@ -438,7 +438,7 @@ fn not_made(value: &Bound<'_, PyAny>) -> PyErr {
 }
 
 fn coded(cause: wire::Error) -> PyErr {
-    PyTypeError::new_err(format!("what a worker made cannot be coded: {cause}"))
+    PyTypeError::new_err(format!("cannot encode the result of a worker: {cause}"))
 }
 
 /// The traceback as Python prints it.

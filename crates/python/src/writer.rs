@@ -55,7 +55,7 @@ impl Writer {
         flags: u16,
     ) -> PyResult<u64> {
         let Some(writer) = &mut self.writer else {
-            return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
+            return Err(fault::error(py, flow::Fault::new("cannot append", "the writer is closed")));
         };
         writer.check(py, "a writer")?;
         let id = schema.map_or(wire::schema_id(payload), |id| id.as_bytes().try_into().ok()).unwrap_or(*b"none");
@@ -70,7 +70,7 @@ impl Writer {
     /// Points to a message of the stream in the folder `parent` beside this one; returns its sequence here.
     fn point(&mut self, py: Python<'_>, parent: &str, sequence: u64) -> PyResult<u64> {
         let Some(writer) = &mut self.writer else {
-            return Err(fault::error(py, flow::Fault::new("nothing can be appended", "the writer was closed")));
+            return Err(fault::error(py, flow::Fault::new("cannot append", "the writer is closed")));
         };
         writer.check(py, "a writer")?;
         let above = self.folder.parent().map(|data| data.join(parent)).unwrap_or_default();

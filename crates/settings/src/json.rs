@@ -127,7 +127,7 @@ mod tests {
             [
                 "wrong value of `other`; it is or holds `null`; leave it out",
                 "wrong value of `count`; 10 is out of range; write 1 to 9",
-                "unknown key `mor`; ; write `more`",
+                "unknown key `mor`; ; did you mean `more`?",
             ]
         );
         assert_eq!(read(&json!({})).unwrap_err(), ["`count` is missing; ; add `count = ...` (number, 1 to 9)"]);

@@ -33,9 +33,9 @@ pub fn wrong_name(name: &str) -> Refused {
     let hint =
         if proposal.len() < 2 { "write a name like `detector`".to_owned() } else { format!("write `{proposal}`") };
     let cause = if name.contains('.') {
-        "names with a dot are beamport's own"
+        "names with a dot are reserved"
     } else {
-        "a name is a small letter and up to 63 small letters, digits, `_` and `-`"
+        "a name is a lowercase letter and up to 63 lowercase letters, digits, `_` and `-`"
     };
     Refused::new(format!("`{}`: {cause}", shortened(name)), hint)
 }
@@ -44,7 +44,7 @@ pub fn wrong_name(name: &str) -> Refused {
 #[must_use]
 pub fn wrong_run_name(name: &str) -> Refused {
     Refused::new(
-        format!("`{}`: a run's name is up to 64 letters, digits, `_` and `-`", shortened(name)),
+        format!("`{}`: a run's name has up to 64 letters, digits, `_` and `-`", shortened(name)),
         "write a name like `first` or `2026-0042`",
     )
 }

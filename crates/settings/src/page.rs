@@ -102,7 +102,7 @@ pub fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Box::new(Mistake { line, ..*whole("this is no text", "not UTF-8".into(), "save the file as UTF-8") })
+        Box::new(Mistake { line, ..*whole("the file is not text", "not UTF-8".into(), "save the file as UTF-8") })
     })
 }
 
@@ -170,13 +170,13 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
             }
         }
         let cause =
-            first.map_or_else(|| "it was given before".into(), |first| format!("it stands at line {first} already"));
+            first.map_or_else(|| "it was given before".into(), |first| format!("it is already at line {first}"));
         let noun = if header { "section" } else { "key" };
         return page.mistake(
             line,
             format!("{noun} `{}` is given twice", shortened(word)),
             cause,
-            "remove one of the two, or give it another name",
+            "rename or remove one of them",
         );
     }
     let hint = match content {
@@ -192,7 +192,7 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
         text if text.contains(':') => "write `key = value`",
         _ => "write `[section.NAME]`, `key = value` or `# remark`",
     };
-    page.mistake(line, format!("cannot understand `{}`", shortened(content)), message.trim(), hint)
+    page.mistake(line, format!("invalid `{}`", shortened(content)), message.trim(), hint)
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(parsed.mistakes.len(), 1, "{:#?}", parsed.mistakes);
         assert_eq!(
             parsed.mistakes[0].to_string(),
-            "error: a.toml:3: section `[source.x]` is given twice\ncause: it stands at line 1 already\nhint:  remove one of the two, or give it another name"
+            "error: a.toml:3: section `[source.x]` is given twice\ncause: it is already at line 1\nhint:  rename or remove one of them"
         );
     }
 

@@ -275,8 +275,8 @@ impl Section<'_> {
             }
             let hint = match (nearest(&name, known.iter().copied()), (self.elsewhere)(&name)) {
                 (_, Some(place)) => format!("`{name}` belongs to {place}"),
-                (Some(near), None) => format!("write `{near}`"),
-                (None, None) => format!("known here: {}", known.join(", ")),
+                (Some(near), None) => format!("did you mean `{near}`?"),
+                (None, None) => format!("known keys: {}", known.join(", ")),
             };
             self.mistake(self.line_of(&name), format!("unknown key `{}`{}", shortened(&name), self.place()), "", hint);
         }
@@ -306,7 +306,7 @@ fn text_of(item: &Item) -> Result<&str, Refused> {
         return Err(Refused::new(format!("longer than {} bytes", limits::TEXT_BYTES_MAX), ""));
     }
     if text.chars().any(char::is_control) {
-        return Err(Refused::new("it holds a control character", "write printable characters only"));
+        return Err(Refused::new("it contains a control character", "write printable characters only"));
     }
     Ok(text)
 }
@@ -385,10 +385,10 @@ impl Take for f64 {
             (None, Some(number)) => number as f64,
             (None, None) => {
                 let text = text_of(item)?;
-                text.trim().parse().map_err(|_| Refused::new(format!("`{}` is no number", shortened(text)), ""))?
+                text.trim().parse().map_err(|_| Refused::new(format!("`{}` is not a number", shortened(text)), ""))?
             }
         };
-        if number.is_finite() { Ok(number) } else { Err(Refused::new("it is no finite number", "")) }
+        if number.is_finite() { Ok(number) } else { Err(Refused::new("it is not a finite number", "")) }
     }
     fn default_of(text: &str) -> Option<Self> {
         text.parse().ok()
@@ -488,7 +488,7 @@ pub fn unknown_word<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) ->
     let words: Vec<&str> = words.into_iter().collect();
     let hint = nearest(word, words.iter().copied()).map_or_else(
         || format!("write one of {}", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")),
-        |near| format!("write \"{near}\""),
+        |near| format!("did you mean `{near}`?"),
     );
     Refused::new(format!("unknown word `{}`", shortened(word)), hint)
 }

@@ -138,7 +138,7 @@ fn measured(text: &str, table: &[(&str, u64)], noun: &str, example: &str) -> Res
     let (number, unit) = split(text);
     if number.is_empty() {
         return Err(Refused::new(
-            format!("`{}` is no {noun}", shortened(text)),
+            format!("`{}` is not a {noun}", shortened(text)),
             format!("write a number and a unit, like `{example}`"),
         ));
     }
@@ -163,7 +163,7 @@ fn measured(text: &str, table: &[(&str, u64)], noun: &str, example: &str) -> Res
     };
     scaled(number, *factor).ok_or_else(|| {
         Refused::new(
-            format!("`{}` is no {noun} that can be held exactly", shortened(text)),
+            format!("`{}` is too large or too precise", shortened(text)),
             format!("write a number and a unit, like `{example}`"),
         )
     })
@@ -221,10 +221,10 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         marks.iter().all(|(at, mark)| t.get(*at) == mark.first()) && matches!(t.get(10), Some(b'T' | b't' | b' '));
     let fields = (number(0, 4), number(5, 7), number(8, 10), number(11, 13), number(14, 16), number(17, 19));
     let (Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)) = fields else {
-        return Err(refuse("is no time"));
+        return Err(refuse("is not a time"));
     };
     if !is_shaped {
-        return Err(refuse("is no time"));
+        return Err(refuse("is not a time"));
     }
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
@@ -239,14 +239,14 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         || minute > 59
         || second > 59
     {
-        return Err(refuse("is no time that exists from 1970 to 2200"));
+        return Err(refuse("is not a date from 1970 to 2200"));
     }
     let mut rest = &t[19..];
     let mut ns = 0;
     if let [b'.', digits @ ..] = rest {
         let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();
         if count == 0 || count > 9 {
-            return Err(refuse("has a fraction of no or more than nine digits"));
+            return Err(refuse("needs one to nine digits after the point"));
         }
         ns = (0..9).fold(0, |sum, i| sum * 10 + if i < count { i64::from(digits[i] - b'0') } else { 0 });
         rest = &digits[count..];
@@ -255,7 +255,7 @@ pub fn time(text: &str) -> Result<Time, Refused> {
         [b'Z' | b'z'] => 0,
         [] => {
             return Err(Refused::new(
-                format!("`{}` does not say in which time zone", shortened(text)),
+                format!("`{}` has no time zone", shortened(text)),
                 format!("write `{}Z` for UTC", text.trim()),
             ));
         }
@@ -263,11 +263,11 @@ pub fn time(text: &str) -> Result<Time, Refused> {
             let hours = i64::from(a - b'0') * 10 + i64::from(b - b'0');
             let minutes = i64::from(c - b'0') * 10 + i64::from(d - b'0');
             if hours > 23 || minutes > 59 {
-                return Err(refuse("has an offset that does not exist"));
+                return Err(refuse("has an invalid UTC offset"));
             }
             (hours * 3600 + minutes * 60) * if *sign == b'-' { -1 } else { 1 }
         }
-        _ => return Err(refuse("has something behind the time that is no offset")),
+        _ => return Err(refuse("has no valid UTC offset after the time")),
     };
     let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
     if seconds < 0 {

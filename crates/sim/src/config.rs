@@ -178,7 +178,7 @@ impl Config {
                 list.iter().find(|c| **c == text).copied().ok_or_else(|| {
                     let fault = wrong(format!("it takes one of {}", list.join(", ")));
                     match nearest(text, list.iter().copied()) {
-                        Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                        Some(near) => fault.hint(format!("did you mean `{near}`?")),
                         None => fault,
                     }
                 })

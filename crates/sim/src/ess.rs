@@ -89,7 +89,7 @@ impl Load {
         let mut sample = Vec::new();
         if let Some(name) = origins.get(1) {
             f144::write(&mut sample, &f144::F144 { source_name: name, timestamp: 0, value: 0.0.into() })
-                .map_err(|e| Fault::new(format!("`metadata` of model `{}` cannot be made", profile.name), e))?;
+                .map_err(|e| Fault::new(format!("cannot create `metadata` of model `{}`", profile.name), e))?;
         }
         Ok(Self {
             origins,

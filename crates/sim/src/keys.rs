@@ -74,13 +74,7 @@ pub(crate) const EVENTS: &[Key] = &[
         "",
         "a message per pulse, or additional ones after `events_max` events",
     ),
-    key(
-        "events_max",
-        Kind::Whole,
-        "",
-        "events",
-        "most events of a message; default: 1048576 by pulse, 12400 by size",
-    ),
+    key("events_max", Kind::Whole, "", "events", "most events of a message; default: 1048576 by pulse, 12400 by size"),
 ];
 
 /// The sample of the reflectometer.
@@ -107,7 +101,13 @@ pub(crate) const ALARM: &[Key] =
 /// The detectors.
 pub(crate) const COINCIDENCES: &[Key] = &[
     key("detector", Kind::Whole, "1", "", "number of this detector, from 1 on"),
-    key("detectors", Kind::Whole, "120", "", "number of detectors; set this and the next three keys equally in all of them"),
+    key(
+        "detectors",
+        Kind::Whole,
+        "120",
+        "",
+        "number of detectors; set this and the next three keys equally in all of them",
+    ),
     key("coincidences", Kind::Number, "100", "/s", "mean coincidences per second, of all detectors"),
     key("multiplicity", Kind::Whole, "4", "detectors", "detectors per coincidence"),
     key("jitter", Kind::Time, "50 ns", "", "largest random delay"),
@@ -133,7 +133,13 @@ pub(crate) const FRAMES: &[Key] = &[
 
 /// The camera.
 pub(crate) const CAMERA: &[Key] = &[
-    key("shape", Kind::Numbers, "", "pixels", "shape of a frame, slowest dimension first; default: [512, 512], or that of `files`"),
+    key(
+        "shape",
+        Kind::Numbers,
+        "",
+        "pixels",
+        "shape of a frame, slowest dimension first; default: [512, 512], or that of `files`",
+    ),
     key("dtype", Kind::Choice(DTYPES), "", "", "type of the pixels; default: uint8, or that of `files`"),
     key("pattern", Kind::Choice(Pattern::NAMES), "beam", "", "content of the frames"),
     key("counts", Kind::Number, "100", "", "counts of the brightest pixels; the mean if they are random"),

@@ -187,7 +187,7 @@ pub fn model(name: &str) -> Result<&'static Model, Fault> {
         return Ok(model);
     }
     let names = || models().iter().map(|m| m.name);
-    let fault = Fault::new(format!("there is no model `{name}`"), "");
+    let fault = Fault::new(format!("unknown model `{name}`"), "");
     Err(match config::nearest(name, names()) {
         Some(near) => fault.hint(format!("did you mean `{near}`?")),
         None => fault.hint(format!("`model` takes one of {}", names().collect::<Vec<_>>().join(", "))),
@@ -270,8 +270,7 @@ pub fn bytes_per_second(config: &Config) -> Option<f64> {
 
 fn measured(config: &Config) -> Result<histogram::Histogram, Fault> {
     let bytes = config.histogram.as_deref();
-    let bytes = bytes
-        .ok_or_else(|| Fault::new("model `histogram` has no histogram", "the program that starts it must load one"));
+    let bytes = bytes.ok_or_else(|| Fault::new("model `histogram` has no histogram", "its program loaded none"));
     histogram::Histogram::read(bytes?)
 }
 

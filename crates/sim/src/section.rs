@@ -125,14 +125,11 @@ fn check_from(section: &mut Section<'_>, model: &str, from: Option<&Setting<Path
     match from {
         Some(from) if !from.is_file() => section.refuse(
             &FROM,
-            Refused::new(format!("no file {}", from.display()), "paths are relative to the instrument file"),
+            Refused::new(format!("no file {}", from.display()), "write a path relative to the instrument file"),
         ),
         Some(_) if !needs_from => section.refuse(
             &FROM,
-            Refused::new(
-                format!("model `{model}` draws from no file"),
-                "write model = \"histogram\", or remove `from`",
-            ),
+            Refused::new(format!("model `{model}` reads no file"), "write model = \"histogram\", or remove `from`"),
         ),
         None if needs_from && !section.has(&FROM) => {
             let line = section.line;
@@ -152,11 +149,11 @@ fn frames(section: &mut Section<'_>, files: &[String], model: &str) -> Option<Ve
     let files: Vec<PathBuf> = files.iter().map(|file| section.folder.join(file)).collect();
     let missing = files.iter().find(|file| !file.is_file()).map(|file| file.display().to_string());
     let refused = if model != "camera" {
-        Refused::new(format!("model `{model}` shows no frames"), "write model = \"camera\", or remove `files`")
+        Refused::new(format!("model `{model}` has no frames"), "write model = \"camera\", or remove `files`")
     } else if files.is_empty() {
-        Refused::new("the list is empty", "without the line the frames are made")
+        Refused::new("the list is empty", "remove it to generate frames")
     } else if let Some(missing) = missing {
-        Refused::new(format!("no file {missing}"), "paths are relative to the instrument file")
+        Refused::new(format!("no file {missing}"), "write a path relative to the instrument file")
     } else {
         return Some(files);
     };
@@ -217,7 +214,7 @@ fn configure(section: &mut Section<'_>, model: &str) -> Option<Config> {
             Err(fault) => {
                 let hint = match (fault.hint.is_empty(), key.default) {
                     (true, default) if !default.is_empty() => {
-                        format!("without the line it is `{default}`")
+                        format!("remove it for `{default}`")
                     }
                     _ => fault.hint,
                 };
@@ -232,7 +229,7 @@ fn configure(section: &mut Section<'_>, model: &str) -> Option<Config> {
     let (rate, most) = (config.events_per_second(), crate::limits::RATE_MAX);
     if rate > most {
         let cause = format!("`rate` times `scale` is {rate:e} events per second, the maximum is {most:e}");
-        section.refuse_named("scale", "number", Refused::new(cause, "write a smaller one of the two"));
+        section.refuse_named("scale", "number", Refused::new(cause, "lower one of them"));
     }
     Some(config)
 }
@@ -241,7 +238,7 @@ fn configure(section: &mut Section<'_>, model: &str) -> Option<Config> {
 fn wrong_model(model: &str) -> Refused {
     let models = models();
     let hint = nearest(model, models.iter().copied())
-        .map_or_else(|| format!("write one of {}", models.join(", ")), |near| format!("write \"{near}\""));
+        .map_or_else(|| format!("write one of {}", models.join(", ")), |near| format!("did you mean `{near}`?"));
     Refused::new(format!("unknown model `{}`", shortened(model)), hint)
 }
 
@@ -261,7 +258,7 @@ fn plain(item: &Item, key: &crate::Key) -> Result<Json, Refused> {
                 .value()
                 .trim()
                 .parse()
-                .map_err(|_| Refused::new(format!("`{}` is no number", shortened(text.value())), ""))?;
+                .map_err(|_| Refused::new(format!("`{}` is not a number", shortened(text.value())), ""))?;
             // A whole number in the form `1e6` is a whole number.
             let whole = number.fract() == 0.0 && (0.0..=9e15).contains(&number);
             Ok(if whole && key.kind == Kind::Whole { (number as u64).into() } else { number.into() })

@@ -47,7 +47,7 @@ pub enum Error {
         /// One past the last that is known to be.
         end: u64,
     },
-    /// These messages are no longer there (of a view: no longer in a parent); the next one that is follows.
+    /// These messages are gone (of a view: no longer in a parent); the next one that is follows.
     Gone {
         /// Next sequence that is still there.
         first: u64,
@@ -124,17 +124,17 @@ impl fmt::Display for Error {
             Self::Locked(path) => write!(f, "another process writes the stream {}", path.display()),
             Self::Missing(path) => write!(f, "there is no stream in {}", path.display()),
             Self::Headless(path) => {
-                write!(f, "{} holds messages, but its header `stream` is missing; nothing was changed", path.display())
+                write!(f, "{} has messages, but its header `stream` is missing; nothing was changed", path.display())
             }
             Self::Corrupt { path, at, sequence, what } => {
-                write!(f, "wrong byte in {} at {at}: {what} of message {sequence} does not verify", path.display())
+                write!(f, "wrong byte in {} at {at}: {what} of message {sequence} has a wrong checksum", path.display())
             }
             Self::Lost { path, first, end } => {
-                write!(f, "{} is missing: with it messages {first} to {end} (exclusive) are lost", path.display())
+                write!(f, "{} is missing, with messages {first} to {end} (exclusive)", path.display())
             }
             Self::Gone { first } => write!(f, "no longer in the stream; the oldest message is {first}"),
             Self::Rewound { epoch, first, end } => {
-                write!(f, "rewound: epoch {epoch} holds messages {first} to {end} (exclusive) and no others")
+                write!(f, "rewound: epoch {epoch} has only messages {first} to {end} (exclusive)")
             }
             Self::Format { path, what } => write!(f, "{} is not readable: {what}", path.display()),
             Self::Parent { folder, what } => write!(f, "the parent {} of a view {what}", folder.display()),

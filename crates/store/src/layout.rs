@@ -211,7 +211,7 @@ impl Header {
             }
         }
         let get = |key: &str| fields.get(key).copied().ok_or_else(|| format!("no `{key}`"));
-        let number = |key: &str| get(key)?.parse::<u64>().map_err(|_| format!("`{key}` is no number"));
+        let number = |key: &str| get(key)?.parse::<u64>().map_err(|_| format!("`{key}` is not a number"));
         let format = number("beamport-stream")?;
         if format != u64::from(FORMAT) {
             return Err(format!("format {format}; this program reads format {FORMAT}"));
@@ -232,7 +232,7 @@ impl Header {
             },
             index_entries: number("index_entries")?,
             segment_bytes: number("segment_bytes")?,
-            created: get("created")?.parse().map_err(|_| "`created` is no number")?,
+            created: get("created")?.parse().map_err(|_| "`created` is not a number")?,
             boot: unhex16(get("boot")?).ok_or("`boot` is not 32 digits")?,
             live: PathBuf::from(get("live")?),
             home: fields.get("home").map(|home| home.to_string()),

@@ -19,9 +19,9 @@ table! {
 }
 
 impl CacheEntry<'_> {
-    /// Since when, ns since 1970 UTC; `None` where the number is no time.
+    /// Since when, ns since 1970 UTC; `None` where the number is not a time.
     pub fn since(&self) -> Option<i64> {
-        // Casts saturate: what is out of range is no time either.
+        // Casts saturate: what is out of range is not a time either.
         let nanoseconds = (self.time * 1e9).round() as i64;
         (self.time.is_finite() && nanoseconds.abs_diff(0) < i64::MAX as u64).then_some(nanoseconds)
     }

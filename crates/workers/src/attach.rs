@@ -45,10 +45,8 @@ static TAKE: Key = key(
 );
 static TOLERANCE: Key =
     key("tolerance", "time", "", "Largest difference between the times of value and frame. Default: any.");
-static OFFSET: Key =
-    key("offset", "time", "0 s", "Added to the times of values, for devices with a late clock.");
-static WAIT: Key =
-    key("wait", "time up to `10 s`", "100 ms", "How long to wait for values after a frame's arrival.");
+static OFFSET: Key = key("offset", "time", "0 s", "Added to the times of values, for devices with a late clock.");
+static WAIT: Key = key("wait", "time up to `10 s`", "100 ms", "How long to wait for values after a frame's arrival.");
 static UNMATCHED: Key = key(
     "unmatched",
     "`keep` or `drop`",
@@ -176,7 +174,7 @@ impl Attaching {
         let is_other = |a: &&Attribute<'_>| self.plan.values.iter().all(|named| named.name != a.name);
         let attributes: Vec<Attribute<'_>> = frame.attributes.iter().filter(is_other).cloned().chain(fresh).collect();
         let frame = Ad00 { attributes: attributes.as_slice().into(), ..frame.clone() };
-        self.head.write(&frame).map_err(|e| Fault::new("a frame cannot be coded", e))?;
+        self.head.write(&frame).map_err(|e| Fault::new("cannot encode a frame", e))?;
         let parts = self.head.parts(frame.data.bytes()).unwrap_or_default();
         out.push(of, &Made::of(of, ad00::ID), &parts)
     }

@@ -397,7 +397,7 @@ impl<'a> Parser<'a> {
             Some((name, kind)) => Ok((Node::Name(name.clone()), *kind)),
             None => {
                 let all: Vec<&str> = self.names.iter().map(|(name, _)| name.as_str()).collect();
-                let hint = format!("known here: {}, attribute('NAME')", all.join(", "));
+                let hint = format!("known keys: {}, attribute('NAME')", all.join(", "));
                 Err(self.wrong(start, format!("there is no `{word}`"), hint))
             }
         }

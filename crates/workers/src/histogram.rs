@@ -107,7 +107,7 @@ impl Plan {
         let mut shape: Vec<i64> = pixels.iter().map(|pixels| pixels.value).collect();
         if let Some(lengths) = section.get::<Shape>(&SHAPE) {
             if section.has(&PIXELS) {
-                section.refuse(&SHAPE, Refused::new("`pixels` gives the axis already", "remove one of the two"));
+                section.refuse(&SHAPE, Refused::new("`pixels` gives the axis already", "remove one of them"));
             }
             shape = lengths.value.0;
         }
@@ -319,7 +319,7 @@ impl Histogram {
             data.push(plain("pixel_id", None, (&["pixel_id"]).into(), (&ids_shape).into(), (&ids).into()));
         }
         let array = wire::da00::Da00 { source_name: &self.stage, timestamp: time, data: data.as_slice().into() };
-        wire::da00::write(&mut self.bytes, &array).map_err(|e| Fault::new("a histogram cannot be coded", e))
+        wire::da00::write(&mut self.bytes, &array).map_err(|e| Fault::new("cannot encode a histogram", e))
     }
 
     /// The counts of an array that was made with the same plan.

@@ -177,7 +177,7 @@ impl Worker for Split {
                     let Some(data) = Numbers::new(frame.data.dtype(), &self.pixels) else { continue };
                     let (dimensions, attributes) = (lengths.as_slice().into(), attributes.as_slice().into());
                     let tile = Ad00 { dimensions, data, attributes, ..frame.clone() };
-                    wire::ad00::write(&mut self.bytes, &tile).map_err(|e| Fault::new("a tile cannot be coded", e))?;
+                    wire::ad00::write(&mut self.bytes, &tile).map_err(|e| Fault::new("cannot encode a tile", e))?;
                     let made = Made::of(message.entry, wire::ad00::ID);
                     out.push(message.entry, &made, &[&self.bytes])?;
                     self.tiles += 1;
@@ -350,7 +350,7 @@ impl Stitching {
 
     /// Appends a frame that is whole.
     fn give(&mut self, message: &Message<'_>, whole: &Partial, out: &mut Outputs<'_>) -> Result<(), Stop> {
-        let tile = frame_of(message).map_err(|(_, text)| Fault::new("a tile cannot be read again", text))?;
+        let tile = frame_of(message).map_err(|(_, text)| Fault::new("cannot read a tile again", text))?;
         let shape = whole.join(&mut self.pixels);
         let Some(data) = Numbers::new(whole.dtype, &self.pixels) else {
             return Err(Fault::new("a frame cannot be put together", "its tiles are of no whole pixels").into());
@@ -360,7 +360,7 @@ impl Stitching {
         let dimensions: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
         let (dimensions, attributes) = (dimensions.as_slice().into(), attributes.as_slice().into());
         let frame = Ad00 { dimensions, data, attributes, ..tile };
-        wire::ad00::write(&mut self.bytes, &frame).map_err(|e| Fault::new("a frame cannot be coded", e))?;
+        wire::ad00::write(&mut self.bytes, &frame).map_err(|e| Fault::new("cannot encode a frame", e))?;
         out.push(message.entry, &Made::of(message.entry, wire::ad00::ID), &[&self.bytes])
     }
 }

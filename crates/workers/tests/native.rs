@@ -716,7 +716,7 @@ fn mistakes_in_parameters_are_all_reported() {
              \"PHASE\" }`",
             "wrong value of `values`; `p-h` cannot be used in an expression; write a word of letters, digits and `_` that is \
              not one of a message's own",
-            "wrong value of `keep`; character 10: there is no `phase`; known here: time, arrival, number, bytes, flags, \
+            "wrong value of `keep`; character 10: there is no `phase`; known keys: time, arrival, number, bytes, flags, \
              schema, origin, source, events, pulses, value, id, pixels, p-h, attribute('NAME')",
         ]
     );
@@ -748,7 +748,7 @@ fn mistakes_in_parameters_are_all_reported() {
     assert_eq!(mistakes(&HISTOGRAM, json!({"from": "2 ms", "to": "1 ms", "bins": 3})), [later]);
     let many = "wrong value of `bins`; there are more than 16777216 bins; take larger ones";
     assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [4096, 4096], "to": "1 ms", "bins": 10})), [many]);
-    let twice = "wrong value of `shape`; `pixels` gives the axis already; remove one of the two";
+    let twice = "wrong value of `shape`; `pixels` gives the axis already; remove one of them";
     assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [2, 2], "pixels": 4})), [twice]);
     assert_eq!(mistakes(&HISTOGRAM, json!({"shape": [2, 0]})).len(), 1);
     assert_eq!(mistakes(&SPLIT, json!({"rows": 0})).len(), 2);

@@ -51,10 +51,9 @@ impl Steps {
         }
         let book = store::Header::read(data.media.as_ref(), &data.stream(&commits::commits_of(name)));
         if is_other || book.is_err() {
-            let what = format!("stream `{name}` cannot be compared");
-            return Err(
-                Fault::new(what, "no worker fills it").hint("name the streams of two workers with the same inputs")
-            );
+            let what = format!("cannot compare stream `{name}`");
+            return Err(Fault::new(what, "it is not the stream of a worker")
+                .hint("name the streams of two workers with the same inputs"));
         }
         Ok(all)
     }

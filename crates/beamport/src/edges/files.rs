@@ -7,8 +7,7 @@ use settings::units::{Refused, shortened};
 use settings::{Key, Section, Setting, key, required};
 
 static INPUTS: Key = required("inputs", "list of streams", "The streams of frames; each gets its own files.");
-static FRAMES: Key =
-    key("frames", "whole number, 1 to 1000000", "1000", "Frames per file.");
+static FRAMES: Key = key("frames", "whole number, 1 to 1000000", "1000", "Frames per file.");
 static COMPRESSION: Key = key(
     "compression",
     "`none`, `bitshuffle-lz4` or `deflate`",
@@ -80,7 +79,7 @@ pub(crate) fn check_pattern(pattern: &str, sink: &str, inputs: usize) -> Result<
     // What is the same for every run is fine here: the folder is not.
     super::sink::check_pattern(&format!("x{{run}}{plain}"), sink)?;
     if file.is_empty() || file.starts_with('.') || file == SUMS {
-        return Err(Refused::new(format!("`{}` is no name for files", shortened(file)), like));
+        return Err(Refused::new(format!("`{}` is not a name for files", shortened(file)), like));
     }
     if !file.contains("{number}") {
         return Err(Refused::new(format!("`{}` is the same for every file", shortened(file)), "add `{number}`"));

@@ -109,13 +109,13 @@ fn writer(section: &mut Section<'_>) -> Writer {
     let program = section.path(&PROGRAM).map(|program| program.value);
     if let Some(program) = program.as_ref().filter(|program| !program.is_file()) {
         let cause = format!("there is no file `{}`", shortened(&program.display().to_string()));
-        section.refuse(&PROGRAM, Refused::new(cause, "the path is relative to the instrument file"));
+        section.refuse(&PROGRAM, Refused::new(cause, "write a path relative to the instrument file"));
     }
     let modules: Setting<Vec<String>> = section.get(&MODULES).unwrap_or_default();
     let fits =
         |name: &&String| name.rsplit_once(':').is_some_and(|(file, class)| !file.is_empty() && !class.is_empty());
     if let Some(wrong) = modules.iter().find(|name| !fits(name)) {
-        let cause = format!("`{}` names no class", shortened(wrong));
+        let cause = format!("`{}` is not a class", shortened(wrong));
         section.refuse(&MODULES, Refused::new(cause, "write it like \"mine.py:Counters\""));
     }
     let python: Option<Setting<String>> = section.get(&PYTHON);
@@ -130,7 +130,7 @@ fn writer(section: &mut Section<'_>) -> Writer {
     // `beamport-nexus check` reports errors inside it, with those of the template.
     if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
         let cause = format!("there is no file `{}`", shortened(&path.display().to_string()));
-        section.refuse(&STATIC, Refused::new(cause, "the path is relative to the instrument file"));
+        section.refuse(&STATIC, Refused::new(cause, "write a path relative to the instrument file"));
     }
     Writer {
         static_file: static_file.filter(|path| path.is_file()),
@@ -160,7 +160,7 @@ fn template(
                 answer.mistakes.into_iter().for_each(|mistake| section.mistakes.push(mistake));
             }
             Err(cause) => {
-                let hint = "paths are relative to the instrument file; an example is examples/amor.nexus.json";
+                let hint = "write a path relative to the instrument file; an example is examples/amor.nexus.json";
                 section.refuse(&TEMPLATE, Refused::new(cause, hint));
             }
         }

@@ -15,12 +15,8 @@ use toml_edit::Item;
 static RUN: Key = required("run", "name of a run", "The run to replay.");
 static FROM_DATA: Key = required("from_data", "folder", "The data folder of the recorded run.");
 static STREAM: Key = key("stream", "name of a stream", "", "The stream to replay. Default: the name of the section.");
-static SPEED: Key = key(
-    "speed",
-    "`1x`, `10x`, ... or `max`",
-    "1x",
-    "Original speed, a multiple of it, or as fast as possible.",
-);
+static SPEED: Key =
+    key("speed", "`1x`, `10x`, ... or `max`", "1x", "Original speed, a multiple of it, or as fast as possible.");
 
 /// The kind `replay`.
 pub(super) static SOURCE: SourceKind = SourceKind {
@@ -54,7 +50,7 @@ impl std::str::FromStr for Speed {
 
     /// `1x`, `0.5x`, `10x` or `max`.
     fn from_str(text: &str) -> Result<Self, Refused> {
-        let refused = || Refused::new(format!("`{}` is no speed", shortened(text)), "write `1x`, `10x` or `max`");
+        let refused = || Refused::new(format!("`{}` is not a speed", shortened(text)), "write `1x`, `10x` or `max`");
         if text == "max" {
             return Ok(Self::Max);
         }
@@ -101,7 +97,7 @@ impl SourcePlan for Plan {
         }
         vec![Conflict {
             origin: self.from_data.origin,
-            what: format!("source `{}` plays a stream into itself", shortened(name)),
+            what: format!("source `{}` replays a stream into itself", shortened(name)),
             cause: "`from_data` is this instrument's own data folder".into(),
             hint: "give `data` another folder, or the section another name".into(),
         }]
@@ -176,7 +172,7 @@ impl Source for Replay {
         };
         if first < bounds.first {
             return Err(Fault::new(
-                format!("run `{}` cannot be replayed from stream `{}`", self.run, self.stream),
+                format!("cannot replay run `{}` from stream `{}`", self.run, self.stream),
                 format!("retention took messages {first} to {}", bounds.first),
             ));
         }

@@ -165,7 +165,7 @@ pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
     if pattern.contains(['/', '\\']) {
         return Err(Refused::new(
             format!("`{}` leaves its folder", shortened(pattern)),
-            "write a plain file name; `folder` says where it goes",
+            "write a plain file name; `folder` sets its folder",
         ));
     }
     if pattern.starts_with('.') {
@@ -175,12 +175,12 @@ pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
         ));
     }
     if pattern.contains(char::is_control) {
-        return Err(Refused::new(format!("`{}` holds a control character", shortened(pattern)), "remove it"));
+        return Err(Refused::new(format!("`{}` contains a control character", shortened(pattern)), "remove it"));
     }
     if rest.contains(['{', '}']) {
         return Err(Refused::new(
-            format!("`{}` holds an unknown placeholder", shortened(pattern)),
-            format!("there are {}", PLACEHOLDERS.join(", ")),
+            format!("`{}` contains an unknown placeholder", shortened(pattern)),
+            format!("use {}", PLACEHOLDERS.join(", ")),
         ));
     }
     if !pattern.contains("{run}") {
@@ -194,7 +194,7 @@ pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
         || filled(pattern, &longest, &longest, sink).len() > limits::FILE_NAME_BYTES_MAX
     {
         return Err(Refused::new(
-            format!("more than {} bytes with long names filled in", limits::FILE_NAME_BYTES_MAX),
+            format!("can exceed {} bytes with long names", limits::FILE_NAME_BYTES_MAX),
             "write a shorter name",
         ));
     }

@@ -44,8 +44,8 @@ pub(super) fn never_comes(reads: &StreamModule, sources: &[&Sends]) -> Vec<Missi
         }
         let what = format!("messages of stream `{streams}` have no variable `{}`", shortened(name));
         let hint = match nearest(name, sent.iter().copied()) {
-            Some(near) => format!("write `{near}`"),
-            None => "it would never come: remove it".to_owned(),
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "remove it".to_owned(),
         };
         let cause = format!("{makers} sends {}", sent.join(", "));
         out.push(Missing { key: key.clone(), what, cause, hint });
@@ -59,7 +59,8 @@ pub(super) fn never_comes(reads: &StreamModule, sources: &[&Sends]) -> Vec<Missi
             let near = nearest(source, small.iter().map(String::as_str));
             let meant = small.iter().position(|name| Some(name.as_str()) == near).map(|at| &origins[at]);
             let hint = match (meant, origins.as_slice()) {
-                (Some(name), _) | (None, [name]) => format!("write `{name}`"),
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, [name]) => format!("write `{name}`"),
                 _ => format!("origins are {}", shortened(&origins.join(", "))),
             };
             out.push(Missing { key: "source".into(), what, cause: said(), hint });
@@ -71,7 +72,7 @@ pub(super) fn never_comes(reads: &StreamModule, sources: &[&Sends]) -> Vec<Missi
         {
             let what = format!("the values of `{source}` are not in `{}`", shortened(other));
             let hint = format!("write \"{key}\": \"{unit}\"");
-            out.push(Missing { key: key.clone(), what, cause: format!("its source says `{unit}`"), hint });
+            out.push(Missing { key: key.clone(), what, cause: format!("its source has `{unit}`"), hint });
         }
     }
     out

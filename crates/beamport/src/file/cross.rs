@@ -20,7 +20,7 @@ pub(super) fn check(
 ) {
     if streams.is_empty() && !has_holes {
         let hint = "add a section:\n       [source.detector]\n       kind = \"sim\"\n       model = \"amor\"";
-        mistakes.push(page.mistake(1, "there is no source", "no section [source.NAME]", hint));
+        mistakes.push(page.mistake(1, "no source is defined", "no section [source.NAME]", hint));
     }
     // Sources that are wrong in themselves are not in the list of stages: a name is that of a source unless a stage has it.
     let stages = instrument.stages.iter().filter(|stage| stage.source().is_none() && stage.fills_stream());
@@ -84,7 +84,7 @@ fn check_name(
     if known.contains(name) {
         let other = kinds.get(name).unwrap_or(&"source");
         let what = format!("sink `{}` has the name of a {other}", shortened(name));
-        let (cause, hint) = ("each stage keeps its commits under its name", "give one of the two another name");
+        let (cause, hint) = ("each stage keeps its commits under its name", "rename one of them");
         mistakes.push(page.mistake(line, what, cause, hint));
     }
 }
@@ -107,8 +107,8 @@ fn share_out(page: &Page, mistakes: &mut Mistakes, sinks: &mut Vec<SinkSection>,
     for sink in sinks.iter().filter(|sink| !sink.is_first()) {
         let is_too_long = sink.name.len() > settings::limits::NAME_CHARS_MAX;
         if is_too_long || names.contains(&sink.name) || taken.contains(sink.name.as_str()) {
-            let cause = if is_too_long { "it is too long" } else { "it is taken" };
-            let what = format!("a writer of this sink would have the name `{}`", shortened(&sink.name));
+            let cause = if is_too_long { "it is too long" } else { "the name is in use" };
+            let what = format!("a writer of this sink needs the name `{}`", shortened(&sink.name));
             mistakes.push(page.mistake(sink.line, what, cause, "give the sink another name, or `writers = 1`"));
         }
     }
@@ -165,7 +165,7 @@ pub(super) fn check_stages(
     streams: &[String],
     instrument: &mut Instrument,
 ) {
-    // What a stage further up fills: with its level, and whether its times can be compared.
+    // What a stage above fills: with its level, and whether its times can be compared.
     let mut known: HashMap<String, (Level, bool)> = HashMap::new();
     let mut taken: HashSet<String> = streams.iter().cloned().collect();
     for stage in &mut instrument.stages {
@@ -190,12 +190,12 @@ pub(super) fn check_stages(
             mistakes.push(page.mistake(line, what, cause, hint));
         };
         if !taken.insert(stage.name.to_owned()) {
-            let other = if streams.iter().any(|name| name == stage.name) { "source" } else { "stage further up" };
+            let other = if streams.iter().any(|name| name == stage.name) { "source" } else { "stage above" };
             say(
                 stage.line,
                 format!("{title} has the name of a {other}"),
                 "a stream has one writer",
-                "give one of the two another name".into(),
+                "rename one of them".into(),
             );
         }
         if stage.inputs.is_empty() && stage.inputs.origin != super::Origin::Default {
@@ -206,7 +206,7 @@ pub(super) fn check_stages(
         for input in stage.inputs.iter() {
             let shown = shortened(input);
             if !seen.insert(input.as_str()) {
-                say(line, format!("{title} takes `{shown}` twice"), "", "remove one of the two".into());
+                say(line, format!("{title} takes `{shown}` twice"), "", "remove one of them".into());
             }
             match known.get(input) {
                 Some((level, is_epoch)) => {
@@ -215,8 +215,8 @@ pub(super) fn check_stages(
                         say(
                             line,
                             format!("{title} takes `{shown}`"),
-                            "its times do not count ns since 1970 UTC",
-                            format!("a {} takes streams of sources with clock = \"epoch\"", stage.kind),
+                            "its times are not in ns since 1970 UTC",
+                            format!("a {} needs streams of sources with clock = \"epoch\"", stage.kind),
                         );
                     }
                     let wants_disk = stage.output.level.as_ref().is_some_and(|level| level.value == Level::Disk);
@@ -233,7 +233,7 @@ pub(super) fn check_stages(
                 None if streams.contains(input) || has_holes => {}
                 None => {
                     let hint = write_one_of(input, known.keys().map(String::as_str), &streams.join(", "));
-                    say(line, format!("{title} takes `{shown}`"), "no source, nor a stage further up, fills it", hint);
+                    say(line, format!("{title} takes `{shown}`"), "no source or stage above fills it", hint);
                 }
             }
         }
@@ -242,8 +242,8 @@ pub(super) fn check_stages(
                 continue;
             }
             let hint = write_one_of(beside, known.keys().map(String::as_str), &streams.join(", "));
-            let what = format!("{title} looks at `{}`", shortened(beside));
-            say(stage.line, what, "no source, nor a stage further up, fills it", hint);
+            let what = format!("{title} reads `{}`", shortened(beside));
+            say(stage.line, what, "no source or stage above fills it", hint);
         }
         if stage.output.level.is_none() {
             let level = if all_disk { Level::Disk } else { Level::Memory };
@@ -305,7 +305,7 @@ fn check_streams(
                 line,
                 format!("{title} takes `{}` twice", shortened(input)),
                 "",
-                "remove one of the two",
+                "remove one of them",
             ));
         } else if !known.contains(input.as_str()) && !has_holes {
             let hint = write_one_of(input, streams.iter().map(String::as_str), &streams.join(", "));
@@ -383,7 +383,7 @@ fn check_modules(mistakes: &mut Mistakes, sink: &SinkSection, sends: &HashMap<&s
 /// What to write instead of a stream that is none: the nearest of these words, else one of all streams.
 fn write_one_of<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>, streams: &str) -> String {
     match nearest(wrong, words) {
-        Some(near) => format!("write `{near}`"),
+        Some(near) => format!("did you mean `{near}`?"),
         None if streams.is_empty() => "add a source of that name".to_owned(),
         None => format!("streams are {}", shortened(streams)),
     }

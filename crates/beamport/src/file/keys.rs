@@ -263,8 +263,7 @@ pub static INCLUSIVE: Key = key(
     "Whether messages at exactly the end of the run belong to it, as at ESS.",
 );
 /// `settle`
-pub static SETTLE: Key =
-    key("settle", "duration", "2 s", "How long after its end a run waits for late messages.");
+pub static SETTLE: Key = key("settle", "duration", "2 s", "How long after its end a run waits for late messages.");
 
 /// Above the sections
 pub static TOP: Table = Table { title: "Above the sections", keys: &[&INSTRUMENT, &DATA] };
@@ -309,8 +308,7 @@ pub static OUTPUT: Table = Table {
 /// [sink.NAME], every kind
 pub static SINK: Table = Table { title: "[sink.NAME], every kind", keys: &[&SINK_KIND] };
 /// [sink.NAME], every live sink
-pub static LIVE_SINK: Table =
-    Table { title: "[sink.NAME], every live sink", keys: &[&LIVE_INPUTS, &EARLY] };
+pub static LIVE_SINK: Table = Table { title: "[sink.NAME], every live sink", keys: &[&LIVE_INPUTS, &EARLY] };
 /// [run.NAME]
 pub static RUN: Table = Table { title: "[run.NAME]", keys: &[&START, &STOP, &RUN_DURATION, &INCLUSIVE, &SETTLE] };
 

@@ -105,13 +105,13 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> MergeSection {
         section.mistake(
             line,
             format!("the name of {} is too long", section.title),
-            format!("its views read under it, and have room for {longest} characters"),
+            format!("its views need it as a reader name of at most {longest} characters"),
             "write a shorter name",
         );
     }
     let inputs: Setting<Vec<String>> = section.get(&keys::MERGE_INPUTS).unwrap_or_default();
     if inputs.len() > flow::INPUTS_MAX {
-        let cause = format!("{} inputs, {} are possible", inputs.len(), flow::INPUTS_MAX);
+        let cause = format!("{} inputs, the limit is {}", inputs.len(), flow::INPUTS_MAX);
         section.refuse(&keys::MERGE_INPUTS, Refused::new(cause, "merge in two steps"));
     }
     let wait = section.need(&keys::WAIT);
@@ -176,14 +176,14 @@ fn by_time(section: &mut Section<'_>, inputs: &[String]) -> MergeKind {
     let waits = section.get::<Waits>(&keys::WAITS).unwrap_or_default();
     for name in waits.0.keys().filter(|name| !inputs.contains(name)) {
         let hint = match super::nearest(name, inputs.iter().map(String::as_str)) {
-            Some(near) => format!("write `{near}`"),
+            Some(near) => format!("did you mean `{near}`?"),
             None => "name an input, or remove it".to_owned(),
         };
-        section.refuse(&keys::WAITS, Refused::new(format!("`{}` is no input", shortened(name)), hint));
+        section.refuse(&keys::WAITS, Refused::new(format!("`{}` is not an input", shortened(name)), hint));
     }
     let slice: Setting<Duration> = section.need(&keys::SLICE);
     if !(limits::SLICE_MIN..=limits::SLICE_MAX).contains(&slice.value) && !slice.is_zero() {
-        let cause = format!("{} is no length for a slice", units::duration_text(slice.value));
+        let cause = format!("{} is not a valid slice", units::duration_text(slice.value));
         let (least, most) = (units::duration_text(limits::SLICE_MIN), units::duration_text(limits::SLICE_MAX));
         section.refuse(&keys::SLICE, Refused::new(cause, format!("write \"{least}\" to \"{most}\"")));
     }

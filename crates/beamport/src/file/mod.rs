@@ -209,7 +209,7 @@ impl Reader<'_> {
                     top.refuse(
                         &keys::DATA,
                         Refused::new(
-                            "`~` and `$` are not filled in here",
+                            "`~` and `$` are not expanded",
                             "write the path itself, absolute or relative to the instrument file",
                         ),
                     );
@@ -271,11 +271,11 @@ impl Reader<'_> {
             return;
         };
         let line = key.span().or_else(|| item.span()).map_or(1, |span| self.page.line(span.start));
-        let hint = format!("write a header `[{kind}.NAME]`, and the keys below it");
+        let hint = format!("write `[{kind}.NAME]` and its keys below");
         let Some(named) = item.as_table_like() else {
             self.mistakes.push(self.page.mistake(
                 line,
-                format!("`{kind}` is no value but a kind of section"),
+                format!("`{kind}` is a kind of section, not a value"),
                 "",
                 hint,
             ));
@@ -291,9 +291,9 @@ impl Reader<'_> {
             };
             if item.as_table_like().is_none() {
                 let what = if matches!(item, Item::ArrayOfTables(_)) {
-                    format!("{title} stands in double brackets")
+                    format!("{title} has double brackets")
                 } else {
-                    format!("`{}` stands in [{kind}], which has no name", shortened(header))
+                    format!("`{}` is in [{kind}], which has no name", shortened(header))
                 };
                 self.mistakes.push(self.page.mistake(line, what, "", &*hint));
                 continue;
@@ -323,7 +323,7 @@ impl Reader<'_> {
             }
             if let Some(twice) = names.iter().find(|name| known.contains(*name)) {
                 let what = format!("section `[{kind}.{}]` is given twice", shortened(twice));
-                let hint = "remove one of the two, or give it another name";
+                let hint = "rename or remove one of them";
                 self.mistakes.push(self.page.mistake(line, what, format!("it is one of {title}"), hint));
             }
             known.extend(names.iter().cloned());
@@ -393,14 +393,18 @@ impl Reader<'_> {
             let (cause, hint) = if let Some(near) = nearest(name, known.iter().copied()) {
                 (
                     String::new(),
-                    if SECTIONS.contains(&near) { format!("write `[{near}.NAME]`") } else { format!("write `{near}`") },
+                    if SECTIONS.contains(&near) {
+                        format!("did you mean `[{near}.NAME]`?")
+                    } else {
+                        format!("did you mean `{near}`?")
+                    },
                 )
             } else if let Some(place) = owner_of(self.registry, name) {
                 (String::new(), format!("`{name}` belongs to {place}"))
             } else {
                 (
                     String::new(),
-                    "known here: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME]"
+                    "known keys: instrument, data, [source.NAME], [merge.NAME], [worker.NAME], [sink.NAME], [run.NAME]"
                         .to_owned(),
                 )
             };
@@ -457,7 +461,7 @@ fn check_section_name(kind: &str, name: &str) -> Result<(), Refused> {
         "run" if is_run_name(name) => Ok(()),
         "run" => Err(wrong_run_name(name)),
         _ if RESERVED.contains(&name) => {
-            Err(Refused::new(format!("`{name}` is beamport's own"), format!("write another name, like `{name}-1`")))
+            Err(Refused::new(format!("`{name}` is reserved"), format!("write another name, like `{name}-1`")))
         }
         _ if is_stream_name(name) => Ok(()),
         _ => Err(wrong_name(name)),

@@ -67,8 +67,8 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
     if inclusive.value && stop.is_none() && duration.is_none() {
         section.mistake(
             inclusive.line_or(section.line),
-            format!("run `{name}` is inclusive and has no stop"),
-            "it ends with `beamport end`, which says whether its stop is inclusive",
+            format!("run `{name}` is inclusive but has no stop"),
+            "`beamport end` sets its stop, and whether it is inclusive",
             "add `stop` or `duration`, or remove `inclusive`",
         );
     }
@@ -77,7 +77,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         section.mistake(
             line,
             format!("run `{name}` has a stop and a duration"),
-            "only one of them can hold",
+            "they exclude each other",
             "remove `stop` or `duration`",
         );
     }
@@ -87,7 +87,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         let cause = format!("stop {} is not after start {}", time_text(stop.value), time_text(start));
         section.mistake(
             stop.line_or(section.line),
-            format!("run `{name}` ends before it begins"),
+            format!("run `{name}` ends before it starts"),
             cause,
             "write a later `stop`, or a `duration` instead",
         );
@@ -98,7 +98,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>) -> RunSection {
         let cause = format!("its duration is {}", duration_text(duration.value));
         section.mistake(
             duration.line_or(section.line),
-            format!("run `{name}` ends before it begins"),
+            format!("run `{name}` ends before it starts"),
             cause,
             "write a length like \"10 s\"",
         );

@@ -25,22 +25,25 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
             if !has_holes {
                 let names = || workers().map(|worker| worker.name.as_str());
                 let hint = match (nearest(&shadow, names()), names().next()) {
-                    (Some(near), _) => format!("write `{near}`"),
+                    (Some(near), _) => format!("did you mean `{near}`?"),
                     (None, Some(_)) => {
-                        format!("workers further up are {}", shortened(&names().collect::<Vec<_>>().join(", ")))
+                        format!("workers above are {}", shortened(&names().collect::<Vec<_>>().join(", ")))
                     }
-                    (None, None) => "name a worker, and write the shadow below it".to_owned(),
+                    (None, None) => "name a worker, and move the shadow below it".to_owned(),
                 };
-                say("there is no worker of this name further up", hint);
+                say("no worker of this name above", hint);
             }
             continue;
         };
         if let Some(first) = &old.shadow {
-            say("that one is a shadow itself", format!("write `shadow = \"{}\"`", shortened(first)));
+            say("that worker is itself a shadow", format!("write `shadow = \"{}\"`", shortened(first)));
             continue;
         }
         if old.is_whole() {
-            say("what that one keeps from one message to the next is no other code's", "start the new one anew".into());
+            say(
+                "its state between messages cannot be passed to other code",
+                "start the new worker without `shadow`".into(),
+            );
             continue;
         }
         let alone = new.alone(&new.parameters.0.clone());
@@ -66,7 +69,7 @@ pub(super) fn resolve(page: &Page, mistakes: &mut Mistakes, has_holes: bool, ins
             new.python = Some(Setting::by_default(python.value.clone()));
         }
         if new.set.value > new.slots.value {
-            let cause = format!("{} slots cannot see the same of {}", new.set.value, new.slots.value);
+            let cause = format!("{} slots cannot get the same messages: `slots` is {}", new.set.value, new.slots.value);
             say(&cause, "write `slots`, a multiple of `set`".into());
         }
     }

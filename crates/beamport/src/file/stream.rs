@@ -88,19 +88,19 @@ impl StreamSection {
             // After a mistake in `live` its size is not known.
             Some(_) if self.live.0 == 0 => {}
             Some(retain) if level == Level::Memory && retain.value > self.live.value => {
-                let cause = format!("a memory stream keeps no more than its live end, {live}");
-                let hint = format!("write `live = \"{}\"` too, or take level = \"disk\"", size_text(retain.value));
+                let cause = format!("a memory stream keeps at most `live`, {live}");
+                let hint = format!("write `live = \"{}\"` too, or level = \"disk\"", size_text(retain.value));
                 misfits.push((&keys::RETAIN, retain, Refused::new(cause, hint)));
             }
             Some(retain) if level == Level::Disk && retain.value < self.live.value => {
                 let hint = format!("write at least {live}, or a smaller `live`");
-                misfits.push((&keys::RETAIN, retain, Refused::new(format!("less than the live end, {live}"), hint)));
+                misfits.push((&keys::RETAIN, retain, Refused::new(format!("less than `live`, {live}"), hint)));
             }
             _ => {}
         }
         if let Some(keep_free) = self.keep_free.as_ref().filter(|_| level == Level::Memory) {
-            let hint = "leave it out, or take level = \"disk\"";
-            let refused = Refused::new("a memory stream takes no room on a disk", hint);
+            let hint = "remove it, or write level = \"disk\"";
+            let refused = Refused::new("a memory stream needs no disk", hint);
             misfits.push((&keys::KEEP_FREE, keep_free, refused));
         }
         misfits
@@ -140,14 +140,14 @@ fn live_of(section: &mut Section<'_>, key: &'static Key, message_bytes: u64) -> 
         section.get::<Size>(key)?
     };
     if is_written && live.0 < limits::LIVE_MESSAGES_MIN * message_bytes {
-        let cause = format!("{} of live memory have no room for two frames of {message_bytes} B", size_text(*live));
+        let cause = format!("{} of live memory cannot hold two frames of {message_bytes} B", size_text(*live));
         section.refuse(key, Refused::new(cause, format!("write `live = \"{}\"`", size_text(proposed))));
         return None;
     }
     if !(limits::LIVE_BYTES_MIN..=limits::LIVE_BYTES_MAX).contains(&live.0) {
         let (least, most) = (Size(limits::LIVE_BYTES_MIN), Size(limits::LIVE_BYTES_MAX));
         let hint = format!("write {} to {}", size_text(least), size_text(most));
-        section.refuse(key, Refused::new(format!("{} of live memory cannot be had", size_text(*live)), hint));
+        section.refuse(key, Refused::new(format!("{} of live memory is out of range", size_text(*live)), hint));
     }
     Some(live)
 }

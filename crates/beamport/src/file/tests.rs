@@ -169,7 +169,7 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
         ("camera", "[\".\"]", "no file"),
         ("camera", "[]", "the list is empty"),
         ("camera", "\"a.npy\"", "not a list"),
-        ("amor", "[\"a.npy\"]", "shows no frames"),
+        ("amor", "[\"a.npy\"]", "has no frames"),
     ] {
         let mistakes = read(model, files).unwrap_err();
         let [mistake] = &mistakes[..] else { panic!("{mistakes:#?}") };
@@ -280,7 +280,10 @@ fn times_may_stand_with_or_without_quotes() {
 #[test]
 fn a_misspelt_key_is_one_mistake_and_not_two() {
     let (line, what, hint) = only("instrument = \"a\"\n[source.x]\nkind = \"sim\"\nmodle = \"amor\"\n");
-    assert_eq!((line, what.as_str(), hint.as_str()), (4, "unknown key `modle` in [source.x]; ", "write `model`"));
+    assert_eq!(
+        (line, what.as_str(), hint.as_str()),
+        (4, "unknown key `modle` in [source.x]; ", "did you mean `model`?")
+    );
 }
 
 #[test]
@@ -288,17 +291,17 @@ fn single_mistakes_are_told_with_line_and_hint() {
     let table: &[(&str, u32, &str, &str)] = &[
         ("live = 64\n", 5, "has no unit", "\"64 MiB\""),
         ("live = \"1 kB\"\n", 5, "1 kB of live memory", "1 MiB to 1 TiB"),
-        ("live = \"4 TiB\"\n", 5, "cannot be had", "1 MiB to 1 TiB"),
-        ("level = \"memory\"\nretain = \"1 GB\"\n", 6, "no more than its live end", "live = \"1 GB\""),
-        ("retain = \"1 MiB\"\n", 5, "less than the live end", "64 MiB"),
+        ("live = \"4 TiB\"\n", 5, "out of range", "1 MiB to 1 TiB"),
+        ("level = \"memory\"\nretain = \"1 GB\"\n", 6, "at most `live`", "live = \"1 GB\""),
+        ("retain = \"1 MiB\"\n", 5, "less than `live`", "64 MiB"),
         ("level = \"replicated\"\n", 5, "unknown word `replicated`", "\"disk\""),
-        ("when_full = \"drop_oldest\"\n", 5, "unknown word", "write \"drop-oldest\""),
+        ("when_full = \"drop_oldest\"\n", 5, "unknown word", "did you mean `drop-oldest`?"),
         ("speed = \"2x\"\n", 5, "unknown key `speed`", "kind = \"replay\""),
         ("data = \"x\"\n", 5, "unknown key `data`", "Above the sections"),
         ("angle_step = 3\n", 5, "has no unit", "\"3 s\""),
         ("from = \"no.nxs\"\n", 5, "no file /nowhere/no.nxs", "relative to the instrument file"),
-        ("seed = true\n", 5, "it takes a whole number", "without the line it is `1`"),
-        ("[source.x.y]\n", 5, "unknown key `y`", "known here"),
+        ("seed = true\n", 5, "it takes a whole number", "remove it for `1`"),
+        ("[source.x.y]\n", 5, "unknown key `y`", "known keys"),
         ("[run]\nstart = \"now\"\n", 6, "which has no name", "[run.NAME]"),
         ("[[run.r]]\n", 5, "double brackets", "[run.NAME]"),
         ("[run.\"a b\"]\n", 5, "wrong name", "write a name like"),
@@ -307,34 +310,39 @@ fn single_mistakes_are_told_with_line_and_hint() {
         (
             "[run.r]\nstart = 2026-03-01T12:00:00Z\nstop = 2026-03-01T12:00:00Z\n",
             7,
-            "ends before it begins",
+            "ends before it starts",
             "later `stop`",
         ),
-        ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it begins", "write a length"),
-        ("[run.r]\ninclusive = true\n", 6, "inclusive and has no stop", "add `stop`"),
+        ("[run.r]\nduration = \"0 s\"\n", 6, "ends before it starts", "write a length"),
+        ("[run.r]\ninclusive = true\n", 6, "inclusive but has no stop", "add `stop`"),
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
-        ("[link.all]\n", 5, "unknown section `link`", "write `[sink.NAME]`"),
-        ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "which function", "mine.py:function"),
+        ("[link.all]\n", 5, "unknown section `link`", "did you mean `[sink.NAME]`?"),
+        ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "nor a function", "mine.py:function"),
         ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "there is no file", "beside the instrument file"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 33\n", 8, "33 slots", "write 1 to 32"),
-        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nset = 2\n", 8, "cannot see the same", "divides `slots`"),
+        (
+            "[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nset = 2\n",
+            8,
+            "cannot get the same messages",
+            "divides `slots`",
+        ),
         (
             "[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 3\nset = 2\n",
             9,
-            "2 slots cannot see the same of 3",
+            "2 slots cannot get the same messages: `slots` is 3",
             "divides `slots`",
         ),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"w\"]\n", 7, "fills it", "streams are x"),
-        ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "another name"),
+        ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "rename one"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "not a table", "parameters]"),
-        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\ncpus = [-1]\n", 8, "number of a processor", "[0, 1]"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\ncpus = [-1]\n", 8, "a CPU number", "[0, 1]"),
         ("[worker.w]\ncall = \"a:b\"\nshadow = \"v\"\n", 7, "no worker of this name", "below it"),
         ("[worker.w]\ncall = \"a:b\"\nshadow = \"w\"\n", 7, "no worker of this name", "below it"),
         ("[merge.all]\nkind = \"time\"\n", 5, "`inputs` is missing", "list of streams"),
-        ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "nor a stage further up, fills it", "x"),
-        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of the two"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"all\"]\n", 7, "or stage above fills it", "x"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\", \"x\"]\n", 7, "takes `x` twice", "one of them"),
         ("[merge.all]\nkind = \"time\"\ninputs = []\n", 7, "has no inputs", "two streams"),
-        ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "another name"),
+        ("[merge.x]\nkind = \"time\"\ninputs = [\"x\"]\n", 5, "the name of a source", "rename one"),
         ("[merge.all]\nkind = \"attach\"\ninputs = [\"x\"]\n", 6, "unknown word `attach`", "\"time\""),
         (
             "[merge.all]\nkind = \"number\"\ninputs = [\"x\"]\nslice = \"10 ms\"\n",
@@ -354,13 +362,13 @@ fn single_mistakes_are_told_with_line_and_hint() {
         (
             "[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { y = \"1 s\" }\n",
             8,
-            "is no input",
+            "is not an input",
             "name an input",
         ),
         ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nwaits = { x = 1 }\n", 8, "has no unit", "\"1 s\""),
-        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nslice = \"1 min\"\n", 8, "no length for a slice", "\"1 s\""),
-        ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "another name"),
-        ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "beamport's own", "x-commits"),
+        ("[merge.all]\nkind = \"time\"\ninputs = [\"x\"]\nslice = \"1 min\"\n", 8, "not a valid slice", "\"1 s\""),
+        ("[source.runs]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "is reserved", "another name"),
+        ("[source.\"x.commits\"]\nkind = \"sim\"\nmodel = \"amor\"\n", 5, "reserved", "x-commits"),
         ("[source.y]\nkind = \"pva\"\npv = \"A\"\n", 6, "unknown word `pva`", "\"sim\""),
         (
             "[source.y]\nkind = \"replay\"\nrun = \"r\"\nfrom_data = \"gone\"\n",
@@ -374,7 +382,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         assert_eq!(found.0, *line, "{text}{found:?}");
         assert!(found.1.contains(what) && found.2.contains(hint), "{text}{found:?}");
     }
-    assert_eq!(only("instrument = \"a\"\n").1, "there is no source; no section [source.NAME]");
+    assert_eq!(only("instrument = \"a\"\n").1, "no source is defined; no section [source.NAME]");
     assert_eq!(only(&SOURCE.replace("\"a\"", "\"AMOR 2\"")).2, "write `amor-2`");
 }
 
@@ -404,10 +412,10 @@ fn a_shadow_has_what_it_does_not_say_from_the_worker_that_it_is_beside() {
     assert_eq!((shown.slots.value, shown.inputs.as_slice()), (4, &["x".to_owned()][..]));
     let line = u32::try_from(format!("{SOURCE}{old}").lines().count()).unwrap();
     for (text, at, what, hint) in [
-        ("inputs = [\"x\"]\n", 5, "has inputs of its own", "remove `inputs`"),
-        ("slots = 1\n", 3, "cannot see the same", "multiple of `set`"),
-        ("[worker.last]\ncall = \"a:c\"\nshadow = \"new\"\n", 7, "a shadow itself", "\"old\""),
-        ("[worker.last]\ncall = \"a:c\"\nshadow = \"odl\"\n", 7, "no worker of this name", "write `old`"),
+        ("inputs = [\"x\"]\n", 5, "has its own inputs", "remove `inputs`"),
+        ("slots = 1\n", 3, "cannot get the same messages", "multiple of `set`"),
+        ("[worker.last]\ncall = \"a:c\"\nshadow = \"new\"\n", 7, "itself a shadow", "\"old\""),
+        ("[worker.last]\ncall = \"a:c\"\nshadow = \"odl\"\n", 7, "no worker of this name", "did you mean `old`?"),
         (
             "[worker.last]\ncall = \"attach\"\nshadow = \"old\"\nslots = 1\nset = 1\nparameters = { values = { y = \"x\" } }\n",
             7,
@@ -469,7 +477,7 @@ fn mistakes_of_sinks_are_told() {
         (sink("f", "template = \"no.json\""), 7, "No such file", "relative to the instrument file"),
         (sink("f", "template = \".\""), 7, "not a plain file", "relative to the instrument file"),
         (sink("f", ""), 5, "`template` is missing", "add `template"),
-        (sink("x", "template = \"good.json\""), 5, "name of a source", "another name"),
+        (sink("x", "template = \"good.json\""), 5, "name of a source", "rename one"),
         (
             sink("f", "template = \"good.json\"")
                 + &sink("g", "template = \"good.json\"\nfolder = \"./q/../beamport-data/a/files\""),
@@ -510,7 +518,7 @@ fn a_warning_about_a_template_kept_the_file_from_being_used() {
         let warning = Mistake {
             level: Severity::Warning,
             file: path.display().to_string(),
-            what: "the template is not followed word for word".into(),
+            what: "the template is not followed exactly".into(),
             ..Mistake::default()
         };
         TemplateAnswer { mistakes: vec![warning], ..TemplateAnswer::default() }
@@ -562,17 +570,17 @@ fn a_template_that_names_a_stream_nobody_brings_is_refused() {
     };
     let nobody = "no source fills stream `devcies`";
     assert_eq!(told("", ""), [(true, 3, nobody.into(), "streams are x".into())]);
-    assert_eq!(told(second, ""), [(true, 3, nobody.into(), "write `devices`".into())]);
+    assert_eq!(told(second, ""), [(true, 3, nobody.into(), "did you mean `devices`?".into())]);
     assert_eq!(
         told(second, "inputs = [\"devices\"]\n"),
         [
             (true, 2, "sink `f` does not take stream `x`".into(), "add `x` to `inputs`".into()),
-            (true, 3, nobody.into(), "write `devices`".into()),
+            (true, 3, nobody.into(), "did you mean `devices`?".into()),
         ]
     );
     // One mistake in the inputs is told once, and hides no other.
     let all = told(second, "inputs = [\"y\"]\n");
-    assert!(all.len() == 2 && all[1] == (true, 3, nobody.into(), "write `devices`".into()), "{all:?}");
+    assert!(all.len() == 2 && all[1] == (true, 3, nobody.into(), "did you mean `devices`?".into()), "{all:?}");
 }
 
 #[test]
@@ -598,7 +606,10 @@ fn a_module_for_which_nothing_comes_is_refused() {
     let (what, hint) = told("f144", "AMOR:SE:TENP01", None).remove(0);
     assert_eq!(
         (what, hint),
-        (format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}/source"), "write `AMOR:SE:TEMP01`".into())
+        (
+            format!("stream `devices` has no origin `AMOR:SE:TENP01` {at}/source"),
+            "did you mean `AMOR:SE:TEMP01`?".into()
+        )
     );
     // Events, too, have an origin.
     let of_events = |source: &str, keys: &str| {
@@ -667,7 +678,7 @@ fn a_variable_that_is_never_sent_is_refused() {
     assert_eq!(told(&[signal.clone(), config_text("variables/1/name", "tof")]), []);
     assert_eq!(
         told(&[signal.clone(), config_text("variables/1/name", "signol")]),
-        [("/children/0/config/variables/1/name".to_owned(), "write `signal`".to_owned())]
+        [("/children/0/config/variables/1/name".to_owned(), "did you mean `signal`?".to_owned())]
     );
     let at = "/children/0/config/constants/0/name".to_owned();
     assert_eq!(told(&[signal, config_text("constants/0/name", "nosuch")])[0].0, at);
@@ -781,7 +792,7 @@ fn what_is_no_file_is_told_and_not_waited_for() {
     std::fs::write(folder.0.join("long.toml"), vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(refused(&folder.0.join("long.toml")).contains("too long"));
     std::fs::write(folder.0.join("latin.toml"), b"a = 1\n# \xe9\n").unwrap();
-    assert!(refused(&folder.0.join("latin.toml")).contains("latin.toml:2: this is no text"));
+    assert!(refused(&folder.0.join("latin.toml")).contains("latin.toml:2: the file is not text"));
 }
 
 #[test]
@@ -863,7 +874,7 @@ fn a_mistake_in_a_parameter_has_its_own_line() {
     assert_eq!(hint, "write one of \"pulse\", \"start\"");
     let (line, what, hint) = only(&worker("parameters.pixels = 4\nparameters.pixel = 4\n"));
     assert!(line == 9 && what.contains("unknown key `pixel` in [worker.w.parameters]"), "{line} {what}");
-    assert_eq!(hint, "write `pixels`");
+    assert_eq!(hint, "did you mean `pixels`?");
     // A key of the worker among its parameters, and the reverse.
     let (line, _, hint) = only(&worker("pixels = 3\nparameters.pixels = 4\n"));
     assert_eq!((line, hint.as_str()), (8, "`pixels` belongs to [worker.NAME.parameters], call = \"histogram\""));
@@ -1048,7 +1059,7 @@ fn a_program_may_know_another_kind_of_source() {
     let told: Vec<(u32, &str)> = mistakes.iter().map(|mistake| (mistake.line, mistake.hint.as_str())).collect();
     assert_eq!(told[0], (4, "write a text with a unit, like `\"1 s\"`"));
     assert!(told[1].0 == 5 && told[1].1.contains("slow"), "{told:?}");
-    assert_eq!(told[2], (7, "write \"other\""));
+    assert_eq!(told[2], (7, "did you mean `other`?"));
     assert!(reference(&registry).contains("| `other` | Another one. |") && reference(&registry).contains("`slow`"));
 }
 
@@ -1078,16 +1089,16 @@ fn the_keys_of_a_stream_are_the_same_for_sources_merges_and_workers() {
             "{what}"
         );
         let (line, what, _) = only(&file("retain = \"1 GB\""));
-        assert!(line == 9 && what.contains("no more than its live end, 16 MiB"), "{what}");
+        assert!(line == 9 && what.contains("at most `live`, 16 MiB"), "{what}");
         let shown = good(&file("")).show();
         assert_eq!(shown.matches("retain = \"16 MiB\"").count(), 1, "{shown}");
         let (_, what, hint) = only(&file("level = \"memory\"\nkeep_free = \"1 GB\""));
-        assert!(what.contains("takes no room on a disk") && hint.contains("leave it out"), "{what}");
+        assert!(what.contains("needs no disk") && hint.contains("remove it"), "{what}");
         let (_, what, hint) = only(&file("when_full = \"drop-newest\""));
         assert!(what.contains("unknown word `drop-newest`") && hint.contains("drop-oldest"), "{what}; {hint}");
     }
     let (_, what, _) = only(&format!("{SOURCE}{merge}retain = \"1 MiB\"\n"));
-    assert!(what.contains("less than the live end, 16 MiB"), "{what}");
+    assert!(what.contains("less than `live`, 16 MiB"), "{what}");
 }
 
 #[test]
@@ -1157,7 +1168,7 @@ fn wrong_files_of_frames_are_told() {
         ("file = \"{run}/a.h5\"", "same for every file", "{number}"),
         ("file = \"{run}/../{number}\"", "not a folder and a file", ""),
         ("file = \"../{run}{number}\"", "begins with a dot", ""),
-        ("file = \"{run}/.{number}\"", "no name for files", ""),
+        ("file = \"{run}/.{number}\"", "is not a name for files", ""),
         ("file = \"{run}/{number}{day}\"", "unknown placeholder", ""),
         ("file = \"{run}{stream}/{number}\"", "unknown placeholder", ""),
         ("compression = \"gzip\"", "gzip", "bitshuffle-lz4"),

@@ -208,19 +208,19 @@ impl WorkerSection {
     /// Whether a worker that runs can have these parameters, and so many slots.
     pub fn check_change(&self, parameters: &Json, slots: u32) -> Result<(), Fault> {
         let Some(kind) = self.ready_made() else { return Ok(()) };
-        let what = || format!("worker `{}` cannot be configured", self.name);
+        let what = || format!("cannot configure worker `{}`", self.name);
         let needs = kind.plan(parameters).map_err(|mistakes| flow::misfit(what(), mistakes))?.needs();
         if let Some(why) = needs.alone.filter(|_| slots > 1) {
-            return Err(Fault::new(what(), why).hint("leave it one slot"));
+            return Err(Fault::new(what(), why).hint("keep one slot"));
         }
         let strange = needs.streams.iter().find(|stream| !self.besides.contains(stream));
         if let Some(stream) = strange {
-            return Err(Fault::new(what(), format!("it does not look at stream `{stream}` yet"))
-                .hint("change the instrument file, and start it again"));
+            return Err(Fault::new(what(), format!("it does not read stream `{stream}` yet"))
+                .hint("change the instrument file, and restart `beamport up`"));
         }
         if needs.code.is_some() != self.needs().code.is_some() {
-            let cause = "a finder of your own runs in slots of another kind";
-            return Err(Fault::new(what(), cause).hint("change the instrument file, and start it again"));
+            let cause = "your own finder needs slots of another kind";
+            return Err(Fault::new(what(), cause).hint("change the instrument file, and restart `beamport up`"));
         }
         if needs.bytes > self.slot_live.0 {
             let cause = format!("it needs {} B of each slot's stream", needs.bytes);
@@ -264,7 +264,9 @@ impl Take for Parameters {
         if item.as_table_like().is_none() {
             return Err(Refused::new(format!("it is {}, not a table", noun(item)), hint));
         }
-        settings::json_of(item).map(Self).ok_or_else(|| Refused::new("a value is no number, text, list or table", hint))
+        settings::json_of(item)
+            .map(Self)
+            .ok_or_else(|| Refused::new("a value is not a number, text, list or table", hint))
     }
     fn default_of(text: &str) -> Option<Self> {
         (text == "{}").then(Self::default)
@@ -284,7 +286,7 @@ impl Take for Numbers {
         let list = item.as_array().ok_or_else(|| Refused::new(format!("it is {}, not a list", noun(item)), hint))?;
         let number = |value: &toml_edit::Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
         let all: Option<Vec<u64>> = list.iter().map(number).collect();
-        all.map(Self).ok_or_else(|| Refused::new("not every entry is a number of a processor", hint))
+        all.map(Self).ok_or_else(|| Refused::new("not every entry is a CPU number", hint))
     }
     fn default_of(text: &str) -> Option<Self> {
         (text == "[]").then(Self::default)
@@ -308,7 +310,7 @@ fn check_code(call: &str, folder: &Path) -> Result<(), Refused> {
         }
         Some((file, name)) if !file.is_empty() && !name.is_empty() => Ok(()),
         _ => {
-            let cause = format!("`{}` does not say which function of which file", shortened(call));
+            let cause = format!("`{}` names no function", shortened(call));
             Err(Refused::new(cause, "write it like \"mine.py:function\""))
         }
     }
@@ -325,13 +327,13 @@ fn call(section: &mut Section<'_>, known: &[&'static WorkerKind]) -> Setting<Str
         false => {
             let names = || known.iter().map(|kind| kind.name);
             let hint = match nearest(&call, names()) {
-                Some(near) => format!("write `{near}`"),
+                Some(near) => format!("did you mean `{near}`?"),
                 None => {
                     let names = names().collect::<Vec<_>>().join(", ");
                     format!("write `call = \"mine.py:function\"`, or one of {names}")
                 }
             };
-            Err(Refused::new("it is no ready-made worker, and does not say which function of which file", hint))
+            Err(Refused::new("it is neither a ready-made worker nor a function", hint))
         }
     };
     if let Err(refused) = result {
@@ -352,19 +354,19 @@ fn slots(section: &mut Section<'_>, is_shadow: bool) -> (Setting<u64>, Setting<u
     // Of a shadow that gives no number of slots it is known later.
     let divides = is_shadow && !is_written || set.value != 0 && slots.value.is_multiple_of(set.value);
     if (set.value == 0 || !divides) && set.origin != super::Origin::Default {
-        let cause = format!("{} slots cannot see the same of {}", set.value, slots.value);
+        let cause = format!("{} slots cannot get the same messages: `slots` is {}", set.value, slots.value);
         section.refuse(&keys::SET, Refused::new(cause, "write 1, or a number that divides `slots`"));
     }
     (slots, set)
 }
 
-/// Reads the inputs; a shadow has those of the worker that it runs beside.
+/// Reads the inputs; a shadow uses those of the worker that it runs beside.
 fn inputs(section: &mut Section<'_>, shadow: Option<&Setting<String>>) -> Setting<Vec<String>> {
     let Some(old) = shadow else { return section.get(&keys::WORKER_INPUTS).unwrap_or_default() };
     if section.has(&keys::WORKER_INPUTS) {
         let (line, hint) = (section.line_of(keys::WORKER_INPUTS.name), "remove `inputs`, or `shadow`");
-        let what = format!("{} has inputs of its own", section.title);
-        section.mistake(line, what, format!("a shadow has those of `{}`", shortened(old)), hint);
+        let what = format!("{} has its own inputs", section.title);
+        section.mistake(line, what, format!("a shadow uses those of `{}`", shortened(old)), hint);
     }
     Setting::default()
 }
@@ -394,7 +396,7 @@ impl WorkerSection {
         if let (true, Some(shadow)) = (needs.holds_back, &self.shadow) {
             let (line, hint) = (shadow.line_or(section.line), "remove `shadow`, and write `inputs`");
             let what = format!("{} cannot run as a shadow", section.title);
-            section.mistake(line, what, "sources would wait for it: it holds back what it still needs", hint);
+            section.mistake(line, what, "it holds messages that it still needs, so sources would wait for it", hint);
         }
         if let Some(why) = needs.alone {
             if self.slots.value > 1 {
@@ -405,7 +407,7 @@ impl WorkerSection {
             }
         }
         if needs.bytes > self.slot_live.0 {
-            let cause = format!("what it makes needs {} B of it", needs.bytes);
+            let cause = format!("its output needs {} B", needs.bytes);
             let hint = format!("write `slot_live = \"{} MiB\"`", needs.bytes.div_ceil(1 << 20));
             section.refuse(&keys::SLOT_LIVE, Refused::new(cause, hint));
         }
@@ -419,7 +421,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
         section.mistake(
             line,
             format!("the name of {} is too long", section.title),
-            format!("its slots read under it, and have room for {} characters", limits::MERGE_NAME_CHARS_MAX),
+            format!("its slots need it as a reader name of at most {} characters", limits::MERGE_NAME_CHARS_MAX),
             "write a shorter name",
         );
     }

@@ -109,7 +109,7 @@ impl Belongings {
 pub(super) fn refuse_headless(data: &Data, instrument: &Instrument) -> Result<(), Fault> {
     let folder = &data.folder;
     let names = data.media.list(folder);
-    let names = names.map_err(|e| Fault::io(format!("data folder `{}` cannot be read", folder.display()), &e))?;
+    let names = names.map_err(|e| Fault::io(format!("cannot read data folder `{}`", folder.display()), &e))?;
     for name in names.iter().filter(|name| is_ours(instrument, name)) {
         // Any other error is that of the stage that opens the stream.
         if let Err(e @ store::Error::Headless(_)) = store::Header::read(data.media.as_ref(), &data.stream(name)) {
@@ -141,6 +141,6 @@ fn is_filed(data: &Data, name: &str) -> Result<bool, Fault> {
 }
 
 fn gone(data: &Data, name: &str, why: impl std::fmt::Display) -> Fault {
-    Fault::new(format!("stream `{name}` is gone while the instrument runs"), why)
-        .hint(format!("start `beamport up` again: it makes what is missing anew in {}", data.folder.display()))
+    Fault::new(format!("stream `{name}` was removed while the instrument runs"), why)
+        .hint(format!("restart `beamport up`: it creates missing streams in {}", data.folder.display()))
 }

@@ -92,7 +92,7 @@ impl Originals {
 
 /// Copies the code of a section into a data folder. None where nothing of it lies in the instrument's folder.
 fn copy(data: &Path, section: &WorkerSection) -> Result<Option<(Copied, Originals)>, Fault> {
-    let what = || format!("the code of worker `{}` cannot be copied", section.name);
+    let what = || format!("cannot copy the code of worker `{}`", section.name);
     let call = section.python_call();
     let Some((module, _)) = call.rsplit_once(':').filter(|_| section.is_python()) else {
         return Ok(None);

@@ -71,7 +71,7 @@ impl Control {
     /// Listens in the data folder. Only the holder of the stream `runs` may call it: a socket found there is stale.
     pub(super) fn listen(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join("control.sock");
-        let fault = |e: std::io::Error| Fault::io(format!("control socket `{}` cannot be made", path.display()), &e);
+        let fault = |e: std::io::Error| Fault::io(format!("cannot create control socket `{}`", path.display()), &e);
         // Made where nobody else can come, then moved: at no moment can another user connect to it.
         let private = folder.join("control.sock.new");
         let _ = std::fs::remove_dir_all(&private);
@@ -114,7 +114,7 @@ impl Drop for Control {
 fn welcome(stream: UnixStream, sender: &Sender<Command>, clients: &Arc<AtomicUsize>) {
     if clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::SeqCst);
-        let fault = Fault::new("the command was not taken", format!("{CLIENTS_MAX} others are being served"))
+        let fault = Fault::new("the command was refused", format!("{CLIENTS_MAX} other clients are connected"))
             .hint("try again in a few seconds");
         // Its buffer is empty: these few bytes do not wait.
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
@@ -143,7 +143,7 @@ fn serve(stream: &UnixStream, sender: &Sender<Command>) -> std::io::Result<()> {
         Ok(request) => {
             let (answer, answered) = channel();
             let patience = patience(&request);
-            let ended = || Fault::new("the command was not taken", "the instrument is being shut down");
+            let ended = || Fault::new("the command was refused", "the instrument is being shut down");
             match sender.send(Command { request, answer, caller: stream.try_clone()? }) {
                 Ok(()) => match answered.recv_timeout(patience) {
                     Ok(said) => said,
@@ -166,7 +166,10 @@ fn command_line(stream: &UnixStream) -> std::io::Result<Option<Result<Vec<u8>, F
     while line.last() != Some(&b'\n') {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Some(Err(Fault::new("the command was not said", format!("{} s are over", PATIENCE.as_secs())))));
+            return Ok(Some(Err(Fault::new(
+                "no complete command arrived",
+                format!("timeout after {} s", PATIENCE.as_secs()),
+            ))));
         }
         stream.set_read_timeout(Some(left))?;
         let piece = match reader.fill_buf() {
@@ -206,9 +209,9 @@ fn answer(mut stream: &UnixStream, answer: &Result<Value, Fault>) -> std::io::Re
 
 /// The error of a command that took too long.
 fn unanswered(patience: Duration) -> Fault {
-    let cause = format!("its process is stopped, or busy for more than {} s", patience.as_secs());
+    let cause = format!("its process is stopped, or was busy for more than {} s", patience.as_secs());
     Fault::new("the instrument did not answer", cause)
-        .hint("a command that has not begun is dropped: `beamport ls` shows whether a run began or ended")
+        .hint("run `beamport ls` to see whether a run began or ended; a pending command is dropped")
 }
 
 /// Asks the mover of a data folder.
@@ -236,11 +239,13 @@ pub fn glance(folder: &Path) -> Glance {
 
 fn ask_within(folder: &Path, request: &Value, patience: Duration) -> Result<Value, Fault> {
     let nobody = |e: std::io::Error| {
-        Fault::new(format!("nobody runs the instrument of `{}`", folder.display()), e)
+        Fault::new(format!("no instrument is running in `{}`", folder.display()), e)
             .hint("start it with `beamport up FILE` in another terminal")
     };
     let nobody = |e: std::io::Error| match e.kind() {
-        ErrorKind::PermissionDenied => Fault::io(format!("the instrument of `{}` obeys others", folder.display()), &e),
+        ErrorKind::PermissionDenied => {
+            Fault::io(format!("no permission to control the instrument in `{}`", folder.display()), &e)
+        }
         _ => nobody(e),
     };
     let (_folder, short) = short_path(folder).map_err(nobody)?;
@@ -290,7 +295,7 @@ mod tests {
         // The kernel accepts the connection and the line; no process answers.
         let _listener = UnixListener::bind(folder.0.join("control.sock")).unwrap();
         let fault = ask_within(&folder.0, &json!({"command": "begin"}), Duration::from_millis(10)).unwrap_err();
-        assert!(fault.cause.starts_with("its process is stopped, or busy"), "{fault}");
+        assert!(fault.cause.starts_with("its process is stopped, or was busy"), "{fault}");
         assert!(fault.hint.contains("`beamport ls`"), "{fault}");
     }
 

@@ -81,9 +81,9 @@ impl CutOver {
                     let what = format!("worker `{}` was not cut over", work.name());
                     let cause = match ends {
                         true => "the instrument is ending".to_owned(),
-                        false => "its old code has not finished what it has".to_owned(),
+                        false => "the old code has not finished its messages".to_owned(),
                     };
-                    let hint = "it goes on with the old code; `beamport top` shows whether its slots or the readers of \
+                    let hint = "the old code stays; run `beamport top` to see whether its slots or the readers of \
                                 its output are slow";
                     let _ = self.answer.send(Err(Fault::new(what, cause).hint(hint)));
                     return Ok(true);
@@ -132,20 +132,20 @@ pub(super) struct Pair {
 impl Pair {
     /// Finds it among the workers that run, by the name of the shadow.
     pub(super) fn of(workers: &[(&WorkerSection, &StageHandle)], name: &str) -> Result<Self, Fault> {
-        let what = || format!("there is nothing to cut over to: `{}`", shortened(name));
+        let what = || format!("cannot cut over to `{}`", shortened(name));
         let find = |name: &str| workers.iter().find(|(section, _)| section.name == name);
         let of = |(section, handle): (&WorkerSection, &StageHandle)| (section.clone(), handle.clone());
         let shadows = || workers.iter().filter(|(w, _)| w.shadow.is_some()).map(|(w, _)| w.name.as_str());
         let hint = || match (nearest(name, shadows()), shadows().collect::<Vec<_>>().as_slice()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, []) => "no worker of this instrument is a shadow: `shadow = \"NAME\"` makes one".to_owned(),
+            (None, []) => "this instrument has no shadow: add one with `shadow = \"NAME\"`".to_owned(),
             (None, names) => format!("shadows are {}", shortened(&names.join(", "))),
         };
         let Some(new) = find(name) else {
-            return Err(Fault::new(what(), "there is no worker of this name").hint(hint()));
+            return Err(Fault::new(what(), "no such worker").hint(hint()));
         };
         let Some(old) = new.0.shadow.as_ref().and_then(|old| find(&old.value)) else {
-            return Err(Fault::new(what(), "this worker is no shadow").hint(hint()));
+            return Err(Fault::new(what(), "this worker is not a shadow").hint(hint()));
         };
         Ok(Self { old: of(*old), new: of(*new) })
     }
@@ -157,7 +157,7 @@ impl Pair {
         let as_it_is = What::Change { parameters: serde_json::Map::new(), slots: None };
         let now = ordered(&self.new.1, as_it_is, stop, PATIENCE).map_err(|fault| fault.leads_to(what()))?;
         let Some(code) = Code::from_json(&now["code"].to_string()) else {
-            return Err(Fault::new(what(), "its shadow does not say which code it runs"));
+            return Err(Fault::new(what(), "the code of its shadow is unknown"));
         };
         let (parameters, slots) = (now["parameters"].clone(), now["slots"].as_u64().unwrap_or(1));
         let slots = u32::try_from(slots.max(old.set.value)).unwrap_or(1);
@@ -198,8 +198,8 @@ fn ordered(worker: &StageHandle, what: What, stop: &AtomicBool, patience: Durati
             Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) && Instant::now() < until => {}
             Err(_) => {
                 let cause = worker.trouble().map_or_else(|| "it is ending".to_owned(), |fault| fault.to_string());
-                return Err(Fault::new("a worker does not answer", cause)
-                    .hint("`beamport top` shows which code runs: ask again where it is the old"));
+                return Err(Fault::new("a worker does not respond", cause)
+                    .hint("run `beamport top` to see which code runs; if it is the old, try again"));
             }
         }
     }
@@ -225,7 +225,7 @@ impl Underway {
         let thread = std::thread::Builder::new().name("cut-over".into());
         match thread.spawn(move || drop(sender.send(pair.cut_over(&data, &stop)))) {
             Ok(handle) => Ok(Self { command, result, handle: Some(handle) }),
-            Err(e) => Err(Box::new((command, Fault::new("the command was not taken", e)))),
+            Err(e) => Err(Box::new((command, Fault::new("the command was refused", e)))),
         }
     }
 
@@ -235,7 +235,7 @@ impl Underway {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                Some(Err(Fault::new("the cut-over broke", "this is a defect of the mover")))
+                Some(Err(Fault::new("the cut-over panicked", "this is a bug of `beamport up`")))
             }
         }
     }

@@ -128,7 +128,7 @@ impl Mover {
     /// room, or until `signals` says to end.
     pub fn start(instrument: Instrument, signals: &AtomicUsize) -> Result<Self, Fault> {
         let folder = instrument.data.value.clone();
-        let fault = |e: std::io::Error| Fault::io(format!("data folder `{}` cannot be made", folder.display()), &e);
+        let fault = |e: std::io::Error| Fault::io(format!("cannot create data folder `{}`", folder.display()), &e);
         with_room(signals, || std::fs::create_dir_all(&folder).map_err(fault))?;
         // A writer that is not there, or another, will not come: that is said at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer).map(drop))?;
@@ -226,7 +226,7 @@ impl Mover {
                 if ends {
                     self.asked.stop.store(true, Ordering::Relaxed);
                     let what = || format!("{} `{}` does not start", stage.kind(), stage.name());
-                    let late = || Fault::new(what(), "30 s are over");
+                    let late = || Fault::new(what(), "timeout after 30 s");
                     return Err(trouble.unwrap_or_else(late));
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -460,7 +460,7 @@ impl Mover {
                 _ => {
                     self.children.kill();
                     return Err(Fault::new("stopped at once", "interrupted twice")
-                        .hint("`beamport up` goes on with the runs that are not finished"));
+                        .hint("the next `beamport up` resumes unfinished runs"));
                 }
             }
             while let Ok(command) = self.control.commands.recv_timeout(Duration::ZERO) {
@@ -555,10 +555,12 @@ impl Mover {
                 let name = match (text("run"), open.as_slice()) {
                     (Some(name), _) => Ok(name.to_string()),
                     (None, [one]) => Ok(one.name.clone()),
-                    (None, []) => Err(Fault::new("no run can end", "none is open").hint("`beamport begin` begins one")),
+                    (None, []) => {
+                        Err(Fault::new("cannot end a run", "no run is open").hint("begin one with `beamport begin`"))
+                    }
                     (None, many) => {
                         let names: Vec<&str> = many.iter().map(|r| r.name.as_str()).collect();
-                        Err(Fault::new("it is not clear which run ends", format!("open are {}", names.join(", ")))
+                        Err(Fault::new("the run to end is ambiguous", format!("open runs: {}", names.join(", ")))
                             .hint("name it: `beamport end RUN`"))
                     }
                 };
@@ -608,7 +610,7 @@ impl Mover {
         let parameters = match &request["parameters"] {
             Value::Null => serde_json::Map::new(),
             Value::Object(parameters) => parameters.clone(),
-            _ => return Err(Fault::new("a worker cannot be configured", "`parameters` is no JSON object")),
+            _ => return Err(Fault::new("cannot configure a worker", "`parameters` is not a JSON object")),
         };
         self.change(request["worker"].as_str().unwrap_or_default(), parameters, number(request, "slots")?)
     }
@@ -620,15 +622,15 @@ impl Mover {
         parameters: serde_json::Map<String, Value>,
         slots: Option<i64>,
     ) -> Result<Value, Fault> {
-        let what = || format!("worker `{}` cannot be configured", shortened(name));
+        let what = || format!("cannot configure worker `{}`", shortened(name));
         let Some((section, handle)) = self.running_workers().find(|(section, _)| section.name == name) else {
             let names: Vec<&str> = self.instrument.workers().map(|section| section.name.as_str()).collect();
             let hint = match (nearest(name, names.iter().copied()), names.as_slice()) {
                 (Some(near), _) => format!("did you mean `{near}`?"),
-                (None, []) => "this instrument has no workers: `[worker.NAME]` in its file makes one".to_owned(),
+                (None, []) => "this instrument has no workers: add `[worker.NAME]` to its file".to_owned(),
                 (None, names) => format!("workers are {}", shortened(&names.join(", "))),
             };
-            return Err(Fault::new(what(), "there is none of this name").hint(hint));
+            return Err(Fault::new(what(), "no such worker").hint(hint));
         };
         let slots = slots.map(|slots| {
             u32::try_from(slots).ok().filter(|slots| (1..=flow::SLOTS_MAX).contains(slots)).ok_or_else(|| {
@@ -639,7 +641,7 @@ impl Mover {
         let slots = slots.transpose()?;
         let set = section.set.value;
         if slots.is_some_and(|slots| u64::from(slots) < set) {
-            let cause = format!("`set` is {set}: so many slots see the same messages");
+            let cause = format!("`set` is {set}: that many slots get the same messages");
             return Err(Fault::new(what(), cause).hint(format!("give it {set} slots or more")));
         }
         let (answer, answered) = channel();
@@ -647,7 +649,7 @@ impl Mover {
         answered.recv_timeout(CHANGE).unwrap_or_else(|e| {
             let cause = handle.trouble().map_or_else(|| e.to_string(), |fault| fault.to_string());
             Err(Fault::new(format!("worker `{name}` has not answered yet"), cause)
-                .hint("it takes the change when it can; ask again for what it has"))
+                .hint("the change is pending; run the command again to see the result"))
         })
     }
 
@@ -657,8 +659,8 @@ impl Mover {
         let workers: Vec<_> = self.running_workers().collect();
         let begun = match (&self.underway, Pair::of(&workers, name)) {
             (Some(_), _) => {
-                let fault = Fault::new("the command was not taken", "another cut-over is under way");
-                Err(Box::new((command, fault.hint("ask again when that one is answered"))))
+                let fault = Fault::new("the command was refused", "another cut-over is under way");
+                Err(Box::new((command, fault.hint("try again after its answer"))))
             }
             (None, Err(fault)) => Err(Box::new((command, fault))),
             (None, Ok(pair)) => Underway::begin(pair, command, &self.data, &self.asked.stop),
@@ -690,19 +692,19 @@ impl Mover {
             other => {
                 // The name becomes part of a file name: whoever speaks to the socket obeys the rule of the command line.
                 let cut: String = other.to_string().chars().take(100).collect();
-                return Err(Fault::new(format!("run {cut} cannot begin"), "that is no name for a run")
-                    .hint("a run's name is up to 64 letters, digits, `_` and `-`"));
+                return Err(Fault::new(format!("cannot begin run {cut}"), "invalid name")
+                    .hint("write up to 64 letters, digits, `_` and `-`"));
             }
         };
         if self.ending {
             // Nobody would end it: the instrument would go on for ever.
-            return Err(Fault::new(format!("run `{name}` cannot begin"), "the instrument is ending")
-                .hint("start it again with `beamport up FILE` when it has ended"));
+            return Err(Fault::new(format!("cannot begin run `{name}`"), "the instrument is ending")
+                .hint("restart it with `beamport up FILE` after it has ended"));
         }
         let slots = match &request["slots"] {
             Value::Null => serde_json::Map::new(),
             Value::Object(slots) => slots.clone(),
-            _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`slots` is no JSON object")),
+            _ => return Err(Fault::new(format!("cannot begin run `{name}`"), "`slots` is not a JSON object")),
         };
         let metadata = match &request["metadata"] {
             Value::Null if slots.is_empty() => "{}".into(),
@@ -714,12 +716,12 @@ impl Mover {
                 }
                 Value::Object(fields).to_string()
             }
-            _ => return Err(Fault::new(format!("run `{name}` cannot begin"), "`metadata` is no JSON object")),
+            _ => return Err(Fault::new(format!("cannot begin run `{name}`"), "`metadata` is not a JSON object")),
         };
         let (start, stop) = (number(request, "start")?.unwrap_or(now), stop(request)?);
         let settle = number(request, "settle")?.unwrap_or(SETTLE.as_nanos() as i64);
         let settle = u64::try_from(settle)
-            .map_err(|_| Fault::new(format!("run `{name}` cannot begin"), "`settle` is negative"))?;
+            .map_err(|_| Fault::new(format!("cannot begin run `{name}`"), "`settle` is negative"))?;
         if self.keeper.runs().iter().all(|run| run.name != name) {
             // Before the run: what is wrong with them keeps it from beginning.
             for worker in slots.keys() {
@@ -809,7 +811,7 @@ fn untold(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>
     for sink in &instrument.sinks {
         for run in commits::untold(data, &sink.name, runs)? {
             tracing::warn!(
-                "whether sink `{0}` finished run `{run}` cannot be told: `beamport write {run}` makes the file again",
+                "whether sink `{0}` finished run `{run}` is unknown: write the file again with `beamport write {run}`",
                 sink.name
             );
             files.push((sink.name.clone(), run));
@@ -836,7 +838,7 @@ fn number(request: &Value, key: &str) -> Result<Option<i64>, Fault> {
     match &request[key] {
         Value::Null => Ok(None),
         value => value.as_i64().map(Some).ok_or_else(|| {
-            Fault::new(format!("`{key}` is no whole number of ns"), "a command says times in ns since 1970 UTC")
+            Fault::new(format!("`{key}` is not a whole number of ns"), "a command has times in ns since 1970 UTC")
         }),
     }
 }
@@ -846,8 +848,9 @@ fn stop(request: &Value) -> Result<Stop, Fault> {
     match (number(request, "stop")?, &request["inclusive"]) {
         (stop, Value::Null | Value::Bool(false)) => Ok(stop.into()),
         (Some(stop), Value::Bool(true)) => Ok(Stop::at(stop, true)),
-        (None, Value::Bool(true)) => Err(Fault::new("no run can be inclusive without a stop", "the command has none")
-            .hint("say when it stops: `--stop TIME`")),
+        (None, Value::Bool(true)) => {
+            Err(Fault::new("`inclusive` needs a stop", "the command has none").hint("add `--stop TIME`"))
+        }
         _ => Err(Fault::new("`inclusive` is not `true` or `false`", "the command has another value")),
     }
 }

@@ -341,7 +341,7 @@ impl Receiver {
             }
             Err(e) => {
                 let source = &self.sources[at];
-                source.handle.fail(Fault::new(format!("source `{}` cannot start", source.section.name), e));
+                source.handle.fail(Fault::new(format!("cannot start source `{}`", source.section.name), e));
                 self.rest(at);
             }
         }
@@ -470,6 +470,6 @@ fn nanoseconds(count: i64) -> Duration {
 fn delays(section: &SourceSection, mean: Duration) -> Fault {
     let receiver = section.receiver.as_ref().map(|receiver| receiver.value.as_str()).unwrap_or_default();
     let what = format!("source `{}` delays the others of receiver `{receiver}`", section.name);
-    let cause = format!("its steps take {:.1} ms or more, and at most 1 ms is allowed", mean.as_secs_f64() * 1e3);
-    Fault::new(what, cause).hint("remove its `receiver`, so that it has a thread of its own")
+    let cause = format!("its steps take {:.1} ms or more; the limit is 1 ms", mean.as_secs_f64() * 1e3);
+    Fault::new(what, cause).hint("remove its `receiver` to give it its own thread")
 }

@@ -13,7 +13,7 @@ const NAP: Duration = Duration::from_millis(250);
 
 /// Works until it is told to end. `asked`: what `workers.rs` says to a slot.
 pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
-    let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("a slot is started by `beamport up`", e))?;
+    let asked: Value = serde_json::from_str(asked).map_err(|e| Fault::new("only `beamport up` starts slots", e))?;
     let text = |key: &str| asked[key].as_str().unwrap_or_default();
     let number = |key: &str| asked[key].as_u64().unwrap_or_default();
     die_with(number("parent"))?;
@@ -37,7 +37,7 @@ pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
     let call = text("call");
     let kind = registry.workers().iter().find(|kind| kind.name == call).ok_or_else(|| {
         Fault::new(format!("worker `{stage}` cannot run"), format!("this program has no ready-made worker `{call}`"))
-            .hint("start `beamport up` of the program that has it")
+            .hint("run `beamport up` of the program that has it")
     })?;
     let place = WorkerPlace { data, stage: stage.to_owned(), slot, inputs };
     let mut worker = Native::new(kind, place, &asked["parameters"])?;
@@ -64,7 +64,7 @@ fn die_with(parent: u64) -> Result<(), Fault> {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
     }
     if u64::from(std::os::unix::process::parent_id()) != parent {
-        return Err(Fault::new("a slot ends", "the mover that started it is gone"));
+        return Err(Fault::new("a slot ends", "its `beamport up` has ended"));
     }
     Ok(())
 }
@@ -83,6 +83,5 @@ fn bind(cpu: u64) -> Result<(), Fault> {
         return Ok(());
     }
     let why = std::io::Error::last_os_error();
-    Err(Fault::new(format!("a slot cannot be bound to processor {cpu}"), why)
-        .hint("`cpus` names processors of this machine"))
+    Err(Fault::new(format!("cannot bind a slot to CPU {cpu}"), why).hint("write CPUs of this machine in `cpus`"))
 }

@@ -39,7 +39,7 @@ pub(super) fn start<'a>(
     }
     let mut threads = BTreeMap::new();
     for sources in &receivers {
-        let wake = data.media.event().map_err(|e| Fault::io("a source cannot start", &e))?;
+        let wake = data.media.event().map_err(|e| Fault::io("cannot start a source", &e))?;
         let wake = Arc::new(File::from(wake));
         let handles: Vec<StageHandle> = sources.iter().map(|_| StageHandle::default()).collect();
         let with_handles = sources.iter().zip(&handles);
@@ -47,10 +47,10 @@ pub(super) fn start<'a>(
             ReceiverSource::new(section, handle.clone(), is_read(&section.name))
         };
         let receiver = Receiver::new(data, with_handles.map(of).collect(), asked, &wake);
-        let receiver = receiver.map_err(|e| Fault::io("a source cannot start", &e))?;
+        let receiver = receiver.map_err(|e| Fault::io("cannot start a source", &e))?;
         let name = sources.first().map(|(_, section)| section.receiver.as_deref().unwrap_or(&section.name));
         let thread = std::thread::Builder::new().name(format!("source {}", name.map_or("", |name| name)));
-        let thread = thread.spawn(move || receiver.run()).map_err(|e| Fault::new("a source cannot start", e))?;
+        let thread = thread.spawn(move || receiver.run()).map_err(|e| Fault::new("cannot start a source", e))?;
         let mut thread = Some(thread);
         for ((at, _), handle) in sources.iter().zip(handles) {
             threads.insert(*at, StageThread::shared(handle, thread.take(), &wake));
@@ -89,5 +89,5 @@ pub(super) fn unknown<'a>(name: &str, sources: impl Iterator<Item = &'a SourceSe
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("sources are {}", shortened(&names.join(", "))),
     };
-    Fault::new(format!("source `{}` cannot be asked", shortened(name)), "there is none of this name").hint(hint)
+    Fault::new(format!("source `{}` cannot be asked", shortened(name)), "no such worker").hint(hint)
 }

@@ -167,7 +167,7 @@ impl StageThread {
         let (stop, of_thread, name_of_thread) = (stop.clone(), handle.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(format!("{kind} {name}"));
         let thread = thread.spawn(move || keep_running((kind, &name_of_thread), &stop, &of_thread, run));
-        let thread = thread.map_err(|e| Fault::new(format!("{kind} `{name}` cannot start"), e))?;
+        let thread = thread.map_err(|e| Fault::new(format!("cannot start {kind} `{name}`"), e))?;
         Ok(Self { handle, thread: Some(thread), wake: None })
     }
 
@@ -231,8 +231,7 @@ fn keep_running(
 pub(super) fn broke(kind: &str, name: &str, panic: &(dyn Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Fault::new(format!("{kind} `{name}` broke"), text)
-        .hint(format!("this is a defect of the {kind}; it is started again"))
+    Fault::new(format!("{kind} `{name}` panicked"), text).hint(format!("this is a bug of the {kind}; it is restarted"))
 }
 
 /// Sleeps, but for the stop flag.

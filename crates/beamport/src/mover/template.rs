@@ -45,10 +45,10 @@ fn checked(path: &Path, by: &Writer) -> Result<Checked, Fault> {
     let answer = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     answer.map_err(|e| e.to_string()).and_then(|output| read(&output)).map_err(|cause| {
         let hint = match &by.static_file {
-            Some(path) => format!("perhaps {} is damaged", path.display()),
-            None => "`beamport-nexus check TEMPLATE` may say more".to_owned(),
+            Some(path) => format!("check whether {} is damaged", path.display()),
+            None => "run `beamport-nexus check TEMPLATE`".to_owned(),
         };
-        Fault::new("the template cannot be checked", cause).hint(hint)
+        Fault::new("cannot check the template", cause).hint(hint)
     })
 }
 
@@ -63,8 +63,8 @@ fn read(output: &Output) -> Result<Checked, String> {
 fn in_file(file: &str, mistake: checked::Mistake) -> Mistake {
     let checked::Mistake { level, line, pointer, cause, hint } = mistake;
     let what = match level {
-        checked::Level::Error => "the template is not right",
-        checked::Level::Warning => "the template is not followed word for word",
+        checked::Level::Error => "the template has a mistake",
+        checked::Level::Warning => "the template is not followed exactly",
     };
     Mistake { level, file: file.to_owned(), line, pointer, what: what.to_owned(), cause, hint }
 }

@@ -313,7 +313,7 @@ impl<'a> Slots<'a> {
         section.parameters.value.0 = changed_parameters(work, changed);
         std::thread::spawn(move || {
             let said = declared(&data, &section, true, &|| stop.load(Ordering::Relaxed)).map(drop);
-            let what = || format!("worker `{}` cannot be configured", section.name);
+            let what = || format!("cannot configure worker `{}`", section.name);
             // Nobody hears it when the instrument ends.
             let _ = tell.send(said.map_err(|fault| fault.leads_to(what())));
         });
@@ -381,7 +381,7 @@ impl<'a> Slots<'a> {
                 let (reason, text) = match (late, &status) {
                     (Some(Overdue::Code), _) => ("time", format!("it took longer than {time_max:?}")),
                     (Some(Overdue::Output), _) => {
-                        ("killed", format!("what it made did not reach the disk for {time_max:?}; it was ended"))
+                        ("killed", format!("its output did not reach the disk for {time_max:?}; it was killed"))
                     }
                     (None, Ok(status)) => ("killed", ended(*status)),
                     (None, Err(e)) => ("killed", format!("it is lost: {e}")),
@@ -394,15 +394,13 @@ impl<'a> Slots<'a> {
                 if answered > running.answered {
                     (running.pause, running.trouble) = (PAUSE, None);
                 } else {
-                    let what = format!("slot {number} of worker `{}` does not work", self.section.name);
+                    let what = format!("slot {number} of worker `{}` fails", self.section.name);
                     let hint = match status.ok().and_then(|status| status.code()) {
                         _ if late == Some(Overdue::Output) => {
-                            "look in the code for what closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
+                            "remove code that closes descriptors (`os.closerange`) or limits files (`RLIMIT_FSIZE`)"
                         }
-                        Some(_) => "what it printed stands above; mend the code",
-                        None => {
-                            "where its own code did not end it, look for who did: `dmesg` names what ran out of memory"
-                        }
+                        Some(_) => "see its output above; fix the code",
+                        None => "check `dmesg`: the kernel may have killed it for memory",
                     };
                     running.suffer(Fault::new(what, text).hint(hint));
                 }
@@ -486,7 +484,7 @@ pub(super) fn python() -> PathBuf {
 
 fn spawn(section: &WorkerSection, number: u32, asked: &Value) -> Result<Child, Fault> {
     let fault = |e: std::io::Error| {
-        Fault::new(format!("slot {number} of worker `{}` cannot start", section.name), e).hint(interpreted(section))
+        Fault::new(format!("cannot start slot {number} of worker `{}`", section.name), e).hint(interpreted(section))
     };
     // What user code prints is for people; stdout is for the report.
     let printed = std::io::stderr().as_fd().try_clone_to_owned().map_err(fault)?;
@@ -521,7 +519,7 @@ fn copied(data: &Path, section: &WorkerSection) -> Value {
 fn interpreted(section: &WorkerSection) -> String {
     match section.is_python() {
         false => String::new(),
-        true => format!("{} is the interpreter; `python` names another", interpreter(section).display()),
+        true => format!("its interpreter is {}; `python` sets another", interpreter(section).display()),
     }
 }
 
@@ -547,7 +545,7 @@ pub(super) fn declared(
         let plan = section.ready_made().and_then(|kind| kind.plan(&section.parameters.0).ok());
         return Ok(Declared { batch: 1, is_pure: plan.is_some_and(|plan| plan.needs().alone.is_none()) });
     }
-    let what = format!("`{}` cannot be loaded", section.call.value);
+    let what = format!("cannot load `{}`", section.call.value);
     let asked = json!({
         "parent": std::process::id(),
         "cpu": null,
@@ -574,9 +572,7 @@ pub(super) fn declared(
         }
     };
     if !status.success() {
-        return Err(
-            Fault::new(what, ended(status)).hint("what it printed stands above; mend the code or the parameters")
-        );
+        return Err(Fault::new(what, ended(status)).hint("see its output above; fix the code or the parameters"));
     }
     let mut line = String::new();
     if let Some(said) = child.stdout.take() {
@@ -584,10 +580,10 @@ pub(super) fn declared(
     }
     let said: Value = serde_json::from_str(&line).unwrap_or_default();
     if let Some(misfit) = said["misfit"].as_str() {
-        let what = format!("`{}` does not take its parameters", section.call.value);
+        let what = format!("`{}` rejects its parameters", section.call.value);
         let takes: Vec<&str> = said["takes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let hint = match takes.as_slice() {
-            [] => "it takes none: remove them".to_owned(),
+            [] => "remove them: it takes no parameters".to_owned(),
             names => format!("it takes `{}`", names.join("`, `")),
         };
         return Err(Fault::new(what, misfit).hint(hint));

@@ -43,7 +43,7 @@ pub fn run(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<
 
 fn print(asked: &Cat, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     if asked.events || !asked.paths.is_empty() {
-        let fault = Fault::new("`--path` and `--events` are for files", format!("{} is no file", asked.stream));
+        let fault = Fault::new("`--path` and `--events` are for files", format!("{} is not a file", asked.stream));
         return Err(fault.hint("name a file, like `beamport cat ./first.nxs`").into());
     }
     let data = open(&asked.data)?;

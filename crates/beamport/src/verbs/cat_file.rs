@@ -21,16 +21,16 @@ pub(super) fn is_meant(asked: &Cat) -> bool {
 /// Has the rows printed.
 pub(super) fn print(asked: &Cat, out: &mut dyn Write) -> Answer {
     let file = Path::new(&asked.stream);
-    let refused = |cause: String| Fault::new(format!("{} cannot be shown", file.display()), cause);
+    let refused = |cause: String| Fault::new(format!("cannot show {}", file.display()), cause);
     if asked.follow || asked.early {
         let fault = refused("`--follow` and `--early` are for streams".into());
-        return Err(fault.hint("look again for what has come: a file that grows may be looked at at any time").into());
+        return Err(fault.hint("run the command again to see new rows").into());
     }
     // What is no plain file might be waited for without end.
     match std::fs::metadata(file) {
         Ok(found) if found.is_file() => {}
         Ok(_) => return Err(refused("it is not a plain file".into()).into()),
-        Err(e) => return Err(Fault::io(format!("{} cannot be shown", file.display()), &e).into()),
+        Err(e) => return Err(Fault::io(format!("cannot show {}", file.display()), &e).into()),
     }
     let now = Os.now();
     let mut command = Command::new(program()?);
@@ -50,10 +50,10 @@ pub(super) fn print(asked: &Cat, out: &mut dyn Write) -> Answer {
         // What it had to say stands on stderr.
         (Some(_), _) => Ok(ExitCode::from(2)),
         (None, Some(libc::SIGALRM)) => Err(refused("HDF5 finds no end in it".into())
-            .hint("the file is damaged: `beamport write` makes it again")
+            .hint("the file is damaged: write it again with `beamport write`")
             .into()),
-        (None, _) => Err(refused(format!("HDF5 ended with it: {status}"))
-            .hint("the file is damaged: `beamport write` makes it again")
+        (None, _) => Err(refused(format!("HDF5 crashed: {status}"))
+            .hint("the file is damaged: write it again with `beamport write`")
             .into()),
     }
 }

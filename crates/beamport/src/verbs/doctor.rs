@@ -93,7 +93,7 @@ fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
     if let (None, Some(named), None) = (&asked.file, &asked.data, &data) {
         let found = format!("there is no folder `{}`", named.display());
-        let hint = "`beamport doctor FILE` looks where an instrument file will make it";
+        let hint = "run `beamport doctor FILE` to check the folder of an instrument file";
         findings.push(Finding::new("data folder", Verdict::Wrong, found).hint(hint));
     }
     findings.push(shared_memory(data.as_ref(), instrument.as_ref()));
@@ -136,9 +136,9 @@ fn text(findings: &[Finding]) -> String {
     let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
     let (wrong, notes) = (count(Verdict::Wrong), count(Verdict::Note));
     text + &match (wrong, notes) {
-        (0, 0) => "\nnothing would go wrong\n".to_owned(),
-        (0, notes) => format!("\nnothing would go wrong; {notes} to know of\n"),
-        (wrong, _) => format!("\n{wrong} would go wrong\n"),
+        (0, 0) => "\nno problems\n".to_owned(),
+        (0, notes) => format!("\nno problems; notes: {notes}\n"),
+        (wrong, _) => format!("\nproblems: {wrong}\n"),
     }
 }
 
@@ -229,16 +229,16 @@ fn file_system_of(magic: i64) -> (String, &'static str) {
         0xef53 => ("ext4", ""),
         0x5846_5342 => ("xfs", ""),
         0x0102_1994 => ("tmpfs", ""),
-        0x9123_683e => ("btrfs", "it copies on write: room that was allocated ahead can still run out"),
-        0x2fc1_2fc1 => ("zfs", "it copies on write: room that was allocated ahead can still run out"),
-        0x794c_7630 => ("overlayfs", "what was mapped before the first write is another file than after it"),
+        0x9123_683e => ("btrfs", "it copies on write: allocated space can still run out"),
+        0x2fc1_2fc1 => ("zfs", "it copies on write: allocated space can still run out"),
+        0x794c_7630 => ("overlayfs", "a map from before the first write shows another file"),
         0x6969 => ("nfs", network),
         0xff53_4d42 | 0xfe53_4d42 => ("smb", network),
         0x0bd0_0bd0 => ("lustre", network),
         0x4750_4653 => ("gpfs", network),
         0x00c3_6400 => ("ceph", network),
-        0x6573_5546 => ("fuse", "what its sync promises depends on a program that we do not know"),
-        other => return (format!("unknown ({other:#x})"), "nobody has tested what its sync and its maps promise"),
+        0x6573_5546 => ("fuse", "the effect of sync depends on an unknown program"),
+        other => return (format!("unknown ({other:#x})"), "its sync and maps are untested"),
     };
     (name.to_owned(), why)
 }
@@ -258,8 +258,8 @@ fn direct(place: &Path) -> Finding {
         (Err(e), Ok(_)) => {
             Finding::new(NAME, Verdict::Note, format!("no O_DIRECT ({e}): streams go through the page cache, slower"))
         }
-        (_, Err(e)) => Finding::new(NAME, Verdict::Wrong, format!("no file can be made in {}: {e}", place.display()))
-            .hint("choose a folder that you may write to"),
+        (_, Err(e)) => Finding::new(NAME, Verdict::Wrong, format!("cannot create a file in {}: {e}", place.display()))
+            .hint("choose a writable folder"),
     }
 }
 
@@ -269,7 +269,9 @@ fn free_disk(place: &Path) -> Finding {
     let free = stat.f_bavail * stat.f_bsize as u64;
     let found = format!("{} at {}", bytes(free), place.display());
     match free {
-        0..DISK_WRONG => Finding::new(NAME, Verdict::Wrong, found).hint("free some, or choose another data folder"),
+        0..DISK_WRONG => {
+            Finding::new(NAME, Verdict::Wrong, found).hint("free some space, or choose another data folder")
+        }
         DISK_WRONG..DISK_NOTE => {
             Finding::new(NAME, Verdict::Note, found).hint("an hour of data may not fit: set `retain`")
         }
@@ -295,7 +297,7 @@ fn when_full(forecast: &Forecast) -> Finding {
             largest.stream,
             super::figures::si(largest.bytes_per_s, "B/s")
         ),
-        None => "free some, or lower `retain`".to_owned(),
+        None => "free some space, or lower `retain`".to_owned(),
     };
     Finding::new(NAME, verdict, found).hint(hint)
 }
@@ -309,7 +311,7 @@ fn shared_memory(data: Option<&Data>, instrument: Option<&Instrument>) -> Findin
     };
     let there = format!("{} free of {} in /dev/shm", bytes(free), bytes(size));
     if let Some(instrument) = instrument {
-        let found = format!("{there}; the live ends ask for {}", bytes(room::asked(instrument)));
+        let found = format!("{there}; the streams need {}", bytes(room::asked(instrument)));
         return match room::lacking(instrument) {
             Some(mistake) => {
                 let at = format!("{}:{}: {}", mistake.file, mistake.line, mistake.hint);
@@ -322,7 +324,7 @@ fn shared_memory(data: Option<&Data>, instrument: Option<&Instrument>) -> Findin
     let headers =
         names.iter().filter_map(|n| data.and_then(|d| store::Header::read(d.media.as_ref(), &d.stream(n)).ok()));
     let asked: u64 = headers.map(|header| (header.segment_bytes * 8).max(room::taken(&header.live))).sum();
-    let found = format!("{there}; the streams here ask for {}", bytes(asked));
+    let found = format!("{there}; the streams need {}", bytes(asked));
     if free + data.map_or(0, room::held) < asked.max(SHARED_WRONG) {
         return Finding::new(NAME, Verdict::Wrong, found)
             .hint("lower `live` of the largest streams, or enlarge it: `mount -o remount,size=4G /dev/shm`");
@@ -349,7 +351,7 @@ fn pinned(instrument: &Instrument) -> Vec<Finding> {
     let here: Vec<String> = (0..bits as u64).filter(|cpu| may(*cpu)).map(|cpu| cpu.to_string()).collect();
     let strange = |worker: &crate::file::WorkerSection| {
         let cpu = worker.cpus.0.iter().find(|cpu| !may(**cpu))?;
-        let found = format!("worker `{}` wants processor {cpu} for a slot, which would not start", worker.name);
+        let found = format!("worker `{}` needs CPU {cpu} for a slot, which would not start", worker.name);
         Some(Finding::new("pinning", Verdict::Wrong, found).hint(format!("`cpus` has of {}", here.join(", "))))
     };
     instrument.workers().filter_map(strange).collect()
@@ -415,7 +417,7 @@ fn memory_of_group(instrument: Option<&Instrument>) -> Option<Finding> {
 
 fn group_finding(limit: u64, asked: u64) -> Option<Finding> {
     // Half of it for everything that is not a live end.
-    let found = format!("the control group may use {}; the live ends ask for {}", bytes(limit), bytes(asked));
+    let found = format!("the control group may use {}; the streams need {}", bytes(limit), bytes(asked));
     let hint = "raise its memory limit (`MemoryMax`), or lower `live`: beyond it processes are killed";
     (asked > limit / 2).then(|| Finding::new("memory limit", Verdict::Wrong, found).hint(hint))
 }
@@ -452,11 +454,11 @@ fn clock() -> Finding {
     // SAFETY: the structure outlives the call.
     let state = unsafe { libc::adjtimex(&mut time) };
     if state < 0 {
-        return Finding::new("clock", Verdict::Note, format!("its state is not told: {}", io::Error::last_os_error()));
+        return Finding::new("clock", Verdict::Note, format!("its state is unknown: {}", io::Error::last_os_error()));
     }
     if state == libc::TIME_ERROR || time.status & libc::STA_UNSYNC != 0 {
-        return Finding::new("clock", Verdict::Note, "the kernel does not know it as synchronised")
-            .hint("where sources have clocks of their own, run chrony or another time service");
+        return Finding::new("clock", Verdict::Note, "not synchronised, says the kernel")
+            .hint("run chrony or another time service if sources have their own clocks");
     }
     Finding::new(
         "clock",
@@ -483,7 +485,7 @@ fn left_over() -> Vec<Finding> {
         return vec![Finding::new(NAME, Verdict::Ok, format!("nothing in {}", root.display()))];
     }
     let total: u64 = left.iter().map(|place| room::taken(place)).sum();
-    let found = format!("{} live places of folders that are gone, {}, in {}", left.len(), bytes(total), root.display());
+    let found = format!("{} live places of removed folders, {}, in {}", left.len(), bytes(total), root.display());
     let mut list: Vec<String> = left.iter().take(5).map(|place| format!("rm -r {}", place.display())).collect();
     if left.len() > 5 {
         list.push(format!("and {} more", left.len() - 5));
@@ -496,43 +498,37 @@ fn streams(data: &Data) -> Vec<Finding> {
     const NAME: &str = "streams";
     let mut findings = Vec::new();
     for broken in status::unreadable(data).unwrap_or_default() {
-        findings.push(Finding::new(NAME, Verdict::Wrong, format!("`{}` cannot be read: {}", broken.name, broken.why)));
+        findings.push(Finding::new(NAME, Verdict::Wrong, format!("cannot read `{}`: {}", broken.name, broken.why)));
     }
     for damage in data.damage().unwrap_or_default() {
-        findings.push(
-            Finding::new(NAME, Verdict::Wrong, damage.to_string()).hint("`beamport verify --repair` mends what it can"),
-        );
+        findings.push(Finding::new(NAME, Verdict::Wrong, damage.to_string()).hint("run `beamport verify --repair`"));
     }
     let names = data.streams(true).unwrap_or_default();
     for name in &names {
         let mut reader = match data.reader_early(name) {
             Ok(reader) => reader,
             Err(fault) => {
-                findings.push(Finding::new(
-                    NAME,
-                    Verdict::Wrong,
-                    format!("`{name}` cannot be opened: {}", fault.cause),
-                ));
+                findings.push(Finding::new(NAME, Verdict::Wrong, format!("cannot open `{name}`: {}", fault.cause)));
                 continue;
             }
         };
         if reader.bounds().written && reader.writer().is_none() {
             findings.push(
                 Finding::new(NAME, Verdict::Note, format!("the writer of `{name}` was killed"))
-                    .hint("`beamport up` goes on where it was"),
+                    .hint("`beamport up` resumes it"),
             );
         }
         if let Some(ahead) = status::arrival_ahead(&mut reader, data.media.now()) {
             let found = format!("the newest arrival of `{name}` is {} ahead of the machine's clock", span(ahead));
             findings.push(Finding::new(NAME, Verdict::Note, found).hint(
-                "the clock was ahead then; until it comes there, runs cannot tell members of streams without `epoch` times",
+                "the clock was ahead; until it catches up, members of streams without `epoch` times are unknown to runs",
             ));
         }
         if reader.header().level == Level::Memory && reader.header().boot != data.media.boot() {
             findings.push(Finding::new(
                 NAME,
                 Verdict::Note,
-                format!("`{name}` was in memory when the machine started anew: it is empty"),
+                format!("`{name}` was in memory when the machine restarted: it is empty"),
             ));
         }
     }
@@ -582,10 +578,10 @@ mod tests {
     fn findings_end_with_a_verdict() {
         let ok = Finding::new("clock", Verdict::Ok, "fine");
         let wrong = Finding::new("free disk", Verdict::Wrong, "none").hint("free some");
-        assert_eq!(text(std::slice::from_ref(&ok)), "ok     clock  fine\n\nnothing would go wrong\n");
+        assert_eq!(text(std::slice::from_ref(&ok)), "ok     clock  fine\n\nno problems\n");
         assert_eq!(
             text(&[ok, wrong]),
-            "ok     clock      fine\nWRONG  free disk  none\n                  -> free some\n\n1 would go wrong\n"
+            "ok     clock      fine\nWRONG  free disk  none\n                  -> free some\n\nproblems: 1\n"
         );
     }
 }

@@ -85,7 +85,7 @@ impl Messages<'_> {
             self.is_array = Some(is_array);
             return match (is_array, self.skip_space()) {
                 (true, Some(b']')) => self.end(),
-                (true, None) => Err("the array does not end".into()),
+                (true, None) => Err("the array has no end".into()),
                 (_, found) => Ok(found.map(drop)),
             };
         };
@@ -93,11 +93,11 @@ impl Messages<'_> {
             (false, found) => Ok(found.map(drop)),
             (true, Some(b',')) => {
                 self.at += 1;
-                self.skip_space().map(drop).map(Some).ok_or_else(|| "the array does not end".into())
+                self.skip_space().map(drop).map(Some).ok_or_else(|| "the array has no end".into())
             }
             (true, Some(b']')) => self.end(),
             (true, Some(_)) => Err("a comma is missing before it".into()),
-            (true, None) => Err("the array does not end".into()),
+            (true, None) => Err("the array has no end".into()),
         }
     }
 
@@ -105,7 +105,7 @@ impl Messages<'_> {
     fn end(&mut self) -> Result<Option<()>, String> {
         self.at += 1;
         match self.skip_space() {
-            Some(_) => Err("something follows behind the array".into()),
+            Some(_) => Err("text follows the array".into()),
             None => Ok(None),
         }
     }
@@ -179,7 +179,7 @@ fn of_hex(object: &Map<String, Value>) -> Result<Vec<u8>, String> {
     let bytes = bytes.ok_or("`hex` is not two hexadecimal digits for each byte")?;
     match object.get("bytes").and_then(Value::as_u64) {
         Some(all) if all != bytes.len() as u64 => {
-            Err(format!("`hex` was cut when it was printed: it has {} of {all} bytes", bytes.len()))
+            Err(format!("`hex` was shortened by printing: it has {} of {all} bytes", bytes.len()))
         }
         _ => Ok(bytes),
     }
@@ -234,11 +234,11 @@ mod tests {
             assert_eq!(read_all(text), Ok(Vec::new()), "{text}");
         }
         let wrong = [
-            ("[", "does not end"),
-            ("[1", "does not end"),
-            ("[1,", "does not end"),
+            ("[", "has no end"),
+            ("[1", "has no end"),
+            ("[1,", "has no end"),
             ("[1 2]", "a comma"),
-            ("[] 1", "something follows"),
+            ("[] 1", "text follows"),
             ("[1,]", "not valid JSON"),
             ("{\"a\"\n:}", "not valid JSON"),
         ];

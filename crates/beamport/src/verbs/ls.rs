@@ -30,7 +30,7 @@ fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         write!(out, "{}", text(&status))?;
     }
     for broken in &status.unreadable {
-        writeln!(err, "error: stream `{}` cannot be read\ncause: {}", shortened(&broken.name), broken.why)?;
+        writeln!(err, "error: cannot read stream `{}`\ncause: {}", shortened(&broken.name), broken.why)?;
     }
     for damage in &status.damaged {
         writeln!(err, "warning: {damage}")?;
@@ -38,7 +38,7 @@ fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let mut is_whole = status.unreadable.is_empty();
     for run in &status.runs {
         if let Some(why) = &run.trouble {
-            let what = if run.closed.is_none() { "has no account" } else { "is perhaps not as shown" };
+            let what = if run.closed.is_none() { "has no account" } else { "may be inaccurate" };
             writeln!(err, "error: run `{}` {what}\ncause: {why}", run.name)?;
             is_whole = false;
         }

@@ -13,7 +13,7 @@ use wire::bprn::State;
 pub fn sealed(data: &Data, name: &str, verb: &str) -> Result<Run, Fault> {
     let run = flow::runs::run(data, name)?;
     if run.state != State::Sealed {
-        return Err(Fault::new(format!("run `{name}` cannot be {verb}"), format!("it is {}", run.state.name()))
+        return Err(Fault::new(format!("cannot {verb} run `{name}`"), format!("it is {}", run.state.name()))
             .hint("wait until it is sealed: `beamport ls` shows its state, `beamport end` ends it"));
     }
     Ok(run)
@@ -31,7 +31,7 @@ pub fn refuse_missing(data: &Data, run: &Run, verb: &str) -> Result<(), Fault> {
     let missing = run.streams.iter().find(|r| r.first < r.next && !there.contains(&r.stream));
     let Some(range) = missing else { return Ok(()) };
     let cause = format!("its stream `{}` is not in {}", range.stream, data.folder.display());
-    Err(Fault::new(format!("run `{}` cannot be {verb}", run.name), cause)
+    Err(Fault::new(format!("cannot {verb} run `{}`", run.name), cause)
         .hint("put its folder back, or name another with `--data DIR`"))
 }
 
@@ -45,16 +45,15 @@ pub fn refuse_gone(run: &str, verb: &str, members: &[Members]) -> Result<(), Fau
         return Ok(());
     }
     let cause = format!("retention took messages {}", gone.join(", "));
-    Err(Fault::new(format!("run `{run}` cannot be {verb}"), cause)
-        .hint("its first file is all that is left of it; raise `retain` for runs to come"))
+    Err(Fault::new(format!("cannot {verb} run `{run}`"), cause)
+        .hint("keep its first file; raise `retain` for future runs"))
 }
 
 /// Refuses a run of which a recovery has cut messages: what is left is not the run.
 pub fn refuse_cut(run: &str, verb: &str, members: &[Members]) -> Result<(), Fault> {
     let Some(cut) = members.iter().find(|members| members.cut > 0) else { return Ok(()) };
     let cause = format!("a recovery cut {} of its messages in `{}`", super::figures::thousands(cut.cut), cut.stream);
-    Err(Fault::new(format!("run `{run}` cannot be {verb}"), cause)
-        .hint(format!("`beamport write {run}` writes what is left of it")))
+    Err(Fault::new(format!("cannot {verb} run `{run}`"), cause).hint(format!("`beamport write {run}` writes the rest")))
 }
 
 /// Enters a message into a hash: number of the origin, source time, schema, length, payload, little-endian.

@@ -77,13 +77,13 @@ pub(crate) fn open(folder: &DataFolder) -> Result<Data, Fault> {
     let folder = folder.resolve()?;
     match std::fs::metadata(&folder) {
         Ok(found) if found.is_dir() => Ok(Data::on_disk(folder)),
-        Ok(_) => Err(Fault::new(format!("`{}` is no data folder", folder.display()), "it is a file")
+        Ok(_) => Err(Fault::new(format!("`{}` is not a data folder", folder.display()), "it is a file")
             .hint("name the folder that holds the streams with `--data DIR`")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            Err(Fault::new(format!("data folder `{}` cannot be read", folder.display()), e)
+            Err(Fault::new(format!("cannot read data folder `{}`", folder.display()), e)
                 .hint("name another with `--data DIR`, or make one with `beamport demo`"))
         }
-        Err(e) => Err(Fault::io(format!("data folder `{}` cannot be read", folder.display()), &e)),
+        Err(e) => Err(Fault::io(format!("cannot read data folder `{}`", folder.display()), &e)),
     }
 }
 
@@ -120,7 +120,7 @@ impl Asked {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, 2, flag.clone())
                 .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-                .map_err(|e| Fault::new("Ctrl-C cannot be listened to", e))?;
+                .map_err(|e| Fault::new("cannot catch Ctrl-C", e))?;
         }
         Ok(Self(flag))
     }

@@ -131,7 +131,7 @@ pub(crate) fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answ
 
 fn text(pins: &[Pin], folder: &str) -> String {
     if pins.is_empty() {
-        return format!("nobody reads in {folder}\n");
+        return format!("no readers in {folder}\n");
     }
     let dash = || "-".to_owned();
     let mut table =
@@ -160,7 +160,9 @@ fn text(pins: &[Pin], folder: &str) -> String {
         text += &format!("{stream}: {} messages that `{reader}` had read were cut\n", thousands(u64::from(*cut)));
     }
     if let Some(Pin { stream, reader, .. }) = pins.iter().find(|pin| !pin.alive && pin.lag.is_some_and(|lag| lag > 0)) {
-        text += &format!("\none that will not come back is let go of: beamport forget {stream} '{reader}'\n");
+        text += &format!(
+            "\nto delete the position of a reader that will not return: beamport forget {stream} '{reader}'\n"
+        );
     }
     text
 }
@@ -175,7 +177,7 @@ fn let_go(asked: &Forget, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let (stream, reader) = (&asked.stream, &asked.reader);
     let found = data.reader_early(stream)?.forget(reader).map_err(|e| {
-        let hint = "end that process first; what it has not read may then be let go";
+        let hint = "end that process first; then its unread messages may be deleted";
         Fault { hint: hint.into(), ..stream_fault(stream, e) }
     })?;
     if found {
@@ -232,8 +234,8 @@ mod tests {
              detector  old       counted    gone                 0      0 B      1,200  3,400  12.3 s\n\
              detector: 3 messages that `old` had read were cut\n\
              \n\
-             one that will not come back is let go of: beamport forget detector 'old'\n"
+             to delete the position of a reader that will not return: beamport forget detector 'old'\n"
         );
-        assert_eq!(text(&[], "d"), "nobody reads in d\n");
+        assert_eq!(text(&[], "d"), "no readers in d\n");
     }
 }

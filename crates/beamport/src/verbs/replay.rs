@@ -54,15 +54,15 @@ fn replay(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
     let Some(folder) = asked.into.as_ref().filter(|_| asked.through.is_none()) else {
         return through::run(asked, registry, &from, out, err);
     };
-    let run = members::sealed(&from, &asked.run, "replayed")?;
+    let run = members::sealed(&from, &asked.run, "replay")?;
     let all = members::all(&from, &run)?;
-    members::refuse_missing(&from, &run, "replayed")?;
-    members::refuse_gone(&run.name, "replayed", &all)?;
-    members::refuse_cut(&run.name, "replayed", &all)?;
+    members::refuse_missing(&from, &run, "replay")?;
+    members::refuse_gone(&run.name, "replay", &all)?;
+    members::refuse_cut(&run.name, "replay", &all)?;
     let into = Data::on_disk(folder);
     refuse_present(&into, &run)?;
     std::fs::create_dir_all(folder)
-        .map_err(|e| Fault::new(format!("folder `{}` cannot be made", folder.display()), e))?;
+        .map_err(|e| Fault::new(format!("cannot create folder `{}`", folder.display()), e))?;
     let signals = Asked::to_end()?;
     let began = Instant::now();
     let again = play(asked, (&from, &into), &run, &all, &signals, err)?;
@@ -75,7 +75,7 @@ fn replay(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
         json_line(out, &report)?;
     } else {
         write!(out, "{}", text(&rows))?;
-        let verdict = if same { "both hold the same members" } else { "they do NOT hold the same members" };
+        let verdict = if same { "both have the same members" } else { "their members DIFFER" };
         writeln!(
             out,
             "\nrun `{}` is {} in {} after {}: {verdict}",
@@ -91,13 +91,14 @@ fn replay(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn 
 /// A run or stream of the same name in the way is never added to.
 fn refuse_present(into: &Data, run: &Run) -> Result<(), Fault> {
     let present = into.streams(true)?;
-    let what = format!("run `{}` cannot be played into {}", run.name, into.folder.display());
+    let what = format!("cannot play run `{}` into {}", run.name, into.folder.display());
     if let Some(stream) = members::streams(run).into_iter().find(|s| present.contains(s)) {
-        return Err(Fault::new(what, format!("there is a stream `{stream}` already"))
-            .hint("name a new folder with `--into DIR`"));
+        return Err(
+            Fault::new(what, format!("stream `{stream}` already exists")).hint("name a new folder with `--into DIR`")
+        );
     }
     if flow::runs::runs(into)?.iter().any(|r| r.name == run.name) {
-        return Err(Fault::new(what, "there is a run of that name already").hint("name a new folder with `--into DIR`"));
+        return Err(Fault::new(what, "a run of that name already exists").hint("name a new folder with `--into DIR`"));
     }
     Ok(())
 }
@@ -157,7 +158,7 @@ fn play(
         if signals.yes() {
             progress.clear(err);
             return Err(Fault::new(format!("run `{}` is not replayed", run.name), "interrupted")
-                .hint(format!("remove {} before you begin again", into.folder.display())));
+                .hint(format!("remove {} before you try again", into.folder.display())));
         }
         std::thread::sleep(pause.min(NAP));
     }

@@ -59,7 +59,7 @@ impl Place {
         let parent = std::env::temp_dir();
         Self::sweep(&parent);
         let folder = parent.join(format!("{BESIDE_NAME}{}", std::process::id()));
-        let fault = |e| Fault::io(format!("folder `{}` cannot be made", folder.display()), &e);
+        let fault = |e| Fault::io(format!("cannot create folder `{}`", folder.display()), &e);
         std::fs::create_dir(&folder).map_err(fault)?;
         let lock = Os.lock(&folder.join(LOCK)).map_err(fault)?;
         Ok(Self { data: Data::on_disk(folder), remove: None, _lock: Some(lock) })
@@ -68,7 +68,7 @@ impl Place {
     fn new(asked: &Verb, stage: &str, input: &str) -> Result<Self, Fault> {
         let Some(into) = &asked.into else { return Self::beside() };
         let data = Data::on_disk(into);
-        let what = format!("the output cannot stay in {}", into.display());
+        let what = format!("cannot keep the output in {}", into.display());
         let fault = |e| Fault::io(&what, &e);
         std::fs::create_dir_all(into).map_err(fault)?;
         let present = data.streams(true)?;
@@ -77,7 +77,7 @@ impl Place {
             |name: &&String| *name == stage || *name == input || name.starts_with(&behind) || name.starts_with(&beside);
         if let Some(name) = present.iter().find(is_ours) {
             return Err(
-                Fault::new(what, format!("there is a stream `{name}`")).hint("name a new folder with `--into DIR`")
+                Fault::new(what, format!("stream `{name}` already exists")).hint("name a new folder with `--into DIR`")
             );
         }
         let ours = [input.to_owned(), flow::commits_of(input), flow::tasks_of(stage), flow::statistics_of(stage)];
@@ -134,18 +134,18 @@ struct Report<'a> {
 
 /// Does it.
 pub(super) fn run(asked: &Verb, registry: &Registry, from: &Data, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
-    let run = members::sealed(from, &asked.run, "replayed")?;
+    let run = members::sealed(from, &asked.run, "replay")?;
     let known = known(asked, registry)?;
     let input = input_of(asked, &run, known.as_ref())?;
     let signals = Asked::to_end()?;
     let section = section(asked, registry, known, &input)?;
     let members = members::count(from, &run, &input)?;
-    members::refuse_missing(from, &run, "replayed")?;
-    members::refuse_gone(&run.name, "replayed", std::slice::from_ref(&members))?;
-    members::refuse_cut(&run.name, "replayed", std::slice::from_ref(&members))?;
+    members::refuse_missing(from, &run, "replay")?;
+    members::refuse_gone(&run.name, "replay", std::slice::from_ref(&members))?;
+    members::refuse_cut(&run.name, "replay", std::slice::from_ref(&members))?;
     if from.reader_early(&input)?.header().clock != Clock::Epoch {
-        let what = format!("stream `{input}` cannot go through a worker");
-        return Err(Fault::new(what, "its times do not count ns since 1970 UTC").into());
+        let what = format!("cannot replay stream `{input}` through a worker");
+        return Err(Fault::new(what, "its times are not in ns since 1970 UTC").into());
     }
     let declared = Passing::declared(&section, &|| signals.yes())?;
     let source = super::replay::source(from, &run.name, &input, asked.speed);
@@ -206,14 +206,15 @@ fn fault_of(mistakes: &[file::Mistake]) -> Fault {
     match mistakes.first() {
         Some(m) if m.line > 0 => Fault::new(format!("{}:{}: {}", m.file, m.line, m.what), &m.cause).hint(&m.hint),
         Some(m) => Fault::new(&m.what, &m.cause).hint(&m.hint),
-        None => Fault::new("the worker cannot be made", ""),
+        None => Fault::new("cannot create the worker", ""),
     }
 }
 
 /// The stream that is meant.
 fn input_of(asked: &Verb, run: &Run, known: Option<&WorkerSection>) -> Result<String, Fault> {
     let streams = members::streams(run);
-    let what = || format!("run `{}` cannot go through `{}`", run.name, asked.through.as_deref().unwrap_or_default());
+    let what =
+        || format!("cannot replay run `{}` through `{}`", run.name, asked.through.as_deref().unwrap_or_default());
     let named = asked.input.clone().or_else(|| match known.map(|worker| worker.inputs.value.as_slice()) {
         Some([input]) => Some(input.clone()),
         _ => None,
@@ -244,9 +245,10 @@ fn section(
         None => written(asked, registry, input)?,
     };
     if let Some(beside) = section.besides.first() {
-        let what = format!("`{}` cannot be replayed", section.call.value);
-        return Err(Fault::new(what, format!("it looks at stream `{beside}` beside its input"))
-            .hint("only code that takes one stream can go through a replay"));
+        let what = format!("cannot replay `{}`", section.call.value);
+        return Err(
+            Fault::new(what, format!("it also reads stream `{beside}`")).hint("replay only code with one input stream")
+        );
     }
     // The output is in the order of the input, complete, and stays where it is to stay.
     (section.share.value, section.set.value, section.order.value) = (Share::Balance, 1, Order::Keep);
@@ -279,21 +281,21 @@ fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSecti
     for (key, value) in asked.parameters.iter().filter(|(_, value)| !value.is_null()) {
         let _ = writeln!(text, "{} = {}", quoted(key), file::toml_text(value));
     }
-    let here = std::env::current_dir().map_err(|e| Fault::new("this folder cannot be found", e))?;
+    let here = std::env::current_dir().map_err(|e| Fault::new("cannot find the current folder", e))?;
     let instrument = file::parse(&text, &here.join("replay.toml"), registry, &file::unasked).map_err(|mistakes| {
         let first = mistakes.into_iter().next();
-        let told = |m: file::Mistake| Fault::new(format!("`{call}` cannot be run: {}", m.what), m.cause).hint(m.hint);
-        first.map_or_else(|| Fault::new(format!("`{call}` cannot be run"), ""), told)
+        let told = |m: file::Mistake| Fault::new(format!("cannot run `{call}`: {}", m.what), m.cause).hint(m.hint);
+        first.map_or_else(|| Fault::new(format!("cannot run `{call}`"), ""), told)
     })?;
     let made = instrument.workers().next().cloned();
-    made.ok_or_else(|| Fault::new(format!("`{call}` cannot be run"), "there is no section for it"))
+    made.ok_or_else(|| Fault::new(format!("cannot run `{call}`"), "there is no section for it"))
 }
 
 /// The section of an instrument file, with what was asked for.
 fn changed(asked: &Verb, mut section: WorkerSection, input: &str) -> Result<WorkerSection, Fault> {
     if section.name == *input {
         let what = format!("worker `{input}` cannot take its own output");
-        return Err(Fault::new(what, "a stream has one writer").hint("name another with `--input STREAM`"));
+        return Err(Fault::new(what, "a stream has one writer").hint("name another stream with `--input STREAM`"));
     }
     section.slots.value = asked.slots.map_or(section.slots.value, u64::from);
     if let Some(known) = section.parameters.value.0.as_object_mut() {
@@ -327,9 +329,9 @@ fn kept(
     let slots = section.slot_live.0.saturating_mul(section.slots.value);
     let needed = live.saturating_add(slots).saturating_add(section.output.live.0);
     if let Some(free) = room::free().filter(|free| needed > *free) {
-        let what = format!("stream `{}` cannot go through `{}`", members.stream, section.call.value);
+        let what = format!("cannot replay stream `{}` through `{}`", members.stream, section.call.value);
         let cause = format!("it needs {} of shared memory, and {} are free", bytes(needed), bytes(free));
-        return Err(Fault::new(what, cause).hint("take smaller batches, or fewer slots"));
+        return Err(Fault::new(what, cause).hint("use smaller batches or fewer slots"));
     }
     // As the instrument file has it.
     let ahead_max = super::replay::AHEAD_MAX;
@@ -367,7 +369,7 @@ fn first_aside(data: &Data, stage: &str) -> Option<String> {
     let first = batch.iter().next()?;
     let aside = wire::bpas::read(first.payload).ok()?;
     let text = aside.text.trim_end();
-    Some(format!("the first message that went aside, for the reason `{}`:\n{text}", aside.reason))
+    Some(format!("the first message set aside, with reason `{}`:\n{text}", aside.reason))
 }
 
 impl Report<'_> {
@@ -415,8 +417,8 @@ impl Report<'_> {
             self.sha256.get(..16).unwrap_or_default().to_owned(),
         ]);
         let pure = match self.is_pure {
-            true => "it is declared pure: the hash is the same each time",
-            false => "it is not declared pure: another time the hash may be another",
+            true => "declared pure: the hash is reproducible",
+            false => "not declared pure: the hash may differ next time",
         };
         let slots = if self.slots == 1 { "1 slot".to_owned() } else { format!("{} slots", self.slots) };
         format!(
@@ -464,7 +466,7 @@ mod tests {
             report.text(),
             "stream  messages   done   made  filtered  aside  lost  sha256\n\
              camera     1,200  1,199  1,199         0      1     0  0123456789abcdef\n\n\
-             run `first` went through mine.py:mean in 2.0 s (600/s, 2 slots); it is not declared pure: another time the hash may be another\n"
+             run `first` went through mine.py:mean in 2.0 s (600/s, 2 slots); not declared pure: the hash may differ next time\n"
         );
     }
 }

@@ -109,7 +109,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         let is_book = name == flow::RUNS || name == "control" || name == "status" || name.contains('.');
         let nameless = (seen.nameless > 0 && !is_book).then(|| {
             let path = folder.join("origins");
-            format!("who made {} messages is not known: {} is damaged", thousands(seen.nameless), path.display())
+            format!("the origin of {} messages is unknown: {} is damaged", thousands(seen.nameless), path.display())
         });
         let first = first.or_else(|| seen.flaws.first().cloned()).or_else(|| nameless.clone());
         mendable |= seen.wrong > 0 || !seen.flaws.is_empty();
@@ -119,7 +119,8 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         let messages: u64 = seen.schemas.iter().map(|s| s.1).sum();
         let schemas: Vec<String> = seen.schemas.iter().map(|s| s.0.as_text()).collect();
         // What the parents of a view let go of is no damage: retention was told to.
-        let gone = (seen.gone > 0).then(|| format!("{} are gone from the parents of this view", thousands(seen.gone)));
+        let gone =
+            (seen.gone > 0).then(|| format!("{} are no longer in the parents of this view", thousands(seen.gone)));
         let result = made_good.iter().cloned().chain([first.clone().unwrap_or("ok".into())]).chain(gone);
         let result: Vec<String> = result.collect();
         table.row([short, thousands(messages), bytes(seen.bytes), schemas.join(" "), result.join("; ")]);
@@ -138,7 +139,7 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         told.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     if mendable && !asked.repair {
-        writeln!(err, "hint:  `beamport verify --repair` makes good what can be proven")?;
+        writeln!(err, "hint:  run `beamport verify --repair` to repair what can be proven")?;
     }
     Ok(ExitCode::from(u8::from(wrong)))
 }
@@ -157,7 +158,7 @@ fn cut(data: &Data, range: &Range, name: &str, seen: &Verified) -> Option<String
         ));
     }
     (seen.count < range.next)
-        .then(|| format!("it ends at {}, and a run has members up to {}", seen.count, range.next.saturating_sub(1)))
+        .then(|| format!("it ends at {}, but a run has members up to {}", seen.count, range.next.saturating_sub(1)))
 }
 
 /// What a repair did, in words.
@@ -181,9 +182,9 @@ fn made_good(done: &Repaired) -> String {
         }
     }
     if parts.is_empty() {
-        return "nothing could be made good".into();
+        return "nothing could be repaired".into();
     }
-    format!("made good: {}; as it was: *.damaged-*", parts.join(", "))
+    format!("repaired: {}; originals: *.damaged-*", parts.join(", "))
 }
 
 /// A bar on stderr, on a terminal only.

@@ -57,7 +57,7 @@ struct Seen {
 pub(super) fn verify(asked: &Verify, file: &Path, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     if asked.repair {
         let fault = Fault::new(format!("{} is not repaired", file.display()), "`--repair` is for streams");
-        return Err(fault.hint("`beamport write RUN --output FILE` makes a file again").into());
+        return Err(fault.hint("write the file again: `beamport write RUN --output FILE`").into());
     }
     // Without a data folder a list still says what its files are.
     let known = open(&asked.data).ok().map(|data| known(&data)).transpose()?.unwrap_or_default();
@@ -196,7 +196,7 @@ fn one_of_many(file: &Path, expected: Expected) -> Result<Seen, Stop> {
 
 /// Looks at a file of which some is expected, or which is something that was made.
 fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop> {
-    let refused = |cause: String| Fault::new(format!("{} cannot be verified", file.display()), cause);
+    let refused = |cause: String| Fault::new(format!("cannot verify {}", file.display()), cause);
     match std::fs::metadata(file) {
         // What is no plain file might be waited for without end.
         Ok(found) if !found.is_file() => return Err(refused("it is not a plain file".into()).into()),
@@ -206,7 +206,7 @@ fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop
             let wrong = Some("it is not there".to_owned());
             return Ok(Seen { file: file.to_path_buf(), size: 0, blake3: String::new(), by, wrong });
         }
-        Err(e) => return Err(Fault::io(format!("{} cannot be verified", file.display()), &e).into()),
+        Err(e) => return Err(Fault::io(format!("cannot verify {}", file.display()), &e).into()),
     }
     let output = Command::new(program()?).arg("hash").arg("--").arg(file).stdin(Stdio::null()).output();
     let output = output.map_err(|e| Fault::new("`beamport-nexus` does not start", e))?;
@@ -220,8 +220,8 @@ fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop
         (Some(by), _) => (by, None),
         (None, Some(Expected { by, blake3 })) => (by, Some(format!("it is not that file, of BLAKE3 {blake3}"))),
         (None, None) => {
-            let cause = format!("no sink of the data folder made it; its BLAKE3 is {blake3}");
-            let hint = "name the data folder of its run with `--data DIR`; what `beamport write` made has the BLAKE3 that it printed";
+            let cause = format!("no sink of the data folder wrote it; its BLAKE3 is {blake3}");
+            let hint = "name the data folder of its run with `--data DIR`; for a file of `beamport write`, compare the printed BLAKE3";
             return Err(refused(cause).hint(hint).into());
         }
     };
@@ -230,7 +230,7 @@ fn one(file: &Path, expected: Vec<Expected>, made: &[Made]) -> Result<Seen, Stop
 
 /// Names and hashes of a list.
 fn listed(list: &Path) -> Result<Vec<(String, String)>, Fault> {
-    let what = || format!("{} cannot be read", list.display());
+    let what = || format!("cannot read {}", list.display());
     let text = std::fs::read_to_string(list).map_err(|e| Fault::io(what(), &e))?;
     let entry = |line: &str| {
         let (blake3, name) = line.split_once("  ")?;
@@ -239,7 +239,7 @@ fn listed(list: &Path) -> Result<Vec<(String, String)>, Fault> {
         is_name.then(|| (name.to_owned(), blake3.to_owned()))
     };
     let all: Option<Vec<_>> = text.lines().map(entry).collect();
-    all.ok_or_else(|| Fault::new(what(), "a line is not a hash, two blanks and a name"))
+    all.ok_or_else(|| Fault::new(what(), "a line is not a hash, two spaces and a name"))
 }
 
 #[cfg(test)]

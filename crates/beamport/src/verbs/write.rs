@@ -71,8 +71,7 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
             (Work::Template(template), streams, output)
         }
         Known::Many { .. } if snapshot.is_some() => {
-            let cause =
-                "those of its files of frames that are whole are listed already, and the one that grows can be read";
+            let cause = "complete files of frames are listed already, and the growing one can be read";
             let fault = Fault::new(format!("run `{}` has no snapshot", asked.run), cause);
             return Err(fault.hint("with `--template FILE` its frames become one file").into());
         }
@@ -81,9 +80,9 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
         }
     };
     let mut members = members::all(&data, &run)?;
-    members::refuse_missing(&data, &run, "written")?;
+    members::refuse_missing(&data, &run, "write")?;
     members.retain(|members| inputs.contains(&members.stream));
-    members::refuse_gone(&run.name, "written", &members)?;
+    members::refuse_gone(&run.name, "write", &members)?;
     let end = |input: &String| run.streams.iter().filter(|r| r.stream == *input).map(|r| r.next).max().unwrap_or(0);
     let ends: Vec<u64> = inputs.iter().map(end).collect();
     let job = WriterJob {
@@ -147,22 +146,21 @@ fn of_run(data: &Data, asked: &Verb) -> Result<(Run, Option<i64>), Fault> {
     let run = flow::runs::run(data, &asked.run)?;
     let is_named = asked.output.to_string_lossy().contains(SNAPSHOT);
     match (run.state, is_named) {
-        (State::Sealed, true) => Err(Fault::new(
-            format!("run `{}` has no snapshot", asked.run),
-            "it is sealed: all of it is there",
-        )
-        .hint(format!("choose a name without `{SNAPSHOT}`"))),
+        (State::Sealed, true) => {
+            Err(Fault::new(format!("run `{}` has no snapshot", asked.run), "it is sealed, so it is complete")
+                .hint(format!("choose a name without `{SNAPSHOT}`")))
+        }
         (State::Sealed, false) => Ok((run, None)),
         (_, true) => {
             let now = data.media.now();
             members::until_now(data, run, now).map(|run| (run, Some(now)))
         }
         (state, false) => Err(Fault::new(
-            format!("run `{}` cannot be written", asked.run),
+            format!("cannot write run `{}`", asked.run),
             format!("it is {}", state.name()),
         )
         .hint(format!(
-            "wait until it is sealed (`beamport ls`, `beamport end`); `--output '{}-{SNAPSHOT}.nxs'` writes what there is now",
+            "wait until it is sealed (`beamport ls`, `beamport end`); `--output '{}-{SNAPSHOT}.nxs'` writes a snapshot",
             shortened(&asked.run)
         ))),
     }
@@ -179,10 +177,10 @@ fn named(output: &Path, snapshot: Option<i64>) -> PathBuf {
 /// names no code.
 fn of_file(asked: &Verb, registry: &Registry) -> Result<Option<SinkSection>, Fault> {
     let Some(path) = &asked.file else { return Ok(None) };
-    let what = || format!("`{}` does not say how the file is written", path.display());
+    let what = || format!("`{}` does not define how to write the file", path.display());
     let instrument = file::read(path, registry, &file::unasked).map_err(|mistakes| {
         let first = mistakes.first().map(|mistake| mistake.to_string()).unwrap_or_default();
-        Fault::new(what(), first).hint(format!("`beamport check {}` tells all", path.display()))
+        Fault::new(what(), first).hint(format!("`beamport check {}` lists all mistakes", path.display()))
     })?;
     let mut sinks = instrument.sinks.into_iter().filter(|sink| sink.template().is_some());
     let sink = sinks.find(|sink| asked.sink.as_ref().is_none_or(|name| *name == sink.name));
@@ -204,7 +202,7 @@ fn aside(account: &Value) -> Vec<String> {
 }
 
 fn refused(file: &Path, cause: impl std::fmt::Display) -> Fault {
-    Fault::new(format!("`{}` is not written", file.display()), cause)
+    Fault::new(format!("cannot write `{}`", file.display()), cause)
 }
 
 /// Refuses a name that is taken, if only by a link that leads nowhere, a folder that is not there (it is made by who knows
@@ -216,7 +214,7 @@ pub(super) fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
             kind if kind.is_dir() => "folder",
             _ => "file",
         };
-        let cause = format!("there is a {kind} of that name");
+        let cause = format!("a {kind} of that name exists");
         return Err(refused(file, cause).hint("choose another name, or move it away"));
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -260,7 +258,7 @@ impl Part {
             _ => {}
         }
         let in_the_way = || {
-            let cause = format!("`{}` is not the folder of a file that is being written", folder.display());
+            let cause = format!("`{}` is not a folder of an unfinished file", folder.display());
             refused(name, cause).hint("move it away, or choose another name")
         };
         if !std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
@@ -332,7 +330,7 @@ enum Known {
 }
 
 fn not_there(template: &Path) -> Fault {
-    Fault::new(format!("template `{}` cannot be read", template.display()), "there is no such file")
+    Fault::new(format!("cannot read template `{}`", template.display()), "no such file")
 }
 
 /// What the run itself recorded of a sink or, without a name, of the first that can be made again. It may be from another
@@ -355,20 +353,20 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
         let first = || sinks.iter().find_map(|(_, made)| many(made));
         return Ok(found.or_else(first));
     };
-    let what = || format!("what sink `{}` made is not written", shortened(name));
+    let what = || format!("cannot write the file of sink `{}`", shortened(name));
     let Some(made) = sinks.get(name) else {
         let names: Vec<&str> = sinks.keys().map(String::as_str).collect();
         let hint = match names.as_slice() {
-            [] => "`--template FILE` says what to write".to_owned(),
+            [] => "name a template with `--template FILE`".to_owned(),
             names => format!("sinks of this run are {}", shortened(&names.join(", "))),
         };
         return Err(Fault::new(what(), "the run has no such sink").hint(hint));
     };
     match (template(made), many(made)) {
         (Some(path), _) if path.is_file() => Ok(Some(one((made, path)))),
-        (Some(template), _) => Err(not_there(&template).hint("`--template FILE` names another")),
+        (Some(template), _) => Err(not_there(&template).hint("name another with `--template FILE`")),
         (None, Some(known)) => Ok(Some(known)),
-        (None, None) => Err(Fault::new(what(), "the run does not say how its files are to be made")),
+        (None, None) => Err(Fault::new(what(), "the run has no record of its files")),
     }
 }
 
@@ -392,7 +390,7 @@ fn many(made: &Value) -> Option<Known> {
 /// The one template of a data folder.
 fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
     let mut templates: Vec<PathBuf> = std::fs::read_dir(folder)
-        .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", folder.display()), e))?
+        .map_err(|e| Fault::new(format!("cannot read data folder `{}`", folder.display()), e))?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".nexus.json")))
@@ -402,7 +400,7 @@ fn only_template(folder: &Path) -> Result<PathBuf, Fault> {
         (found, others) => {
             let number = if found.is_some() { others + 1 } else { 0 };
             let cause = format!("{number} files `*.nexus.json` are in {}", folder.display());
-            Err(Fault::new("it is not clear which structure the file has", cause)
+            Err(Fault::new("the template is ambiguous", cause)
                 .hint("add `--template FILE`: the `template` of the sink in the instrument file"))
         }
     }
@@ -429,7 +427,7 @@ pub(super) fn made(job: &WriterJob, of: u64, err: &mut dyn Write) -> Result<Valu
 }
 
 fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn Write) -> Result<Value, super::Stop> {
-    let mut answer = nameless().map_err(|e| Fault::new("the writer's answer cannot be kept", e))?;
+    let mut answer = nameless().map_err(|e| Fault::new("cannot keep the writer's answer", e))?;
     writer(&job.writer)?;
     let mut child = start_writer(job, &answer)??;
     let mut progress = Progress::new();
@@ -437,7 +435,7 @@ fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn
         match child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => {}
-            Err(e) => return Err(Fault::new("the writer is lost", e).into()),
+            Err(e) => return Err(Fault::new("the writer disappeared", e).into()),
         }
         // Close to what it will be: arrays are most of a file and stand in it as they are in the messages.
         let size = size_of(taken(job));
@@ -460,7 +458,7 @@ fn written(job: &WriterJob, name: &Path, of: u64, signals: &Asked, err: &mut dyn
     answer
         .rewind()
         .and_then(|()| answer.read_to_string(&mut text))
-        .map_err(|e| Fault::new("the writer's answer cannot be read", e))?;
+        .map_err(|e| Fault::new("cannot read the writer's answer", e))?;
     let line = text.lines().next_back().unwrap_or_default();
     let mut product: Value =
         serde_json::from_str(line).map_err(|e| Fault::new("the writer's answer is not JSON", e))?;

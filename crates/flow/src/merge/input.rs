@@ -109,8 +109,8 @@ impl Input {
         let header = reader.header();
         if header.clock != Clock::Epoch && matches!(by, By::Time(_)) {
             return Err(Fault::new(
-                format!("stream `{stream}` cannot be merged by time"),
-                "its times do not count ns since 1970 UTC",
+                format!("cannot merge stream `{stream}` by time"),
+                "its times are not in ns since 1970 UTC",
             )
             .hint("merge streams whose source has `clock = \"epoch\"`, or by number"));
         }

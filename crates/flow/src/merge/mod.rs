@@ -201,8 +201,8 @@ impl Merge {
     /// Opens the output `name` and all that belongs to it, and goes on where the last commit stands.
     pub fn open(data: &Data, name: &str, inputs: &[MergeInput], options: &MergeOptions) -> Result<Self, Fault> {
         if inputs.is_empty() || inputs.len() > INPUTS_MAX {
-            let cause = format!("it has {} inputs, one to {INPUTS_MAX} are possible", inputs.len());
-            return Err(Fault::new(format!("merge `{name}` cannot work"), cause));
+            let cause = format!("it has {} inputs, the limit is {INPUTS_MAX}", inputs.len());
+            return Err(Fault::new(format!("cannot start merge `{name}`"), cause));
         }
         let book_name = commits_of(name);
         let book = Book::open_settled(data, &book_name, Keeps::Newest(BOOK_HISTORY_BYTES))?;
@@ -267,9 +267,9 @@ impl Merge {
             }
             // Nobody knows what of the inputs is in it.
             _ if merge.out.next_sequence() + merge.aside.next_sequence() > 0 => {
-                let what = format!("merge `{name}` cannot go on");
-                return Err(Fault::new(what, format!("it has messages, and `{book_name}` has no commit"))
-                    .hint(format!("bring the book back, or move `{name}` away to begin anew")));
+                let what = format!("cannot resume merge `{name}`");
+                return Err(Fault::new(what, format!("it has messages, but `{book_name}` has no commit"))
+                    .hint(format!("restore the book, or move `{name}` away to start a new stream")));
             }
             _ => {}
         }

@@ -321,7 +321,7 @@ impl Numbers {
 
     pub(super) fn check(&self) -> Result<(), Fault> {
         match self.rounds.is_empty() {
-            true => Err(Fault::new("a commit of a merge cannot be read", "it names no round")),
+            true => Err(Fault::new("cannot read a commit of a merge", "it has no round")),
             false => Ok(()),
         }
     }

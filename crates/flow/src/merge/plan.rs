@@ -46,8 +46,9 @@ pub(super) struct Share {
 
 impl Plan {
     pub(super) fn read(state: &str) -> Result<Self, Fault> {
-        serde_json::from_str(state)
-            .map_err(|e| Fault::new("a commit of a merge cannot be read", e).hint("it was written by a later version"))
+        serde_json::from_str(state).map_err(|e| {
+            Fault::new("cannot read a commit of a merge", e).hint("use the version of beamport that wrote it")
+        })
     }
 
     /// By what it orders, as it stood then; none if it says neither.
@@ -55,7 +56,7 @@ impl Plan {
         match (self.ahead_max, &self.numbers) {
             (Some(ahead_max), None) => Ok(By::Time(ahead_max)),
             (None, Some(numbers)) => numbers.check().map(|()| By::Number(numbers.clone())),
-            _ => Err(Fault::new("a commit of a merge cannot be read", "it says not by what it orders")),
+            _ => Err(Fault::new("cannot read a commit of a merge", "it does not name its order")),
         }
     }
 
@@ -68,6 +69,6 @@ impl Plan {
     }
 
     pub(super) fn write(&self) -> Result<String, Fault> {
-        serde_json::to_string(self).map_err(|e| Fault::new("a commit of a merge cannot be written", e))
+        serde_json::to_string(self).map_err(|e| Fault::new("cannot write a commit of a merge", e))
     }
 }

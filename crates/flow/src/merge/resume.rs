@@ -59,15 +59,15 @@ impl Merge {
     /// Goes on from the last commit: finishes its slice, and knows again what waits behind it.
     pub(super) fn resume(&mut self, commit: &Commit, plan: &Plan) -> Result<(), Fault> {
         if plan.shares.len() != commit.inputs.len() {
-            return Err(Fault::new(format!("the last commit of `{}` is not one of a merge", self.name), ""));
+            return Err(Fault::new(format!("the last commit of `{}` is not from a merge", self.name), ""));
         }
         // A book whose newest commits do not verify says less than the output shows: going on would show it twice.
         let shown = (self.out.next_sequence(), self.aside.next_sequence());
         if plan.output == self.out.header().uuid && (shown.0 > commit.output_next || shown.1 > plan.aside.1) {
             let (next, known) = (shown.0, commit.output_next);
-            let what = format!("merge `{}` cannot go on", self.name);
-            return Err(Fault::new(what, format!("it shows {next} messages and has commits for {known}"))
-                .hint("`beamport verify --repair` makes good what a checksum proves"));
+            let what = format!("cannot resume merge `{}`", self.name);
+            return Err(Fault::new(what, format!("it has {next} messages but commits for {known}"))
+                .hint("run `beamport verify --repair` to repair what a checksum proves"));
         }
         match (&mut self.by, plan.by()?) {
             (By::Time(ahead_max), By::Time(then)) => {
@@ -78,9 +78,9 @@ impl Merge {
             }
             (By::Number(numbers), By::Number(then)) => numbers.resume(&then),
             _ => {
-                let what = format!("merge `{}` cannot go on", self.name);
+                let what = format!("cannot resume merge `{}`", self.name);
                 return Err(Fault::new(what, "its stream was merged by another `kind`")
-                    .hint(format!("write the `kind` that it had, or move `{}` away to begin anew", self.name)));
+                    .hint(format!("write its previous `kind`, or move `{}` away to start a new stream", self.name)));
             }
         }
         self.stand(plan.to);

@@ -433,7 +433,7 @@ pub fn unreadable(data: &Data) -> Result<Vec<Unreadable>, Fault> {
     let names = data
         .media
         .list(&data.folder)
-        .map_err(|e| Fault::new(format!("data folder `{}` cannot be read", data.folder.display()), e))?;
+        .map_err(|e| Fault::new(format!("cannot read data folder `{}`", data.folder.display()), e))?;
     let mut all = Vec::new();
     for name in names {
         match store::Header::read(data.media.as_ref(), &data.stream(&name)) {
@@ -488,7 +488,7 @@ fn look_at(data: &Data, name: &str, runs: &[Run], seen: &mut Seen, look: &Look<'
     let occupied = |folder| data.media.occupied(folder).unwrap_or(0);
     let live_bytes = if header.live == reader.folder() { 0 } else { occupied(&header.live) };
     let stored_bytes = occupied(reader.folder());
-    // The size asked for is not written down: a segment is an eighth of it, up to the largest segment; a live place
+    // The size asked for is not recorded: a segment is an eighth of it, up to the largest segment; a live place
     // that has turned round takes all of it.
     let room = (header.segment_bytes * 8).max(live_bytes);
     let rate = |n: u64| look.since.filter(|s| *s > 0.0 && !first_look).map(|s| n as f64 / s);

@@ -157,7 +157,7 @@ impl Work {
     /// where it is held and quiet; it counts once its commit is safe.
     pub fn cut_over(&mut self, code: &str, parameters: &str, slots: u32) -> Result<Vec<Boundary>, Fault> {
         if !self.holds || !self.is_quiet() {
-            return Err(Fault::new(format!("worker `{}` cannot be cut over", self.stage), "blocks are under way"));
+            return Err(Fault::new(format!("cannot cut worker `{}` over", self.stage), "blocks are under way"));
         }
         self.set_slots(slots)?;
         (self.options.code, self.options.parameters) = (code.to_owned(), parameters.to_owned());

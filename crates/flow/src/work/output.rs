@@ -137,8 +137,8 @@ impl Work {
             Lies::Input(input) => {
                 let Source { reader, parent, account, .. } = &mut self.sources[input];
                 let Some(parent) = *parent else {
-                    let what = format!("worker `{}` cannot go on", self.stage);
-                    let cause = format!("its output cannot point to message {first} of `{}` any more", account.stream);
+                    let what = format!("cannot resume worker `{}`", self.stage);
+                    let cause = format!("message {first} of `{}` is no longer available to its output", account.stream);
                     return Err(Fault::new(what, cause));
                 };
                 (reader, parent, account.stream.as_str())

@@ -191,10 +191,10 @@ impl Work {
                     continue;
                 }
                 return Err(Fault::new(
-                    format!("worker `{}` cannot go on", self.stage),
-                    format!("a message of its output behind {shown} is of no block that a slot has answered"),
+                    format!("cannot resume worker `{}`", self.stage),
+                    format!("its output has a message behind {shown} of no answered block"),
                 )
-                .hint(format!("`beamport verify {}` looks for damage", self.stage)));
+                .hint(format!("run `beamport verify {}` to look for damage", self.stage)));
             };
             its.shown += 1;
             if let Some(Lies::Input(input)) = lies {

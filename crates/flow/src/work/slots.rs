@@ -297,7 +297,7 @@ impl Work {
     }
 
     pub(super) fn append_task(&mut self, task: &wire::bptk::Task<'_>) -> Result<bool, Fault> {
-        wire::bptk::write(&mut self.bytes, task).map_err(|e| Fault::new("a task cannot be coded", e))?;
+        wire::bptk::write(&mut self.bytes, task).map_err(|e| Fault::new("cannot encode a task", e))?;
         let meta = own_meta(0, task.number, SchemaId(wire::bptk::ID));
         match self.tasks.append(&meta, &self.bytes) {
             Ok(_) => Ok(true),

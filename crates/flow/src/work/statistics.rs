@@ -124,7 +124,7 @@ impl Work {
             let origin = writer.origin(&whose).map_err(fault)?;
             let value =
                 wire::f144::F144 { source_name: number, timestamp: now, value: wire::f144::Value::Scalar(*value) };
-            wire::f144::write(&mut self.bytes, &value).map_err(|e| Fault::new("a number cannot be coded", e))?;
+            wire::f144::write(&mut self.bytes, &value).map_err(|e| Fault::new("cannot encode a number", e))?;
             let schema = SchemaId(wire::f144::ID);
             let meta = Meta { source_time: now, origin, origin_seq: writer.next_sequence(), schema, flags: 0 };
             match writer.push(&meta, &[&self.bytes]) {

@@ -64,7 +64,7 @@ impl Dataset {
         let most = stored.saturating_add(CHUNK_BYTES_MIN as u64).saturating_mul(READ_PACKED_MAX);
         if rows.saturating_mul(cells).saturating_mul(width as u64) > most {
             let cause = format!("`{path}` has {rows} rows in {stored} bytes");
-            return Err(Fault::new("a dataset cannot be read", cause).hint("the file is damaged or was never filled"));
+            return Err(Fault::new("cannot read a dataset", cause).hint("write the file again: it is damaged or empty"));
         }
         let mut part = vec![1; row.len()];
         if cells <= SHOWN {
@@ -165,7 +165,7 @@ impl Dataset {
     fn read(&self, first: u64, count: usize) -> Result<Cells, Fault> {
         let end = first.checked_add(count as u64).filter(|end| *end <= self.rows);
         if end.is_none() || count == 0 {
-            return Err(Fault::new("a dataset cannot be read", "it does not have these rows"));
+            return Err(Fault::new("cannot read a dataset", "it does not have these rows"));
         }
         let cells = count * self.part.iter().product::<u64>() as usize;
         Ok(match self.class {
@@ -173,7 +173,7 @@ impl Dataset {
             Class::Unsigned => Cells::Unsigned(self.fill(first, count, vec![0; cells], number_type(DType::UInt64)?)?),
             Class::Real => Cells::Real(self.fill(first, count, vec![0.0; cells], number_type(DType::Float64)?)?),
             Class::Text => {
-                let what = || "a dataset cannot be read".to_owned();
+                let what = || "cannot read a dataset".to_owned();
                 // SAFETY: an open dataset.
                 let kind = new_id(what, || unsafe { h5d::H5Dget_type(self.found.id.0) })?;
                 Cells::Text(self.fill(first, count, vec![0; cells * self.width], kind)?)
@@ -183,7 +183,7 @@ impl Dataset {
 
     /// Fills `out`, which has room for the shown part of so many rows as `memory`.
     fn fill<T: bytemuck::Pod>(&self, first: u64, count: usize, mut out: Vec<T>, memory: Id) -> Result<Vec<T>, Fault> {
-        let what = || "a dataset cannot be read".to_owned();
+        let what = || "cannot read a dataset".to_owned();
         let rank = self.found.shape.len();
         let (mut start, mut size) = (vec![0; rank], vec![count as u64; 1]);
         start[0] = first;
@@ -231,7 +231,7 @@ pub(super) fn names(file: &File, group: &str) -> Result<Vec<String>, Fault> {
         }
         c_int::from(names.len() >= crate::limits::SEARCH_OBJECTS_MAX)
     }
-    let what = || format!("the group `{group}` cannot be read");
+    let what = || format!("cannot read the group `{group}`");
     let name = h5::c_name(group)?;
     // SAFETY: an open file and a valid name.
     let id = new_id(what, || unsafe { h5g::H5Gopen2(file.id(), name.as_ptr(), h5p::H5P_DEFAULT) })?;

@@ -69,7 +69,7 @@ pub fn run(asked: &Asked) -> Result<(), Fault> {
     let answer = cat(asked, &mut out);
     // What was printed before a fault is seen before it.
     match out.flush() {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Fault::new("the answer cannot be printed", e)),
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Fault::new("cannot print the answer", e)),
         _ => answer,
     }
 }
@@ -106,7 +106,7 @@ pub fn cat(asked: &Asked, out: &mut dyn Write) -> Result<(), Fault> {
             }
             Err(Stop::Fault(fault)) => return Err(fault),
             Err(Stop::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(Stop::Output(e)) => return Err(Fault::new("the answer cannot be printed", e)),
+            Err(Stop::Output(e)) => return Err(Fault::new("cannot print the answer", e)),
         }
     }
 }
@@ -230,7 +230,7 @@ fn print_whole(file: &File, whole: &Whole, path: &Path, asked: &Asked, at: &mut 
     };
     let is_wanted = |shown: &str| wanted.is_empty() || wanted.iter().any(|wanted| is_in(shown, wanted));
     if let Some(nowhere) = wanted.iter().find(|wanted| !whole.places.iter().any(|place| is_in(&place.shown, wanted))) {
-        let what = format!("{} cannot be shown so", path.display());
+        let what = format!("cannot show {} with these options", path.display());
         let nowhere = nowhere.trim_matches('/');
         let link = whole.left.iter().find(|link| is_in(&format!("/{nowhere}"), link.path.trim_start_matches('/')));
         if let Some(link) = link {
@@ -238,7 +238,7 @@ fn print_whole(file: &File, whole: &Whole, path: &Path, asked: &Asked, at: &mut 
             return Err(Fault::new(what, cause).hint(NOT_FOLLOWED).into());
         }
         let cause = format!("it has no group `/{}`", nowhere.escape_debug());
-        let hint = "without `--path` all groups that have times are shown, each with its path";
+        let hint = "omit `--path` to list all groups with times";
         return Err(Fault::new(what, cause).hint(hint).into());
     }
     if at.table == 0 && at.row == 0 && !at.told {
@@ -270,8 +270,8 @@ fn print_whole(file: &File, whole: &Whole, path: &Path, asked: &Asked, at: &mut 
         }
     }
     if number == 0 {
-        let hint = "rows are shown of NXevent_data, NXlog, and groups with `time`";
-        let fault = Fault::new(format!("{} cannot be shown", path.display()), "no group has times that are understood");
+        let hint = "name a file with NXevent_data, NXlog, or groups with `time`";
+        let fault = Fault::new(format!("cannot show {}", path.display()), "no group has known times");
         return Err(fault.hint(hint).into());
     }
     Ok(ControlFlow::Continue(()))

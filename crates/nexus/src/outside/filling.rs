@@ -56,7 +56,7 @@ impl crate::module::Rows for Outside {
     fn take_all(&mut self, columns: &mut [Column], messages: &[Given<'_>]) -> Result<usize, Fault> {
         let filler = self.filler.as_mut().map_err(|wrongs| {
             let cause = wrongs.first().map(|wrong| wrong.cause.clone()).unwrap_or_default();
-            Fault::new("a module cannot work any more", cause)
+            Fault::new("a module has failed", cause)
         })?;
         let known = self.answers.len();
         let (answers, new) = (&mut self.answers, &mut self.new);

@@ -200,7 +200,7 @@ pub(crate) fn wrong_datasets(datasets: &[Dataset]) -> Option<String> {
     let twice = |(at, one): (usize, &Dataset)| datasets[..at].iter().any(|other| other.name == one.name);
     datasets.iter().find_map(Dataset::wrong).or_else(|| {
         let (_, one) = datasets.iter().enumerate().find(|(at, one)| twice((*at, one)))?;
-        Some(format!("the dataset `{}` stands twice", one.name))
+        Some(format!("the dataset `{}` appears twice", one.name))
     })
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn wrong_modules(modules: &[&'static dyn Module]) -> Option<Fault> {
     for (at, module) in modules.iter().enumerate() {
         let word = module.word();
         let cause = if crate::template::is_word(word) {
-            "templates have a module of that name already".to_owned()
+            "a module of that name already exists".to_owned()
         } else if modules[..at].iter().any(|other| other.word() == word) {
             "two modules have that name".to_owned()
         } else if let Some(cause) = bad_name(word) {
@@ -217,11 +217,11 @@ pub(crate) fn wrong_modules(modules: &[&'static dyn Module]) -> Option<Fault> {
         } else if module.schemas().is_empty() {
             "it takes no schema".to_owned()
         } else if (1..module.schemas().len()).any(|at| module.schemas()[..at].contains(&module.schemas()[at])) {
-            "a schema stands twice in it".to_owned()
+            "a schema appears twice in it".to_owned()
         } else {
             continue;
         };
-        return Some(Fault::new(format!("there can be no module `{word}`"), cause).hint("give it another word"));
+        return Some(Fault::new(format!("cannot add module `{word}`"), cause).hint("rename it"));
     }
     None
 }

@@ -61,8 +61,8 @@ enum Silent {
 impl Silent {
     fn told(self, what: String) -> Fault {
         match self {
-            Silent::Dead(how) => Fault::new(what, how).hint("what it printed stands above"),
-            Silent::Late => Fault::new(what, "it takes too long"),
+            Silent::Dead(how) => Fault::new(what, how).hint("see its output above"),
+            Silent::Late => Fault::new(what, "it does not respond"),
         }
     }
 }
@@ -111,14 +111,14 @@ impl Python {
         }
         match out.len() == classes.len() {
             true => Ok(out),
-            false => Err(Fault::new("the modules cannot be loaded", "the interpreter has another version of beamport")),
+            false => Err(Fault::new("cannot load the modules", "the interpreter has another version of beamport")),
         }
     }
 
     /// Starts a process; what it says of its classes. One that is killed meanwhile may have been somebody else's victim.
     fn begin(&mut self) -> Result<Value, Fault> {
-        let what = format!("the modules {} cannot be loaded", self.classes.join(", "));
-        let hint = format!("{} is the interpreter; `python` of the sink names another", self.program.display());
+        let what = format!("cannot load the modules {}", self.classes.join(", "));
+        let hint = format!("its interpreter is {}; `python` of the sink sets another", self.program.display());
         let mut tries = 0;
         let said = loop {
             self.spawn().map_err(|e| Fault::new(&what, e).hint(&hint))?;
@@ -131,7 +131,7 @@ impl Python {
         };
         let said: Value = serde_json::from_slice(said.get(1..).unwrap_or_default()).unwrap_or_default();
         match said["wrong"].as_str() {
-            Some(wrong) => Err(Fault::new(what, wrong).hint("mend the code, or `modules` of the sink")),
+            Some(wrong) => Err(Fault::new(what, wrong).hint("fix the code, or `modules` of the sink")),
             None => Ok(said["classes"].clone()),
         }
     }
@@ -295,7 +295,7 @@ struct Class {
 
 impl Class {
     fn of(at: usize, name: &str, said: &Value, python: &Shared) -> Result<Self, Fault> {
-        let wrong = |cause: String| Fault::new(format!("`{name}` is no module"), cause);
+        let wrong = |cause: String| Fault::new(format!("`{name}` is not a module"), cause);
         let texts = |key: &str| -> Vec<String> {
             said[key].as_array().into_iter().flatten().filter_map(|t| t.as_str().map(str::to_owned)).collect()
         };
@@ -336,11 +336,11 @@ impl Module for Class {
         let said = python.ask(b'd', &asked, "its process does not answer");
         let said = said.map_err(|fault| wrong(format!("{}: {}", fault.what, fault.cause), &fault.hint))?;
         if let Some(cause) = said["wrong"].as_str() {
-            return Err(wrong(cause.to_owned(), "mend the code, or the settings in `config`"));
+            return Err(wrong(cause.to_owned(), "fix the code, or the settings in `config`"));
         }
         let datasets = said["datasets"].as_array().into_iter().flatten().map(dataset);
         let datasets: Option<Vec<Dataset>> = datasets.collect();
-        let datasets = datasets.ok_or_else(|| wrong("its datasets cannot be understood".into(), ""))?;
+        let datasets = datasets.ok_or_else(|| wrong("its datasets are invalid".into(), ""))?;
         python.fillers += 1;
         Ok(Box::new(Asking {
             class: self.at,
@@ -419,7 +419,7 @@ enum Failed {
 
 impl Asking {
     fn what(&self) -> String {
-        format!("the module `{}` cannot go on", self.name)
+        format!("cannot resume the module `{}`", self.name)
     }
 
     /// Has the process of now make it, where it has not.
@@ -430,7 +430,7 @@ impl Asking {
         }
         let Self { name, class, settings, state, id, .. } = self;
         let asked = json!({"id": id, "class": class, "settings": settings, "state": state});
-        let said = python.ask(b'o', &asked, &format!("the module `{name}` cannot go on"))?;
+        let said = python.ask(b'o', &asked, &format!("cannot resume the module `{name}`"))?;
         match said["wrong"].as_str() {
             Some(wrong) => Err(Fault::new(self.what(), wrong)),
             None => {
@@ -476,11 +476,11 @@ impl Asking {
                 }
                 Some(b'w') => {
                     let why = String::from_utf8_lossy(&frame[1..]).into_owned();
-                    return Err(Failed::Fault(Fault::new(self.what(), why).hint("mend `state` of the class")));
+                    return Err(Failed::Fault(Fault::new(self.what(), why).hint("fix `state` of the class")));
                 }
                 _ => {
                     python.end();
-                    return Err(Failed::Fault(Fault::new(self.what(), "its process answered what is no answer")));
+                    return Err(Failed::Fault(Fault::new(self.what(), "its process sent an invalid response")));
                 }
             }
         }

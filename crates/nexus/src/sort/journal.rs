@@ -108,7 +108,7 @@ impl Journal {
 /// there were. Whatever of it was done before is done again, or seen to be done.
 pub(super) fn apply(target: &Path, file: &File, room: &mut Room) -> Result<u64, Fault> {
     let path = beside(target, "sorted");
-    let failed = |e: Error| Fault::new(format!("{} cannot be read", path.display()), e);
+    let failed = |e: Error| Fault::new(format!("cannot read {}", path.display()), e);
     let list = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(0),
         list => list.map_err(failed)?,
@@ -117,7 +117,7 @@ pub(super) fn apply(target: &Path, file: &File, room: &mut Room) -> Result<u64, 
     let mut magic = [0; 8];
     list.read_exact(&mut magic).map_err(failed)?;
     if magic != *MAGIC {
-        return Err(failed(Error::other("it is not one of ours")));
+        return Err(failed(Error::other("beamport did not create it")));
     }
     let mut put = Put { file, room, dataset: None, free: Vec::new(), left: Vec::new(), waiting: 0, count: 0 };
     while let Some(chunk) = next(&mut list).map_err(failed)? {
@@ -200,7 +200,7 @@ impl Put<'_> {
         self.count += 1;
         let Some(mask) = *mask else {
             if length > chunk.bytes {
-                return Err(Fault::new(format!("a chunk of `{path}` is not as it was"), format!("row {row}")));
+                return Err(Fault::new(format!("a chunk of `{path}` has changed"), format!("row {row}")));
             }
             return self.room.put(chunk.place, bytes);
         };

@@ -245,5 +245,5 @@ struct Changed {
 }
 
 fn uneven(design: &Design) -> Fault {
-    Fault::new(format!("`{}` has other rows than the columns beside it", design.path), "")
+    Fault::new(format!("`{}` differs in rows from the columns beside it", design.path), "")
 }

@@ -73,9 +73,10 @@ pub(super) fn entries(index: &mut Rows, room: &Room, runs: &[Run], entries: u64)
         let from = u64::from_le_bytes(index.number(room, run.from)?);
         let behind = run.from + run.count;
         let end = if behind < index.rows { u64::from_le_bytes(index.number(room, behind)?) } else { entries };
-        let count = end.checked_sub(from).filter(|_| end <= entries).ok_or_else(|| {
-            Fault::new(format!("`{}` is not as it was written", index.path), format!("row {}", run.from))
-        })?;
+        let count = end
+            .checked_sub(from)
+            .filter(|_| end <= entries)
+            .ok_or_else(|| Fault::new(format!("`{}` has changed", index.path), format!("row {}", run.from)))?;
         out.push(Run { from, to, count });
         to += count;
     }

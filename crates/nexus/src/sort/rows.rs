@@ -105,8 +105,8 @@ impl Rows {
             return Ok(bytes);
         }
         let packed = room.read(chunk.place, chunk.bytes as usize)?;
-        filter
-            .unpack(&packed, self.element, whole)
-            .ok_or_else(|| Fault::new(format!("a chunk of `{}` does not unpack", self.path), format!("row {base}")))
+        filter.unpack(&packed, self.element, whole).ok_or_else(|| {
+            Fault::new(format!("a chunk of `{}` is not valid compressed data", self.path), format!("row {base}"))
+        })
     }
 }

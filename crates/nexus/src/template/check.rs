@@ -41,7 +41,7 @@ pub(super) fn template(
         check.versions(map, version, &mut root.attributes);
         root.children = check.children("", map, 0);
         if !map.has("children") {
-            check.wrong("", "`children` is missing", "a template holds at least {\"children\": []}");
+            check.wrong("", "`children` is missing", "write at least {\"children\": []}");
         }
     }
     let mut root = tree::joined(of_static, root);
@@ -187,9 +187,9 @@ impl Check {
         for key in &map.twice {
             self.wrong_but(
                 &join(at, key),
-                format!("the key `{}` stands twice", short(key)),
+                format!("the key `{}` appears twice", short(key)),
                 "remove one",
-                "the last one holds",
+                "the last one is used",
             );
         }
         for (key, _) in map.members() {
@@ -197,14 +197,14 @@ impl Check {
                 continue;
             }
             let hint = match nearest(key, known.iter().copied()) {
-                Some(meant) => format!("perhaps `{meant}` is meant"),
+                Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("{what} has: {}", known.join(", ")),
             };
             let cause = format!("unknown key `{}` of {what}", short(key));
             if !self.is_lenient() {
                 self.wrong(&join(at, key), format!("unknown key `{}`", short(key)), hint);
             } else {
-                let perhaps = if hint.starts_with("perhaps") { format!("; {hint}") } else { String::new() };
+                let perhaps = if hint.starts_with("did you mean") { format!("; {hint}") } else { String::new() };
                 self.warn(&join(at, key), cause, &format!("it is ignored{perhaps}"));
             }
         }
@@ -220,7 +220,7 @@ impl Check {
         }
         let text = value.as_str()?;
         if text.contains('\0') {
-            self.wrong(&join(at, key), "a text with a NUL byte, at which HDF5 would cut it", "remove it");
+            self.wrong(&join(at, key), "a text with a NUL byte, where HDF5 would cut it", "remove it");
             return None;
         }
         Some(text)
@@ -257,7 +257,7 @@ impl Check {
         let found = TYPES.iter().find(|(name, _)| *name == word).map(|(_, t)| *t);
         if found.is_none() {
             let hint = match nearest(word, TYPES.iter().map(|(name, _)| *name)) {
-                Some(meant) => format!("perhaps `{meant}` is meant"),
+                Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("types are: {}", TYPES[..11].iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ")),
             };
             self.wrong(&join(at, key), format!("unknown type `{}`", short(word)), hint);
@@ -288,9 +288,9 @@ impl Check {
                     Some(other) => {
                         format!("the static file is of version `{}`, this is `{}`", short(other), short(&text))
                     }
-                    None => "the `template_version` of the static file is no text".to_owned(),
+                    None => "the `template_version` of the static file is not text".to_owned(),
                 };
-                self.wrong(&join("", key), cause, "use the static file and the template that belong together");
+                self.wrong(&join("", key), cause, "use the static file of this template");
             }
             if !attributes.iter().any(|known| known.name == key) {
                 attributes.push(Attribute { name: key.to_owned(), value: Data::text(text) });
@@ -323,8 +323,8 @@ impl Check {
             None | Some(Value::Null) => (),
             Some(Value::Object(pairs)) => {
                 for name in &pairs.twice {
-                    let cause = format!("the attribute `{}` stands twice", short(name));
-                    self.wrong_but(&join(&at, name), cause, "remove one", "the last one holds");
+                    let cause = format!("the attribute `{}` appears twice", short(name));
+                    self.wrong_but(&join(&at, name), cause, "remove one", "the last one is used");
                 }
                 for (name, value) in pairs.members() {
                     let at = join(&at, name);
@@ -358,8 +358,8 @@ impl Check {
                     let value = self.attribute_value(&join(&at, key), numbers.as_ref().unwrap_or(value), dtype);
                     if let (Some(name), Some(value)) = (name, value) {
                         if !names.insert(name.clone()) {
-                            let cause = format!("the attribute `{}` stands twice", short(&name));
-                            self.wrong_but(&at, cause, "remove one", "the last one holds");
+                            let cause = format!("the attribute `{}` appears twice", short(&name));
+                            self.wrong_but(&at, cause, "remove one", "the last one is used");
                             out.retain(|known| known.name != name);
                         }
                         out.push(Attribute { name, value });
@@ -416,7 +416,7 @@ impl Check {
             }
         };
         if depth > DEPTH_MAX {
-            self.wrong(&at, format!("groups nest deeper than {DEPTH_MAX}"), "put some of them side by side");
+            self.wrong(&at, format!("groups nest deeper than {DEPTH_MAX}"), "nest fewer groups");
             self.lost.insert(self.here.clone());
             return Vec::new();
         }
@@ -487,17 +487,17 @@ impl Check {
         };
         for name in wanted {
             if !names.insert(name.to_owned()) {
-                let cause = format!("`{}` stands twice in `{}/`", short(name), short(&self.here));
+                let cause = format!("`{}` appears twice in `{}/`", short(name), short(&self.here));
                 self.wrong(at, cause, "rename or remove one");
             }
             let of_static = self.of_static.get(&format!("{}/{name}", self.here)).copied();
             if let Some(thing) = of_static.filter(|thing| *thing != "group" || !matches!(node, Node::Group(_))) {
                 let cause = format!("the static file has a {thing} `{}/{}` already", short(&self.here), short(name));
-                self.wrong(at, cause, "rename or remove one; only groups can stand in both");
+                self.wrong(at, cause, "rename or remove one; only groups may be in both");
             }
             if depth <= 1 && name == "beamport" {
                 let cause = format!("`{}/beamport` is reserved", short(&self.here));
-                self.wrong(at, cause, "beamport writes its account there; choose another name");
+                self.wrong(at, cause, "choose another name: beamport writes its account there");
             }
         }
     }
@@ -524,7 +524,7 @@ impl Check {
             }
             Some(other) => {
                 let hint = match nearest(other, ["group"]) {
-                    Some(meant) => format!("perhaps `{meant}` is meant"),
+                    Some(meant) => format!("did you mean `{meant}`?"),
                     None => "a child has \"type\": \"group\" or \"module\": ...".to_owned(),
                 };
                 self.wrong(&join(at, "type"), format!("unknown type `{}`", short(other)), hint);
@@ -584,8 +584,8 @@ impl Check {
                 let compression = self.compression(at, config);
                 let is_list = |value: &Data| matches!(value.dtype, DataType::Number(_)) && !value.shape.is_empty();
                 if !compression.is_empty() && !value.as_ref().is_none_or(is_list) {
-                    let hint = "remove it; arrays of numbers are packed";
-                    self.wrong(&join(at, "compression"), "one value, or texts, cannot be packed", hint);
+                    let hint = "remove it: only arrays of numbers can be compressed";
+                    self.wrong(&join(at, "compression"), "a single value or text cannot be compressed", hint);
                 }
                 if compression.iter().any(|(name, _)| name.is_some()) {
                     let hint = "write the name of a compression, like \"bitshuffle-lz4\"";
@@ -601,7 +601,7 @@ impl Check {
                 let config = self.object(at, config, "a link", words::LINK, &["type"])?;
                 let name = self.name_or_any(at, config);
                 if !config.has("source") {
-                    self.wrong(at, "`source` is missing", "add \"source\": the path of what the link stands for");
+                    self.wrong(at, "`source` is missing", "add \"source\": the path of its target");
                 }
                 let source = self.text(at, config, ["source", "source"]);
                 if config.has("file") {
@@ -660,8 +660,8 @@ impl Check {
             let at = join(&module.pointer, key);
             let of_group = text_of(&module.attributes, "units").or_else(|| text_of(attributes, "units"));
             if let Some(other) = of_group.filter(|other| !units.is_empty() && other != units) {
-                let cause = format!("the values are in `{}`, and the group says `{}`", short(units), short(other));
-                self.wrong_but(&at, cause, "make both the same, or remove one", "both are written as they are");
+                let cause = format!("the values are in `{}`, but the group says `{}`", short(units), short(other));
+                self.wrong_but(&at, cause, "make them equal, or remove one", "both are written unchanged");
             } else if let Some(wanted) = wanted
                 && !units.is_empty()
                 && let Some((cause, hint)) = units::refused(units, wanted)
@@ -689,7 +689,7 @@ impl Check {
             return Some(Node::Times { start: false, end: false });
         }
         let Some(Value::List(items)) = config.get("items") else {
-            self.wrong(at, "`items` is missing or no list", hint);
+            self.wrong(at, "`items` is missing or not a list", hint);
             return None;
         };
         let (mut start, mut end) = (false, false);
@@ -699,7 +699,7 @@ impl Check {
                 Some("end_time") => end = true,
                 other => {
                     let hint = match other.and_then(|word| nearest(word, ["start_time", "end_time"])) {
-                        Some(meant) => format!("perhaps `{meant}` is meant"),
+                        Some(meant) => format!("did you mean `{meant}`?"),
                         None => hint.to_owned(),
                     };
                     self.wrong(&join(&join(at, "items"), i), "neither `start_time` nor `end_time`", hint);
@@ -713,7 +713,7 @@ impl Check {
     fn stream_module(&mut self, at: &str, config: &Value, kind: &str, mut attributes: Vec<Attribute>) -> Option<Node> {
         self.modules += 1;
         if self.modules == MODULES_MAX + 1 {
-            let hint = "write what is left to a file of another sink";
+            let hint = "write the rest with another sink";
             self.wrong(at, format!("more than {MODULES_MAX} modules with a stream"), hint);
         }
         let outside = self.outside.iter().copied().find(|module| module.word() == kind);
@@ -779,7 +779,7 @@ impl Check {
             && one != other
         {
             let cause = format!("`value_units` is `{}` and `unit` is `{}`", short(one), short(other));
-            self.wrong(&join(at, "unit"), cause, "remove one of the two");
+            self.wrong(&join(at, "unit"), cause, "remove one of them");
         }
         let compression = self.compression(at, config);
         if matches!(word, "json" | "bpgr") && config.has("source") {
@@ -958,7 +958,7 @@ impl Check {
                     self.wrong(&at, "the name of a stream has 1 to 255 bytes, none of them NUL", hint);
                 }
                 Some(name) if out.iter().any(|known| known == name) => {
-                    self.wrong(&at, format!("the stream `{}` stands twice", short(name)), "remove one");
+                    self.wrong(&at, format!("the stream `{}` appears twice", short(name)), "remove one");
                 }
                 Some(_) if out.len() == STREAMS_MAX => {
                     let hint = "share them out to several groups with a module each";
@@ -991,7 +991,7 @@ impl Check {
                 None => {
                     let known = Filter::NAMES.map(|(name, _)| name);
                     let hint = match nearest(word, known.iter().copied()) {
-                        Some(meant) => format!("perhaps `{meant}` is meant"),
+                        Some(meant) => format!("did you mean `{meant}`?"),
                         None => format!("there are: {}", known.join(", ")),
                     };
                     self.wrong(
@@ -1017,7 +1017,7 @@ impl Check {
         let packed = module.compression.iter().filter_map(|(name, _)| name.as_deref());
         for name in packed.filter(|name| !names.contains(name) && !matches!(module.kind, Kind::Ad00 { .. })) {
             let hint = match nearest(name, names.iter().copied()) {
-                Some(meant) => format!("perhaps `{meant}` is meant"),
+                Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("its datasets are: {}", names.join(", ")),
             };
             let at = join(&join(at, "compression"), name);

@@ -538,7 +538,7 @@ fn json_of(from: impl std::io::Read, name: &str) -> Result<(json::Value, String)
 fn unreadable(name: &str, error: &std::io::Error) -> Mistake {
     Mistake {
         cause: format!("{name}: {error}"),
-        hint: "a template is a JSON file; its path is relative to the instrument file".into(),
+        hint: "write a path of a JSON file, relative to the instrument file".into(),
         ..Mistake::default()
     }
 }

@@ -9,12 +9,7 @@ use crate::module;
 
 /// What each key of `config` takes, what it is without the line, and what it means.
 const KEYS: &[(&str, &str, &str, &str)] = &[
-    (
-        "stream",
-        "name, or a list of names",
-        "required",
-        "The streams to read; each must be one of the sink's `inputs`.",
-    ),
+    ("stream", "name, or a list of names", "required", "The streams to read; each must be one of the sink's `inputs`."),
     ("topic", "the same", "-", "`stream` in ESS templates; if both are given, `stream` is used."),
     ("source", "text", "all of the stream", "The origin (`source_name`) of the messages."),
     ("compression", "a name, or an object of names by dataset", "none", "Compression of chunks."),

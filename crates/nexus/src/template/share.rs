@@ -215,6 +215,6 @@ mod tests {
         // Nothing else may stand there.
         let taken = text.replace("\"same\"", "\"cam_metadata\"");
         let mistakes = Template::parse(taken.as_bytes()).unwrap_err();
-        assert!(mistakes[0].cause.contains("`cam_metadata` stands twice"), "{mistakes:?}");
+        assert!(mistakes[0].cause.contains("`cam_metadata` appears twice"), "{mistakes:?}");
     }
 }

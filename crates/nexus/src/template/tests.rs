@@ -42,9 +42,9 @@ fn all_mistakes_at_once_each_with_its_pointer() {
     ]}]}))
     .unwrap_err();
     let told: Vec<(&str, &str)> = mistakes.iter().map(|m| (m.pointer.as_str(), m.hint.as_str())).collect();
-    assert!(told.contains(&("/children/0/nam", "perhaps `name` is meant")), "{told:?}");
-    assert!(told.contains(&("/children/0/children/0/module", "perhaps `dataset` is meant")), "{told:?}");
-    assert!(told.contains(&("/children/0/children/2/config/dtype", "perhaps `double` is meant")), "{told:?}");
+    assert!(told.contains(&("/children/0/nam", "did you mean `name`?")), "{told:?}");
+    assert!(told.contains(&("/children/0/children/0/module", "did you mean `dataset`?")), "{told:?}");
+    assert!(told.contains(&("/children/0/children/2/config/dtype", "did you mean `double`?")), "{told:?}");
     for pointer in [
         "/children/0",
         "/children/0/children/1/config/name",
@@ -67,7 +67,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "perhaps `value_units`",
     ),
     (r#"{"type": "group", "name": "a", "childrn": []}"#, "/childrn", "perhaps `children`"),
-    (r#"{"module": "f144", "config": {"stream": "s", "stream": "t"}}"#, "/config/stream", "stands twice"),
+    (r#"{"module": "f144", "config": {"stream": "s", "stream": "t"}}"#, "/config/stream", "appears twice"),
     // Types.
     (
         r#"{"module": "dataset", "config": {"name": "a", "dtype": "flot", "values": 1}}"#,
@@ -122,11 +122,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "perhaps `f144`"),
     (r#"{"module": "NDAr", "config": {"stream": "s"}}"#, "/module", "ad00"),
     // Names.
-    (r#"{"type": "group", "name": "twice"}, {"type": "group", "name": "twice"}"#, "/1", "stands twice"),
+    (r#"{"type": "group", "name": "twice"}, {"type": "group", "name": "twice"}"#, "/1", "appears twice"),
     (
         r#"{"module": "f144", "config": {"stream": "s"}}, {"module": "dataset", "config": {"name": "time", "values": 1}}"#,
         "/1",
-        "`time` stands twice",
+        "`time` appears twice",
     ),
     (r#"{"module": "dataset", "config": {"name": "beamport", "values": 1}}"#, "", "is reserved"),
     // Units.
@@ -247,9 +247,9 @@ fn what_depends_on_nothing_is_told() {
     assert_eq!(
         told,
         [
-            (format!("{at}/0/config").as_str(), "perhaps `/entry/detector/transformations/x` is meant"),
+            (format!("{at}/0/config").as_str(), "did you mean `/entry/detector/transformations/x`?"),
             (format!("{at}/1/children/0/attributes").as_str(), told[1].1),
-            (format!("{at}/1/children/1/attributes").as_str(), "perhaps `/entry/detector/transformations/x` is meant"),
+            (format!("{at}/1/children/1/attributes").as_str(), "did you mean `/entry/detector/transformations/x`?"),
         ]
     );
 }
@@ -345,7 +345,7 @@ fn a_mistake_hides_no_other() {
         ("0/children/0/config/compression", "unknown compression"),
         ("0/children/1/config/source", "there is no `/entry/nowhere`"),
         ("0/children/4/config", "`source` is missing"),
-        ("0/children/4", "`l` stands twice"),
+        ("0/children/4", "`l` appears twice"),
         ("0/children/5/config/file", "beside this one"),
         ("0/children/5/config/source", "no path from the root"),
         ("0/children/6/config/items/0", "neither"),
@@ -360,13 +360,13 @@ fn a_mistake_hides_no_other() {
         ("0/children/9/children/0/config/enable_alarm_info", "true or false"),
         ("0/children/9/children/0/config/unit", "no unit of an angle"),
         ("0/children/9/children/1/config/stream", "a list without streams"),
-        ("0/children/9/children/1/config", "`cue_index` stands twice"),
-        ("0/children/9/children/1/config", "`cue_timestamp_zero` stands twice"),
+        ("0/children/9/children/1/config", "`cue_index` appears twice"),
+        ("0/children/9/children/1/config", "`cue_timestamp_zero` appears twice"),
         ("0/children/9/children/1/config", "the group is NXlog"),
         ("1/children/0", "`name` is missing"),
         ("1/children/0/children/0/config/source", "/nowhere`"),
-        ("1/children/0/children/1/config/name", "stands twice"),
-        ("1/children/0/children/1/config/source", "stands twice"),
+        ("1/children/0/children/1/config/name", "appears twice"),
+        ("1/children/0/children/1/config/source", "appears twice"),
         ("1/children/1/module", "is a text"),
         ("1/children/1/attributes/a~1b", "holds a `/`"),
         ("1/children/1/attributes/a~1b", "where a number is expected"),
@@ -694,7 +694,7 @@ fn what_cannot_be_packed_is_told() {
     };
     let at = |told: &str| vec![format!("/children/0/config/compression: {told}")];
     assert!(with(json!({"name": "a", "values": [1, 2], "compression": "deflate"})).is_empty());
-    let cause = "one value, or texts, cannot be packed";
+    let cause = "a single value or text cannot be compressed";
     assert_eq!(with(json!({"name": "a", "values": 1, "compression": "deflate"})), at(cause));
     assert_eq!(with(json!({"name": "a", "dtype": "string", "values": ["x"], "compression": "deflate"})), at(cause));
     let named = json!({"name": "a", "values": [1, 2], "compression": {"a": "deflate"}});
@@ -710,7 +710,7 @@ fn a_link_to_itself_was_told_to_mean_itself() {
     for links in [link("l", "l"), link("l", "other") + ", " + &link("other", "l")] {
         let text = format!(r#"{{"children": [{{"type": "group", "name": "entry", "children": [{links}]}}]}}"#);
         for mistake in Template::parse(text.as_bytes()).unwrap_err() {
-            assert!(mistake.cause.ends_with("is a link that leads to nothing"), "{}", mistake.cause);
+            assert!(mistake.cause.ends_with("is a broken link"), "{}", mistake.cause);
             assert!(!mistake.hint.contains("is meant"), "{}", mistake.hint);
         }
     }

@@ -100,7 +100,7 @@ pub(super) fn check(
                 tree.wrong_link(link, pointer, cause, "link to something below it");
             }
             Ok(target) if tree.things.get(&path(&target)) == Some(&Thing::Outside) => {
-                let cause = format!("`{}` lies in another file", short(&path(&target)));
+                let cause = format!("`{}` is in another file", short(&path(&target)));
                 tree.wrong(pointer, cause, "give this link the same \"file\" and \"source\"");
             }
             Ok(target) => {
@@ -180,7 +180,7 @@ struct Tree {
     things: HashMap<String, Thing>,
     /// Path of each link, and its place in the template.
     links: Vec<(String, String)>,
-    /// Links whose name stands twice: their steps and places.
+    /// Links whose name appears twice: their steps and places.
     again: Vec<(Vec<String>, String)>,
     mistakes: Vec<Mistake>,
     is_lenient: bool,
@@ -247,7 +247,7 @@ impl Tree {
                     let source = target.first().map(String::as_str).unwrap_or_default();
                     let link = format!("{at}/{name}");
                     match steps(source, here) {
-                        // A name that stands twice: this one is looked at too, and leads nowhere else.
+                        // A name that appears twice: this one is looked at too, and leads nowhere else.
                         Ok(steps) if self.things.contains_key(&link) => self.again.push((steps, pointer)),
                         Ok(steps) => {
                             self.things.insert(link.clone(), Thing::Link(steps));
@@ -272,7 +272,7 @@ impl Tree {
                     let other = first.get_or_insert(module);
                     if other.class() != class {
                         let cause = format!("the group is {} for `{}` already", other.class(), other.kind.name());
-                        let hint = format!("give `{}` ({class}) a group of its own", module.kind.name());
+                        let hint = format!("put `{}` ({class}) in its own group", module.kind.name());
                         self.wrong(module.pointer.clone(), cause, hint);
                     }
                 }
@@ -297,11 +297,11 @@ impl Tree {
         }
         let wanted =
             steps(&depends.on, above.unwrap_or(&here)).map_or_else(|_| depends.on.clone(), |steps| path(&steps));
-        let hint = self.meant(&wanted).unwrap_or_else(|| {
-            "`depends_on` is a path from the group in which it stands, or from the root; `.` ends the chain".to_owned()
-        });
+        let hint = self
+            .meant(&wanted)
+            .unwrap_or_else(|| "`depends_on` is a path from its group or from the root; `.` ends the chain".to_owned());
         let cause = if self.is_lenient {
-            "`depends_on` names what is not there".to_owned()
+            "`depends_on` names nothing that exists".to_owned()
         } else {
             format!("`depends_on` names `{}`, and there is no `{}`", short(&depends.on), short(&wanted))
         };
@@ -319,12 +319,12 @@ impl Tree {
         }
         // A link to itself is there, and so is one to another that leads nowhere.
         let (cause, hint) = if self.things.contains_key(wanted) {
-            let hint = "a link leads to a group or a dataset: not to itself, also not by way of others";
-            (format!("`{}` is a link that leads to nothing", short(wanted)), hint.to_owned())
+            let hint = "link to a group or a dataset, not to itself, directly or through other links";
+            (format!("`{}` is a broken link", short(wanted)), hint.to_owned())
         } else {
             (format!("there is no `{}`", short(wanted)), self.instead(wanted))
         };
-        let cause = if self.is_lenient { "a link leads to nothing".to_owned() } else { cause };
+        let cause = if self.is_lenient { "a link is broken".to_owned() } else { cause };
         self.wrong_but(pointer, cause, hint, "the link is left out");
     }
 

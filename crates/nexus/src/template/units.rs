@@ -129,11 +129,11 @@ pub(super) fn refused(unit: &str, wanted: Quantity) -> Option<(String, String)> 
         _ => ("a length", &["m", "cm", "mm", "um", "nm", "angstrom"][..]),
     };
     let cause = match found {
-        Some(_) => format!("`{unit}` is no unit of {noun}"),
-        None => format!("`{}` is no unit of {noun} that is known", super::check::short(unit)),
+        Some(_) => format!("`{unit}` is not a unit of {noun}"),
+        None => format!("`{}` is not a known unit of {noun}", super::check::short(unit)),
     };
     let hint = match nearest(unit, usual.iter().copied()).filter(|_| found.is_none()) {
-        Some(meant) => format!("perhaps `{meant}` is meant"),
+        Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("such as {}", usual.join(", ")),
     };
     Some((cause, hint))

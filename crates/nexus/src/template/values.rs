@@ -26,7 +26,11 @@ impl Check {
             shape.extend_from_slice(&numbers.borrow().shape);
         }
         if shape.len() > RANK_MAX {
-            self.wrong(at, format!("lists nest deeper than {RANK_MAX}"), "an array in HDF5 has no more dimensions");
+            self.wrong(
+                at,
+                format!("lists nest deeper than {RANK_MAX}"),
+                "HDF5 arrays have at most that many dimensions",
+            );
             return None;
         }
         if let (Value::Numbers(numbers), DataType::Number(number)) = (value, dtype) {
@@ -56,7 +60,7 @@ impl Check {
         let [way] = ways[..] else {
             let cause =
                 if ways.is_empty() { "no values".to_owned() } else { format!("{} at once", ways.join(" and ")) };
-            self.wrong(at, cause, "a dataset has one of `values`, `range` and `linspace`");
+            self.wrong(at, cause, "write one of `values`, `range` and `linspace`");
             return None;
         };
         let at = &join(at, way);
@@ -139,7 +143,8 @@ impl Check {
         match count {
             Some(n) if (least..=limit).contains(&n) => Some(shape),
             Some(n) if n < least => {
-                let hint = if n == 0 { "no length is 0" } else { "give it more values, or write the one as `values`" };
+                let hint =
+                    if n == 0 { "write lengths of 1 or more" } else { "add values, or write a single one as `values`" };
                 self.wrong(at, format!("a shape of {n} values; at least {least} are needed"), hint);
                 None
             }
@@ -305,7 +310,7 @@ fn refused(cause: impl Into<String>, hint: &str) -> Result<(), Refused> {
 fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> Result<(), Refused> {
     let ragged = |one: u64, other: u64| {
         let cause = format!("rows of {one} and of {other} values");
-        refused(cause, "rows are of one length; write rows of different lengths as several datasets")
+        refused(cause, "make all rows the same length, or write several datasets")
     };
     let mixed = || refused("values and lists side by side", "close the brackets of each row");
     match (value, shape) {
@@ -327,7 +332,7 @@ fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> R
         (value, []) => match (dtype, out) {
             (DataType::Text, Values::Texts(texts)) => match value {
                 Value::Text(text) if text.contains('\0') => {
-                    refused("a text with a NUL byte, at which HDF5 would cut it", "remove it")
+                    refused("a text with a NUL byte, where HDF5 would cut it", "remove it")
                 }
                 Value::Text(text) => {
                     texts.push(text.to_string());

@@ -61,8 +61,8 @@ pub(super) fn settings(module: &str) -> &'static [&'static str] {
 /// Modules that existed or exist at ESS and that beamport does not write, with what to use.
 pub(super) fn foreign(module: &str) -> Option<&'static str> {
     Some(match module {
-        "ep00" => "ep00 ended in 2021; its successor is ep01",
-        "ADAr" | "NDAr" => "its successor is ad00",
+        "ep00" => "use ep01, its successor since 2021",
+        "ADAr" | "NDAr" => "use ad00, its successor",
         _ => return None,
     })
 }

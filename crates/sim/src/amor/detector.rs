@@ -31,7 +31,7 @@ impl Detector {
             .iter()
             .map(|a| {
                 let weights = table(*a, |q| sample.reflectivity(q)).counted;
-                Alias::new(&weights).ok_or_else(|| Fault::new(format!("nothing is reflected at {a} degrees"), ""))
+                Alias::new(&weights).ok_or_else(|| Fault::new(format!("no reflection at {a} degrees"), ""))
             })
             .collect::<Result<_, _>>()?;
         let columns = Alias::new(&columns()).ok_or_else(|| Fault::new("the beam misses the detector", ""))?;

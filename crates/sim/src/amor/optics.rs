@@ -187,7 +187,7 @@ impl Angles {
 /// The sample that a configuration names.
 pub(crate) fn sample(config: &Config) -> Result<Sample, Fault> {
     Sample::named(&config.sample).ok_or_else(|| {
-        let fault = Fault::new(format!("there is no sample `{}`", config.sample), "");
+        let fault = Fault::new(format!("unknown sample `{}`", config.sample), "");
         fault.hint(format!("`sample` takes one of {}", crate::reflectivity::SAMPLES.join(", ")))
     })
 }

@@ -31,7 +31,8 @@ impl Bytes for store::Foreign {
 
     fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
         let what = || format!("the frames in {} cannot be had", self.path().display());
-        store::Foreign::bytes(self, at, len).map_err(|e| Fault::new(what(), e).hint("has the file become shorter?"))
+        store::Foreign::bytes(self, at, len)
+            .map_err(|e| Fault::new(what(), e).hint("check whether the file was truncated"))
     }
 }
 
@@ -43,7 +44,7 @@ impl Bytes for Vec<u8> {
     fn bytes(&self, at: u64, len: u64) -> Result<&[u8], Fault> {
         let range = usize::try_from(at).ok().zip(usize::try_from(len).ok());
         let found = range.and_then(|(at, len)| self.get(at..)?.get(..len));
-        found.ok_or_else(|| Fault::new("the frames cannot be had", "there are fewer bytes"))
+        found.ok_or_else(|| Fault::new("cannot read the frames", "the file has too few bytes"))
     }
 }
 
@@ -90,7 +91,7 @@ impl Recorded {
     pub(super) fn new(config: &Config) -> Result<(Form, Self), Fault> {
         if config.files.len() > limits::FILES_MAX {
             let cause = format!("{} are more than {}", config.files.len(), limits::FILES_MAX);
-            return Err(Fault::new("`files` of model `camera` cannot be opened", cause).hint("write them into one"));
+            return Err(Fault::new("cannot open `files` of model `camera`", cause).hint("join them in one file"));
         }
         let mut all: Option<(Form, Self)> = None;
         for file in &config.files {
@@ -99,8 +100,8 @@ impl Recorded {
             let (known, recorded) =
                 all.get_or_insert_with(|| (form.clone(), Self { stacks: Vec::new(), size, frames: 0 }));
             if *known != form {
-                let cause = format!("its frames are {form}, and those of {} are {known}", config.files[0].name);
-                return Err(refused(file, cause).hint("write one source for each"));
+                let cause = format!("its frames are {form}, but those of {} are {known}", config.files[0].name);
+                return Err(refused(file, cause).hint("write a source for each"));
             }
             recorded.stacks.push(Stack { bytes: file.bytes.clone(), at, first: recorded.frames });
             recorded.frames += frames;
@@ -129,7 +130,7 @@ impl fmt::Display for Form {
 }
 
 fn refused(file: &Recording, cause: impl fmt::Display) -> Fault {
-    Fault::new(format!("{} holds no frames for model `camera`", file.name), cause)
+    Fault::new(format!("{} has no frames for model `camera`", file.name), cause)
 }
 
 /// What a file holds: the form of its frames, its first byte of pixels, and how many frames there are.

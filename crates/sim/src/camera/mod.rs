@@ -63,7 +63,7 @@ impl Form {
         bytes.filter(|bytes| (1..=limits::FRAME_BYTES_MAX).contains(bytes)).map(|bytes| bytes as usize).ok_or_else(
             || {
                 let cause = format!("a frame has 1 byte to {} MiB", limits::FRAME_BYTES_MAX >> 20);
-                let what = format!("frames of shape {:?} and type {} cannot be made", self.shape, self.dtype.name());
+                let what = format!("cannot create frames of shape {:?} and type {}", self.shape, self.dtype.name());
                 Fault::new(what, cause).hint("write a smaller `shape`")
             },
         )
@@ -126,7 +126,7 @@ impl Camera {
                 data: Numbers::text(pattern_name(config)),
             },
         ];
-        let wrong = |cause: String| Fault::new("the frames of model `camera` cannot be made", cause);
+        let wrong = |cause: String| Fault::new("cannot create the frames of model `camera`", cause);
         let data = Numbers::new(form.dtype, camera.pixels(0)?);
         let frame = Ad00 {
             source_name: &camera.origins[0],
@@ -174,7 +174,7 @@ impl Instrument for Camera {
 
     fn parts<'p>(&'p self, _: &'p [u8]) -> Result<[&'p [u8]; 3], Fault> {
         let parts = self.head.parts(self.pixels(self.shown)?);
-        parts.ok_or_else(|| Fault::new("a frame of model `camera` cannot be sent", "its file does not hold it whole"))
+        parts.ok_or_else(|| Fault::new("cannot send a frame of model `camera`", "its file has only a part of it"))
     }
 
     fn write(&mut self, number: u64, time: i64, _: &mut Vec<u8>) -> Result<(SchemaId, usize), wire::Error> {
@@ -187,7 +187,7 @@ impl Instrument for Camera {
 /// The grid of a camera and of its metadata.
 fn grid(config: &Config) -> Result<Grid, Fault> {
     let millihertz = millihertz(config.fps).ok_or_else(|| {
-        let cause = format!("it takes {} to {}, in thousandths", limits::FPS_MIN, limits::FPS_MAX);
+        let cause = format!("the range is {} to {}, in steps of 0.001", limits::FPS_MIN, limits::FPS_MAX);
         Fault::new(format!("`fps` of model `{}` cannot be {}", config.model, config.fps), cause)
     })?;
     Ok(Grid::new(millihertz))
@@ -211,10 +211,10 @@ fn made(config: &Config) -> Result<(Form, u64), Fault> {
     let pixels = form.bytes()? as u64 / form.dtype.size() as u64;
     let count = config.frames.unwrap_or((limits::FRAMES_PIXELS_MAX / pixels).clamp(1, FRAMES));
     if count == 0 || pixels.saturating_mul(count) > limits::FRAMES_PIXELS_MAX {
-        let cause = format!("they are made ahead, {} million pixels at most", limits::FRAMES_PIXELS_MAX >> 20);
-        let what = format!("{count} frames of shape {:?} cannot be made", form.shape);
+        let cause = format!("the limit is {} million pixels in memory", limits::FRAMES_PIXELS_MAX >> 20);
+        let what = format!("cannot create {count} frames of shape {:?}", form.shape);
         let hint = if count > 1 { "write fewer `frames`" } else { "write a smaller `shape`" };
-        return Err(Fault::new(what, cause).hint(format!("{hint}, or record them into `files`")));
+        return Err(Fault::new(what, cause).hint(format!("{hint}, or put them in `files`")));
     }
     Ok((form, count))
 }

@@ -33,7 +33,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Npy>, Fault> {
     if !bytes.starts_with(MAGIC) {
         return Ok(None);
     }
-    let broken = || Fault::new("", "it begins like a numpy file and goes on otherwise");
+    let broken = || Fault::new("", "it is not a valid numpy file");
     let (text_at, length) = match (bytes.get(6), bytes.get(8..)) {
         (Some(1), Some([a, b, ..])) => (10, usize::from(u16::from_le_bytes([*a, *b]))),
         (Some(2 | 3), Some([a, b, c, d, ..])) => (12, u32::from_le_bytes([*a, *b, *c, *d]) as usize),
@@ -44,10 +44,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Npy>, Fault> {
     let descr = value(text, "descr").ok_or_else(broken)?;
     let dtype = dtype(descr).ok_or_else(|| {
         let cause = format!("its numbers are {}", descr.chars().take(40).collect::<String>());
-        Fault::new("", cause).hint("frames have int8 to uint64, float32 or float64, little-endian: `a.astype(\"<u2\")`")
+        Fault::new("", cause).hint("use little-endian int8 to uint64, float32 or float64: `a.astype(\"<u2\")`")
     })?;
     if value(text, "fortran_order").ok_or_else(broken)?.starts_with("True") {
-        let fault = Fault::new("", "its first dimension is the fastest");
+        let fault = Fault::new("", "it is in Fortran order");
         return Err(fault.hint("save it again with `numpy.ascontiguousarray`"));
     }
     let list = value(text, "shape").and_then(|rest| rest.strip_prefix('(')).ok_or_else(broken)?;

@@ -58,14 +58,10 @@ static FIND: Key = key(
     "How groups are found: the table below.",
 );
 static GAP: Key = key("gap", "time", "", "Of `gap`, required: longest pause within a group.");
-static LONGEST: Key = key(
-    "longest",
-    "time",
-    "",
-    "Of `gap`: longest duration of a group. Default: any.",
-);
+static LONGEST: Key = key("longest", "time", "", "Of `gap`: longest duration of a group. Default: any.");
 static WINDOW: Key = key("window", "time", "", "Of `window`, `grid` and `peak`, required: length of a group.");
-static WRAP: Key = key("wrap", "number, 2 or more", "", "Of `trigger`: numbers restart from 0 at this value. Default: never.");
+static WRAP: Key =
+    key("wrap", "number, 2 or more", "", "Of `trigger`: numbers restart from 0 at this value. Default: never.");
 static OPEN: Key = key("open", "number, 1 to 65536", "1024", "Of `trigger`: most groups that wait for members.");
 static WAIT: Key = key("wait", "time", "1 s", "Of `trigger`: how long a group waits for members.");
 static ARGUMENTS: Key = key("arguments", "table", "{}", "Keyword arguments of your own finder.");
@@ -375,7 +371,7 @@ impl Grouping {
         parameters: &Value,
         finder: Box<dyn Finder>,
     ) -> Result<Self, Fault> {
-        let what = || format!("worker `{stage}` does not take its parameters");
+        let what = || format!("worker `{stage}` rejects its parameters");
         let plan = settings::read_json(parameters, Plan::read).map_err(|mistakes| misfit(what(), mistakes))?;
         Ok(Self::of(data, stage, input, (0, finder), plan.rules))
     }
@@ -508,7 +504,7 @@ impl Grouping {
             time: judged.time,
             members: self.sequences.as_slice().into(),
         };
-        wire::bpgr::write(&mut self.bytes, &group).map_err(|e| Fault::new("a group cannot be coded", e))?;
+        wire::bpgr::write(&mut self.bytes, &group).map_err(|e| Fault::new("cannot encode a group", e))?;
         let schema = SchemaId(wire::bpgr::ID);
         let made = Made { source_time: judged.time, schema, origin_seq: judged.number, flags: 0 };
         out.push_own(&made, &[&self.bytes])

@@ -15,7 +15,8 @@ pub(super) static MEMBERS: Key = key(
 );
 pub(super) static MULTIPLICITY: Key =
     key("multiplicity", "number, 1 to 65536", "1", "Least number of different members in a group.");
-pub(super) static COMPLETE: Key = key("complete", "`true` or `false`", "false", "Whether to pass on only groups with all members.");
+pub(super) static COMPLETE: Key =
+    key("complete", "`true` or `false`", "false", "Whether to pass on only groups with all members.");
 pub(super) static PRESCALE: Key =
     key("prescale", "number", "1", "Of each N groups that satisfy `multiplicity` and `complete`, pass on the first.");
 pub(super) static MAKE: Key = key(
