@@ -123,7 +123,7 @@ class Data(Mapping[str, Stream]):
 
     def __reduce__(self) -> NoReturn:
         """Refuse: beamport never unpickles."""
-        cause = "it stands for memory of this machine, and beamport never unpickles"
+        cause = "it refers to memory of this machine"
         raise Error("cannot pickle a data folder", cause, "send its path and call `beamport.open` there")
 
     def _has(self, name: str) -> bool:
@@ -136,7 +136,7 @@ def open(folder: str | os.PathLike[str]) -> Data:
 
     folder: where the streams are, for example `"beamport-data/amor"` (`data` in the instrument file).
 
-    Raises `Error` if there is no such folder. One without streams is not refused: they may come.
+    Raises `Error` if no such folder. One without streams is not refused: they may come.
 
     Example:
         >>> import beamport, os
@@ -148,7 +148,7 @@ def open(folder: str | os.PathLike[str]) -> Data:
     """
     path = Path(folder)
     if not path.is_dir():
-        cause = "it is a file" if path.exists() else "there is no such folder"
+        cause = "it is a file" if path.exists() else "no such folder"
         hint = "name the folder that holds the streams; `beamport demo` makes `beamport-data/demo`"
         raise Error(f"cannot open `{path}`", cause, hint)
     if (path / "stream").is_file():

@@ -20,7 +20,7 @@ class Error(Exception):
         ...     beamport.open("no-such-folder")
         ... except beamport.Error as error:
         ...     print(error.cause)
-        there is no such folder
+        no such folder
     """
 
     what: str

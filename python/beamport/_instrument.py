@@ -263,9 +263,7 @@ def _program() -> str:
     beside = Path(sysconfig.get_path("scripts")) / "beamport"
     found = str(beside) if beside.is_file() else shutil.which("beamport")
     if found is None:
-        raise Error(
-            "there is no program `beamport`", f"it is neither {beside} nor on PATH", "install it: `pip install .`"
-        )
+        raise Error("no program `beamport`", f"it is neither {beside} nor on PATH", "install it: `pip install .`")
     return found
 
 
@@ -339,7 +337,9 @@ def _value(value: object, path: list[str]) -> str:
             return "[" + ", ".join(_value(item, path) for item in value) + "]"
     kind = type(value).__name__
     raise Error(
-        f"`{'.'.join(path)}` cannot stand in an instrument", f"it is a {kind}", "write text, a number, a list or a dict"
+        f"`{'.'.join(path)}` is not allowed in an instrument",
+        f"it is a {kind}",
+        "write text, a number, a list or a dict",
     )
 
 

@@ -64,7 +64,7 @@ class Run(Mapping[str, "Stream"]):
             return stream._members(self.start, until)
         uuid = stream.uuid
         if all(row["uuid"] != uuid for row in rows):
-            cause = f"the stream `{name}` was made anew since the run was sealed"
+            cause = f"the stream `{name}` was recreated after the run was sealed"
             raise Error(f"the messages of run `{self.name}` are gone", cause, "the run's file still has them: `.file`")
         return stream._members(self.start, until, min(r["first"] for r in rows), max(r["next"] for r in rows))
 

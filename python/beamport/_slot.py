@@ -29,7 +29,7 @@ def load(call: str, folder: str, copied: Copied | None = None) -> Any:
         spec = copied.spec(path.stem, path.name) if copied else None
         spec = spec or importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
-            raise ImportError(f"{path} is no Python file")
+            raise ImportError(f"{path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)

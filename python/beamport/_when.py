@@ -76,7 +76,7 @@ def _of_text(text: str, word: str, now: int) -> int:
         fraction = fraction or ""
         part, rest = divmod(int(fraction or "0") * _UNITS[unit], 10 ** len(fraction))
         if rest:
-            raise _refused(word, f"`{text}` is no whole number of nanoseconds", 'write less digits, like "-0.5 s"')
+            raise _refused(word, f"`{text}` is not a whole number of nanoseconds", 'write less digits, like "-0.5 s"')
         return now - int(whole) * _UNITS[unit] - int(part)
     if time := _TIME.fullmatch(text):
         date, clock, fraction, zone = time.groups()

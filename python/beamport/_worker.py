@@ -107,7 +107,7 @@ def finder(target: Any = None, *, every: int = 1) -> Any:
         ...     return ([(0, 2)], 2) if times[1] - times[0] <= within else ([], 1)
     """
     if every < 1:
-        raise ValueError("a finder is called at every message, or at every so many")
+        raise ValueError("`every` is a whole number from 1 on")
 
     def mark(target: Any) -> Any:
         target.__beamport_every__ = every

@@ -131,7 +131,7 @@ def _numbers(group: Any, name: str, kinds: str) -> Any:
         return Error(f"{_name(dataset)} is not understood", cause, hint)
 
     if not hasattr(dataset, "maxshape"):
-        raise refused("it is no dataset")
+        raise refused("it is not a dataset")
     if _is_elsewhere(dataset):
         raise refused("its values lie elsewhere (a virtual dataset, or external storage)", "h5py itself reads them")
     if dataset.shape is None or len(dataset.shape) != 1:

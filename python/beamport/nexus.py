@@ -77,7 +77,7 @@ class Dataset:
     def _texts(self, value: Any) -> np.ndarray:
         def cell(text: Any) -> bytes:
             if not isinstance(text, str):
-                raise UnfitError(f"`{type(text).__name__}` is no text")
+                raise UnfitError(f"`{type(text).__name__}` is not a text")
             whole = text.partition("\0")[0].encode(errors="replace")[: self.dtype.itemsize]
             return whole.decode(errors="ignore").encode()
 
@@ -174,7 +174,7 @@ def message(
 def described(cls: Any) -> dict[str, Any]:
     """Say what a class is; raises `TypeError` where it is no module."""
     if not (inspect.isclass(cls) and issubclass(cls, Module)):
-        raise TypeError("it is no subclass of `beamport.nexus.Module`")
+        raise TypeError("it is not a subclass of `beamport.nexus.Module`")
     schemas = (cls.schemas,) if isinstance(cls.schemas, str) else tuple(cls.schemas)
     if not isinstance(cls.word, str) or not cls.word:
         raise TypeError('it has no `word`: the name by which templates call it, like word = "counters"')
@@ -195,7 +195,7 @@ def datasets_of(module: Module) -> list[dict[str, Any]]:
     out = []
     for name, dataset in module.datasets.items():
         if not isinstance(dataset, Dataset):
-            raise TypeError(f"the dataset `{name}` is no `beamport.nexus.Dataset`")
+            raise TypeError(f"the dataset `{name}` is not a `beamport.nexus.Dataset`")
         json.dumps(dataset.attributes, allow_nan=False)
         out.append(dataset._said(name))
     return out
@@ -211,7 +211,7 @@ def rows_of(module: Module, given: Any) -> list[tuple[int, np.ndarray]]:
     out = []
     for name, value in given.items():
         if name not in places:
-            raise UnfitError(f"there is no dataset `{name}`; there are {', '.join(places)}")
+            raise UnfitError(f"no dataset `{name}`; datasets: {', '.join(places)}")
         try:
             out.append((places[name], module.datasets[name].rows(value)))
         except (UnfitError, ValueError, TypeError, OverflowError) as why:

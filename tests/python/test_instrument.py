@@ -48,7 +48,7 @@ def test_a_wrong_dict_leaves_no_file(tmp_path, monkeypatch):
 def test_no_program_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(_instrument.sysconfig, "get_path", lambda _name: str(tmp_path))
-    with pytest.raises(beamport.Error, match="there is no program `beamport`") as caught:
+    with pytest.raises(beamport.Error, match="no program `beamport`") as caught:
         beamport.run("amor.toml")
     assert "pip install" in caught.value.hint
 

@@ -220,7 +220,7 @@ def test_a_program_of_the_user_writes_and_checks(programs, tmp_path):  # noqa: F
     assert {"--version", "check", "write"} == set((tmp_path / "asked").read_text().split())
     program.unlink()
     told = run(programs / "beamport", "check", file)
-    assert told.returncode == 2 and "there is no file" in told.stderr, told.stderr
+    assert told.returncode == 2 and "no file" in told.stderr, told.stderr
     shutil.rmtree(data)
 
 

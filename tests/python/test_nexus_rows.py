@@ -105,7 +105,7 @@ def test_only_the_chunks_around_the_interval_are_read(programs, tmp_path):  # no
     with h5py.File(path) as file:
         given = rows_between(file["entry/events"], 500 * S, 502 * S)
         assert given["event_id"].tolist() == list(range(50_000, 50_200)) and given["event_index"].tolist() == [0, 100]
-        with pytest.raises(Error, match="cannot be read"):
+        with pytest.raises(Error, match="cannot read"):
             rows_between(file["entry/events"], 300 * S, 301 * S)
 
 
@@ -257,7 +257,7 @@ def test_what_is_no_column_of_times_ended_in_errors_of_others(tmp_path):
 
     assert "it has the shape ()" in refused(path, with_time(5))
     assert "and not numbers" in refused(path, with_time(np.array([b"a"] * 4)))
-    assert "it is no dataset" in refused(path, lambda group: group.create_group("time"))
+    assert "it is not a dataset" in refused(path, lambda group: group.create_group("time"))
     assert "their unit is" in refused(path, with_time(np.arange(4), units=["s", "ms"]))
     assert "8 TiB" not in refused(
         path, lambda group: group.create_dataset("time", (2**40,), "i8", maxshape=(None,), chunks=(1024,))

@@ -78,7 +78,7 @@ def test_what_came_after_the_seal_is_no_member(memory):
 def test_a_stream_made_anew_is_not_taken_for_the_one_of_the_run(memory):
     write_events(memory / "detector", range(3))
     steps(memory, bprn("r", "sealed", T0, T0 + SECOND, streams=[("detector", "00" * 16, 1, 0, 3)]))
-    with pytest.raises(beamport.Error, match="made anew"):
+    with pytest.raises(beamport.Error, match="recreated"):
         beamport.open(memory).run("r")["detector"]
 
 

@@ -74,7 +74,7 @@ def test_a_writer_that_could_not_be_started_was_no_trouble(lab, nexus):
     process, _ = lab.up_ready()
 
     writer = until(lambda: writer_of(lab, process), "there is no writer")
-    until(lambda: (lab.data / "files" / "one.nxs").exists(), "there is no file")
+    until(lambda: (lab.data / "files" / "one.nxs").exists(), "no file")
     program.rename(program.with_name("away"))
     kill(writer)
     until(lambda: "cannot start the writer of sink `file`" in troubles(lab), lambda: troubles(lab))

@@ -191,7 +191,7 @@ def test_what_is_wrong_with_groups_is_said(lab):
     assert "`left` is there twice" in said and "name each once" in said, said
     lab.write(USER)
     said = lab.run("check", lab.file, status=2).stderr.decode()
-    assert "there is no file" in said and "beside the instrument file" in said, said
+    assert "no file" in said and "beside the instrument file" in said, said
     # A finder that answers nonsense ends its slot, and says why.
     (lab.folder / "mine.py").write_text(FINDER.replace("return groups, done", "return [(0, 5)], 1"))
     process, _ = lab.up_ready()

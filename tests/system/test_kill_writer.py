@@ -159,7 +159,7 @@ def test_readers_that_hold_the_file_open_block_no_writer(instrument, times):
     lab = instrument
     path = lab.data / "files" / "first.nxs"
     process, _ = lab.up_ready()
-    until(lambda: readable(lab, path), "there is no file")
+    until(lambda: readable(lab, path), "no file")
     readers, shown, kills = [], [], times(3, 20)
     try:
         for _ in range(kills):
@@ -225,7 +225,7 @@ def test_a_reader_of_a_file_that_grows_gets_all_and_later_no_other_rows(instrume
     modules(structure)["ev44"]["config"] |= {"compression": compression} if compression else {}
     template.write_text(json.dumps(structure))
     process, _ = lab.up_ready()
-    until(lambda: readable(lab, path), "there is no file")
+    until(lambda: readable(lab, path), "no file")
     looks = subprocess.run([sys.executable, "-c", LOOKS, path, str(times(20, 500))], capture_output=True, text=True)
     assert looks.returncode == 0, looks.stderr
     print(

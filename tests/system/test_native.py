@@ -255,7 +255,7 @@ inputs = ["detector"]
         "wrong value of `keep` in [worker.wrong.parameters]",
         "character 1: there is no `evnts`",
         "write `detector`",
-        "one slot must see all",
+        "one slot must get all",
         "merge the streams first",
         "write `slot_live = ",
         "write `histogram`",

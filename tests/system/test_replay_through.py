@@ -199,7 +199,7 @@ def test_mistakes_are_told_at_once(lab):
     for call, words, said in (
         ("mine.py:mean", [], "it has several streams: camera, detector"),
         ("mine.py:mean", ["--input", "camra"], "did you mean `camera`?"),
-        ("mein.py:mean", ["--input", "camera"], "there is no file"),
+        ("mein.py:mean", ["--input", "camera"], "no file"),
         ("mine.py:meen", ["--input", "camera"], "has no attribute 'meen'"),
         ("mine.py:mean", ["--input", "camera", "sclae=2"], "unexpected keyword argument 'sclae'"),
         ("mine.py:mean", ["--input", "camera", "--slots", "33"], "write 1 to 32"),
@@ -207,7 +207,7 @@ def test_mistakes_are_told_at_once(lab):
         ("filter", ["--input", "camera"], "`keep`"),
         ("filter", ["--input", "camera", "keep=v > 1", 'values={"v": "detector"}'], "looks at `detector`"),
         ("mean", ["--file", "gone.toml"], "cannot read the instrument file"),
-        ("maen", ["--file", lab.file], "there is no worker `maen`"),
+        ("maen", ["--file", lab.file], "no worker `maen`"),
         ("mine.py:Fails", ["--input", "camera", "--speed", "max"], "no such device"),
     ):
         err = refused(lab, call, *words)

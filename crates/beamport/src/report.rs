@@ -68,9 +68,9 @@ impl Report {
         for name in names {
             let (mut line, without) = count(data, &record, &name)?;
             damaged.extend(without.iter().map(|lost| {
-                let what = format!("messages {} to {} of `{name}` cannot be read", lost.start, lost.end - 1);
+                let what = format!("cannot read messages {} to {} of `{name}`", lost.start, lost.end - 1);
                 Fault::new(what, format!("the report of run `{run}` counts them, without their events"))
-                    .hint(format!("`beamport verify --data {}` says what is damaged", data.folder.display()))
+                    .hint(format!("`beamport verify --data {}` lists the damage", data.folder.display()))
             }));
             let entry: u64 = account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
             let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
@@ -143,7 +143,7 @@ impl Report {
             let _ = writeln!(out, "  {line}");
         }
         for gap in self.account.absences() {
-            let _ = writeln!(out, "  {}: what it would have said is not known", absent(gap));
+            let _ = writeln!(out, "  {}: data from this interval is unknown", absent(gap));
         }
         for stream in self.account.unknown() {
             let _ = writeln!(

@@ -72,19 +72,23 @@ impl Started {
                 }
                 Err(fault) => {
                     untold += 1;
-                    let _ =
-                        writeln!(stderr(), "{}", fault.leads_to(format!("the account of `{stage}` cannot be told")));
+                    let _ = writeln!(stderr(), "{}", fault.leads_to(format!("cannot report the account of `{stage}`")));
                 }
             }
         }
         for row in stages.iter().filter(|row| row.held > 0) {
-            let what = format!("`{}` has {} of `{}` before it", row.stage, thousands(row.held), row.stream);
-            let _ = writeln!(stderr(), "{what}: the next `up` goes on with them");
+            let what =
+                format!("`{}` has {} unprocessed messages from `{}`", row.stage, thousands(row.held), row.stream);
+            let _ = writeln!(stderr(), "{what}; the next `up` will process them");
         }
         for (stage, inputs) in late.iter().filter(|(stage, _)| stages.iter().all(|row| row.stage != *stage)) {
             for input in inputs {
                 let there = data.reader_early(input).map_or(0, |reader| reader.bounds().count - reader.bounds().first);
-                let _ = writeln!(stderr(), "`{stage}` has done nothing yet of `{input}`: {} wait", thousands(there));
+                let _ = writeln!(
+                    stderr(),
+                    "`{stage}` has processed nothing from `{input}` yet: {} messages wait",
+                    thousands(there)
+                );
             }
         }
         // What stages lost before this start has been told.
@@ -109,8 +113,8 @@ impl Started {
                 Err(fault) => {
                     untold += 1;
                     let fault = fault
-                        .leads_to(format!("run `{name}` cannot be told"))
-                        .hint(format!("`beamport verify --data {folder}` says what is damaged"));
+                        .leads_to(format!("cannot report run `{name}`"))
+                        .hint(format!("`beamport verify --data {folder}` lists the damage"));
                     let _ = writeln!(stderr(), "{fault}");
                 }
             }
@@ -126,7 +130,7 @@ impl Started {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever read the report has seen enough.
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(crate::unprinted(&e).hint(format!("the runs are whole: `beamport ls --data {folder}`")))
+                Err(crate::unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
             }
             // A file that was given up is an error, whatever else there is to say.
             _ if !failed.is_empty() || untold > 0 => Ok(ExitCode::from(2)),
@@ -153,18 +157,17 @@ fn fill_in(data: &Data, written: &[Written], sinks: &[String], run: &str) -> Res
 fn listen_to_signals(signals: &Arc<AtomicUsize>) -> Result<(), Fault> {
     let signals = signals.clone();
     // A file that may not grow (`ulimit -f`, quota) is an error of the write, as a full disk is, and not the end of us.
-    signal_hook::flag::register(libc::SIGXFSZ, Arc::default())
-        .map_err(|e| Fault::new("signals cannot be caught", e))?;
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map_err(|e| Fault::new("cannot catch signals", e))?;
     let mut caught = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
-        .map_err(|e| Fault::new("signals cannot be caught", e))?;
+        .map_err(|e| Fault::new("cannot catch signals", e))?;
     let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in caught.forever() {
             if signals.fetch_add(1, Ordering::Relaxed) == 0 && stderr().is_terminal() {
-                let _ = writeln!(stderr(), "\nending the open runs; once more stops at once");
+                let _ = writeln!(stderr(), "\nending the open runs; press Ctrl-C again to stop at once");
             }
         }
     });
-    thread.map(|_| ()).map_err(|e| Fault::new("signals cannot be caught", e))
+    thread.map(|_| ()).map_err(|e| Fault::new("cannot catch signals", e))
 }
 
 /// Files that sources load before they start.
@@ -187,7 +190,9 @@ impl Host for Files {
                 .find_map(|l| l.strip_prefix("cause: "))
                 .or(text.lines().next())
                 .unwrap_or("it cannot be read");
-            return Err(fault(cause.to_string()).hint("it needs a dataset of counts by pixel and time of flight"));
+            return Err(
+                fault(cause.to_string()).hint("use a file with a dataset of counts by pixel and time of flight")
+            );
         }
         Ok(answer.stdout)
     }

@@ -172,7 +172,7 @@ fn a_wrong_message_appends_nothing_and_is_named_with_its_line() {
         (wrapped("source_time", "soon".into()), "`soon`"),
         (wrapped("source_time", 1.5.into()), "1.5 is not a time in ns since 1970"),
         (wrapped("origin_seq", (-1).into()), "`origin_seq` is not a whole number"),
-        (wrapped("orign", "x".into()), "there is no key `orign`"),
+        (wrapped("orign", "x".into()), "unknown key `orign`"),
         (wrapped("schema", "ev44".into()), "`schema` is \"ev44\""),
         (json!({"hex": "0102", "bytes": 33, "schema": "mine"}).to_string(), "`hex` was shortened"),
         (json!({"hex": "010", "schema": "mine"}).to_string(), "two hexadecimal digits"),

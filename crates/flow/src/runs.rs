@@ -282,7 +282,7 @@ impl RunKeeper {
         let run = &self.runs[at];
         let all_ended = || !streams.is_empty() && streams.iter().all(|s| s.ended && s.marked);
         match run.state {
-            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stops()), "its stop came", now))),
+            State::Open if now >= run.stop => Ok(Some(ending(run, Some(run.stops()), "its stop was reached", now))),
             State::Open if all_ended() => {
                 let stop = self.latest_member(run, streams)?.saturating_add(1).max(run.start + 1);
                 Ok(Some(ending(run, Some(stop.into()), "its sources ended", now)))

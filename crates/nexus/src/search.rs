@@ -59,7 +59,7 @@ fn read(file: &File, file_path: &Path, wanted: Option<&str>) -> Result<Measured,
     let path = match wanted {
         Some(path) => path.to_owned(),
         None => search(file)?.ok_or_else(|| {
-            refused("no dataset of whole numbers has two pixel axes and a time axis".into())
+            refused("no integer dataset has two pixel axes and a time axis".into())
                 .hint("name one with --path, such as /entry/instrument/detector/data")
         })?,
     };
@@ -71,7 +71,7 @@ fn read(file: &File, file_path: &Path, wanted: Option<&str>) -> Result<Measured,
     let cells =
         slow.checked_mul(fast).and_then(|n| n.checked_mul(bins)).filter(|n| (1..=HISTOGRAM_CELLS_MAX).contains(n));
     let Some(cells) = cells.filter(|_| whole) else {
-        return Err(refused(format!("`{path}` is no array of 1 to {HISTOGRAM_CELLS_MAX} whole numbers")));
+        return Err(refused(format!("`{path}` is not an array of 1 to {HISTOGRAM_CELLS_MAX} whole numbers")));
     };
     let mut remarks = Vec::new();
     let edges_ns = time_edges(file, &path, bins, &mut remarks).map_err(|e| refused(e.what).hint(e.cause))?;
@@ -125,7 +125,7 @@ fn time_edges(file: &File, path: &str, bins: u64, remarks: &mut Vec<String>) -> 
     }
     let Some((_, axis, found)) = best else {
         return Err(Fault::new(
-            format!("`{path}` has no time axis beside it"),
+            format!("`{path}` has no time axis"),
             format!("add a 1-D dataset of {bins} or {} times to the same group", bins + 1),
         ));
     };

@@ -65,7 +65,7 @@ impl StaticFile {
             let cause = format!("it has {} bytes; the limit is {STATIC_BYTES_MAX}", stamp.1);
             return Err(alone(cause, "put large data in other files, and link to them"));
         }
-        let damaged = "it must be a whole HDF5 file: does `h5dump -H` read it?";
+        let damaged = "use a complete HDF5 file: check it with `h5dump -H`";
         let (_, hash) = tree::root(path, Tree::default())
             .map_err(|e| alone(e.to_string(), "it must stay as it is while it is read"))?;
         let source = Source::open(path, stamp.1).map_err(|fault| alone(fault.cause, damaged))?;
@@ -298,7 +298,7 @@ fn chunks(dataset: &Id, rank: usize) -> Result<Vec<u64>, Fault> {
 fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() {
-        return Err(std::io::Error::other("it is no plain file"));
+        return Err(std::io::Error::other("it is not a plain file"));
     }
     Ok((about.modified()?, about.len()))
 }

@@ -175,7 +175,7 @@ pub(crate) fn root(path: &Path, mut tree: Tree) -> Result<(u64, Hash), Error> {
     let whole = tree.known.range(..last / PAGE_BYTES).map(|(_, node)| node.value);
     let blocks: Vec<ChainingValue> = whole.chain(end).collect();
     if blocks.len() as u64 != length.div_ceil(BLOCK_BYTES) {
-        return Err(Error::other("its hash is not whole"));
+        return Err(Error::other("its hash is incomplete"));
     }
     let (left, right) = blocks.split_at((hazmat::left_subtree_len(length) / BLOCK_BYTES) as usize);
     let (left, right) = (joined(left), joined(right));

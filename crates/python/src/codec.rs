@@ -404,7 +404,7 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         value.extract().map(Whole).map_err(|_| {
-            let what = format!("a whole number of 64 bits is wanted, not {}", value.to_owned());
+            let what = format!("expected a 64-bit integer, found {}", value.to_owned());
             unfit_value(value.py(), what, String::new())
         })
     }

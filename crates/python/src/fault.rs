@@ -34,7 +34,7 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             format!("ask the owner of {parent} to add you to its group: streams are group-readable")
         }
-        store::Error::Missing(_) => format!("see what is there with `beamport ls --data {parent}`"),
+        store::Error::Missing(_) => format!("list the streams with `beamport ls --data {parent}`"),
         store::Error::Headless(_) => "restore the file `stream` from a copy".to_owned(),
         store::Error::Corrupt { .. } | store::Error::Lost { .. } => {
             format!("list all damage with `beamport verify {name} --data {parent}`")
@@ -50,12 +50,10 @@ pub(crate) fn of_store(py: Python<'_>, doing: &str, folder: &Path, cause: &store
         store::Error::Behind { name: reader, pid: None, .. } => {
             format!("if this reader will not return: `beamport forget {name} '{reader}' --data {parent}`")
         }
-        store::Error::Behind { .. } => format!("see who reads with `beamport ls --pins --data {parent}`"),
-        store::Error::Quota { .. } => {
-            "let go of messages and views, or keep copies: `m[\"pixel_id\"].copy()`".to_owned()
-        }
+        store::Error::Behind { .. } => format!("list the readers with `beamport ls --pins --data {parent}`"),
+        store::Error::Quota { .. } => "release messages and views, or keep copies: `m[\"pixel_id\"].copy()`".to_owned(),
         store::Error::Parent { .. } => {
-            format!("a view shows what its parents still have: see them with `beamport ls --data {parent}`")
+            format!("restore the parent: a view shows only what its parents have; see `beamport ls --data {parent}`")
         }
         store::Error::Locked(_) => "read it with `beamport.open`: a stream has one writer".to_owned(),
         store::Error::Format { .. } => "read it with the version of beamport that wrote it, or a newer one".to_owned(),

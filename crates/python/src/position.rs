@@ -117,7 +117,7 @@ pub(crate) fn gone(py: Python<'_>, header: &Header, wanted: u64, first: u64) -> 
 pub(crate) fn rewound(error: &Error) -> String {
     match error {
         Error::Rewound { epoch, end, .. } if *end != u64::MAX && *end > 0 => {
-            format!("undo what came of the messages behind, then go on with `start=(stream.uuid, {epoch}, {end})`")
+            format!("undo the results of the cut messages, then resume with `start=(stream.uuid, {epoch}, {end})`")
         }
         _ => "begin with `start=\"beginning\"`".to_owned(),
     }

@@ -80,7 +80,7 @@ pub fn read_json<T>(object: &Json, read: impl FnOnce(&mut Section<'_>) -> Option
 impl Take for Map<String, Json> {
     fn take(item: &Item) -> Result<Self, Refused> {
         if item.as_table_like().is_none() {
-            return Err(Refused::new(format!("it is {}, not a table", noun(item)), ""));
+            return Err(Refused::new(format!("expected a table, found {}", noun(item)), ""));
         }
         match json_of(item) {
             Some(Json::Object(rows)) => Ok(rows),

@@ -85,7 +85,7 @@ pub fn text_of(path: &Path) -> Result<String, Box<Mistake>> {
     // Asked before opening: opening a pipe that nobody writes would wait for ever.
     let about = std::fs::metadata(path).map_err(failed)?;
     if !about.is_file() {
-        return Err(whole("this is no instrument file", "not a plain file".into(), "name a .toml file"));
+        return Err(whole("this is not an instrument file", "not a plain file".into(), "name a .toml file"));
     }
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -188,7 +188,7 @@ fn syntax(page: &Page, text: &str, at: usize, message: &str) -> Mistake {
         text if text.contains('=') && text.matches('[').count() != text.matches(']').count() => {
             "close the list with `]`"
         }
-        text if text.contains('=') => "texts, units and times stand in quotes: `flush = \"1 s\"`",
+        text if text.contains('=') => "write texts, units and times in quotes: `flush = \"1 s\"`",
         text if text.contains(':') => "write `key = value`",
         _ => "write `[section.NAME]`, `key = value` or `# remark`",
     };
@@ -213,7 +213,7 @@ mod tests {
         found.sort();
         assert_eq!(found.iter().map(|m| m.0).collect::<Vec<_>>(), [1, 3, 5, 8], "{found:#?}");
         assert_eq!(found[0].2, "close the text with `\"`");
-        assert_eq!(found[3].2, "texts, units and times stand in quotes: `flush = \"1 s\"`");
+        assert_eq!(found[3].2, "write texts, units and times in quotes: `flush = \"1 s\"`");
     }
 
     #[test]

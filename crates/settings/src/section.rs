@@ -400,7 +400,7 @@ impl Take for f64 {
 
 impl Take for bool {
     fn take(item: &Item) -> Result<Self, Refused> {
-        item.as_bool().ok_or_else(|| Refused::new(format!("it is {}, not `true` or `false`", noun(item)), ""))
+        item.as_bool().ok_or_else(|| Refused::new(format!("expected `true` or `false`, found {}", noun(item)), ""))
     }
     fn default_of(text: &str) -> Option<Self> {
         text.parse().ok()
@@ -415,7 +415,7 @@ impl Take for i64 {
     fn take(item: &Item) -> Result<Self, Refused> {
         let digits = |text: &&str| !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
         let quoted = item.as_str().filter(digits).and_then(|text| text.parse().ok());
-        let refused = || Refused::new(format!("it is {}, not a whole number", noun(item)), "");
+        let refused = || Refused::new(format!("expected a whole number, found {}", noun(item)), "");
         quoted.or_else(|| item.as_integer()).ok_or_else(refused)
     }
     fn default_of(text: &str) -> Option<Self> {
@@ -444,7 +444,7 @@ impl Take for Vec<String> {
     fn take(item: &Item) -> Result<Self, Refused> {
         let list = item.as_array().ok_or_else(|| {
             Refused::new(
-                format!("it is {}, not a list", noun(item)),
+                format!("expected a list, found {}", noun(item)),
                 "write a list, like `[\"detector\", \"monitor\"]`",
             )
         })?;

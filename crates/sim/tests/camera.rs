@@ -257,7 +257,7 @@ fn files_without_frames_are_refused_with_a_reason() {
     let keys = [("shape", json!([2, 3])), ("dtype", json!("uint16"))];
     let good = || recording("a.npy", npy("<u2", "(2, 3)", &[0; 12]));
     for (files, keys, cause) in [
-        (vec![recording("a.raw", vec![0; 24])], &keys[..1], "not said"),
+        (vec![recording("a.raw", vec![0; 24])], &keys[..1], "type is unknown"),
         (vec![recording("a.raw", vec![0; 25])], &keys[..], "25 bytes"),
         (vec![recording("a.raw", Vec::new())], &keys[..], "0 bytes"),
         (vec![recording("a.npy", npy("<c8", "(2, 3)", &[0; 48]))], &keys[..0], "<c8"),

@@ -122,7 +122,7 @@ impl fmt::Display for Error {
             Self::Full(why) => write!(f, "no room: {why}"),
             Self::Dropped => f.write_str("dropped: the stream is full and `when_full = \"drop-newest\"`"),
             Self::Locked(path) => write!(f, "another process writes the stream {}", path.display()),
-            Self::Missing(path) => write!(f, "there is no stream in {}", path.display()),
+            Self::Missing(path) => write!(f, "no stream in {}", path.display()),
             Self::Headless(path) => {
                 write!(f, "{} has messages, but its header `stream` is missing; nothing was changed", path.display())
             }

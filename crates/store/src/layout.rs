@@ -203,8 +203,8 @@ impl Header {
             if key == "epoch" {
                 let (epoch, first) = value.split_once(' ').ok_or("an epoch without its first sequence")?;
                 epochs.push((
-                    epoch.parse().map_err(|_| "an epoch that is no number")?,
-                    first.parse().map_err(|_| "a sequence that is no number")?,
+                    epoch.parse().map_err(|_| "an epoch that is not a number")?,
+                    first.parse().map_err(|_| "a sequence that is not a number")?,
                 ));
             } else {
                 fields.insert(key, value);
@@ -394,7 +394,7 @@ impl Commit {
             (_, Some(e)) => Err(e),
             (newest, None) => newest.ok_or_else(|| Error::Format {
                 path: folder.join("commit"),
-                what: "neither of its two records holds, so what is safe cannot be told; nothing was changed".into(),
+                what: "neither of its two records is valid, so the mark is unknown; nothing was changed".into(),
             }),
         }
     }

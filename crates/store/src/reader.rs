@@ -1190,7 +1190,7 @@ impl Reader {
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
         if header.uuid != self.header.uuid {
-            let what = "another stream stands here now: open it anew".into();
+            let what = "another stream is here now: reopen it".into();
             return Err(Error::Format { path: self.folder.clone(), what });
         }
         let moved = header.live != self.header.live || header.boot != self.header.boot;

@@ -60,15 +60,15 @@ impl std::fmt::Display for Recovery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fresh => f.write_str("new"),
-            Self::Live => f.write_str("gone on with, nothing is missing"),
-            Self::Clean => f.write_str("taken up from the medium, nothing is missing"),
+            Self::Live => f.write_str("resumed, nothing lost"),
+            Self::Clean => f.write_str("recovered from disk, nothing lost"),
             Self::Moved { epoch, first } => {
-                write!(f, "moved or copied, nothing is missing; epoch {epoch} ended at message {first}")
+                write!(f, "moved or copied, nothing lost; epoch {epoch} ended at message {first}")
             }
             Self::Cut { epoch, first, end, .. } if first == end => {
                 write!(
                     f,
-                    "epoch {epoch} ended at message {first}; what was in memory alone is gone, of nothing else is there a trace"
+                    "epoch {epoch} ended at message {first}; messages only in memory are lost; no others were found"
                 )
             }
             Self::Cut { epoch, first, end, .. } => {
@@ -92,7 +92,7 @@ struct Standing {
 
 pub(crate) fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Writer> {
     if name.is_empty() || name.len() > STREAM_NAME_MAX || name.contains(['\n', '/']) {
-        return Err(Error::Limit(format!("`{}` is no name for a stream", name.escape_default())));
+        return Err(Error::Limit(format!("`{}` is not a stream name", name.escape_default())));
     }
     media.create_dir(folder).map_err(Error::io("make", folder))?;
     let lock_path = folder.join("lock");

@@ -142,7 +142,7 @@ impl Work<'_> {
         if segments.is_empty() {
             return Err(Error::Format {
                 path: self.folder.join("commit"),
-                what: "no record holds and there is no index".into(),
+                what: "no record is valid and there is no index".into(),
             });
         }
         let per = header.index_entries;

@@ -160,7 +160,7 @@ impl Writer {
         let folder = beside(&self.folder, name);
         let refused = |what: String| Error::Parent { folder: folder.clone(), what };
         if !is_beside(name) {
-            return Err(refused("is no folder beside it".into()));
+            return Err(refused("is not a folder beside it".into()));
         }
         let reads_as = format!("view {}", self.header.name);
         if reads_as.len() > READER_NAME_MAX {
@@ -610,7 +610,7 @@ impl Parents {
                 let options = ReadOptions { early: true, check, ..ReadOptions::default() };
                 let mut parent = Reader::open(media, &above, options).map_err(|e| not_there(&above, e))?;
                 if parent.header().uuid != known.uuid {
-                    return Err(Error::Parent { folder: above, what: "was made anew: its messages are gone".into() });
+                    return Err(Error::Parent { folder: above, what: "was recreated: its messages are gone".into() });
                 }
                 parent.set_depth(depth + 1);
                 self.readers.push(parent);

@@ -225,7 +225,7 @@ fn what_passes_or_is_of_the_system_is_an_error_and_costs_no_message() {
         io(std::io::ErrorKind::PermissionDenied),
         Error::Missing(folder("s")),
         Error::Limit("too many".into()),
-        Error::Format { path: folder("s"), what: "another stream stands here now".into() },
+        Error::Format { path: folder("s"), what: "another stream is here now".into() },
         Error::Quota { name: String::new(), pid: 1, segments: 1, bytes: 2, quota: 1 },
         Error::Rewound { epoch: 1, first: 0, end: 7 },
     ];

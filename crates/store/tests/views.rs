@@ -470,7 +470,7 @@ fn a_parent_that_is_missing_or_another_is_named_and_never_read_as_something_else
     parent.origin("a").unwrap();
     parent.append(&meta(0, 0), b"the other").unwrap();
     let error = reader(&media, "view", false).read(1).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("/disk/parent") && error.contains("made anew"), "{error}");
+    assert!(error.contains("/disk/parent") && error.contains("recreated"), "{error}");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn table<'j>(object: &'j Map<String, Json>, columns: &[Column], place: &str) -> 
     let is_root = place.is_empty();
     if let Some(key) = object.keys().find(|key| !(known(key) || is_root && *key == "schema")) {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-        return wrong(format!("there is no field `{place}{key}`: the fields are {}", names.join(", ")));
+        return wrong(format!("unknown field `{place}{key}`; known fields: {}", names.join(", ")));
     }
     let mut values = Vec::with_capacity(columns.len());
     for column in columns {

@@ -93,7 +93,7 @@ impl fmt::Display for Error {
             Error::WrongSchema { wanted, found } => {
                 write!(f, "schema `{}` where `{}` was expected", name(found), name(wanted))
             }
-            Error::UnknownSchema { found } => write!(f, "schema `{}` is not known", name(found)),
+            Error::UnknownSchema { found } => write!(f, "unknown schema `{}`", name(found)),
             Error::OutOfBounds { field } => write!(f, "`{field}` points outside the message"),
             Error::Missing { field } => write!(f, "required field `{field}` is missing"),
             Error::NotText { field } => write!(f, "`{field}` is not UTF-8"),

@@ -245,7 +245,7 @@ fn json_as_people_write_it_is_a_message() {
     refused(ev44("pixel_id", serde_json::json!([[1, 2]])), "`pixel_id` is not an array of one dimension");
     refused(ev44("pixel_id", "3".into()), "something that is not a number");
     refused(ev44("source_name", 3.into()), "`source_name` is not text");
-    refused(ev44("schema", "ev99".into()), "schema `ev99` is not known");
+    refused(ev44("schema", "ev99".into()), "unknown schema `ev99`");
     refused(ev44("schema", 1.into()), "not an id of four letters");
     refused(f144("NaN".into()), "`value` cannot hold the value given");
     refused(f144(serde_json::json!([[1, 2], [3]])), "lists of different length");
@@ -393,7 +393,7 @@ fn a_schema_that_nobody_knows_is_named() {
     f144::write(&mut out, &f144::F144 { source_name: "x", timestamp: 0, value: 1i32.into() }).expect("written");
     out[4..8].copy_from_slice(b"xy99");
     assert_eq!(read(&out), Err(Error::UnknownSchema { found: *b"xy99" }));
-    assert_eq!(read(&out).unwrap_err().to_string(), "schema `xy99` is not known");
+    assert_eq!(read(&out).unwrap_err().to_string(), "unknown schema `xy99`");
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Plan {
 impl WorkerPlan for Plan {
     fn needs(&self) -> Needs {
         let streams = self.values.iter().map(|named| named.stream.clone()).collect();
-        let alone = Some("it keeps what it needs of the streams beside");
+        let alone = Some("it keeps messages of the other streams");
         Needs { streams, alone, holds_back: true, ..Needs::default() }
     }
 

@@ -364,8 +364,8 @@ impl<'a> Parser<'a> {
                 self.at += end;
                 Ok((Node::Value(Value::Number(number)), Kind::Number))
             }
-            _ if rest.is_empty() => Err(self.wrong(start, "it ends too early", "a value or a name comes here")),
-            _ => Err(self.wrong(start, "here is neither a value nor a name", "look at the character here")),
+            _ if rest.is_empty() => Err(self.wrong(start, "it ends too early", "write a value or a name here")),
+            _ => Err(self.wrong(start, "here is neither a value nor a name", "check the character here")),
         }
     }
 
@@ -373,7 +373,7 @@ impl<'a> Parser<'a> {
         match word {
             "true" | "false" => return Ok((Node::Value(Value::Truth(word == "true")), Kind::Truth)),
             "and" | "or" | "not" => {
-                let cause = format!("`{word}` stands where a value should be");
+                let cause = format!("expected a value, found `{word}`");
                 return Err(self.wrong(start, cause, "write a value or a comparison on both sides"));
             }
             _ => {}
@@ -382,7 +382,7 @@ impl<'a> Parser<'a> {
             self.space();
             let at = self.at;
             let Some(name) = self.quoted()? else {
-                return Err(self.wrong(at, "the name of an attribute stands in quotes", "as in `attribute('gain')`"));
+                return Err(self.wrong(at, "write the name of an attribute in quotes", "as in `attribute('gain')`"));
             };
             return if self.sign(")") {
                 Ok((Node::Attribute(name), Kind::Any))
@@ -447,14 +447,14 @@ impl<'a> Parser<'a> {
 fn truth(value: Value) -> Result<bool, String> {
     match value {
         Value::Truth(is_true) => Ok(is_true),
-        other => Err(format!("{} stands where true or false should be", other.kind().name())),
+        other => Err(format!("expected true or false, found {}", other.kind().name())),
     }
 }
 
 fn number(value: Value) -> Result<f64, String> {
     match value {
         Value::Number(number) => Ok(number),
-        other => Err(format!("{} stands where a number should be", other.kind().name())),
+        other => Err(format!("expected a number, found {}", other.kind().name())),
     }
 }
 
@@ -583,9 +583,9 @@ mod tests {
             ("abs(1, 2) > 0", "0: `abs` is given 2 values"),
             ("sinus(1) > 0", "0: there is no function `sinus`"),
             ("events > 'abc", "9: this text never ends"),
-            ("attribute(gain) > 1", "10: the name of an attribute stands in quotes"),
+            ("attribute(gain) > 1", "10: write the name of an attribute in quotes"),
             ("events > 1 and", "14: it ends too early"),
-            ("and events", "0: `and` stands where a value should be"),
+            ("and events", "0: expected a value, found `and`"),
             ("events > é", "9: there is no `é`"),
             ("events > $", "9: here is neither a value nor a name"),
             ("events > 1.2.3", "9: here is neither a value nor a name"),

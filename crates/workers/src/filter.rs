@@ -224,7 +224,7 @@ fn attribute(message: &Message<'_>, name: &str) -> Result<Value, String> {
     let found = frame.attributes.iter().find(|attribute| attribute.name == name).map(|a| value_of(&a.data));
     match found {
         Some(Some(value)) => Ok(value),
-        Some(None) => Err(format!("attribute `{name}` is no single number and no text")),
+        Some(None) => Err(format!("attribute `{name}` is neither a single number nor a text")),
         None => Err(format!("the frame has no attribute `{name}`")),
     }
 }

@@ -162,7 +162,7 @@ impl WorkerPlan for Plan {
     fn needs(&self) -> Needs {
         let bytes = self.cells().unwrap_or(0) as u64 * 8 + 4096 + self.time.map_or(0, |t| t.2 as u64 * 8);
         Needs {
-            alone: self.since_start.then_some("it counts all events since start, so that one slot must see all"),
+            alone: self.since_start.then_some("it counts all events since the start, so one slot must get all of them"),
             bytes: bytes * if self.since_start { ROOM } else { 2 },
             ..Needs::default()
         }

@@ -103,7 +103,7 @@ struct StitchPlan {
 
 impl WorkerPlan for StitchPlan {
     fn needs(&self) -> Needs {
-        Needs { alone: Some("it keeps tiles until their frame is whole"), holds_back: true, ..Needs::default() }
+        Needs { alone: Some("it keeps tiles until their frame is complete"), holds_back: true, ..Needs::default() }
     }
 
     fn build(&self, place: &WorkerPlace) -> Result<Box<dyn Worker + Send>, Fault> {
@@ -271,7 +271,7 @@ impl Stitching {
         };
         let [row, column, rows, columns] = PLACE.map(|name| number(name).map(|n| n as usize));
         let (Some(row), Some(column), Some(rows), Some(columns)) = (row, column, rows, columns) else {
-            return Err(("misfit", format!("it is no tile: it has no {}", PLACE.join(", "))));
+            return Err(("misfit", format!("it is not a tile: it has no {}", PLACE.join(", "))));
         };
         let shape = tile.shape();
         if row >= rows || column >= columns || shape.len() < 2 {
@@ -353,7 +353,7 @@ impl Stitching {
         let tile = frame_of(message).map_err(|(_, text)| Fault::new("cannot read a tile again", text))?;
         let shape = whole.join(&mut self.pixels);
         let Some(data) = Numbers::new(whole.dtype, &self.pixels) else {
-            return Err(Fault::new("a frame cannot be put together", "its tiles are of no whole pixels").into());
+            return Err(Fault::new("a frame cannot be put together", "its tiles are not whole pixels").into());
         };
         let attributes: Vec<Attribute<'_>> =
             tile.attributes.iter().filter(|a| !PLACE.contains(&a.name)).cloned().collect();

@@ -39,5 +39,5 @@ def _whole(values, dtype: type) -> np.ndarray:
     found = np.frombuffer(values, np.uint8) if isinstance(values, bytes | bytearray) else np.asarray(values)
     fits = found.ndim == 1 and (found.size == 0 or found.dtype.kind in "biu")
     if not fits or (found.size and not 0 <= int(found.min()) <= int(found.max()) <= np.iinfo(dtype).max):
-        raise UnfitValueException(f"whole numbers of the type {np.dtype(dtype)} are wanted", f"not {values!r:.100}")
+        raise UnfitValueException(f"expected whole numbers of the type {np.dtype(dtype)}", f"not {values!r:.100}")
     return np.ascontiguousarray(found.astype(dtype))

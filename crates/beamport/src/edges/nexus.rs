@@ -108,7 +108,7 @@ fn writers(section: &mut Section<'_>) -> u64 {
 fn writer(section: &mut Section<'_>) -> Writer {
     let program = section.path(&PROGRAM).map(|program| program.value);
     if let Some(program) = program.as_ref().filter(|program| !program.is_file()) {
-        let cause = format!("there is no file `{}`", shortened(&program.display().to_string()));
+        let cause = format!("no file `{}`", shortened(&program.display().to_string()));
         section.refuse(&PROGRAM, Refused::new(cause, "write a path relative to the instrument file"));
     }
     let modules: Setting<Vec<String>> = section.get(&MODULES).unwrap_or_default();
@@ -129,7 +129,7 @@ fn writer(section: &mut Section<'_>) -> Writer {
     let static_file = section.path(&STATIC).map(|path| path.value);
     // `beamport-nexus check` reports errors inside it, with those of the template.
     if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
-        let cause = format!("there is no file `{}`", shortened(&path.display().to_string()));
+        let cause = format!("no file `{}`", shortened(&path.display().to_string()));
         section.refuse(&STATIC, Refused::new(cause, "write a path relative to the instrument file"));
     }
     Writer {

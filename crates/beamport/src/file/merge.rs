@@ -73,8 +73,9 @@ pub struct Waits(pub BTreeMap<String, Duration>);
 impl Take for Waits {
     fn take(item: &Item) -> Result<Self, Refused> {
         let hint = "write a table, like `{ monitor = \"10 s\" }`";
-        let table =
-            item.as_table_like().ok_or_else(|| Refused::new(format!("it is {}, not a table", noun(item)), hint))?;
+        let table = item
+            .as_table_like()
+            .ok_or_else(|| Refused::new(format!("expected a table, found {}", noun(item)), hint))?;
         let one = |(name, item): (&str, &Item)| {
             let wait = Duration::take(item)
                 .map_err(|refused| Refused::new(format!("`{}`: {}", shortened(name), refused.cause), refused.hint))?;

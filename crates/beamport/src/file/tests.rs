@@ -168,7 +168,7 @@ fn files_of_a_camera_are_there_and_of_a_camera() {
         ("camera", "[\"a.npy\", \"b.npy\"]", "no file"),
         ("camera", "[\".\"]", "no file"),
         ("camera", "[]", "the list is empty"),
-        ("camera", "\"a.npy\"", "not a list"),
+        ("camera", "\"a.npy\"", "expected a list"),
         ("amor", "[\"a.npy\"]", "has no frames"),
     ] {
         let mistakes = read(model, files).unwrap_err();
@@ -318,7 +318,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ("[sinks.file]\n", 5, "unknown section `sinks`", "[sink.NAME]"),
         ("[link.all]\n", 5, "unknown section `link`", "did you mean `[sink.NAME]`?"),
         ("[worker.w]\ncall = \"mean\"\ninputs = [\"x\"]\n", 6, "nor a function", "mine.py:function"),
-        ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "there is no file", "beside the instrument file"),
+        ("[worker.w]\ncall = \"no.py:mean\"\ninputs = [\"x\"]\n", 6, "no file", "beside the instrument file"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nslots = 33\n", 8, "33 slots", "write 1 to 32"),
         (
             "[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nset = 2\n",
@@ -334,7 +334,7 @@ fn single_mistakes_are_told_with_line_and_hint() {
         ),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"w\"]\n", 7, "fills it", "streams are x"),
         ("[worker.x]\ncall = \"a:b\"\ninputs = [\"x\"]\n", 5, "has the name of a source", "rename one"),
-        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "not a table", "parameters]"),
+        ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\nparameters = 3\n", 8, "expected a table", "parameters]"),
         ("[worker.w]\ncall = \"a:b\"\ninputs = [\"x\"]\ncpus = [-1]\n", 8, "a CPU number", "[0, 1]"),
         ("[worker.w]\ncall = \"a:b\"\nshadow = \"v\"\n", 7, "no worker of this name", "below it"),
         ("[worker.w]\ncall = \"a:b\"\nshadow = \"w\"\n", 7, "no worker of this name", "below it"),
@@ -468,7 +468,7 @@ fn mistakes_of_sinks_are_told() {
     let table: Vec<(String, u32, &str, &str)> = vec![
         (sink("f", "template = \"good.json\"\ninputs = [\"y\"]"), 8, "no source fills that stream", "streams are x"),
         (sink("f", "template = \"stream.json\"\ninputs = []"), 8, "no inputs", "take all"),
-        (sink("f", "template = \"good.json\"\ninputs = \"x\""), 8, "it is a text, not a list", "write a list"),
+        (sink("f", "template = \"good.json\"\ninputs = \"x\""), 8, "expected a list, found a text", "write a list"),
         (sink("f", "template = \"good.json\"\nfile = \"../{run}.nxs\""), 8, "leaves its folder", "plain file name"),
         (sink("f", "template = \"good.json\"\nfile = \"a.nxs\""), 8, "the same for every run", "{run}"),
         (sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""), 8, "unknown placeholder", "{run}"),

@@ -262,7 +262,7 @@ impl Take for Parameters {
     fn take(item: &Item) -> Result<Self, Refused> {
         let hint = "write `[worker.NAME.parameters]`, and below it lines like `threshold = 3`";
         if item.as_table_like().is_none() {
-            return Err(Refused::new(format!("it is {}, not a table", noun(item)), hint));
+            return Err(Refused::new(format!("expected a table, found {}", noun(item)), hint));
         }
         settings::json_of(item)
             .map(Self)
@@ -283,7 +283,8 @@ pub struct Numbers(pub Vec<u64>);
 impl Take for Numbers {
     fn take(item: &Item) -> Result<Self, Refused> {
         let hint = "write a list, like `[0, 1]`";
-        let list = item.as_array().ok_or_else(|| Refused::new(format!("it is {}, not a list", noun(item)), hint))?;
+        let list =
+            item.as_array().ok_or_else(|| Refused::new(format!("expected a list, found {}", noun(item)), hint))?;
         let number = |value: &toml_edit::Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
         let all: Option<Vec<u64>> = list.iter().map(number).collect();
         all.map(Self).ok_or_else(|| Refused::new("not every entry is a CPU number", hint))
@@ -305,7 +306,7 @@ fn kind_of(known: &[&'static WorkerKind], call: &str) -> Option<&'static WorkerK
 fn check_code(call: &str, folder: &Path) -> Result<(), Refused> {
     match call.rsplit_once(':') {
         Some((file, name)) if !name.is_empty() && file.ends_with(".py") && !folder.join(file).is_file() => {
-            let cause = format!("there is no file {}", folder.join(file).display());
+            let cause = format!("no file {}", folder.join(file).display());
             Err(Refused::new(cause, "name a file beside the instrument file"))
         }
         Some((file, name)) if !file.is_empty() && !name.is_empty() => Ok(()),

@@ -59,7 +59,7 @@ impl Belongings {
         for (name, (uuid, place)) in &mut self.known {
             let live = match store::Header::read(data.media.as_ref(), &data.stream(name)) {
                 Ok(header) if header.uuid != *uuid => {
-                    return Err(gone(data, name, "another stream stands in its place"));
+                    return Err(gone(data, name, "another stream has replaced it"));
                 }
                 Ok(header) => header.live,
                 Err(store::Error::Missing(folder)) => match is_filed(data, name) {

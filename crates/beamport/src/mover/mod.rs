@@ -588,7 +588,7 @@ impl Mover {
                     "running": running,
                 }))
             }
-            other => Err(Fault::new(format!("there is no command `{}`", other.unwrap_or_default()), "")
+            other => Err(Fault::new(format!("unknown command `{}`", other.unwrap_or_default()), "")
                 .hint("commands are ask, begin, end, configure, cutover and status")),
         };
         self.record(request, &answer, now);

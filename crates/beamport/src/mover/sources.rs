@@ -89,5 +89,5 @@ pub(super) fn unknown<'a>(name: &str, sources: impl Iterator<Item = &'a SourceSe
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("sources are {}", shortened(&names.join(", "))),
     };
-    Fault::new(format!("source `{}` cannot be asked", shortened(name)), "no such worker").hint(hint)
+    Fault::new(format!("cannot ask source `{}`", shortened(name)), "no such source").hint(hint)
 }

@@ -90,7 +90,7 @@ fn notes(instrument: &Instrument) -> Vec<String> {
         let unplaced = sink.inputs.iter().filter(|input| !sink.has_place_for(input));
         let told = unplaced.map(|input| {
             format!(
-                "{file}:{}: sink `{}` takes `{}`, for which {} has no place: its messages will stand aside (unmatched)",
+                "{file}:{}: sink `{}` takes `{}`, but {} does not use it: its messages will not be written (counted as `aside.unmatched`)",
                 sink.inputs.line_or(sink.line),
                 shortened(&sink.name),
                 shortened(input),

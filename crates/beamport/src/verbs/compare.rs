@@ -43,7 +43,7 @@ pub(crate) fn text(all: &Comparison) -> String {
         lines.push(format!("not judged: {} of what `{new}` was too slow for", thousands(all.skipped)));
     }
     if all.waiting > 0 {
-        lines.push(format!("not judged: {} to which not both have come", thousands(all.waiting)));
+        lines.push(format!("not compared: {} that not both have reached", thousands(all.waiting)));
     }
     lines.extend(all.first.iter().map(|difference| line(difference, (&old, &new))));
     let told = all.first.len() as u64;
@@ -100,7 +100,7 @@ mod tests {
             text(&all),
             "`mean` and `mean-new`: 1,234 same, 11 different, 1 only in `mean`, 0 only in `mean-new`\n\
              values differ by 2.5 at most\n\
-             not judged: 3 to which not both have come\n  \
+             not compared: 3 that not both have reached\n  \
                camera 40: values differ by 2.5 at most\n  \
                camera 43: only in `mean` (41)\n  \
                camera 44: shape: not the same\n  \

@@ -92,7 +92,7 @@ fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.extend(forecast.as_ref().map(when_full));
     // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
     if let (None, Some(named), None) = (&asked.file, &asked.data, &data) {
-        let found = format!("there is no folder `{}`", named.display());
+        let found = format!("no folder `{}`", named.display());
         let hint = "run `beamport doctor FILE` to check the folder of an instrument file";
         findings.push(Finding::new("data folder", Verdict::Wrong, found).hint(hint));
     }
@@ -223,7 +223,7 @@ fn file_system(folder: &Path, place: &Path) -> Finding {
 
 /// Name of a file system by its magic number (statfs(2)), and why it is refused; empty if it is not.
 fn file_system_of(magic: i64) -> (String, &'static str) {
-    let network = "another machine can change what is mapped, and its sync is not the disk's";
+    let network = "another machine can change mapped files, and its sync does not reach the disk";
     let (name, why) = match magic & 0xffff_ffff {
         // The same number for ext2 to ext4.
         0xef53 => ("ext4", ""),
@@ -457,7 +457,7 @@ fn clock() -> Finding {
         return Finding::new("clock", Verdict::Note, format!("its state is unknown: {}", io::Error::last_os_error()));
     }
     if state == libc::TIME_ERROR || time.status & libc::STA_UNSYNC != 0 {
-        return Finding::new("clock", Verdict::Note, "not synchronised, says the kernel")
+        return Finding::new("clock", Verdict::Note, "the kernel reports it as not synchronised")
             .hint("run chrony or another time service if sources have their own clocks");
     }
     Finding::new(

@@ -79,7 +79,7 @@ impl Forecast {
         }
         let rate = format!("{} into {} free", si(self.bytes_per_s, "B/s"), bytes(self.free_bytes));
         match self.full_in_s {
-            None => format!("{rate}: what is kept fits in"),
+            None => format!("{rate}: the retained data fit in"),
             Some(s) if self.keep_free_bytes > 0 => {
                 format!("{rate}: at the present rate down to `keep_free` in {}", span((s * 1e9) as i64))
             }
@@ -128,13 +128,13 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
         let place = data.folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(&data.folder);
         let forecast = data.media.free(place).ok().map(|free| Forecast::of(free, streams));
         text.extend(forecast.map(|forecast| match forecast.full_in_s {
-            None => "what is kept fits in".to_owned(),
+            None => "the retained data fit in".to_owned(),
             Some(s) if forecast.keep_free_bytes > 0 => format!("down to `keep_free` in {}", span((s * 1e9) as i64)),
             Some(s) => format!("full in {}", span((s * 1e9) as i64)),
         }));
     }
     if !unknown.is_empty() {
-        text.push(format!("how much {} will write to disk is not known", unknown.join(", ")));
+        text.push(format!("unknown disk usage of {}", unknown.join(", ")));
     }
     (!text.is_empty()).then(|| text.join("; "))
 }
@@ -251,12 +251,12 @@ mod tests {
             let path = std::env::temp_dir().join("nothing-there/a.toml");
             declared(&parse(&text, &path, &crate::Registry::builtin(), &unasked).unwrap()).unwrap_or_default()
         };
-        let unknown = "how much `d` will write to disk is not known";
+        let unknown = "unknown disk usage of `d`";
         let text = said("");
         assert!(text.starts_with("writes 262 MB/s to disk; full in ") && text.ends_with(unknown), "{text}");
         assert_eq!(
             said(", live = \"16 MiB\", retain = \"16 MiB\""),
-            format!("writes 262 MB/s to disk; what is kept fits in; {unknown}")
+            format!("writes 262 MB/s to disk; the retained data fit in; {unknown}")
         );
         assert!(said(", keep_free = \"1 MiB\"").contains("down to `keep_free` in "));
         assert_eq!(said(", level = \"memory\""), unknown);
@@ -303,6 +303,6 @@ mod tests {
             "12.0 MB/s into 144 GB free: at the present rate full in 3 h 20 min"
         );
         let bounded = Growth { bound_bytes: Some(1_000_000_000), ..grows };
-        assert_eq!(text(144_000_000_000, vec![bounded]), "12.0 MB/s into 144 GB free: what is kept fits in");
+        assert_eq!(text(144_000_000_000, vec![bounded]), "12.0 MB/s into 144 GB free: the retained data fit in");
     }
 }

@@ -152,7 +152,7 @@ fn of_json(value: &Value, now: i64) -> Result<Given, String> {
         return given(payload, &Map::from_iter(stream.map(|stream| ("stream".to_owned(), stream))), now);
     }
     if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str()) && !PASSED_OVER.contains(&key.as_str())) {
-        return Err(format!("there is no key `{}` beside `content`: the keys are {}", shortened(key), KEYS.join(", ")));
+        return Err(format!("unknown key `{}` beside `content`; known keys: {}", shortened(key), KEYS.join(", ")));
     }
     match object.get("content") {
         Some(content) => {

@@ -192,12 +192,10 @@ fn known(asked: &Verb, registry: &Registry) -> Result<Option<WorkerSection>, Fau
     let found = instrument.workers().find(|worker| worker.name == name);
     let names = || instrument.workers().map(|worker| worker.name.as_str());
     let missing = || {
-        Fault::new(format!("there is no worker `{name}` in {}", path.display()), "").hint(
-            match nearest(name, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
-            },
-        )
+        Fault::new(format!("no worker `{name}` in {}", path.display()), "").hint(match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
+        })
     };
     found.cloned().map(Some).ok_or_else(missing)
 }
@@ -288,7 +286,7 @@ fn written(asked: &Verb, registry: &Registry, input: &str) -> Result<WorkerSecti
         first.map_or_else(|| Fault::new(format!("cannot run `{call}`"), ""), told)
     })?;
     let made = instrument.workers().next().cloned();
-    made.ok_or_else(|| Fault::new(format!("cannot run `{call}`"), "there is no section for it"))
+    made.ok_or_else(|| Fault::new(format!("cannot run `{call}`"), "it has no section"))
 }
 
 /// The section of an instrument file, with what was asked for.

@@ -52,14 +52,14 @@ fn verify(asked: &Verify, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
             return verify_file::verify(asked, Path::new(stream), out, err);
         }
         if !names.contains(stream) {
-            return Err(Fault::new(format!("there is no stream `{}`", shortened(stream)), none_in)
+            return Err(Fault::new(format!("no stream `{}`", shortened(stream)), none_in)
                 .hint("`beamport ls` lists the streams")
                 .into());
         }
         names.retain(|name| name == stream);
     }
     if names.is_empty() {
-        return Err(Fault::new("there is no stream to verify", none_in)
+        return Err(Fault::new("no stream to verify", none_in)
             .hint("name the folder that holds the streams with `--data DIR`")
             .into());
     }

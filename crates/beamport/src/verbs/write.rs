@@ -130,7 +130,7 @@ pub(super) fn tell(
     writeln!(out, "size      {}", bytes(of_all.as_u64().unwrap_or_default()))?;
     writeln!(out, "blake3    {}", product["blake3"].as_str().unwrap_or_default())?;
     if let Some(time) = snapshot {
-        writeln!(out, "snapshot  {} of a run that goes on", moment(time))?;
+        writeln!(out, "snapshot  {} of an open run", moment(time))?;
     }
     writeln!(out, "messages  {}", super::figures::thousands(messages))?;
     writeln!(out, "lost      {}", super::figures::known(account["lost"].as_u64()))?;
@@ -219,7 +219,7 @@ pub(super) fn check_output(data: &Data, file: &Path) -> Result<(), Fault> {
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        let cause = format!("there is no folder `{}`", folder.display());
+        let cause = format!("no folder `{}`", folder.display());
         return Err(refused(file, cause).hint(format!("`mkdir -p {}`", folder.display())));
     }
     let whole = folder.canonicalize().map_err(|e| refused(file, e))?;

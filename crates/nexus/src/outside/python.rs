@@ -243,7 +243,7 @@ impl Python {
         let how = self.end();
         match kind {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Silent::Late,
-            ErrorKind::InvalidData => Silent::Dead("it answered what is no answer".into()),
+            ErrorKind::InvalidData => Silent::Dead("invalid response".into()),
             _ => Silent::Dead(how),
         }
     }

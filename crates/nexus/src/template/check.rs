@@ -866,7 +866,7 @@ impl Check {
             && !(topic.as_str().is_some() || topic.as_list().is_some_and(|l| l.iter().all(|t| t.as_str().is_some())))
         {
             let cause = format!("`topic` is a text or a list of texts, this is {}", kind_of(topic));
-            self.wrong(&join(at, "topic"), cause, "remove it: `stream` says it");
+            self.wrong(&join(at, "topic"), cause, "remove it: `stream` replaces it");
         }
     }
 
@@ -928,7 +928,7 @@ impl Check {
                 self.wrong(&m.pointer, m.cause, hint);
             }),
             Ok(filler) => match outside::names(filler.as_ref()) {
-                Err(cause) => self.wrong(at, cause, format!("that is for the code of `{}` to mend", module.word())),
+                Err(cause) => self.wrong(at, cause, format!("fix the code of `{}`", module.word())),
                 Ok(datasets) => return Some(FromOutside { module, settings, datasets }),
             },
         }
@@ -1122,11 +1122,11 @@ pub(crate) fn file_beside(file: Option<&str>, source: Option<&str>) -> Vec<(&'st
         |source: &&str| source.strip_prefix('/').is_some_and(|t| t.split('/').all(is_step) && !t.contains('\0'));
     let mut wrong = Vec::new();
     if let Some(file) = file.filter(|file| !is_beside(file)) {
-        let cause = format!("`{}` is no path to a file beside this one", short(file));
+        let cause = format!("`{}` is not a path to a file beside this one", short(file));
         wrong.push(("file", cause, "a path from the folder of the file, without `..`"));
     }
     if let Some(source) = source.filter(|source| !is_path(source)) {
-        let cause = format!("`{}` is no path from the root of `{}`", short(source), short(file.unwrap_or_default()));
+        let cause = format!("`{}` is not a path from the root of `{}`", short(source), short(file.unwrap_or_default()));
         wrong.push(("source", cause, "in another file a path begins with `/`"));
     }
     wrong

@@ -347,7 +347,7 @@ fn a_mistake_hides_no_other() {
         ("0/children/4/config", "`source` is missing"),
         ("0/children/4", "`l` appears twice"),
         ("0/children/5/config/file", "beside this one"),
-        ("0/children/5/config/source", "no path from the root"),
+        ("0/children/5/config/source", "not a path from the root"),
         ("0/children/6/config/items/0", "neither"),
         ("0/children/7/type", "unknown type `grup`"),
         ("0/children/7/children/0/config/stream", "is a text"),

@@ -348,7 +348,7 @@ fn flatten(value: &Value, shape: &[u64], dtype: DataType, out: &mut Values) -> R
                 ),
                 other => refused(
                     format!("{} where a number is expected", kind_of(other)),
-                    "write a number; there is none for what is not known: leave the value out",
+                    "write a number, or omit the value",
                 ),
             },
             _ => refused("a type that cannot be written", "give `dtype` a type of numbers, or \"string\""),

@@ -140,13 +140,13 @@ fn look(config: &Config, file: &Recording) -> Result<(Form, u64, u64), Fault> {
     let array = npy::read(head).map_err(|e| refused(file, e.cause).hint(e.hint))?;
     let Some(array) = array else {
         let (Some(shape), Some(dtype)) = (config.shape.clone(), config.dtype) else {
-            let fault = refused(file, "it is no numpy file, and what its numbers are is not said");
+            let fault = refused(file, "it is not a numpy file, and its type is unknown");
             return Err(fault.hint("write `shape` and `dtype` of its frames"));
         };
         let form = Form { shape, dtype };
         let size = form.bytes()? as u64;
         if length < size || !length.is_multiple_of(size) {
-            return Err(refused(file, format!("{length} bytes are not whole frames of {size}, {form}")));
+            return Err(refused(file, format!("{length} bytes are not a multiple of {size}, {form}")));
         }
         return Ok((form, 0, length / size));
     };

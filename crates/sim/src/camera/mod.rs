@@ -133,7 +133,7 @@ impl Camera {
             id: 0,
             timestamp: 0,
             dimensions: (&dimensions).into(),
-            data: data.ok_or_else(|| wrong("they are no whole numbers of pixels".to_owned()))?,
+            data: data.ok_or_else(|| wrong("they are not whole numbers of pixels".to_owned()))?,
             attributes: (&attributes).into(),
         };
         head.write(&frame).map_err(|e| wrong(e.to_string()))?;
