@@ -2,7 +2,8 @@
 
 maturin builds either a Python module or a program into a wheel, not both, so the programs are compiled here and
 handed over as ready scripts (`packaging/wheel-data/scripts`): pip puts them beside the other commands of the
-environment, where `beamport` finds `beamport-nexus` next to itself and starts without waking Python.
+environment, where `beamport` finds `beamport-nexus` next to itself and starts without waking Python. librdkafka goes
+into `lib/beamport` of the environment (`packaging/wheel-data/data`), where `beamport` looks for it: librdkafka.py.
 
 Everything is compiled in the repository's own target folder with the release profile: HDF5, which takes minutes,
 is compiled there once for the wheel, for `cargo xtask` and for plain `cargo build --release`.
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import librdkafka
 import maturin
 from maturin import get_requires_for_build_editable, get_requires_for_build_wheel
 
@@ -30,7 +32,8 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "packaging" / "wheel-data" / "scripts"
+DATA = ROOT / "packaging" / "wheel-data"
+SCRIPTS = DATA / "scripts"
 # (package, program)
 PROGRAMS = [("beamport", "beamport"), ("beamport-nexus", "beamport-nexus")]
 
@@ -70,16 +73,22 @@ def build_sdist(sdist_directory, config_settings=None):
 
 def _place_programs() -> None:
     """Compile the programs and copy them to where maturin takes scripts from."""
-    command = ["cargo", "build", "--release"]
+    target = _target()
+    arguments, files = librdkafka.provide(target, "beamport")
+    command = ["cargo", "build", "--release", *arguments]
     for package, program in PROGRAMS:
         command += ["--package", package, "--bin", program]
     _check(subprocess.run(command, cwd=ROOT, env=_environment(), check=False), command)
 
-    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    shutil.rmtree(DATA, ignore_errors=True)
     SCRIPTS.mkdir(parents=True)
     for _, program in PROGRAMS:
-        shutil.copy2(_target() / "release" / program, SCRIPTS / program)
+        shutil.copy2(target / "release" / program, SCRIPTS / program)
         (SCRIPTS / program).chmod(0o755)
+    for file in files:
+        place = DATA / "data" / librdkafka.PLACE
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, place / file.name)
 
 
 def _environment() -> dict[str, str]:

@@ -1,13 +1,16 @@
 //! Building: which profile, and what goes where.
 //!
 //! HDF5 takes minutes and cargo keeps it per profile, so `beamport-nexus` is built, tested and linted in the release
-//! profile alone; every other crate is tested in the dev profile, with its checks.
+//! profile alone; every other crate is tested in the dev profile, with its checks. librdkafka is a ready library, or
+//! compiled once, in the release profile too: what speaks to Kafka is built and tested there.
 
 use crate::step::Step;
 use crate::{Done, setup, tree};
 
 /// The crate that links HDF5.
 pub(crate) const NEXUS: &str = "beamport-nexus";
+/// The crate that links librdkafka.
+pub(crate) const KAFKA: &str = "beamport-kafka";
 /// The crate that measures; it is not shipped.
 pub(crate) const BENCH: &str = "beamport-bench";
 /// The crate that is a Python module: built by maturin, tested through Python.
@@ -18,15 +21,22 @@ pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Step {
     Step::new("cargo").args(args)
 }
 
+/// Arguments with which cargo builds a package that speaks to Kafka. Fetches librdkafka, where it is not there.
+pub(crate) fn with_kafka(package: &str) -> Done<Vec<String>> {
+    let script = ["packaging/librdkafka.py".into(), tree::target().display().to_string(), package.to_owned()];
+    Step::new(tree::venv("python")).args(script).lines()
+}
+
 /// The programs that are shipped, in `target/release`.
 fn programs() -> Done {
-    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS]).run()?;
+    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS]).args(with_kafka("beamport")?).run()?;
     stand_beside()
 }
 
 /// The programs that are shipped and the one that measures them, in `target/release`.
 pub(crate) fn programs_and_bench() -> Done {
-    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS, "-p", BENCH]).run()?;
+    let args = with_kafka("beamport")?;
+    cargo(["build", "--release", "-p", "beamport", "-p", NEXUS, "-p", BENCH]).args(args).run()?;
     stand_beside()
 }
 

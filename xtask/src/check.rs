@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what CI runs, cheap parts first. It needs root, because full disks are real ones here.
 
-use crate::build::{self, NEXUS};
+use crate::build::{self, KAFKA, NEXUS};
 use crate::part::Parts;
 use crate::step::Step;
 use crate::{Done, setup, test, tidy, tree};
@@ -36,7 +36,9 @@ fn lint(parts: &Parts) {
         let strict = ["--all-targets", "--", "-D", "warnings"];
         build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS]).args(strict).run()?;
         // The release profile, where HDF5 is: see build.rs.
-        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()
+        build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()?;
+        let with = build::with_kafka(KAFKA)?;
+        build::cargo(["clippy", "--quiet", "--release", "-p", KAFKA]).args(with).args(strict).run()
     });
     if build::has_deny() {
         parts.run("licences", |_| {

@@ -44,6 +44,15 @@ impl Step {
         self.judge(status.code())
     }
 
+    /// Runs it and answers the lines that it prints; its errors go where those of xtask go.
+    pub(crate) fn lines(mut self) -> Done<Vec<String>> {
+        eprintln!("$ {}", self.text);
+        let run = self.command.stderr(Stdio::inherit()).output();
+        let run = run.map_err(|e| format!("`{}` did not start: {e}", self.text))?;
+        self.judge(run.status.code())?;
+        Ok(String::from_utf8_lossy(&run.stdout).lines().map(str::to_owned).collect())
+    }
+
     /// Runs it, hands each line it prints to `watch`, and passes the line on. Returns the exit status.
     pub(crate) fn watch(&mut self, watch: impl FnMut(&str) + Send) -> Done<Option<i32>> {
         eprintln!("$ {}", self.text);

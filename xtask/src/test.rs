@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use crate::build::{self, NEXUS, PYTHON};
+use crate::build::{self, KAFKA, NEXUS, PYTHON};
 use crate::count::{self, Count};
 use crate::part::Parts;
 use crate::step::Step;
@@ -37,6 +37,12 @@ pub(crate) fn all(parts: &Parts, markers: &str) {
         cargo_tests(&args, count, |_| ())
     });
     parts.run("nexus", |count| cargo_tests(&["test", "--no-fail-fast", "--release", "-p", NEXUS], count, |_| ()));
+    parts.run("kafka", |count| {
+        let with = build::with_kafka(KAFKA)?;
+        let mut args = vec!["test", "--no-fail-fast", "--release", "-p", KAFKA];
+        args.extend(with.iter().map(String::as_str));
+        cargo_tests(&args, count, |_| ())
+    });
     // A wheel of yesterday must not pass the tests of today.
     if built && parts.run("wheel", |_| build::wheel()) {
         parts.run("python", |count| pytest(markers, None, count, |_| ()));

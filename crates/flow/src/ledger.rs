@@ -292,7 +292,12 @@ pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
 /// Where each origin of a stream stands: for a program that appends to it.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
     let tallies = totals::read(data, stream)?.tallies;
-    let tail = |(name, tally): (String, Tally)| ResumeOrigin { name, next_seq: tally.next, last_time: tally.last_time };
+    let tail = |(name, tally): (String, Tally)| ResumeOrigin {
+        name,
+        next_seq: tally.next,
+        last_time: tally.last_time,
+        life: 1,
+    };
     Ok(tallies.into_iter().map(tail).collect())
 }
 

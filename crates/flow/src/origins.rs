@@ -33,6 +33,8 @@ pub struct ResumeOrigin {
     pub next_seq: u64,
     /// The source time of its newest message, ns since 1970 UTC.
     pub last_time: i64,
+    /// Its newest life, from 1, which is the one that `next_seq` and `last_time` speak of.
+    pub life: u32,
 }
 
 impl Resume {
@@ -99,10 +101,11 @@ pub(crate) fn resume_of(tallies: &BTreeMap<String, Tally>, state: String) -> Res
             *of_base = (life, tally);
         }
     }
-    let origin = |(name, (_, tally)): (&str, (usize, &Tally))| ResumeOrigin {
+    let origin = |(name, (life, tally)): (&str, (usize, &Tally))| ResumeOrigin {
         name: name.to_owned(),
         next_seq: tally.next,
         last_time: tally.last_time,
+        life: u32::try_from(life).unwrap_or(u32::MAX),
     };
     Resume { origins: newest.into_iter().map(origin).collect(), state }
 }

@@ -170,7 +170,8 @@ fn a_restart_goes_on_with_the_numbers_and_the_frames() {
 #[test]
 fn numbers_of_frames_never_become_negative() {
     let config = small(&[]);
-    let origins = vec![flow::ResumeOrigin { name: "camera".to_owned(), next_seq: (1 << 31) - 2, last_time: START }];
+    let origins =
+        vec![flow::ResumeOrigin { name: "camera".to_owned(), next_seq: (1 << 31) - 2, last_time: START, life: 1 }];
     let tape = record_from(&config, START, 1, &Resume { origins, ..Resume::default() });
     let ids: Vec<i32> = tape.of(b"ad00").map(|(_, payload)| ad00::read(payload).unwrap().id).collect();
     assert_eq!(ids[..4], [i32::MAX - 1, i32::MAX, 0, 1]);

@@ -30,6 +30,7 @@ impl Registry {
         let none = Self { sources: Vec::new(), sinks: Vec::new(), workers: Vec::new() };
         none.source(&sim::SOURCE)
             .source(&replay::SOURCE)
+            .source(&kafka::SOURCE)
             .sink(&nexus::SINK)
             .sink(&files::SINK)
             .worker(&workers::ATTACH)

@@ -93,7 +93,7 @@ impl Recorder {
             let mine = || self.messages.iter().filter(|(m, _)| m.origin as usize == row);
             let next_seq = mine().map(|(m, _)| m.origin_seq + 1).max().unwrap_or(0);
             let last_time = mine().next_back().map_or(0, |(m, _)| m.source_time);
-            resume.origins.push(ResumeOrigin { name: name.clone(), next_seq, last_time });
+            resume.origins.push(ResumeOrigin { name: name.clone(), next_seq, last_time, life: 1 });
         }
         resume
     }

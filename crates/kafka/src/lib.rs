@@ -1,0 +1,38 @@
+//! Kafka topics as sources: `[source.NAME] kind = "kafka"`.
+//!
+//! Constraints: no consumer group, no commit to a broker: where a source stands is its state beside its stream. No
+//! thread of its own: librdkafka's threads fetch, and wake the source by an eventfd. A payload is copied once, from the
+//! buffer in which librdkafka received it into stream memory.
+//!
+//! Only with the feature `client` does the crate link librdkafka; without it a section is read and refused.
+//!
+//! Failure behaviour: brokers that are away are the source's trouble, and it goes on when they are back. A topic that
+//! is not there, or must not be read, and offsets that are not there any more are a fault: the source starts again and
+//! says at its start what is lost.
+
+#[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "client")]
+mod librdkafka;
+mod limits;
+#[cfg(feature = "client")]
+mod partition;
+mod property;
+mod section;
+#[cfg(feature = "client")]
+mod source;
+#[cfg(feature = "client")]
+mod state;
+#[cfg(feature = "client")]
+mod trouble;
+
+pub use section::SOURCE;
+
+/// Version of librdkafka, and what it was built with; `None` where this program was built without it.
+#[must_use]
+pub fn library() -> Option<(String, String)> {
+    #[cfg(feature = "client")]
+    return Some(librdkafka::version());
+    #[cfg(not(feature = "client"))]
+    None
+}

@@ -1,0 +1,716 @@
+//! librdkafka as far as it is needed here, behind types that cannot be misused. All `unsafe` of the crate is here.
+//!
+//! Soundness: a client is thread-safe, and lives as long as any queue, topic or batch of it, which hold it by `Arc`.
+//! Pointers that a message or an event has handed out are used only while that lives. Error codes are read as numbers:
+//! brokers and later libraries have codes that the bindings do not list.
+
+use crate::limits::TEXT_BYTES;
+use rdkafka_sys::bindings as c;
+use rdkafka_sys::bindings::rd_kafka_resp_err_t as Code;
+use std::ffi::{CStr, CString, c_char};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd, FromRawFd as _, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Functions whose answer is an error code, as a number.
+mod codes {
+    use super::c;
+    use std::ffi::c_char;
+
+    #[allow(clashing_extern_declarations, reason = "the bindings answer with an enum that lacks codes")]
+    unsafe extern "C" {
+        pub(super) fn rd_kafka_event_error(event: *mut c::rd_kafka_event_t) -> i32;
+        pub(super) fn rd_kafka_error_code(error: *const c::rd_kafka_error_t) -> i32;
+        pub(super) fn rd_kafka_last_error() -> i32;
+        pub(super) fn rd_kafka_err2str(code: i32) -> *const c_char;
+    }
+}
+
+/// What librdkafka or a broker said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// What it is about.
+    pub(crate) kind: Kind,
+    /// Its text.
+    pub(crate) text: String,
+}
+
+/// What an error is about, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// No error: all messages of a partition have been handed out.
+    PartitionEnd,
+    /// An offset is not in the partition any more, or not yet.
+    OffsetGone,
+    /// There is no such topic or partition.
+    NoTopic,
+    /// The user may not read it.
+    Forbidden,
+    /// The user or the password is wrong.
+    UnknownUser,
+    /// TLS failed.
+    NoTls,
+    /// A message is above a limit.
+    TooLarge,
+    /// A message is damaged.
+    Damaged,
+    /// There was no answer in time.
+    TimedOut,
+    /// No broker is connected: said beside the cause, which is told by an event of its own.
+    AllDown,
+    /// Something else, of which librdkafka tries to get rid itself.
+    Other,
+}
+
+/// The codes of the kinds.
+const KINDS: [(Kind, &[Code]); 10] = [
+    (Kind::PartitionEnd, &[Code::RD_KAFKA_RESP_ERR__PARTITION_EOF]),
+    (Kind::OffsetGone, &[Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET, Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]),
+    (
+        Kind::NoTopic,
+        &[
+            Code::RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
+            Code::RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
+            Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+            Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_ID,
+        ],
+    ),
+    (
+        Kind::Forbidden,
+        &[Code::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, Code::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],
+    ),
+    (Kind::UnknownUser, &[Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, Code::RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED]),
+    (Kind::NoTls, &[Code::RD_KAFKA_RESP_ERR__SSL]),
+    (Kind::TooLarge, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, Code::RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE]),
+    (
+        Kind::Damaged,
+        &[
+            Code::RD_KAFKA_RESP_ERR__BAD_MSG,
+            Code::RD_KAFKA_RESP_ERR__BAD_COMPRESSION,
+            Code::RD_KAFKA_RESP_ERR_INVALID_MSG,
+        ],
+    ),
+    (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT]),
+    (Kind::AllDown, &[Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN]),
+];
+
+impl Kind {
+    /// What a code is about.
+    fn of(code: i32) -> Self {
+        let has = |codes: &&[Code]| codes.iter().any(|known| *known as i32 == code);
+        KINDS.iter().find(|(_, codes)| has(codes)).map_or(Self::Other, |(kind, _)| *kind)
+    }
+}
+
+impl Wrong {
+    /// With librdkafka's words for the code.
+    fn of(code: i32) -> Self {
+        // SAFETY: the answer is a static text, or one of this thread, for any number.
+        Self { kind: Kind::of(code), text: unsafe { text_of(codes::rd_kafka_err2str(code)) } }
+    }
+
+    /// Nobody has answered.
+    pub(crate) fn timed_out() -> Self {
+        Self::of(Code::RD_KAFKA_RESP_ERR__TIMED_OUT as i32)
+    }
+}
+
+/// Which question an answer belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// One of a start.
+    Start,
+    /// Which topics there are.
+    Topics,
+    /// Where partitions end.
+    Ends,
+    /// Where the source ends.
+    Stop,
+}
+
+impl Mark {
+    fn of(number: usize) -> Self {
+        let all = [Self::Topics, Self::Ends, Self::Stop];
+        all.into_iter().find(|mark| *mark as usize == number).unwrap_or(Self::Start)
+    }
+}
+
+/// A text of librdkafka.
+///
+/// # Safety
+/// `text` is null or a C string that lives until the call returns.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The text that a call has written into its buffer.
+fn written(buffer: &[c_char]) -> String {
+    // SAFETY: librdkafka ends what it writes with a zero byte, and the buffer began as zeroes.
+    unsafe { text_of(buffer.as_ptr()) }
+}
+
+fn c_string(text: &str) -> Result<CString, Wrong> {
+    CString::new(text).map_err(|_| Wrong { kind: Kind::Other, text: "a text holds a zero byte".into() })
+}
+
+/// Version of the library, and what it was built with.
+pub(crate) fn version() -> (String, String) {
+    // SAFETY: a static text.
+    let version = unsafe { text_of(c::rd_kafka_version_str()) };
+    let mut features = vec![0 as c_char; TEXT_BYTES];
+    let mut len = features.len();
+    // SAFETY: the configuration is made and destroyed here; the text goes into a buffer of `len` bytes.
+    unsafe {
+        let conf = c::rd_kafka_conf_new();
+        c::rd_kafka_conf_get(conf, c"builtin.features".as_ptr(), features.as_mut_ptr(), &raw mut len);
+        c::rd_kafka_conf_destroy(conf);
+    }
+    (version, written(&features))
+}
+
+/// A configuration that no client has taken yet.
+struct Conf(NonNull<c::rd_kafka_conf_t>);
+
+impl Conf {
+    fn new() -> Self {
+        // SAFETY: it answers a new configuration, never null.
+        Self(NonNull::new(unsafe { c::rd_kafka_conf_new() }).unwrap_or_else(|| std::process::abort()))
+    }
+
+    /// The error is the text of librdkafka, which may hold the value; empty where there is no such property.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let (Ok(c_name), Ok(c_value)) = (CString::new(name), CString::new(value)) else {
+            return Err("it holds a zero byte".into());
+        };
+        let mut text = vec![0 as c_char; TEXT_BYTES];
+        // SAFETY: the configuration is ours; texts end with zero; the buffer has the length that is told.
+        let set = unsafe {
+            c::rd_kafka_conf_set(self.0.as_ptr(), c_name.as_ptr(), c_value.as_ptr(), text.as_mut_ptr(), text.len())
+        };
+        match set {
+            c::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => Ok(()),
+            c::rd_kafka_conf_res_t::RD_KAFKA_CONF_UNKNOWN => Err(String::new()),
+            c::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => Err(written(&text)),
+        }
+    }
+}
+
+impl Drop for Conf {
+    fn drop(&mut self) {
+        // SAFETY: it is ours: a client that takes one forgets this value.
+        unsafe { c::rd_kafka_conf_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Whether librdkafka has a property, and takes this value of it.
+pub(crate) fn is_property(name: &str, value: Option<&str>) -> Result<(), String> {
+    let mut conf = Conf::new();
+    // A property that is known answers with a text why the empty value is wrong, or takes it.
+    match conf.set(name, value.unwrap_or("")) {
+        Err(text) if text.is_empty() => Err(format!("librdkafka {} has no such property", version().0)),
+        Err(text) if value.is_some() => Err(text),
+        _ => Ok(()),
+    }
+}
+
+/// A client of a cluster, which only reads.
+pub(crate) struct Client(NonNull<c::rd_kafka_t>);
+
+// SAFETY: librdkafka's clients are thread-safe.
+unsafe impl Send for Client {}
+// SAFETY: the same.
+unsafe impl Sync for Client {}
+
+impl Client {
+    /// A client with these properties. The error names the property that it is about, where that is known.
+    pub(crate) fn new(properties: &[(String, String)]) -> Result<Arc<Self>, (String, String)> {
+        let mut conf = Conf::new();
+        for (name, value) in properties {
+            conf.set(name, value).map_err(|text| (name.clone(), text))?;
+        }
+        let mut text = vec![0 as c_char; TEXT_BYTES];
+        let consumer = c::rd_kafka_type_t::RD_KAFKA_CONSUMER;
+        // SAFETY: errors go to a queue, logs nowhere. A client that is made has taken the configuration; else it is
+        // still ours.
+        let client = unsafe {
+            c::rd_kafka_conf_set_events(conf.0.as_ptr(), c::RD_KAFKA_EVENT_ERROR);
+            c::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), None);
+            c::rd_kafka_new(consumer, conf.0.as_ptr(), text.as_mut_ptr(), text.len())
+        };
+        let client = NonNull::new(client).ok_or_else(|| (String::new(), written(&text)))?;
+        std::mem::forget(conf);
+        Ok(Arc::new(Self(client)))
+    }
+
+    /// Asks which partitions topics have, and their ids; the answer comes to the queue with
+    /// `mark`.
+    pub(crate) fn ask_topics(
+        &self,
+        topics: &[String],
+        timeout_ms: i32,
+        mark: Mark,
+        answers: &Queue,
+    ) -> Result<(), Wrong> {
+        let names = topics.iter().map(|topic| c_string(topic)).collect::<Result<Vec<_>, _>>()?;
+        let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let options = Options::new(self, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, timeout_ms);
+        // SAFETY: the names live through the call, which copies them; the collection is destroyed here.
+        unsafe {
+            let all = c::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
+            c::rd_kafka_AdminOptions_set_opaque(options.0, ptr::without_provenance_mut(mark as usize));
+            c::rd_kafka_DescribeTopics(self.0.as_ptr(), all, options.0, answers.raw.as_ptr());
+            c::rd_kafka_TopicCollection_destroy(all);
+        }
+        Ok(())
+    }
+
+    /// Asks for offsets of partitions; the answer comes to the queue with `mark`.
+    pub(crate) fn ask_offsets(
+        &self,
+        asked: &[(&str, i32, Spec)],
+        is_committed: bool,
+        timeout_ms: i32,
+        mark: Mark,
+        answers: &Queue,
+    ) -> Result<(), Wrong> {
+        let options = Options::new(self, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS, timeout_ms);
+        let names = asked.iter().map(|(topic, ..)| c_string(topic)).collect::<Result<Vec<_>, _>>()?;
+        let level = match is_committed {
+            true => c::rd_kafka_IsolationLevel_t::RD_KAFKA_ISOLATION_LEVEL_READ_COMMITTED,
+            false => c::rd_kafka_IsolationLevel_t::RD_KAFKA_ISOLATION_LEVEL_READ_UNCOMMITTED,
+        };
+        // SAFETY: the list is made, filled, copied by the call and destroyed here; each element that is added lives in
+        // it. The answer to the level is null or an error that is ours.
+        unsafe {
+            let list = c::rd_kafka_topic_partition_list_new(i32::try_from(asked.len()).unwrap_or(0));
+            for ((_, partition, spec), name) in asked.iter().zip(&names) {
+                let element = c::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *partition);
+                (*element).offset = spec.number();
+            }
+            let error = c::rd_kafka_AdminOptions_set_isolation_level(options.0, level);
+            if !error.is_null() {
+                c::rd_kafka_error_destroy(error);
+            }
+            c::rd_kafka_AdminOptions_set_opaque(options.0, ptr::without_provenance_mut(mark as usize));
+            c::rd_kafka_ListOffsets(self.0.as_ptr(), list, options.0, answers.raw.as_ptr());
+            c::rd_kafka_topic_partition_list_destroy(list);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: nothing of it lives any more: queues, topics and messages hold it.
+        unsafe { c::rd_kafka_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Which offset of a partition is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spec {
+    /// That of the oldest message.
+    First,
+    /// The one behind the newest message.
+    End,
+    /// That of the first message from this time on, ms since 1970 UTC.
+    Time(i64),
+}
+
+impl Spec {
+    fn number(self) -> i64 {
+        match self {
+            Self::First => c::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_EARLIEST as i64,
+            Self::End => c::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_LATEST as i64,
+            Self::Time(time) => time.max(0),
+        }
+    }
+}
+
+/// Options of a question.
+struct Options(*mut c::rd_kafka_AdminOptions_t);
+
+impl Options {
+    fn new(client: &Client, question: c::rd_kafka_admin_op_t, timeout_ms: i32) -> Self {
+        let mut text = vec![0 as c_char; TEXT_BYTES];
+        // SAFETY: the client lives; the options are destroyed with this value. A timeout in range is taken.
+        unsafe {
+            let options = c::rd_kafka_AdminOptions_new(client.0.as_ptr(), question);
+            c::rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, text.as_mut_ptr(), text.len());
+            Self(options)
+        }
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: they are ours; a question has copied them.
+        unsafe { c::rd_kafka_AdminOptions_destroy(self.0) }
+    }
+}
+
+/// What wakes a source: an eventfd that librdkafka's threads write to.
+pub(crate) struct Wake(File);
+
+impl Wake {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        // SAFETY: it answers a new descriptor that nobody else has, or -1.
+        let raw = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if raw < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        Ok(Self(unsafe { File::from_raw_fd(raw) }))
+    }
+
+    /// Makes it unreadable until something comes.
+    pub(crate) fn drain(&self) {
+        // Nothing to read is no error here.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A queue of messages or of events.
+pub(crate) struct Queue {
+    raw: NonNull<c::rd_kafka_queue_t>,
+    wakes: Option<Arc<Wake>>,
+    _client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's queues are thread-safe.
+unsafe impl Send for Queue {}
+// SAFETY: the same.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    /// A new one, which raises `wakes` when something comes to it while it is empty.
+    pub(crate) fn new(client: &Arc<Client>, wakes: &Arc<Wake>) -> Self {
+        // SAFETY: the client lives; it answers a new queue, never null.
+        let raw = unsafe { c::rd_kafka_queue_new(client.0.as_ptr()) };
+        let raw = NonNull::new(raw).unwrap_or_else(|| std::process::abort());
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the payload is copied; the descriptor is closed after `drop` has disabled the event.
+        unsafe {
+            c::rd_kafka_queue_io_event_enable(raw.as_ptr(), wakes.descriptor(), one.as_ptr().cast(), one.len());
+        }
+        Self { raw, wakes: Some(wakes.clone()), _client: client.clone() }
+    }
+
+    /// The queue of the client's errors.
+    pub(crate) fn main(client: &Arc<Client>) -> Self {
+        // SAFETY: the client lives; it answers a reference that `drop` gives back.
+        let raw = unsafe { c::rd_kafka_queue_get_main(client.0.as_ptr()) };
+        Self { raw: NonNull::new(raw).unwrap_or_else(|| std::process::abort()), wakes: None, _client: client.clone() }
+    }
+
+    /// The next event; waits for one for so long.
+    pub(crate) fn event(&self, timeout_ms: i32) -> Option<Event> {
+        // SAFETY: the queue lives; the event is ours.
+        let raw = unsafe { c::rd_kafka_queue_poll(self.raw.as_ptr(), timeout_ms) };
+        NonNull::new(raw).map(Event)
+    }
+
+    /// Fills an empty batch with what is there. How many messages that is.
+    pub(crate) fn take(&self, batch: &mut Batch, most: usize) -> usize {
+        batch.clear();
+        batch.messages.resize(most, ptr::null_mut());
+        // SAFETY: the buffer has room for `most` pointers; the messages are ours.
+        let count = unsafe {
+            c::rd_kafka_consume_batch_queue(self.raw.as_ptr(), 0, batch.messages.as_mut_ptr(), batch.messages.len())
+        };
+        let count = usize::try_from(count).unwrap_or(0);
+        batch.messages.truncate(count);
+        count
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours; after the event is disabled nobody writes to the descriptor.
+        unsafe {
+            if self.wakes.is_some() {
+                c::rd_kafka_queue_io_event_enable(self.raw.as_ptr(), -1, ptr::null(), 0);
+            }
+            c::rd_kafka_queue_destroy(self.raw.as_ptr());
+        }
+    }
+}
+
+/// Messages that librdkafka has handed out, and how far they are used.
+#[derive(Default)]
+pub(crate) struct Batch {
+    messages: Vec<*mut c::rd_kafka_message_t>,
+    next: usize,
+}
+
+// SAFETY: a message may be used and destroyed in any thread; the queue that it came from keeps the client alive.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// The next message.
+    pub(crate) fn front(&self) -> Option<Record<'_>> {
+        self.messages.get(self.next).map(|message| Record { message: *message, _batch: self })
+    }
+
+    /// Lets go of the next message.
+    pub(crate) fn pop(&mut self) {
+        if let Some(message) = self.messages.get(self.next) {
+            // SAFETY: it is ours, and nobody has a reference into it: `front` borrows the batch.
+            unsafe { c::rd_kafka_message_destroy(*message) };
+            self.next += 1;
+        }
+    }
+
+    /// Lets go of all messages.
+    pub(crate) fn clear(&mut self) {
+        while self.next < self.messages.len() {
+            self.pop();
+        }
+        self.messages.clear();
+        self.next = 0;
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A message, or what is said in the place of one.
+pub(crate) struct Record<'a> {
+    message: *mut c::rd_kafka_message_t,
+    _batch: &'a Batch,
+}
+
+impl Record<'_> {
+    /// Its error; none where it is a message.
+    pub(crate) fn error(&self) -> Option<Wrong> {
+        // SAFETY: the message lives; the field is an integer of 32 bits whatever it holds.
+        let code = unsafe { (&raw const (*self.message).err).cast::<i32>().read() };
+        // SAFETY: the message is an error then; the text lives with it.
+        let text = || unsafe { text_of(c::rd_kafka_message_errstr(self.message)) };
+        (code != 0).then(|| Wrong { kind: Kind::of(code), text: text() })
+    }
+
+    /// The topic that it belongs to, as [`Topic::key`] names it, and its partition.
+    pub(crate) fn place(&self) -> (usize, i32) {
+        // SAFETY: the message lives.
+        unsafe { ((*self.message).rkt.addr(), (*self.message).partition) }
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        // SAFETY: the message lives.
+        u64::try_from(unsafe { (*self.message).offset }).unwrap_or(0)
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        // SAFETY: the message lives as long as the borrow of its batch; its payload is `len` bytes or null.
+        unsafe {
+            let (payload, len) = ((*self.message).payload, (*self.message).len);
+            if payload.is_null() { &[] } else { std::slice::from_raw_parts(payload.cast::<u8>(), len) }
+        }
+    }
+
+    /// Kafka's time of it, ns since 1970 UTC.
+    pub(crate) fn time(&self) -> Option<i64> {
+        let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: the message lives; the kind is one of the three.
+        let time = unsafe { c::rd_kafka_message_timestamp(self.message, &raw mut kind) };
+        if time < 0 { None } else { time.checked_mul(1_000_000) }
+    }
+}
+
+/// A topic of which partitions are read.
+pub(crate) struct Topic {
+    raw: NonNull<c::rd_kafka_topic_t>,
+    client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's topics are thread-safe.
+unsafe impl Send for Topic {}
+
+impl Topic {
+    pub(crate) fn new(client: &Arc<Client>, name: &str) -> Result<Self, Wrong> {
+        let name = c_string(name)?;
+        // SAFETY: the client lives; a null configuration means that of the client.
+        let raw = unsafe { c::rd_kafka_topic_new(client.0.as_ptr(), name.as_ptr(), ptr::null_mut()) };
+        NonNull::new(raw).map(|raw| Self { raw, client: client.clone() }).ok_or_else(last)
+    }
+
+    /// What messages of it have as their topic.
+    pub(crate) fn key(&self) -> usize {
+        self.raw.as_ptr().addr()
+    }
+
+    /// Reads a partition from an offset on into a queue.
+    pub(crate) fn read(&self, partition: i32, from: u64, queue: &Queue) -> Result<(), Wrong> {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        // SAFETY: topic and queue live and belong to one client.
+        let begun = unsafe { c::rd_kafka_consume_start_queue(self.raw.as_ptr(), partition, from, queue.raw.as_ptr()) };
+        debug_assert!(Arc::ptr_eq(&self.client, &queue._client));
+        if begun == 0 { Ok(()) } else { Err(last()) }
+    }
+
+    /// Reads a partition no longer; waits until librdkafka does not.
+    pub(crate) fn leave(&self, partition: i32) {
+        // SAFETY: the topic lives. A partition that is not read is refused.
+        unsafe { c::rd_kafka_consume_stop(self.raw.as_ptr(), partition) };
+    }
+}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours.
+        unsafe { c::rd_kafka_topic_destroy(self.raw.as_ptr()) }
+    }
+}
+
+/// The error of the last call in this thread.
+fn last() -> Wrong {
+    // SAFETY: it reads a number of this thread.
+    Wrong::of(unsafe { codes::rd_kafka_last_error() })
+}
+
+/// What came to a queue of events.
+pub(crate) struct Event(NonNull<c::rd_kafka_event_t>);
+
+/// What an event says.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// An error of the client.
+    Error(Wrong),
+    /// The question with this mark could not be answered.
+    Unanswered(Mark, Wrong),
+    /// The topics that were asked for.
+    Topics(Vec<TopicHeard>),
+    /// Offsets that were asked for with a mark.
+    Offsets(Mark, Vec<OffsetHeard>),
+    /// Something else.
+    Nothing,
+}
+
+/// A topic as a broker tells of it.
+#[derive(Debug)]
+pub(crate) struct TopicHeard {
+    pub(crate) name: String,
+    /// The identity that Kafka gave it when it was made; empty where the broker gives none.
+    pub(crate) id: String,
+    pub(crate) partitions: usize,
+    pub(crate) wrong: Option<Wrong>,
+}
+
+/// The offset of a partition.
+#[derive(Debug)]
+pub(crate) struct OffsetHeard {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    /// The offset; none where no message is so late.
+    pub(crate) offset: Result<Option<u64>, Wrong>,
+}
+
+impl Event {
+    /// What it says.
+    pub(crate) fn heard(&self) -> Heard {
+        let event = self.0.as_ptr();
+        // SAFETY: the event lives; its texts live with it.
+        let (kind, mark, wrong) = unsafe {
+            let code = codes::rd_kafka_event_error(event);
+            let text = || text_of(c::rd_kafka_event_error_string(event));
+            let wrong = (code != 0).then(|| Wrong { kind: Kind::of(code), text: text() });
+            (c::rd_kafka_event_type(event), Mark::of(c::rd_kafka_event_opaque(event).addr()), wrong)
+        };
+        match (kind, wrong) {
+            (c::RD_KAFKA_EVENT_ERROR, Some(wrong)) => Heard::Error(wrong),
+            (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT | c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, Some(wrong)) => {
+                Heard::Unanswered(mark, wrong)
+            }
+            (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT, None) => Heard::Topics(self.topics()),
+            (c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, None) => Heard::Offsets(mark, self.offsets()),
+            _ => Heard::Nothing,
+        }
+    }
+
+    fn topics(&self) -> Vec<TopicHeard> {
+        let mut count = 0;
+        // SAFETY: the event lives and is of this type; the answer is an array of `count` pointers into it.
+        let all = unsafe {
+            let result = c::rd_kafka_event_DescribeTopics_result(self.0.as_ptr());
+            array(c::rd_kafka_DescribeTopics_result_topics(result, &raw mut count), count)
+        };
+        all.iter()
+            .map(|topic| {
+                let mut partitions = 0;
+                // SAFETY: the topic lives with the event, and all that it answers with the topic. The text of the id is
+                // one of its own.
+                unsafe {
+                    c::rd_kafka_TopicDescription_partitions(*topic, &raw mut partitions);
+                    let id = c::rd_kafka_TopicDescription_topic_id(*topic);
+                    let is_none = id.is_null()
+                        || c::rd_kafka_Uuid_most_significant_bits(id) == 0
+                            && c::rd_kafka_Uuid_least_significant_bits(id) == 0;
+                    let error = c::rd_kafka_TopicDescription_error(*topic);
+                    let code = if error.is_null() { 0 } else { codes::rd_kafka_error_code(error) };
+                    TopicHeard {
+                        name: text_of(c::rd_kafka_TopicDescription_name(*topic)),
+                        id: if is_none { String::new() } else { text_of(c::rd_kafka_Uuid_base64str(id)) },
+                        partitions,
+                        wrong: (code != 0).then(|| Wrong::of(code)),
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn offsets(&self) -> Vec<OffsetHeard> {
+        let mut count = 0;
+        // SAFETY: as in `topics`.
+        let all = unsafe {
+            let result = c::rd_kafka_event_ListOffsets_result(self.0.as_ptr());
+            array(c::rd_kafka_ListOffsets_result_infos(result, &raw mut count), count)
+        };
+        all.iter()
+            .map(|info| {
+                // SAFETY: the row lives with the event; its error is read as a number.
+                unsafe {
+                    let row = c::rd_kafka_ListOffsetsResultInfo_topic_partition(*info);
+                    let code = (&raw const (*row).err).cast::<i32>().read();
+                    OffsetHeard {
+                        topic: text_of((*row).topic),
+                        partition: (*row).partition,
+                        offset: match code {
+                            0 => Ok(u64::try_from((*row).offset).ok()),
+                            code => Err(Wrong::of(code)),
+                        },
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nothing of it is used any more.
+        unsafe { c::rd_kafka_event_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// An array that an event holds.
+///
+/// # Safety
+/// `first` is null, or points to `count` values that live as long as `'a`.
+unsafe fn array<'a, T>(first: *mut *const T, count: usize) -> &'a [*const T] {
+    // SAFETY: the caller's.
+    if first.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(first, count) } }
+}

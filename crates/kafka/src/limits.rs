@@ -1,0 +1,70 @@
+//! Every bound of this crate, each with its reason.
+
+/// Messages that one call to librdkafka hands out at most: enough that the call costs nothing beside them.
+#[cfg(feature = "client")]
+pub(crate) const BATCH_MESSAGES: usize = 1024;
+
+/// Bytes after which a step ends: copying and checking them takes less than a millisecond, so that a source can share
+/// its thread.
+#[cfg(feature = "client")]
+pub(crate) const STEP_BYTES: usize = 2 << 20;
+
+/// Messages after which a step ends, for the same reason: those of 200 bytes take about 0.3 us each.
+#[cfg(feature = "client")]
+pub(crate) const STEP_MESSAGES: usize = 2048;
+
+/// Properties that every client has, before those of the section.
+///
+/// Memory: librdkafka stops to fetch a partition of which it holds `queued.max.messages.kbytes`, so it holds at most
+/// that, one answer more, and a batch that the source has taken.
+#[cfg(feature = "client")]
+pub(crate) const PROPERTIES: [(&str, &str); 6] = [
+    ("client.id", "beamport"),
+    ("queued.max.messages.kbytes", "32768"),
+    // Of one partition in one answer; larger messages come alone.
+    ("max.partition.fetch.bytes", "8388608"),
+    // After its queue was full a partition is fetched again so soon, ms: 32 MiB are drained in about 30 ms.
+    ("fetch.queue.backoff.ms", "5"),
+    // A broker that comes back is found within two seconds.
+    ("reconnect.backoff.max.ms", "2000"),
+    ("fetch.error.backoff.ms", "100"),
+];
+
+/// How long a start waits for the answers of the brokers, ms: other sources start meanwhile.
+#[cfg(feature = "client")]
+pub(crate) const START_PATIENCE_MS: i32 = 8000;
+
+/// Pause between two questions where the partitions end, ns. The frontier lags by this at most.
+#[cfg(feature = "client")]
+pub(crate) const ENDS_PAUSE: i64 = 100_000_000;
+
+/// Pause between two questions which partitions there are, ns: each is one small request.
+#[cfg(feature = "client")]
+pub(crate) const TOPICS_PAUSE: i64 = 1_000_000_000;
+
+/// How long an answer may take before the brokers count as away, ns.
+#[cfg(feature = "client")]
+pub(crate) const ANSWER_PATIENCE: i64 = 3_000_000_000;
+
+/// How long librdkafka tries to have a question answered, ms. Then it is asked anew.
+#[cfg(feature = "client")]
+pub(crate) const ANSWER_TIMEOUT_MS: i32 = 5000;
+
+/// Rest of a source to which nothing comes, ns: librdkafka wakes it.
+#[cfg(feature = "client")]
+pub(crate) const REST: i64 = 1_000_000_000;
+
+/// Rest of a source for whose message the stream has no room, ns: a reader that moves on wakes it.
+#[cfg(feature = "client")]
+pub(crate) const FULL_REST: i64 = 1_000_000;
+
+/// Room for the text of an error of librdkafka, which has fewer characters.
+#[cfg(feature = "client")]
+pub(crate) const TEXT_BYTES: usize = 512;
+
+/// Characters of a topic's name, as Kafka has it.
+pub(crate) const TOPIC_CHARS_MAX: usize = 249;
+
+/// Partitions of one source: each has a queue of 32 MiB at most.
+#[cfg(feature = "client")]
+pub(crate) const PARTITIONS_MAX: usize = 4096;

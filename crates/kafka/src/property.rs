@@ -1,0 +1,148 @@
+//! Properties of librdkafka in a section: their names, and values that stand elsewhere (`env:NAME`, `file:PATH`).
+//!
+//! Constraint: what stands elsewhere, or is a secret, never comes into an error, a log or what `check --show` prints. A
+//! secret in the instrument file itself is refused, because the file is copied and kept.
+
+use settings::{Refused, Section, noun, shortened};
+use std::path::PathBuf;
+use toml_edit::Item;
+
+/// What the section or beamport itself says: `brokers`, `start`, and that offsets are kept beside the stream.
+const OURS: [(&str, &str); 10] = [
+    ("bootstrap.servers", "write `brokers`"),
+    ("metadata.broker.list", "write `brokers`"),
+    ("auto.offset.reset", "write `start`"),
+    ("enable.partition.eof", "the source needs it"),
+    ("group.id", "offsets are kept beside the stream, without a group"),
+    ("group.instance.id", "offsets are kept beside the stream, without a group"),
+    ("enable.auto.commit", "offsets are kept beside the stream"),
+    ("enable.auto.offset.store", "offsets are kept beside the stream"),
+    ("statistics.interval.ms", "`beamport top` shows the source"),
+    ("plugin.library.paths", "no code is loaded into the mover"),
+];
+
+/// Secrets by their names.
+const SECRETS: [&str; 8] = [
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "sasl.oauthbearer.config",
+];
+
+/// One property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Property {
+    /// Its name in librdkafka.
+    pub(crate) name: String,
+    /// Its value.
+    pub(crate) value: Value,
+    /// Its line in the instrument file.
+    pub(crate) line: u32,
+}
+
+/// Where the value of a property stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// In the instrument file.
+    Text(String),
+    /// In a variable of the environment.
+    Env(String),
+    /// In a file, whose last line end does not count.
+    File(PathBuf),
+}
+
+impl Property {
+    /// The value; otherwise why it cannot be read.
+    #[cfg(feature = "client")]
+    pub(crate) fn resolve(&self) -> Result<String, String> {
+        let plain = match &self.value {
+            Value::Text(text) => return Ok(text.clone()),
+            Value::Env(name) => std::env::var(name).map_err(|e| format!("environment variable `{name}`: {e}"))?,
+            Value::File(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
+        };
+        let value = plain.strip_suffix('\n').map_or(plain.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+        if value.contains('\0') {
+            return Err("the value holds a zero byte".into());
+        }
+        Ok(value.to_owned())
+    }
+
+    /// The value may stand in an error.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.value, Value::Text(_)) && !SECRETS.contains(&self.name.as_str())
+    }
+}
+
+/// Reads the entries of the table `properties` and notes every mistake.
+pub(crate) fn read(section: &mut Section<'_>) -> Vec<Property> {
+    let mut properties = Vec::new();
+    let rows: Vec<(String, u32, Item)> =
+        section.table.iter().map(|(name, item)| (name.to_owned(), section.line_of(name), item.clone())).collect();
+    for (name, line, item) in rows {
+        let read = one(section, &name, &item).and_then(|value| {
+            let property = Property { name: name.clone(), value, line };
+            is_known(&property).map(|()| property)
+        });
+        match read {
+            Ok(property) => properties.push(property),
+            Err(refused) => {
+                let what = format!("wrong property `{}` in {}", shortened(&name), section.title);
+                section.mistake(line, what, refused.cause, refused.hint);
+            }
+        }
+    }
+    properties
+}
+
+fn one(section: &Section<'_>, name: &str, item: &Item) -> Result<Value, Refused> {
+    if let Some((_, instead)) = OURS.iter().find(|(ours, _)| *ours == name) {
+        return Err(Refused::new("beamport sets it itself", *instead));
+    }
+    let number = item.as_integer().map(|n| n.to_string()).or_else(|| item.as_float().map(|n| n.to_string()));
+    let text = match (item.as_str(), item.as_bool()) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(word)) => word.to_string(),
+        (None, None) => {
+            let refused = || Refused::new(format!("it is {}, not a text", noun(item)), "write it in quotes");
+            number.ok_or_else(refused)?
+        }
+    };
+    if text.contains('\0') {
+        return Err(Refused::new("it holds a zero byte", "write printable characters only"));
+    }
+    let empty =
+        |what: &str| Refused::new(format!("no {what} stands behind the colon"), "write \"env:NAME\" or \"file:PATH\"");
+    match (text.strip_prefix("env:"), text.strip_prefix("file:")) {
+        (Some(""), _) => Err(empty("name")),
+        (Some(variable), _) if variable.contains('=') => Err(Refused::new("a name of a variable holds no `=`", "")),
+        (Some(variable), _) => Ok(Value::Env(variable.to_owned())),
+        (None, Some("")) => Err(empty("path")),
+        (None, Some(path)) => Ok(Value::File(section.folder.join(path))),
+        (None, None) if SECRETS.contains(&name) => Err(Refused::new(
+            "it is a secret, and instrument files are shown and kept",
+            format!("write `\"{name}\" = \"env:NAME\"`, or \"file:PATH\" with a file that only you can read"),
+        )),
+        (None, None) => Ok(Value::Text(text)),
+    }
+}
+
+/// Whether librdkafka knows the property, and its value where that stands in the instrument file.
+#[cfg(feature = "client")]
+fn is_known(property: &Property) -> Result<(), Refused> {
+    let text = match &property.value {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    };
+    crate::librdkafka::is_property(&property.name, text)
+        .map_err(|cause| Refused::new(cause, "the properties are those of librdkafka: its CONFIGURATION.md lists them"))
+}
+
+#[cfg(not(feature = "client"))]
+fn is_known(property: &Property) -> Result<(), Refused> {
+    let _ = property.is_open();
+    Ok(())
+}

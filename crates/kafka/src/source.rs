@@ -1,0 +1,594 @@
+//! The source: topics of a cluster into a stream.
+//!
+//! At its start it asks which partitions there are and where each begins and ends, which may take seconds. A step takes
+//! what librdkafka has fetched, in batches, and never waits.
+//!
+//! The frontier: ten times a second the source asks where the partitions end. Once it has taken all that was there when
+//! it asked, it has brought everything up to that time. Brokers that do not answer stop it, so that no run seals
+//! without their messages.
+
+use crate::client::{Claim, Pairs};
+use crate::librdkafka::{Batch, Heard, Kind, Mark, OffsetHeard, Queue, Record, Spec, Topic, TopicHeard, Wake, Wrong};
+use crate::limits::{
+    ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, FULL_REST, PARTITIONS_MAX, PROPERTIES, REST,
+    START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
+};
+use crate::partition::{Given, Partition};
+use crate::section::{Plan, Start};
+use crate::state::{self, Place, State};
+use crate::trouble::Trouble;
+use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
+use serde_json::{Value, json};
+use settings::units::When;
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A source of kind `kafka`.
+pub(crate) struct Kafka {
+    plan: Arc<Plan>,
+    open: Option<Open>,
+}
+
+impl Kafka {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self { plan: Arc::new(plan), open: None }
+    }
+}
+
+impl Source for Kafka {
+    fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault> {
+        self.open = Some(Open::start(self.plan.clone(), now, resume)?);
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(now, out))
+    }
+
+    fn frontier(&self, _now: i64) -> i64 {
+        self.open.as_ref().map_or(i64::MIN, |open| open.frontier)
+    }
+
+    fn state(&self) -> String {
+        self.open.as_ref().map_or(String::new(), Open::state)
+    }
+
+    /// What is sent while the source is away stays in the topics.
+    fn misses(&self) -> bool {
+        false
+    }
+
+    fn trouble(&self) -> Option<Fault> {
+        self.open.as_ref()?.trouble.clone()
+    }
+
+    fn status(&self) -> Value {
+        self.open.as_ref().map_or(Value::Null, Open::status)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.open.as_ref().map(|open| open.wake.descriptor())
+    }
+}
+
+/// A topic that is read.
+struct OpenTopic {
+    name: String,
+    id: String,
+    topic: Topic,
+    /// Its partitions, by number: their places among those of the source.
+    partitions: Vec<usize>,
+}
+
+/// A question that is asked again and again.
+#[derive(Default)]
+struct Question {
+    /// When the one that waits for its answer was asked.
+    asked: Option<i64>,
+    /// When the next is due.
+    due: i64,
+}
+
+impl Question {
+    /// Whether it is to be asked now.
+    fn ask(&mut self, now: i64) -> bool {
+        let is_due = self.asked.is_none() && now >= self.due;
+        if is_due {
+            self.asked = Some(now);
+        }
+        is_due
+    }
+
+    /// It was answered, or will not be.
+    fn close(&mut self, due: i64) -> Option<i64> {
+        self.due = due;
+        self.asked.take()
+    }
+}
+
+/// What there is after a start. Fields are dropped from above: messages before their queue, all before the client.
+struct Open {
+    batch: Batch,
+    topics: Vec<OpenTopic>,
+    records: Queue,
+    answers: Queue,
+    wake: Arc<Wake>,
+    claim: Claim,
+    plan: Arc<Plan>,
+    partitions: Vec<Partition>,
+    /// Places of partitions by what their messages say.
+    by_place: HashMap<(usize, i32), usize>,
+    /// That of the newest message, with what it says: most have the same.
+    last: ((usize, i32), usize),
+    ends: Question,
+    which: Question,
+    /// When the ends were asked for that the partitions have, until all up to there is taken.
+    known: Option<i64>,
+    /// Since when no question was answered.
+    silent: Option<i64>,
+    /// What retention took is counted.
+    has_begun: bool,
+    /// The clock has passed `stop`.
+    stop: Stop,
+    frontier: i64,
+    trouble: Option<Fault>,
+}
+
+/// Where the source ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nowhere, or not yet.
+    Ahead,
+    /// It is asked for the offsets; nothing is taken meanwhile.
+    Asked,
+    /// Each partition has its limit.
+    Known,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.batch.clear();
+        for topic in &self.topics {
+            (0..topic.partitions.len()).for_each(|number| topic.topic.leave(number as i32));
+        }
+    }
+}
+
+/// How a step ended.
+enum Taken {
+    /// Nothing is left.
+    All,
+    /// More is there.
+    More,
+    /// The stream has no room.
+    Full,
+}
+
+/// The properties of the client: ours, and those of the section, which win.
+fn pairs(plan: &Plan) -> Result<Pairs, Fault> {
+    let ours = [
+        ("bootstrap.servers", plan.brokers.as_str()),
+        ("enable.partition.eof", "true"),
+        ("auto.offset.reset", "error"),
+    ];
+    let mut pairs: Pairs =
+        PROPERTIES.iter().chain(&ours).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    for property in &plan.properties {
+        let value = property.resolve().map_err(|cause| plan.unreadable(property, cause))?;
+        match pairs.iter_mut().find(|(name, _)| *name == property.name) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((property.name.clone(), value)),
+        }
+    }
+    Ok(pairs)
+}
+
+/// Where partitions are, as brokers have answered: by topic and number.
+type Offsets = HashMap<(String, i32), Option<u64>>;
+
+/// Questions of a start, each answered before the next.
+struct Asking<'a> {
+    plan: &'a Plan,
+    claim: &'a Claim,
+    answers: &'a Queue,
+    until: Instant,
+}
+
+impl Asking<'_> {
+    /// Waits for the next answer.
+    fn answer(&self) -> Result<Heard, Fault> {
+        loop {
+            let event = self.answers.event(100);
+            self.claim.hear();
+            match event.map(|event| event.heard()) {
+                Some(Heard::Unanswered(_, wrong)) => return Err(self.away(&wrong)),
+                Some(heard @ (Heard::Topics(_) | Heard::Offsets(..))) => {
+                    self.claim.answered();
+                    return Ok(heard);
+                }
+                _ if Instant::now() >= self.until => return Err(self.away(&Wrong::timed_out())),
+                _ => {}
+            }
+        }
+    }
+
+    fn away(&self, wrong: &Wrong) -> Fault {
+        self.plan.away(&self.claim.said().unwrap_or_else(|| wrong.clone()))
+    }
+
+    fn topics(&self) -> Result<Vec<TopicHeard>, Fault> {
+        let asked = self.claim.client().ask_topics(&self.plan.topics, START_PATIENCE_MS, Mark::Start, self.answers);
+        asked.map_err(|wrong| self.away(&wrong))?;
+        match self.answer()? {
+            Heard::Topics(topics) => Ok(topics),
+            _ => Err(self.away(&Wrong::timed_out())),
+        }
+    }
+
+    fn offsets(&self, partitions: &[(String, i32)], spec: Spec) -> Result<Offsets, Fault> {
+        let asked: Vec<_> = partitions.iter().map(|(topic, number)| (topic.as_str(), *number, spec)).collect();
+        let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
+        let asked = client.ask_offsets(&asked, is_committed, START_PATIENCE_MS, Mark::Start, self.answers);
+        asked.map_err(|wrong| self.away(&wrong))?;
+        let Heard::Offsets(_, rows) = self.answer()? else { return Err(self.away(&Wrong::timed_out())) };
+        let mut offsets = Offsets::new();
+        for OffsetHeard { topic, partition, offset } in rows {
+            let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
+            offsets.insert((topic, partition), offset);
+        }
+        match partitions.iter().find(|partition| !offsets.contains_key(*partition)) {
+            Some((topic, number)) => Err(self.plan.wrong(topic, Some(*number), &Wrong::timed_out())),
+            None => Ok(offsets),
+        }
+    }
+}
+
+impl Open {
+    fn start(plan: Arc<Plan>, now: i64, resume: &Resume) -> Result<Self, Fault> {
+        let state = state::read(&resume.state)?;
+        let claim = Claim::new(pairs(&plan)?, &plan.topics).map_err(|(name, text)| plan.refused(&name, text))?;
+        let wake = Wake::new().map_err(|e| Fault::io(format!("source `{}` cannot start", plan.name), &e))?;
+        let wake = Arc::new(wake);
+        let (records, answers) = (Queue::new(claim.client(), &wake), Queue::new(claim.client(), &wake));
+        let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64);
+        let asking = Asking { plan: &plan, claim: &claim, answers: &answers, until };
+        let heard = asking.topics()?;
+        let mut all = Vec::new();
+        for topic in &heard {
+            if let Some(wrong) = &topic.wrong {
+                return Err(plan.wrong(&topic.name, None, wrong));
+            }
+            all.extend((0..topic.partitions).map(|number| (topic.name.clone(), number as i32)));
+        }
+        if all.len() > PARTITIONS_MAX {
+            return Err(plan.too_many(all.len()));
+        }
+        let partitions = places(&asking, &state, resume, &heard, &all, now)?;
+        let topics = heard.into_iter().map(|topic| {
+            let open = Topic::new(claim.client(), &topic.name).map_err(|wrong| plan.wrong(&topic.name, None, &wrong));
+            Ok(OpenTopic { name: topic.name, id: topic.id, topic: open?, partitions: Vec::new() })
+        });
+        let topics = topics.collect::<Result<Vec<_>, Fault>>()?;
+        let mut open = Self {
+            batch: Batch::default(),
+            topics,
+            records,
+            answers,
+            wake,
+            claim,
+            plan,
+            partitions: Vec::new(),
+            by_place: HashMap::new(),
+            last: ((0, 0), 0),
+            ends: Question::default(),
+            which: Question { asked: None, due: now + TOPICS_PAUSE },
+            known: None,
+            silent: None,
+            has_begun: false,
+            stop: Stop::Ahead,
+            frontier: i64::MIN,
+            trouble: None,
+        };
+        partitions.into_iter().try_for_each(|(partition, from)| open.read(partition, from))?;
+        Ok(open)
+    }
+
+    /// Reads a partition, the next of its topic, from an offset on.
+    fn read(&mut self, partition: Partition, from: u64) -> Result<(), Fault> {
+        let topic = &mut self.topics[partition.topic];
+        let begun = topic.topic.read(partition.number, from, &self.records);
+        begun.map_err(|wrong| self.plan.wrong(&topic.name, Some(partition.number), &wrong))?;
+        let at = self.partitions.len();
+        topic.partitions.push(at);
+        self.by_place.insert((topic.topic.key(), partition.number), at);
+        self.partitions.push(partition);
+        Ok(())
+    }
+
+    fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        self.wake.drain();
+        if !self.has_begun {
+            self.partitions.iter_mut().try_for_each(|partition| partition.begin(now, out))?;
+            self.has_begun = true;
+        }
+        self.hear(now)?;
+        self.ask(now)?;
+        // Past the time of the stop nothing is taken before it is known which messages are.
+        let holds = self.stop != Stop::Known && self.plan.stop.is_some_and(|stop| now >= stop);
+        let taken = if holds { Taken::All } else { self.take(now, out)? };
+        if self.known.is_some() && self.partitions.iter().all(Partition::is_even) {
+            self.frontier = self.frontier.max(self.known.take().unwrap_or(i64::MIN));
+        }
+        let late = self.silent.filter(|since| now.saturating_sub(*since) > ANSWER_PATIENCE);
+        self.trouble = late.map(|_| self.plan.away(&self.claim.said().unwrap_or_else(Wrong::timed_out)));
+        if self.stop == Stop::Known && self.partitions.iter().all(Partition::is_done) {
+            return Ok(Step::Ended);
+        }
+        Ok(match taken {
+            Taken::More => Step::Again,
+            Taken::Full => Step::At(now + FULL_REST),
+            Taken::All => {
+                let due = |question: &Question| question.asked.map_or(question.due, |_| i64::MAX);
+                // While ends are not reached there is no use in asking for others.
+                let ends = if self.known.is_some() && !holds { i64::MAX } else { due(&self.ends) };
+                Step::At((now + REST).min(ends).min(due(&self.which)).max(now + 1))
+            }
+        })
+    }
+
+    /// Takes the answers of brokers.
+    fn hear(&mut self, now: i64) -> Result<(), Fault> {
+        self.claim.hear();
+        while let Some(event) = self.answers.event(0) {
+            let heard = event.heard();
+            match &heard {
+                Heard::Unanswered(Mark::Topics, _) => drop(self.which.close(now + TOPICS_PAUSE)),
+                Heard::Unanswered(Mark::Stop, _) => self.stop = Stop::Ahead,
+                Heard::Unanswered(_, _) => drop(self.ends.close(now + ENDS_PAUSE)),
+                Heard::Topics(topics) => {
+                    self.which.close(now + TOPICS_PAUSE);
+                    self.hear_topics(topics, now)?;
+                }
+                Heard::Offsets(Mark::Stop, rows) => self.hear_stop(rows)?,
+                Heard::Offsets(_, rows) => self.hear_ends(rows, now)?,
+                Heard::Error(_) | Heard::Nothing => {}
+            }
+            if matches!(heard, Heard::Topics(_) | Heard::Offsets(..)) {
+                self.silent = None;
+                self.claim.answered();
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds partitions that are new, and topics that are not those of the start.
+    fn hear_topics(&mut self, heard: &[TopicHeard], now: i64) -> Result<(), Fault> {
+        for TopicHeard { name, id, partitions, wrong } in heard {
+            let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
+            if let Some(wrong) = wrong {
+                self.plan.lasting(name, wrong).map_or(Ok(()), Err)?;
+                continue;
+            }
+            let topic = &self.topics[at];
+            if !topic.id.is_empty() && !id.is_empty() && topic.id != *id {
+                return Err(self.plan.made_again(name));
+            }
+            for number in topic.partitions.len()..*partitions {
+                if self.partitions.len() >= PARTITIONS_MAX {
+                    return Err(self.plan.too_many(self.partitions.len() + 1));
+                }
+                let place = Place { next: 0, life: 1 };
+                let origin = state::origin(name, number, place.life);
+                self.read(Partition::new(at, number as i32, origin, place, 0, now), 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn partition_of(&mut self, topic: &str, number: i32) -> Option<&mut Partition> {
+        let topic = self.topics.iter().find(|known| known.name == topic)?;
+        let at = *topic.partitions.get(usize::try_from(number).ok()?)?;
+        self.partitions.get_mut(at)
+    }
+
+    fn hear_ends(&mut self, rows: &[OffsetHeard], now: i64) -> Result<(), Fault> {
+        let asked = self.ends.close(now + ENDS_PAUSE);
+        let mut is_whole = rows.len() == self.partitions.len();
+        for OffsetHeard { topic, partition: number, offset } in rows {
+            match offset {
+                Ok(end) => {
+                    if let Some(partition) = self.partition_of(topic, *number) {
+                        partition.end = end.unwrap_or(0);
+                    }
+                }
+                Err(wrong) => {
+                    self.plan.lasting(topic, wrong).map_or(Ok(()), Err)?;
+                    is_whole = false;
+                }
+            }
+        }
+        self.known = asked.filter(|_| is_whole);
+        Ok(())
+    }
+
+    /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.
+    fn hear_stop(&mut self, rows: &[OffsetHeard]) -> Result<(), Fault> {
+        let mut limits = Vec::new();
+        for OffsetHeard { topic, partition: number, offset } in rows {
+            match offset {
+                Ok(offset) => limits.push((topic, *number, *offset)),
+                Err(wrong) => {
+                    self.stop = Stop::Ahead;
+                    return self.plan.lasting(topic, wrong).map_or(Ok(()), Err);
+                }
+            }
+        }
+        for (topic, number, offset) in limits {
+            if let Some(partition) = self.partition_of(topic, number) {
+                partition.limit = Some(offset.unwrap_or(partition.end));
+            }
+        }
+        self.stop =
+            if self.partitions.iter().all(|partition| partition.limit.is_some()) { Stop::Known } else { Stop::Ahead };
+        Ok(())
+    }
+
+    /// Asks brokers what is due to be asked.
+    fn ask(&mut self, now: i64) -> Result<(), Fault> {
+        let plan = self.plan.clone();
+        let fault = |wrong| plan.away(&wrong);
+        if self.which.ask(now) {
+            self.silent.get_or_insert(now);
+            let client = self.claim.client();
+            client.ask_topics(&plan.topics, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers).map_err(fault)?;
+        }
+        // Ends that are not reached yet are asked for again only where the source holds and needs later ones.
+        let are_old = plan.stop.is_some_and(|stop| now > stop && self.known.is_some_and(|asked| asked <= stop));
+        if (self.known.is_none() || are_old) && self.ends.ask(now) {
+            self.silent.get_or_insert(now);
+            self.ask_offsets(Spec::End, Mark::Ends)?;
+        }
+        // The ends that the partitions have then are later than the stop.
+        if let Some(stop) = plan.stop
+            && self.stop == Stop::Ahead
+            && self.ends.asked.is_none()
+            && self.known.is_some_and(|asked| asked > stop)
+        {
+            self.ask_offsets(Spec::Time(milliseconds(stop)), Mark::Stop)?;
+            self.stop = Stop::Asked;
+        }
+        Ok(())
+    }
+
+    fn ask_offsets(&self, spec: Spec, mark: Mark) -> Result<(), Fault> {
+        let asked: Vec<_> = self
+            .partitions
+            .iter()
+            .map(|partition| (self.topics[partition.topic].name.as_str(), partition.number, spec))
+            .collect();
+        let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
+        let asked = client.ask_offsets(&asked, is_committed, ANSWER_TIMEOUT_MS, mark, &self.answers);
+        asked.map_err(|wrong| self.plan.away(&wrong))
+    }
+
+    /// Takes what librdkafka has.
+    fn take(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Taken, Fault> {
+        let (mut messages, mut bytes) = (0, 0);
+        loop {
+            while let Some(record) = self.batch.front() {
+                let at = match record.place() == self.last.0 {
+                    true => Some(self.last.1),
+                    false => self.by_place.get(&record.place()).copied(),
+                };
+                if let Some(at) = at {
+                    self.last = (record.place(), at);
+                    let partition = &mut self.partitions[at];
+                    let topic = &self.topics[partition.topic].name;
+                    if give(&self.plan, topic, partition, &record, now, out)? == Pushed::Full {
+                        return Ok(Taken::Full);
+                    }
+                }
+                messages += 1;
+                bytes += record.payload().len();
+                self.batch.pop();
+                if bytes > STEP_BYTES || messages >= STEP_MESSAGES {
+                    return Ok(Taken::More);
+                }
+            }
+            if self.records.take(&mut self.batch, BATCH_MESSAGES) == 0 {
+                return Ok(Taken::All);
+            }
+        }
+    }
+
+    fn state(&self) -> String {
+        let topic = |topic: &'_ OpenTopic| {
+            let places: Vec<Place> = topic.partitions.iter().map(|at| self.partitions[*at].place).collect();
+            places
+        };
+        state::write(self.topics.iter().map(|one| (one.name.as_str(), one.id.as_str(), topic(one))))
+    }
+
+    fn status(&self) -> Value {
+        let topics = self.topics.iter().map(|topic| {
+            let behind = |at: &usize| self.partitions[*at].end.saturating_sub(self.partitions[*at].place.next);
+            let behind: u64 = topic.partitions.iter().map(behind).sum();
+            (topic.name.clone(), json!({"partitions": topic.partitions.len(), "behind": behind}))
+        });
+        json!({"topics": topics.collect::<serde_json::Map<_, _>>()})
+    }
+}
+
+/// Gives a message to the stream, or what is said in the place of one.
+fn give(
+    plan: &Plan,
+    topic: &str,
+    partition: &mut Partition,
+    record: &Record<'_>,
+    now: i64,
+    out: &mut dyn Outlet,
+) -> Result<Pushed, Fault> {
+    match record.error() {
+        None => {
+            let time = record.time().unwrap_or(now);
+            partition.give(&Given { offset: record.offset(), payload: record.payload(), time }, out)
+        }
+        Some(wrong) if wrong.kind == Kind::PartitionEnd => {
+            partition.reach(record.offset(), now, out).map(|()| Pushed::Taken)
+        }
+        Some(wrong) => plan.lasting_at(topic, partition.number, &wrong).map_or(Ok(Pushed::Taken), Err),
+    }
+}
+
+/// Where partitions are read from.
+fn places(
+    asking: &Asking<'_>,
+    state: &State,
+    resume: &Resume,
+    heard: &[TopicHeard],
+    all: &[(String, i32)],
+    now: i64,
+) -> Result<Vec<(Partition, u64)>, Fault> {
+    let plan = asking.plan;
+    let first = asking.offsets(all, Spec::First)?;
+    let end = asking.offsets(all, Spec::End)?;
+    let time = match &plan.start.value {
+        Start::At(When::At(time)) => asking.offsets(all, Spec::Time(milliseconds(time.0)))?,
+        Start::At(When::Ago(ago)) => {
+            let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+            asking.offsets(all, Spec::Time(milliseconds(now.saturating_sub(ago))))?
+        }
+        _ => Offsets::new(),
+    };
+    let mut places = Vec::new();
+    for partition @ (topic, number) in all {
+        let of = |offsets: &Offsets| offsets.get(partition).copied().flatten();
+        let (first, end) = (of(&first).unwrap_or(0), of(&end).unwrap_or(0));
+        let begin = match &plan.start.value {
+            Start::Begin => first,
+            Start::End | Start::At(When::Now) => end,
+            Start::At(_) => of(&time).unwrap_or(end),
+            Start::Offsets(offsets) => offsets.get(&format!("{topic}/{number}")).copied().unwrap_or(end),
+        };
+        let at = heard.iter().position(|known| known.name == *topic).unwrap_or(0);
+        let number = *number as usize;
+        let place = state::resumed(state, resume, topic, &heard[at].id, number);
+        let place = place.unwrap_or(Place { next: begin, life: 1 });
+        if place.next > end {
+            return Err(plan.beyond(topic, number, place.next, end));
+        }
+        let name = state::origin(topic, number, 1);
+        let known = resume.origins.iter().find(|origin| origin.name == name);
+        let last = known.map_or(now, |origin| origin.last_time);
+        let origin = state::origin(topic, number, place.life);
+        places.push((Partition::new(at, number as i32, origin, place, first, last), place.next.max(first)));
+    }
+    Ok(places)
+}
+
+/// Time as Kafka has it: ms, of which none is before this.
+fn milliseconds(time: i64) -> i64 {
+    time.saturating_add(999_999).div_euclid(1_000_000)
+}

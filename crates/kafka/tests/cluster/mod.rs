@@ -1,0 +1,99 @@
+//! A cluster that is not there: the mock brokers of librdkafka, in this process, and a producer.
+
+use rdkafka_sys::bindings as c;
+use std::ffi::{CStr, CString};
+use std::ptr;
+
+/// Brokers, which keep 5 MiB of each partition.
+pub(crate) struct Cluster {
+    client: *mut c::rd_kafka_t,
+    mock: *mut c::rd_kafka_mock_cluster_t,
+}
+
+impl Cluster {
+    /// Two brokers with topics of so many partitions.
+    pub(crate) fn new(topics: &[(&str, i32)]) -> Self {
+        // SAFETY: the client lives as long as its mock cluster, and both until `drop`.
+        unsafe {
+            let mut text = [0; 512];
+            let conf = c::rd_kafka_conf_new();
+            c::rd_kafka_conf_set_log_cb(conf, None);
+            let producer = c::rd_kafka_type_t::RD_KAFKA_PRODUCER;
+            let client = c::rd_kafka_new(producer, conf, text.as_mut_ptr(), text.len());
+            assert!(!client.is_null());
+            let mock = c::rd_kafka_mock_cluster_new(client, 1);
+            assert!(!mock.is_null());
+            // The mock calls broker 0 its controller, and has none of that number.
+            assert_eq!(c::rd_kafka_mock_broker_add(mock, 0), c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
+            let cluster = Self { client, mock };
+            topics.iter().for_each(|(name, partitions)| cluster.make(name, *partitions));
+            cluster
+        }
+    }
+
+    pub(crate) fn make(&self, topic: &str, partitions: i32) {
+        let name = CString::new(topic).unwrap();
+        // SAFETY: the cluster lives.
+        unsafe { c::rd_kafka_mock_topic_create(self.mock, name.as_ptr(), partitions, 1) };
+    }
+
+    /// What `brokers` says to come here.
+    pub(crate) fn brokers(&self) -> String {
+        // SAFETY: the cluster lives, and the text with it.
+        unsafe { CStr::from_ptr(c::rd_kafka_mock_cluster_bootstraps(self.mock)) }.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn down(&self) {
+        for broker in [0, 1] {
+            // SAFETY: the cluster lives.
+            unsafe { c::rd_kafka_mock_broker_set_down(self.mock, broker) };
+        }
+    }
+
+    pub(crate) fn up(&self) {
+        for broker in [0, 1] {
+            // SAFETY: the cluster lives.
+            unsafe { c::rd_kafka_mock_broker_set_up(self.mock, broker) };
+        }
+    }
+
+    /// Sends messages and waits until the broker has them.
+    pub(crate) fn send<'a>(&self, topic: &str, partition: i32, messages: impl IntoIterator<Item = &'a [u8]>) {
+        let conf = [("bootstrap.servers", self.brokers()), ("enable.idempotence", "true".into())];
+        // SAFETY: the producer lives in this block; payloads are copied by the call.
+        unsafe {
+            let mut text = [0; 512];
+            let raw = c::rd_kafka_conf_new();
+            c::rd_kafka_conf_set_log_cb(raw, None);
+            for (name, value) in conf {
+                let (name, value) = (CString::new(name).unwrap(), CString::new(value).unwrap());
+                c::rd_kafka_conf_set(raw, name.as_ptr(), value.as_ptr(), text.as_mut_ptr(), text.len());
+            }
+            let kind = c::rd_kafka_type_t::RD_KAFKA_PRODUCER;
+            let producer = c::rd_kafka_new(kind, raw, text.as_mut_ptr(), text.len());
+            assert!(!producer.is_null());
+            let name = CString::new(topic).unwrap();
+            let topic = c::rd_kafka_topic_new(producer, name.as_ptr(), ptr::null_mut());
+            for message in messages {
+                let (payload, copy) = (message.as_ptr().cast_mut().cast(), c::RD_KAFKA_MSG_F_COPY);
+                let (none, nothing) = (ptr::null(), ptr::null_mut());
+                let sent = c::rd_kafka_produce(topic, partition, copy, payload, message.len(), none, 0, nothing);
+                assert_eq!(sent, 0);
+            }
+            c::rd_kafka_flush(producer, 60_000);
+            assert_eq!(c::rd_kafka_outq_len(producer), 0, "the broker has not taken all");
+            c::rd_kafka_topic_destroy(topic);
+            c::rd_kafka_destroy(producer);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses them any more.
+        unsafe {
+            c::rd_kafka_mock_cluster_destroy(self.mock);
+            c::rd_kafka_destroy(self.client);
+        }
+    }
+}
