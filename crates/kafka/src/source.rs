@@ -92,9 +92,9 @@ struct Question {
 }
 
 impl Question {
-    /// Whether it is to be asked now.
+    /// Whether it is to be asked now. The clock of the machine may have been set back.
     fn ask(&mut self, now: i64) -> bool {
-        let is_due = self.asked.is_none() && now >= self.due;
+        let is_due = self.asked.is_none() && (now >= self.due || self.due.saturating_sub(now) > TOPICS_PAUSE);
         if is_due {
             self.asked = Some(now);
         }
@@ -134,6 +134,8 @@ struct Open {
     stop: Stop,
     frontier: i64,
     trouble: Option<Fault>,
+    /// Ends the source once it has taken what librdkafka has fetched.
+    doom: Option<Fault>,
 }
 
 /// Where the source ends.
@@ -290,6 +292,7 @@ impl Open {
             stop: Stop::Ahead,
             frontier: i64::MIN,
             trouble: None,
+            doom: None,
         };
         partitions.into_iter().try_for_each(|(partition, from)| open.read(partition, from))?;
         Ok(open)
@@ -318,6 +321,11 @@ impl Open {
         // Past the time of the stop nothing is taken before it is known which messages are.
         let holds = self.stop != Stop::Known && self.plan.stop.is_some_and(|stop| now >= stop);
         let taken = if holds { Taken::All } else { self.take(now, out)? };
+        if matches!(taken, Taken::All)
+            && let Some(fault) = self.doom.take()
+        {
+            return Err(fault);
+        }
         if self.known.is_some() && self.partitions.iter().all(Partition::is_even) {
             self.frontier = self.frontier.max(self.known.take().unwrap_or(i64::MIN));
         }
@@ -351,8 +359,8 @@ impl Open {
                     self.which.close(now + TOPICS_PAUSE);
                     self.hear_topics(topics, now)?;
                 }
-                Heard::Offsets(Mark::Stop, rows) => self.hear_stop(rows)?,
-                Heard::Offsets(_, rows) => self.hear_ends(rows, now)?,
+                Heard::Offsets(Mark::Stop, rows) => self.hear_stop(rows),
+                Heard::Offsets(_, rows) => self.hear_ends(rows, now),
                 Heard::Error(_) | Heard::Nothing => {}
             }
             if matches!(heard, Heard::Topics(_) | Heard::Offsets(..)) {
@@ -368,12 +376,13 @@ impl Open {
         for TopicHeard { name, id, partitions, wrong } in heard {
             let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
             if let Some(wrong) = wrong {
-                self.plan.lasting(name, wrong).map_or(Ok(()), Err)?;
+                self.doom = self.doom.take().or_else(|| self.plan.lasting(name, wrong));
                 continue;
             }
             let topic = &self.topics[at];
             if !topic.id.is_empty() && !id.is_empty() && topic.id != *id {
-                return Err(self.plan.made_again(name));
+                self.doom = self.doom.take().or_else(|| Some(self.plan.made_again(name)));
+                continue;
             }
             for number in topic.partitions.len()..*partitions {
                 if self.partitions.len() >= PARTITIONS_MAX {
@@ -393,7 +402,7 @@ impl Open {
         self.partitions.get_mut(at)
     }
 
-    fn hear_ends(&mut self, rows: &[OffsetHeard], now: i64) -> Result<(), Fault> {
+    fn hear_ends(&mut self, rows: &[OffsetHeard], now: i64) {
         let asked = self.ends.close(now + ENDS_PAUSE);
         let mut is_whole = rows.len() == self.partitions.len();
         for OffsetHeard { topic, partition: number, offset } in rows {
@@ -404,24 +413,24 @@ impl Open {
                     }
                 }
                 Err(wrong) => {
-                    self.plan.lasting(topic, wrong).map_or(Ok(()), Err)?;
+                    self.doom = self.doom.take().or_else(|| self.plan.lasting(topic, wrong));
                     is_whole = false;
                 }
             }
         }
         self.known = asked.filter(|_| is_whole);
-        Ok(())
     }
 
     /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.
-    fn hear_stop(&mut self, rows: &[OffsetHeard]) -> Result<(), Fault> {
+    fn hear_stop(&mut self, rows: &[OffsetHeard]) {
         let mut limits = Vec::new();
         for OffsetHeard { topic, partition: number, offset } in rows {
             match offset {
                 Ok(offset) => limits.push((topic, *number, *offset)),
                 Err(wrong) => {
                     self.stop = Stop::Ahead;
-                    return self.plan.lasting(topic, wrong).map_or(Ok(()), Err);
+                    self.doom = self.doom.take().or_else(|| self.plan.lasting(topic, wrong));
+                    return;
                 }
             }
         }
@@ -432,7 +441,6 @@ impl Open {
         }
         self.stop =
             if self.partitions.iter().all(|partition| partition.limit.is_some()) { Stop::Known } else { Stop::Ahead };
-        Ok(())
     }
 
     /// Asks brokers what is due to be asked.

@@ -257,6 +257,38 @@ fn what_retention_took_while_the_source_was_away_is_lost_by_number() {
 }
 
 #[test]
+fn a_source_that_retention_overtakes_starts_again_and_counts_what_it_took() {
+    let cluster = two_topics();
+    let mut section = section(&cluster, "begin");
+    section["properties"] = json!({"queued.max.messages.kbytes": 1000, "max.partition.fetch.bytes": 600_000});
+    let stream = Stream::new(section);
+    let mut intake = stream.start().unwrap();
+    // The source takes nothing meanwhile, the client about 1 MB, and the broker keeps 5 MiB.
+    let large = vec![7; 500_000];
+    for _ in 0..40 {
+        cluster.send("devices", 0, [large.as_slice()]);
+    }
+    let until = Instant::now() + GUARD;
+    let fault = loop {
+        assert!(Instant::now() < until, "it hangs");
+        match intake.step(now()) {
+            Err(fault) => break fault,
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    assert!(fault.what.contains("partition `devices/0`"), "{fault}");
+    drop(intake);
+    let mut intake = stream.start().unwrap();
+    let known = now();
+    run(&mut intake, |intake| intake.frontier() >= known);
+    let (entries, _) = flow::ledger::entries(&stream.data, "x").unwrap();
+    let entry = entries.iter().find(|entry| entry.origin == "devices/0").unwrap();
+    let lost = entry.lost.get("retention").copied().unwrap_or(0);
+    assert!(entry.closed && entry.sent == 40 && lost > 0 && entry.appended + lost == 40, "{entry:?}");
+    assert_eq!(stream.offsets("devices/0").len() as u64, entry.appended);
+}
+
+#[test]
 fn a_topic_that_was_made_again_begins_another_life() {
     let first = two_topics();
     send(&first, 0..20);

@@ -106,6 +106,7 @@ fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.extend(removes_ipc());
     findings.push(clock());
     findings.push(nexus());
+    findings.push(kafka());
     findings.extend(left_over());
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
     let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
@@ -465,6 +466,15 @@ fn clock() -> Finding {
         Verdict::Ok,
         format!("synchronised to {} us", thousands(u64::try_from(time.esterror).unwrap_or(0))),
     )
+}
+
+/// The client of Kafka that is linked.
+fn kafka() -> Finding {
+    let found = match kafka::library() {
+        Some((version, features)) => format!("librdkafka {version}: {features}"),
+        None => "not in this program, which refuses `kind = \"kafka\"`".to_owned(),
+    };
+    Finding::new("Kafka", Verdict::Ok, found)
 }
 
 fn nexus() -> Finding {
