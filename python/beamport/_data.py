@@ -20,7 +20,7 @@ _BOOKS = frozenset({"control", "runs", "status"})
 class Data(Mapping[str, Stream]):
     """A data folder: a mapping of stream names to streams, made by `beamport.open`.
 
-    It looks at the folder each time it is asked, so streams and runs that come later are there too. The streams in
+    It reads the folder on each access, so it includes streams and runs that come later. The streams in
     which beamport keeps its books (`runs`, `control`, `status`, and all with a dot in the name) are had by name but
     not listed.
 
@@ -56,7 +56,7 @@ class Data(Mapping[str, Stream]):
     def run(self, name: str) -> Run:
         """Find the run of this name.
 
-        Raises `Error` (a `KeyError` too) if there is none; it says which there are.
+        Raises `Error` (a `KeyError` too) if there is none; it lists the runs.
         """
         runs = self.runs
         for run in runs:
@@ -65,9 +65,9 @@ class Data(Mapping[str, Stream]):
         raise missing(f"{self._folder} has no run", name, [run.name for run in runs])
 
     def create(self, name: str, *, level: Literal["disk", "memory"] | None = None, live: int = 64 << 20) -> Writer:
-        """Open a stream of this data folder for writing; it is made if it is not there.
+        """Open a stream of this data folder for writing; a missing one is created.
 
-        name: of the stream; no name of a book (`runs`, names with a dot).
+        name: of the stream, but not of a book (`runs`, names with a dot).
         level: what messages of a new stream survive. Default: `"disk"`, or `"memory"` where the data folder is in memory.
         live: shared memory of a new stream's live end in bytes; a stream in memory keeps no more than that.
 
@@ -92,7 +92,7 @@ class Data(Mapping[str, Stream]):
 
         One dictionary for each stage and input: `stage`, `stream`, `read`, `done`, `aside`, `skipped` and `lost` by
         reason, `held` (not looked at yet, or waiting) and `closed` (`read` is the sum of the others). Counts are
-        messages, since the stage began with the input: a stage knows no runs.
+        messages, since the stage began to read the input, whatever the run.
         """
         rows: list[dict[str, Any]] = json.loads(_core._stages(self._folder))
         return rows
@@ -136,7 +136,7 @@ def open(folder: str | os.PathLike[str]) -> Data:
 
     folder: where the streams are, for example `"beamport-data/amor"` (`data` in the instrument file).
 
-    Raises `Error` if no such folder. One without streams is not refused: they may come.
+    Raises `Error` if the folder does not exist. A folder without streams is accepted: they may come.
 
     Example:
         >>> import beamport, os

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Error(Exception):
-    """What went wrong outside: a file, a message, a name, a program.
+    """An error from outside: a file, a message, a name, a program.
 
     Attributes, all `str`:
         what: what failed, with its name.

@@ -33,7 +33,7 @@ _CUTOVER_S = 605.0
 
 
 class Instrument(Data):
-    """An instrument that runs: its data folder, and a hand on it. Made by `beamport.run`, used in a `with` block.
+    """A running instrument: its data folder and its control. Made by `beamport.run`, used in a `with` block.
 
     All that `Data` is, and `begin`, `end`, `status`, `wait` and `close`. Leaving the block closes it.
     """
@@ -90,11 +90,11 @@ class Instrument(Data):
         return ask(self.folder, {"command": "ask", "source": source, "request": request})["answer"]
 
     def configure(self, worker: str, *, slots: int | None = None, **parameters: Any) -> dict[str, Any]:
-        """Change a worker while it runs; returns how it is then: `worker`, `slots`, `code`, all its `parameters`.
+        """Change a running worker; returns its new state: `worker`, `slots`, `code`, all its `parameters`.
 
         worker: the NAME of its section `[worker.NAME]`.
-        slots: how many slots it has from now on; `None` leaves them.
-        parameters: those to change; `None` takes one away. They count from the next block on, and after a restart.
+        slots: new number of slots; `None` keeps it.
+        parameters: those to change; `None` removes one. They apply from the next block on, and after a restart.
 
         Raises `Error` if there is no such worker, or the instrument does not answer.
         """
@@ -102,7 +102,7 @@ class Instrument(Data):
         return ask(self.folder, request if slots is None else request | {"slots": slots})
 
     def cutover(self, shadow: str) -> dict[str, Any]:
-        """Have a worker go on with the code of its shadow; returns from which message on.
+        """Switch a worker to the code of its shadow; returns the first message affected.
 
         shadow: the NAME of the section `[worker.NAME]` that has `shadow = "OLD"`.
 

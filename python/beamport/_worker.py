@@ -16,10 +16,10 @@ _Target = TypeVar("_Target", bound=Callable[..., Any])
 
 
 class Statistics(dict[str, float]):
-    """Numbers that a worker says of itself, by name: a dict, which a slot reads once a second.
+    """Numbers that a worker reports, by name: a dict that a slot reads once a second.
 
     In a slot they become values (`f144`) of the stream `NAME.statistics`, which `beamport top` shows; elsewhere, in a
-    notebook or a test, it is a dict and nothing more. What is no finite number is passed over, as are names of more
+    notebook or a test, it is only a dict. Values that are not finite numbers are ignored, as are names of more
     than 64 bytes and all but 64 numbers.
 
     Example:
@@ -52,7 +52,7 @@ def worker(*, batch: int = 1, pure: bool = False) -> Callable[[_Target], _Target
 def worker(target: Any = None, *, batch: int = 1, pure: bool = False) -> Any:
     """Mark a function, or a class whose instances can be called, as a worker.
 
-    It stays what it was: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
+    It is unchanged: call it in a notebook, in a test, and in a slot of `[worker.NAME]`. It is given one message
     (or with `batch` a `Batch` of at most so many), and returns or yields what becomes of it: nothing, numbers (`f144`),
     arrays (`ad00`), dicts of these (`da00`), or messages.
 
@@ -88,7 +88,7 @@ def finder(*, every: int = 1) -> Callable[[_Target], _Target]: ...
 def finder(target: Any = None, *, every: int = 1) -> Any:
     """Mark a function, or a class whose instances can be called, as a finder of groups.
 
-    It stays what it was: call it in a notebook, in a test, and in the slot of a worker `groups` that names it with
+    It is unchanged: call it in a notebook, in a test, and in the slot of a worker `groups` that names it with
     `find = "mine.py:NAME"`. It is shown the messages that are in no group yet, oldest first, as arrays that cannot be
     written: `times` (int64, ns since 1970), `members` (uint32, places in the parameter `members`, or rows of the origins)
     and `numbers` (uint64, as their origins count). It returns `(groups, done)`: the groups that are over, each as
