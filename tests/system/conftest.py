@@ -58,6 +58,28 @@ def nexus(programs) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def kafka_node(tmp_path_factory):
+    """The Kafka of the whole test run; tests ask for `kafka`."""
+    # Here, so that a test run without the marker `services` needs no client of Kafka.
+    from kafka_node import Node
+
+    node = Node(tmp_path_factory.mktemp("kafka"))
+    node.format()
+    node.start()
+    yield node
+    node.kill()
+    shutil.rmtree(node.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def kafka(kafka_node):
+    """Apache Kafka, up; one node whose topics the tests share. A test that failed may have left it dead."""
+    if kafka_node.process is None or kafka_node.process.poll() is not None:
+        kafka_node.start()
+    return kafka_node
+
+
 @pytest.fixture
 def times():
     """`times(ci, soak)`: how many faults are injected."""

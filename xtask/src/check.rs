@@ -3,17 +3,24 @@
 use crate::build::{self, KAFKA, NEXUS};
 use crate::part::Parts;
 use crate::step::Step;
-use crate::{Done, setup, test, tidy, tree};
+use crate::{Done, services, setup, test, tidy, tree};
 
 /// Seeds of the whole-flow simulation for one change; `soak` runs more.
 const SEEDS: &str = "500";
 
 pub(crate) fn run() -> Done {
-    tree::need_root("check")?;
+    services::need("check")?;
     let parts = Parts::default();
     if parts.run("setup", |_| setup::run()) {
         lint(&parts);
-        test::all(&parts, test::NOT_SOAK);
+        let wheel = test::all(&parts, test::NO_SERVICES);
+        parts.run("services", |count| {
+            services::fetch_kafka()?;
+            match wheel {
+                true => test::pytest(test::SERVICES, None, count, |_| ()),
+                false => Err(test::NO_WHEEL.into()),
+            }
+        });
         parts.run("reference", |_| tidy::check_reference(&tree::program("beamport")));
         if test::can_simulate() {
             parts.run("simulate", |_| test::simulate(&["--seeds".into(), SEEDS.into()]));

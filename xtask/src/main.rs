@@ -8,6 +8,7 @@ mod check;
 mod count;
 mod fuzz;
 mod part;
+mod services;
 mod setup;
 mod soak;
 mod step;
@@ -22,8 +23,8 @@ usage: cargo xtask WORD
 
   setup            create or update .venv with the pinned Python packages
   demo [ARGS]      build and run `beamport demo ARGS`
-  test             run all tests that do not need root: Rust, Python, command line, system
-  check            run what CI runs: lint, all tests, simulation (needs root)
+  test             run all tests that need neither root nor Java: Rust, Python, command line, system
+  check            run what CI runs: lint, all tests, simulation (needs root; installs Debian packages)
   soak [WORD]      inject all faults, in tests whose names contain WORD; writes bench/runs/soak-DATE.md (needs root)
   simulate ARGS    simulate whole flows from seeds: --seed N, or --seeds COUNT
   bench [ARGS]     build and run `beamport-bench ARGS`

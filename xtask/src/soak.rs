@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use crate::build::{self, NEXUS, PYTHON};
 use crate::part::Parts;
-use crate::{Done, setup, test, tree};
+use crate::{Done, services, setup, test, tree};
 
 /// Twenty times what `check` runs: about an hour of one core.
 const SEEDS: &str = "10000";
@@ -25,8 +25,9 @@ pub(crate) fn run(args: &[String]) -> Done {
         }
         _ => return Err("soak takes at most one word, a part of the names of tests".into()),
     };
-    tree::need_root("soak")?;
+    services::need("soak")?;
     setup::run()?;
+    services::fetch_kafka()?;
     let parts = Parts::default();
     let facts = Mutex::new(Vec::new());
     let note = |line: &str| {

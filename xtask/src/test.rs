@@ -15,9 +15,13 @@ use crate::{Done, setup, tree};
 const FOLDERS: [&str; 2] = ["tests/python", "tests/system"];
 
 /// Markers of tests that `test` leaves out; pyproject.toml says what they mean.
-pub(crate) const NEED_NOTHING: &str = "not root and not soak";
-/// Markers of tests that `check` leaves out.
-pub(crate) const NOT_SOAK: &str = "not soak";
+pub(crate) const NEED_NOTHING: &str = "not root and not services and not soak";
+/// Markers of tests that `check` runs together with those; `services` is a part of its own.
+pub(crate) const NO_SERVICES: &str = "not services and not soak";
+pub(crate) const SERVICES: &str = "services and not soak";
+
+/// Why Python tests did not run.
+pub(crate) const NO_WHEEL: &str = "not run: there is no wheel to test";
 
 const SIMULATE: &str = "crates/testkit/src/bin/simulate.rs";
 
@@ -28,8 +32,8 @@ pub(crate) fn run() -> Done {
     parts.finish("test")
 }
 
-/// Builds and tests everything, with the Python tests that `markers` select.
-pub(crate) fn all(parts: &Parts, markers: &str) {
+/// Builds and tests everything, with the Python tests that `markers` select. True if there is a wheel.
+pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
     // The programs come first: tests of crates start them.
     let built = parts.run("build", |_| build::programs_and_bench());
     parts.run("crates", |count| {
@@ -44,11 +48,12 @@ pub(crate) fn all(parts: &Parts, markers: &str) {
         cargo_tests(&args, count, |_| ())
     });
     // A wheel of yesterday must not pass the tests of today.
-    if built && parts.run("wheel", |_| build::wheel()) {
-        parts.run("python", |count| pytest(markers, None, count, |_| ()));
-    } else {
-        parts.run("python", |_| Err("not run: there is no wheel to test".into()));
-    }
+    let wheel = built && parts.run("wheel", |_| build::wheel());
+    parts.run("python", |count| match wheel {
+        true => pytest(markers, None, count, |_| ()),
+        false => Err(NO_WHEEL.into()),
+    });
+    wheel
 }
 
 /// Runs cargo's tests, adds up what they say, and refuses warnings.

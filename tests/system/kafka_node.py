@@ -1,0 +1,205 @@
+"""Apache Kafka for tests: one node, broker and controller in one small JVM, on free ports of the loopback.
+
+`cargo xtask check` puts its jars into `target`. The node dies with the test run, however that ends.
+"""
+
+import ctypes
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+ROOT = Path(__file__).resolve().parents[2]
+POM = ROOT / "tests/services/kafka/pom.xml"
+HANG_S = 120.0
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+# One node instead of many, and small buffers: the cleaner alone would take half of the heap.
+PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/log
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=3000
+log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.backoff.ms=100
+log.initial.task.delay.ms=100
+log.retention.check.interval.ms=500
+"""
+JAVA = ["java", "-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+JAVA += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"]
+
+
+def classpath() -> str:
+    """The jars of the version that stands in the pom."""
+    version = re.search(r"<kafka.version>(.+)</kafka.version>", POM.read_text())[1]
+    jars = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / f"kafka-{version}"
+    if not jars.is_dir():
+        pytest.fail(f"Apache Kafka is not in {jars}; `cargo xtask check` fetches it")
+    return f"{jars}/*"
+
+
+def free_port() -> int:
+    """A port that nobody has, below those that the kernel gives to connections: a restarted node finds it free again."""
+    for _ in range(1000):
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    pytest.fail("no free port was found in 1000 tries")
+
+
+def die_with(parent: int):
+    """What a child runs before its program: it is killed when `parent` ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class Node:
+    """One node; its topics live until the end of the test run."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.broker = free_port()
+        self.controller = free_port()
+        self.address = f"127.0.0.1:{self.broker}"
+        self.process: subprocess.Popen | None = None
+        # What it is asked fails where the client is gone before the answer.
+        self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 100})
+        self.said = folder / "said"
+        self.properties = folder / "server.properties"
+        text = PROPERTIES.format(folder=folder, broker=self.broker, controller=self.controller)
+        self.properties.write_text(text)
+
+    def format(self):
+        """Makes its folder."""
+        process = self.java("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", self.properties)
+        if process.wait(HANG_S) != 0:
+            pytest.fail(f"Apache Kafka did not format its folder\n{self.tail()}")
+
+    def java(self, *words) -> subprocess.Popen:
+        """A process of Java on Kafka's jars."""
+        me = os.getpid()
+        with self.said.open("ab") as said:
+            return subprocess.Popen(
+                [*JAVA, classpath(), *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                preexec_fn=lambda: die_with(me),
+            )
+
+    def start(self):
+        """Starts it, and waits until it answers with its metadata."""
+        # The kernel looks at the thread: one that ends would take the node with it.
+        assert threading.current_thread() is threading.main_thread()
+        self.process = self.java("kafka.Kafka", self.properties)
+        end = time.monotonic() + HANG_S
+        while True:
+            if self.process.poll() is not None:
+                pytest.fail(f"Apache Kafka ended with status {self.process.returncode}\n{self.tail()}")
+            if self.answers():
+                return
+            if time.monotonic() > end:
+                self.kill()
+                pytest.fail(f"Apache Kafka did not answer for {HANG_S:.0f} s\n{self.tail()}")
+
+    def answers(self) -> bool:
+        """It is the leader of what it has."""
+        try:
+            metadata = self.admin.list_topics(timeout=1.0)
+        except KafkaException:
+            return False
+        return all(p.leader == 1 for topic in metadata.topics.values() for p in topic.partitions.values())
+
+    def kill(self):
+        """kill -9, and the end awaited."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(HANG_S)
+            self.process = None
+
+    def restart(self):
+        """kill -9 and a new start on the same folder and ports."""
+        self.kill()
+        self.start()
+
+    def tail(self) -> str:
+        """The end of what it said."""
+        return self.said.read_text(errors="replace")[-4000:]
+
+    def topic(self, name: str, partitions: int = 1, **config) -> str:
+        """Makes a topic; `config` with `_` for the dots. Its name."""
+        config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(HANG_S)
+        return name
+
+    def producer(self, **more) -> Producer:
+        """A producer that waits for the broker as long as it takes: each message once, in order."""
+        properties = {"bootstrap.servers": self.address, "enable.idempotence": True, "acks": "all", "linger.ms": 5}
+        properties |= {"message.timeout.ms": 0, "reconnect.backoff.max.ms": 500, "log_level": 0}
+        return Producer(properties | {key.replace("_", "."): value for key, value in more.items()})
+
+    def send(self, messages, key: bytes | None = None):
+        """Sends each `(topic, partition, payload)`; all are acknowledged then."""
+        producer, failed = self.producer(), []
+        for topic, partition, payload in messages:
+            producer.produce(
+                topic, payload, key, partition, on_delivery=lambda error, _: error and failed.append(error)
+            )
+            producer.poll(0)
+        assert producer.flush(HANG_S) == 0 and failed == []
+
+    def delete_before(self, topic: str, partition: int, offset: int):
+        """What retention does: a partition begins at `offset` from now on."""
+        asked = TopicPartition(topic, partition, offset)
+        (done,) = self.admin.delete_records([asked]).values()
+        assert done.result(HANG_S).low_watermark == offset
+
+    def read(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
+        """Offsets and payloads of all that a partition holds."""
+        properties = {"bootstrap.servers": self.address, "group.id": "nobody", "enable.auto.commit": False}
+        consumer = Consumer(properties | {"log_level": 0})
+        try:
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=HANG_S)
+            consumer.assign([TopicPartition(topic, partition, first)])
+            rows, patience = [], time.monotonic() + HANG_S
+            # What ends in the mark of a transaction has no message at its last offset.
+            while consumer.position([TopicPartition(topic, partition)])[0].offset < end and first < end:
+                assert time.monotonic() < patience, f"{topic}/{partition}: {len(rows)} messages, not all up to {end}"
+                message = consumer.poll(0.1)
+                if message is not None:
+                    assert message.error() is None, message.error()
+                    rows.append((message.offset(), message.value()))
+            return rows
+        finally:
+            consumer.close()
