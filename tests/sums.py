@@ -118,7 +118,8 @@ def of_gaps(gaps: list[dict], rows: list[dict]):
     """What is lost is listed. A list that is full reaches on over what was not lost, so it may name more."""
     listed = {}
     for gap in gaps:
-        key = (gap["stream"], gap["reason"])
+        # A reason is `lost.WORD` or the word alone.
+        key = (gap["stream"], gap["reason"].removeprefix("lost."))
         listed[key] = listed.get(key, 0) + count(gap)
     for row in rows:
         for reason, lost in row["lost"].items():

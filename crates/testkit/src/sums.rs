@@ -108,12 +108,14 @@ fn check_report(report: &Object, wrong: &mut Vec<String>) {
 fn check_gaps(report: &Object, rows: &[&Object], wrong: &mut Vec<String>) {
     let mut listed: BTreeMap<(String, String), u64> = BTreeMap::new();
     for gap in list(report, "gaps") {
-        let key = (gap["stream"].to_string(), gap["reason"].to_string());
+        // A reason is `lost.WORD` or the word alone.
+        let reason = gap["reason"].as_str().unwrap_or_default();
+        let key = (gap["stream"].to_string(), reason.strip_prefix("lost.").unwrap_or(reason).to_owned());
         *listed.entry(key).or_default() += count(gap);
     }
     for row in rows {
         for (reason, lost) in row["lost"].as_object().into_iter().flatten().filter(|lost| lost.0 != "cut") {
-            let key = (row["stream"].to_string(), Value::from(reason.as_str()).to_string());
+            let key = (row["stream"].to_string(), reason.clone());
             let named = listed.get(&key).copied().unwrap_or(0);
             if named < lost.as_u64().unwrap_or(0) {
                 wrong.push(format!("{lost} of {} lost as {reason}, but gaps name {named}", key.0));
