@@ -15,13 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
 POM = ROOT / "tests/services/kafka/pom.xml"
-HANG_S = 120.0
+HANG_S = 300.0
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -43,7 +42,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
 broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=30000
 log.cleaner.dedupe.buffer.size=4194304
 log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100
@@ -127,19 +126,27 @@ class Node:
         while True:
             if self.process.poll() is not None:
                 pytest.fail(f"Apache Kafka ended with status {self.process.returncode}\n{self.tail()}")
-            if self.answers():
+            wrong = self.wrong()
+            if not wrong:
                 return
             if time.monotonic() > end:
                 self.kill()
-                pytest.fail(f"Apache Kafka did not answer for {HANG_S:.0f} s\n{self.tail()}")
+                pytest.fail(f"Apache Kafka was not ready for {HANG_S:.0f} s: {wrong}\n{self.tail()}")
 
-    def answers(self) -> bool:
-        """It is the leader of what it has."""
+    def wrong(self) -> str:
+        """Why it is not ready: it does not answer, or does not lead all that it has. Empty where it does."""
         try:
-            metadata = self.admin.list_topics(timeout=1.0)
-        except KafkaException:
-            return False
-        return all(p.leader == 1 for topic in metadata.topics.values() for p in topic.partitions.values())
+            metadata = self.admin.list_topics(timeout=5.0)
+        except KafkaException as error:
+            return str(error)
+        led = [
+            (name, p.id, p.leader, str(p.error))
+            for name, topic in metadata.topics.items()
+            for p in topic.partitions.values()
+        ]
+        return ", ".join(
+            f"{name}/{number}: leader {leader}, {error}" for name, number, leader, error in led if leader != 1
+        )
 
     def kill(self):
         """kill -9, and the end awaited."""
@@ -162,6 +169,24 @@ class Node:
         config = {key.replace("_", "."): str(value) for key, value in config.items()}
         self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(HANG_S)
         return name
+
+    def make_again(self, topic: str, partitions: int):
+        """Deletes a topic, and makes one of the same name."""
+        self.admin.delete_topics([topic])[topic].result(HANG_S)
+        end = time.monotonic() + HANG_S
+        while True:
+            try:
+                self.topic(topic, partitions)
+                return
+            except KafkaException as error:
+                # It is marked for deletion.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def add_partitions(self, topic: str, partitions: int):
+        """A topic has so many partitions from now on."""
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(HANG_S)
 
     def producer(self, **more) -> Producer:
         """A producer that waits for the broker as long as it takes: each message once, in order."""
