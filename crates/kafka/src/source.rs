@@ -17,7 +17,7 @@ use crate::partition::{Given, Partition};
 use crate::section::{Plan, Start};
 use crate::state::{self, Place, State};
 use crate::trouble::Trouble;
-use flow::{Fault, Outlet, Pushed, Resume, Source, Step};
+use flow::{Fault, Outlet, Passes, Pushed, Resume, Source, Step};
 use serde_json::{Value, json};
 use settings::units::When;
 use std::collections::HashMap;
@@ -29,21 +29,34 @@ use std::time::{Duration, Instant};
 pub(crate) struct Kafka {
     plan: Arc<Plan>,
     open: Option<Open>,
+    /// Brokers did not answer at the start: the first step fails, so that the source is started again after a pause,
+    /// and nobody waits for it.
+    away: Option<Fault>,
+    /// The state at the start, which stays until the source has asked the brokers.
+    kept: String,
 }
 
 impl Kafka {
     pub(crate) fn new(plan: Plan) -> Self {
-        Self { plan: Arc::new(plan), open: None }
+        Self { plan: Arc::new(plan), open: None, away: None, kept: String::new() }
     }
 }
 
 impl Source for Kafka {
     fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault> {
-        self.open = Some(Open::start(self.plan.clone(), now, resume)?);
+        self.kept.clone_from(&resume.state);
+        match Open::start(self.plan.clone(), now, resume) {
+            Ok(open) => self.open = Some(open),
+            Err(fault) if fault.passes == Passes::Soon => self.away = Some(fault),
+            Err(fault) => return Err(fault),
+        }
         Ok(())
     }
 
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        if let Some(fault) = self.away.take() {
+            return Err(fault);
+        }
         self.open.as_mut().map_or(Ok(Step::Ended), |open| open.step(now, out))
     }
 
@@ -52,7 +65,7 @@ impl Source for Kafka {
     }
 
     fn state(&self) -> String {
-        self.open.as_ref().map_or(String::new(), Open::state)
+        self.open.as_ref().map_or_else(|| self.kept.clone(), Open::state)
     }
 
     /// What is sent while the source is away stays in the topics.

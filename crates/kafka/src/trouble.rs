@@ -3,7 +3,7 @@
 use crate::librdkafka::{Kind, Wrong};
 use crate::property::Property;
 use crate::section::Plan;
-use flow::Fault;
+use flow::{Fault, Passes};
 use settings::Origin;
 
 /// Faults of a source.
@@ -59,7 +59,7 @@ impl Trouble for Plan {
             _ => format!("the source waits; if the cluster is up, correct {}", key("brokers", self.brokers.origin)),
         };
         let cause = if wrong.kind == Kind::TimedOut { "no broker has answered".to_owned() } else { wrong.text.clone() };
-        Fault::new(what, cause).hint(hint)
+        Fault { passes: Passes::Soon, ..Fault::new(what, cause).hint(hint) }
     }
 
     fn wrong(&self, topic: &str, partition: Option<i32>, wrong: &Wrong) -> Fault {

@@ -343,9 +343,34 @@ fn an_error_names_key_and_line() {
     assert!(unset.contains("`sasl.password` (line") && unset.contains("BEAMPORT_NOT_SET"), "{unset}");
     let late = fault(json!({"start": {"devices/0": 5}}));
     assert!(late.contains("`devices/0` at offset 5") && late.contains("`start` (line"), "{late}");
+    // It starts all the same: nobody waits for brokers, and the source is started again after its first step.
     cluster.down();
-    let away = fault(json!({}));
+    let stream = Stream::new(section(&cluster, "end"));
+    let mut intake = stream.start().unwrap();
+    let away = intake.step(now()).expect_err("it read").to_string();
     assert!(away.contains("gets no answer") && away.contains("`brokers` (line"), "{away}");
+    assert_eq!((intake.frontier(), intake.command(&json!({})).is_err()), (i64::MIN, true));
+}
+
+#[test]
+fn a_start_without_brokers_forgot_where_the_source_was() {
+    let cluster = two_topics();
+    send(&cluster, 0..20);
+    let stream = Stream::new(section(&cluster, "end"));
+    let mut intake = stream.start().unwrap();
+    let known = now();
+    run(&mut intake, |intake| intake.frontier() >= known);
+    intake.stop(now()).unwrap();
+    drop(intake);
+    cluster.down();
+    let mut intake = stream.start().unwrap();
+    intake.stop(now()).unwrap();
+    drop(intake);
+    cluster.up();
+    send(&cluster, 20..30);
+    let mut intake = stream.start().unwrap();
+    run(&mut intake, has(20));
+    assert_eq!(stream.offsets("devices/0"), (20..30).collect::<Vec<u64>>());
 }
 
 #[test]
