@@ -150,6 +150,16 @@ def whole_with_holes(lab, process) -> dict:
     return report
 
 
+def troubles(lab) -> list[str]:
+    """What the running instrument says is wrong."""
+    return json.loads(lab.ask(b'{"command": "status"}\n'))["ok"]["troubles"]
+
+
+def state_of_run(lab) -> str:
+    (run,) = json.loads(lab.run("ls", "--json", "--data", lab.data).stdout)["runs"]
+    return run["state"]
+
+
 def test_events_and_values_of_topics_stand_in_the_file(lab, nexus, kafka):
     topics = [kafka.topic(name, PARTITIONS) for name in ("run_events", "run_values")]
     # What lies there before the start is not read.
@@ -303,6 +313,25 @@ def test_offsets_that_compaction_took_are_skipped(lab, kafka):
     assert account["lost"] == {} and account["appended"] == len(rows)
     assert account["skipped"] == {"kafka": rows[-1][0] + 1 - len(rows)}
     assert account["skipped"]["kafka"] > 200
+
+
+def test_no_run_is_sealed_while_the_broker_is_away(lab, kafka):
+    topic = kafka.topic("away", PARTITIONS)
+    lab.write(source(kafka, [topic]) + RUN)
+    process, _ = lab.up_ready()
+    kafka.send([(topic, n % PARTITIONS, value(n)) for n in range(100)])
+    until(lambda: count(lab) == 100, lambda: f"{count(lab)} came: {lab.said(process)[1][-2000:]}")
+    assert troubles(lab) == []
+    kafka.kill()
+    lab.run("end", "first", "--data", lab.data)
+    (trouble,) = until(lambda: troubles(lab), "nobody says that the broker is away")
+    assert "`topics`" in trouble
+    assert state_of_run(lab) == "settling"
+    kafka.start()
+    # It was the only run: `up` ends with it.
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    assert sum(row["appended"] for row in entries(report).values()) == 100
 
 
 def test_a_topic_that_was_made_again_is_another_origin(lab, kafka):
