@@ -166,7 +166,7 @@ fn a_wrong_message_appends_nothing_and_is_named_with_its_line() {
         message.to_string()
     };
     let cases = [
-        (with("valve", 1.into()), "there is no field `valve`"),
+        (with("valve", 1.into()), "unknown field `valve`"),
         (with("timestamp", "soon".into()), "`timestamp` is not a number of type int64"),
         (with("stream", "other".into()), "it is for stream `other`"),
         (wrapped("source_time", "soon".into()), "`soon`"),

@@ -134,8 +134,8 @@ pub fn of_json(message: &Json, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let id = schema.as_str().and_then(|text| <[u8; 4]>::try_from(text.as_bytes()).ok());
     let Some(id) = id else { return wrong(format!("`schema` is not an id of four letters: {schema}")) };
     let Some(columns) = columns(id) else {
-        let why = if KNOWN.contains(&id) { "is of beamport's own books" } else { "is not known" };
-        return wrong(format!("schema `{}` {why}", id.escape_ascii()));
+        let why = if KNOWN.contains(&id) { "reserved" } else { "unknown" };
+        return wrong(format!("{why} schema `{}`", id.escape_ascii()));
     };
     let values = table(object, columns, "")?;
     let fields = values.iter().map(Given::field).collect();

@@ -180,7 +180,7 @@ fn what_json_shows_whole_makes_the_message_again() {
         let again = of_json(&json, &mut made);
         let id = schema_id(&bytes).expect("an id");
         if id.starts_with(b"bp") {
-            assert!(again.expect_err(&name).to_string().contains("beamport's own"), "{name}");
+            assert!(again.expect_err(&name).to_string().contains("reserved schema"), "{name}");
             continue;
         }
         if is_cut(&json) {
@@ -235,10 +235,7 @@ fn json_as_people_write_it_is_a_message() {
         json[key] = value;
         json
     };
-    refused(
-        ev44("pixel_ids", vec![1].into()),
-        "there is no field `pixel_ids`: the fields are source_name, message_id,",
-    );
+    refused(ev44("pixel_ids", vec![1].into()), "unknown field `pixel_ids`; known fields: source_name, message_id,");
     refused(ev44("message_id", Json::Null), "required field `message_id` is missing");
     refused(ev44("pixel_id", vec![1.5].into()), "`pixel_id` holds 1.5, which does not fit type int32");
     refused(ev44("pixel_id", vec![1_i64 << 40].into()), "does not fit type int32");

@@ -594,7 +594,7 @@ mod tests {
             assert!(wrong.starts_with(wanted), "{text}: {wrong}");
         }
         assert!(is_true("phase > 1").unwrap_err().starts_with("no "), "what is not there is said");
-        assert!(is_true("attribute('mode') > 1").unwrap_err().starts_with("text stands"));
+        assert!(is_true("attribute('mode') > 1").unwrap_err().starts_with("expected a number, found text"));
     }
 
     #[test]

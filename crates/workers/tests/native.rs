@@ -707,7 +707,7 @@ fn a_filter_takes_the_value_of_another_stream_at_the_time_of_the_message() {
 
 #[test]
 fn mistakes_in_parameters_are_all_reported() {
-    assert_eq!(mistakes(&FILTER, json!({"kep": "events > 0"})), ["unknown key `kep`; ; write `keep`"],);
+    assert_eq!(mistakes(&FILTER, json!({"kep": "events > 0"})), ["unknown key `kep`; ; did you mean `keep`?"],);
     assert_eq!(mistakes(&FILTER, json!({})), ["`keep` is missing; ; add `keep = ...` (expression)"]);
     assert_eq!(
         mistakes(&FILTER, json!({"keep": "events > phase", "values": {"p-h": "c", "q": 3}})),
@@ -729,7 +729,7 @@ fn mistakes_in_parameters_are_all_reported() {
             "wrong value of `take`; unknown word `first`; write one of \"hold\", \"nearest\", \"interpolate\"",
             "wrong value of `tolerance` in values.x; `3` has no unit; write a text with a unit, like `\"3 s\"`",
             "`stream` is missing in values.y; ; add `stream = ...` (name of a stream)",
-            "unknown key `tak` in values.y; ; write `take`",
+            "unknown key `tak` in values.y; ; did you mean `take`?",
         ]
     );
     assert_eq!(mistakes(&ATTACH, json!({"wait": "1 min", "tolerance": "-1 s"})).len(), 3);

@@ -558,7 +558,7 @@ impl Check {
         if !known.contains(&module) {
             let hint = match (words::foreign(module), nearest(module, known.iter().copied())) {
                 (Some(instead), _) => instead.to_owned(),
-                (None, Some(meant)) => format!("perhaps `{meant}` is meant"),
+                (None, Some(meant)) => format!("did you mean `{meant}`?"),
                 (None, None) => {
                     format!("modules are: {}; `modules` and `program` of the sink add others", known.join(", "))
                 }

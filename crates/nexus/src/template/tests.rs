@@ -60,19 +60,19 @@ fn all_mistakes_at_once_each_with_its_pointer() {
 /// Each kind of mistake that a template can have: what stands in a group, where it is told, and a word of the answer.
 const MISTAKES: &[(&str, &str, &str)] = &[
     // Unknown keys, and keys that stand twice.
-    (r#"{"module": "dataset", "confg": {}}"#, "/confg", "perhaps `config`"),
+    (r#"{"module": "dataset", "confg": {}}"#, "/confg", "did you mean `config`"),
     (
         r#"{"module": "f144", "config": {"stream": "s", "value_unit": "K"}}"#,
         "/config/value_unit",
-        "perhaps `value_units`",
+        "did you mean `value_units`",
     ),
-    (r#"{"type": "group", "name": "a", "childrn": []}"#, "/childrn", "perhaps `children`"),
+    (r#"{"type": "group", "name": "a", "childrn": []}"#, "/childrn", "did you mean `children`"),
     (r#"{"module": "f144", "config": {"stream": "s", "stream": "t"}}"#, "/config/stream", "appears twice"),
     // Types.
     (
         r#"{"module": "dataset", "config": {"name": "a", "dtype": "flot", "values": 1}}"#,
         "/config/dtype",
-        "perhaps `float`",
+        "did you mean `float`",
     ),
     (
         r#"{"module": "dataset", "config": {"name": "a", "dtype": "uint8", "values": [1, 256]}}"#,
@@ -119,7 +119,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ),
     (r#"{"type": "group", "name": "a", "attributes": {"NX_class": 5}}"#, "/attributes", "`NX_class` is one text"),
     // Schemas.
-    (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "perhaps `f144`"),
+    (r#"{"module": "f145", "config": {"stream": "s"}}"#, "/module", "did you mean `f144`"),
     (r#"{"module": "NDAr", "config": {"stream": "s"}}"#, "/module", "ad00"),
     // Names.
     (r#"{"type": "group", "name": "twice"}, {"type": "group", "name": "twice"}"#, "/1", "appears twice"),
@@ -143,12 +143,12 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         r#"{"module": "dataset", "attributes": {"units": "deg"}, "config": {"name": "x_pixel_offset", "values": 1}}"#,
         "/attributes",
-        "no unit of a length",
+        "not a unit of a length",
     ),
     (
         r#"{"module": "dataset", "attributes": {"units": "mmm"}, "config": {"name": "y_pixel_size", "values": 1}}"#,
         "/attributes",
-        "perhaps `mm`",
+        "did you mean `mm`",
     ),
     (
         r#"{"module": "dataset", "attributes": {"units": "m", "transformation_type": "rotation"}, "config": {"name": "mu", "values": 1}}"#,
@@ -158,7 +158,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         r#"{"type": "group", "name": "mu", "attributes": {"transformation_type": "rotation"}, "children": [{"module": "f144", "config": {"stream": "s", "value_units": "mm"}}]}"#,
         "/children/0/config/value_units",
-        "no unit of an angle",
+        "not a unit of an angle",
     ),
     // Paths that leave the file or its folder.
     (
@@ -166,7 +166,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "/config/source",
         "leads out of the file",
     ),
-    (r#"{"module": "link", "config": {"name": "l", "source": "../entri"}}"#, "/config/source", "perhaps `/entry`"),
+    (r#"{"module": "link", "config": {"name": "l", "source": "../entri"}}"#, "/config/source", "did you mean `/entry`"),
     (
         r#"{"module": "link", "config": {"name": "l", "source": "/x", "file": "../other.nxs"}}"#,
         "/config/file",
@@ -341,7 +341,7 @@ fn a_mistake_hides_no_other() {
         ("0/attributes", "an object or a list"),
         ("0/children/0/config/dtype", "unknown type `dubble`"),
         ("0/children/0/config/values", "rows of 2 and of 1"),
-        ("0/children/0/attributes", "no unit of a length"),
+        ("0/children/0/attributes", "not a unit of a length"),
         ("0/children/0/config/compression", "unknown compression"),
         ("0/children/1/config/source", "there is no `/entry/nowhere`"),
         ("0/children/4/config", "`source` is missing"),
@@ -358,7 +358,7 @@ fn a_mistake_hides_no_other() {
         ("0/children/9/children/0/config/dtype", "unknown type `flot`"),
         ("0/children/9/children/0/config/source", "is a text"),
         ("0/children/9/children/0/config/enable_alarm_info", "true or false"),
-        ("0/children/9/children/0/config/unit", "no unit of an angle"),
+        ("0/children/9/children/0/config/unit", "not a unit of an angle"),
         ("0/children/9/children/1/config/stream", "a list without streams"),
         ("0/children/9/children/1/config", "`cue_index` appears twice"),
         ("0/children/9/children/1/config", "`cue_timestamp_zero` appears twice"),

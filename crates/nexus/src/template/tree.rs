@@ -335,7 +335,7 @@ impl Tree {
         }
         let mut all: Vec<&str> = self.things.keys().map(String::as_str).collect();
         all.sort_unstable();
-        nearest(wanted, all).map(|meant| format!("perhaps `{meant}` is meant"))
+        nearest(wanted, all).map(|meant| format!("did you mean `{meant}`?"))
     }
 
     /// What a link may mean that leads nowhere.

@@ -309,7 +309,7 @@ fn mistakes_in_parameters_of_groups_are_all_reported() {
         4
     );
     assert_eq!(wrong(json!({"find": "mine.py:pairs", "arguments": 3, "gap": "1 s"})).len(), 2);
-    assert_eq!(wrong(json!({"find": "peaks"})), ["wrong value of `find`; unknown word `peaks`; write \"peak\""]);
+    assert_eq!(wrong(json!({"find": "peaks"})), ["wrong value of `find`; unknown word `peaks`; did you mean `peak`?"]);
     let own = needs(&GROUPS, &json!({"find": "mine.py:pairs", "arguments": {"a": 1}}));
     assert_eq!(own.code.as_deref(), Some("mine.py:pairs"));
     let gap = needs(&GROUPS, &json!({"gap": "1 us"}));
