@@ -54,7 +54,7 @@ impl Started {
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
         let Self { mut mover, signals } = self;
         let mut line = LiveLine::new(json);
-        let written = mover.work(&signals, &mut |mover| line.look(mover))?;
+        let written = mover.work(&signals, &mut |mover| line.refresh(mover))?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
@@ -63,7 +63,7 @@ impl Started {
         let cuts = mover.cuts();
         drop(mover);
         let folder = data.folder.display();
-        let (mut texts, mut stages, mut missing, mut untold) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut texts, mut stages, mut missing, mut unknown_outcome) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for stage in &names_of_stages {
             match flow::ledger::stage(&data, stage).and_then(|rows| Ok((rows, flow::ledger::missing(&data, stage)?))) {
                 Ok((rows, ids)) => {
@@ -71,7 +71,7 @@ impl Started {
                     missing.extend(ids);
                 }
                 Err(fault) => {
-                    untold += 1;
+                    unknown_outcome += 1;
                     let _ = writeln!(stderr(), "{}", fault.leads_to(format!("cannot report the account of `{stage}`")));
                 }
             }
@@ -103,7 +103,7 @@ impl Started {
             match report {
                 Ok(report) => {
                     lost += report.account.lost;
-                    untold += usize::from(!report.damaged.is_empty());
+                    unknown_outcome += usize::from(!report.damaged.is_empty());
                     for fault in &report.damaged {
                         let _ = writeln!(stderr(), "{fault}");
                     }
@@ -111,7 +111,7 @@ impl Started {
                 }
                 // What is damaged in one run takes nothing from the reports of the others.
                 Err(fault) => {
-                    untold += 1;
+                    unknown_outcome += 1;
                     let fault = fault
                         .leads_to(format!("cannot report run `{name}`"))
                         .hint(format!("`beamport verify --data {folder}` lists the damage"));
@@ -133,7 +133,7 @@ impl Started {
                 Err(crate::unprinted(&e).hint(format!("the runs are complete: `beamport ls --data {folder}`")))
             }
             // A file that was given up is an error, whatever else there is to say.
-            _ if !failed.is_empty() || untold > 0 => Ok(ExitCode::from(2)),
+            _ if !failed.is_empty() || unknown_outcome > 0 => Ok(ExitCode::from(2)),
             _ => Ok(ExitCode::from(u8::from(lost > 0))),
         }
     }
@@ -226,7 +226,7 @@ impl LiveLine {
         Self { shown, next: Instant::now(), streams: Vec::new(), rates: Vec::new() }
     }
 
-    fn look(&mut self, mover: &Mover) {
+    fn refresh(&mut self, mover: &Mover) {
         if !self.shown || Instant::now() < self.next {
             return;
         }

@@ -1,7 +1,7 @@
 //! `beamport compare` on what two workers made at their own pace: what is told is what differs, no more and no less.
 
 use beamport::compare::{Comparison, compare};
-use flow::{Data, Heard, Made, Outputs, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker};
+use flow::{Data, Made, Outputs, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -88,15 +88,15 @@ impl Alone {
         let inputs = vec!["raw".into()];
         let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
         let slot = Slot::open(data, stage, slot).unwrap();
-        work.greet(0).unwrap();
+        work.send_parameters(0).unwrap();
         Self { work, slot, maker: Maker { stage, makes } }
     }
 
     fn step(&mut self) {
         let now = self.work.writer().header().uuid[0];
-        self.work.step(i64::from(now), &[Heard::NOTHING]).unwrap();
+        self.work.step(i64::from(now), &[UpstreamState::NOTHING]).unwrap();
         while self.slot.step(&mut self.maker, &mut |_| false).unwrap() == Stepped::Worked {}
-        self.work.step(i64::from(now), &[Heard::NOTHING]).unwrap();
+        self.work.step(i64::from(now), &[UpstreamState::NOTHING]).unwrap();
     }
 
     fn next(&self) -> u64 {

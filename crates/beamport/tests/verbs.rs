@@ -1197,7 +1197,7 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
             writer.append(&meta, &vec![7; (number % 97) as usize]).unwrap();
             number += 1;
         }
-        let status = watch.look(data.media.now(), false).unwrap();
+        let status = watch.status(data.media.now(), false).unwrap();
         let stream = &status.streams[0];
         let (first, count) = (writer.first_sequence(), writer.next_sequence());
         assert_eq!((stream.first, stream.count, stream.messages), (first, count, count - first));
@@ -1208,9 +1208,9 @@ fn a_watch_counts_what_is_held_while_retention_takes_the_oldest() {
     assert!(has_wrapped);
     // A reader that stands at the oldest message needs all of it, one at the newest nothing.
     data.hold("raw", "slow", writer.first_sequence()).unwrap();
-    let full = watch.look(data.media.now(), false).unwrap().streams[0].fill;
+    let full = watch.status(data.media.now(), false).unwrap().streams[0].fill;
     data.hold("raw", "slow", writer.next_sequence()).unwrap();
-    let empty = watch.look(data.media.now(), false).unwrap().streams[0].fill;
+    let empty = watch.status(data.media.now(), false).unwrap().streams[0].fill;
     assert!(full > 0.2 && full <= 1.0 && empty == 0.0, "{full} {empty}");
 }
 
@@ -1229,7 +1229,13 @@ fn the_ids_that_a_merge_by_number_did_not_have_are_listed() {
     let mut clock = 0;
     let mut step = |merge: &mut flow::Merge, ended| {
         clock += 10_000_000;
-        merge.step(START + clock, clock, &[flow::Heard { frontier: i64::MIN, ended, ..flow::Heard::NOTHING }]).unwrap();
+        merge
+            .step(
+                START + clock,
+                clock,
+                &[flow::UpstreamState { frontier: i64::MIN, ended, ..flow::UpstreamState::NOTHING }],
+            )
+            .unwrap();
         assert!(std::time::Instant::now() < end);
     };
     for id in (0..ids).filter(|id| id % 5 != 4) {
@@ -1266,10 +1272,10 @@ fn a_stream_that_was_empty_at_the_first_look_had_no_rate_at_the_second() {
     let data = place.data("a");
     let mut writer = data.writer("raw", &Options::memory(1 << 20)).unwrap();
     let mut watch = flow::status::Watch::new(&data);
-    assert_eq!(watch.look(data.media.now(), false).unwrap().streams[0].messages_per_s, None);
+    assert_eq!(watch.status(data.media.now(), false).unwrap().streams[0].messages_per_s, None);
     let meta = Meta { source_time: START, origin: 0, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
     writer.append(&meta, b"first").unwrap();
-    assert!(watch.look(data.media.now(), false).unwrap().streams[0].messages_per_s.unwrap() > 0.0);
+    assert!(watch.status(data.media.now(), false).unwrap().streams[0].messages_per_s.unwrap() > 0.0);
 }
 
 /// Turns a bit of the first payload of a stream at rest.
@@ -1372,9 +1378,9 @@ fn a_wrong_bit_in_what_a_sink_has_filed_leaves_it_untold_whether_a_run_is_writte
     drop(feed);
     flow::commits::file_away(&data, "file", &["devices".into()]).unwrap();
     let runs = flow::runs::runs(&data).unwrap();
-    assert!(flow::commits::untold(&data, "file", &runs).unwrap().is_empty());
+    assert!(flow::commits::unknown_outcome(&data, "file", &runs).unwrap().is_empty());
     turn_first(&data, "file.commits");
-    assert_eq!(flow::commits::untold(&data, "file", &runs).unwrap(), ["7"]);
+    assert_eq!(flow::commits::unknown_outcome(&data, "file", &runs).unwrap(), ["7"]);
     assert!(told(&data, &["ls"]).2.contains("message 0 of `file.commits`"));
 }
 

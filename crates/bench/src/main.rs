@@ -71,7 +71,7 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     let sizes = if asked.quick { Sizes::quick() } else { Sizes::full() };
     let rounds = if asked.quick { asked.rounds.min(3) } else { asked.rounds };
     let wanted = |name: &str| asked.names.is_empty() || asked.names.iter().any(|n| n == name);
-    let machine = Machine::look();
+    let machine = Machine::detect();
     let mut figures = Vec::new();
     let mut tell = |figure: &Figure| drop(writeln!(err, "measured: {}", figure.name));
     if wanted("store") {

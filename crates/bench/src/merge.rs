@@ -8,7 +8,7 @@ use super::sizes::Sizes;
 use super::store::{META, alternate, named};
 use flow::edge::WorkerPlace;
 use flow::{
-    Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, Work, WorkOptions,
+    Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Native, Slot, SlotOptions, UpstreamState, Work, WorkOptions,
 };
 use serde_json::json;
 use std::cell::RefCell;
@@ -104,7 +104,8 @@ impl Laps {
 
     /// A step of the merge. True once all of the lap is in the output.
     fn step(&mut self) -> Result<bool, Fault> {
-        let heard = vec![Heard { frontier: self.time + WAIT, ended: false, ..Heard::NOTHING }; INPUTS as usize];
+        let heard =
+            vec![UpstreamState { frontier: self.time + WAIT, ended: false, ..UpstreamState::NOTHING }; INPUTS as usize];
         let clock = self.begin.elapsed().as_nanos() as i64;
         self.merge.step(self.time + WAIT, clock, &heard)?;
         Ok(self.merge.frontier() >= self.time / 1_000_000 * 1_000_000)
@@ -141,7 +142,7 @@ impl Builder {
         let options = WorkOptions { parameters: parameters.to_string(), ..WorkOptions::memory(1, COPIES_BYTES) };
         let mut work = Work::open(&data, STAGE, &inputs, &options)?;
         let from = work.ready(0, 0);
-        work.greet(0)?;
+        work.send_parameters(0)?;
         let stream = options.slot_options();
         let asked = SlotOptions { number: 0, inputs: inputs.clone(), stream, from, by_key: false };
         let slot = Slot::open(&data, STAGE, asked)?;
@@ -152,7 +153,7 @@ impl Builder {
 
     /// Until all of the lap that the merge shows has been looked at, and its groups are in the output.
     fn follow(&mut self) -> Result<(), Fault> {
-        let heard = [Heard { frontier: self.laps.time, ended: false, ..Heard::NOTHING }];
+        let heard = [UpstreamState { frontier: self.laps.time, ended: false, ..UpstreamState::NOTHING }];
         let mut is_merged = false;
         while !(is_merged && self.work.is_idle()) {
             is_merged = self.laps.step()?;

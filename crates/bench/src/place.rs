@@ -118,7 +118,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    pub(crate) fn detect() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, key: &str| {
             let line = text.lines().find(|l| l.starts_with(key)).unwrap_or_default();

@@ -196,7 +196,7 @@ pub(crate) fn serve(folder: &Path) -> Result<(), Fault> {
         let line = line.map_err(wrong("the input"))?;
         let words: Vec<&str> = line.split(' ').collect();
         let (game, how, count) = match words[..] {
-            ["look"] => return look(&folder.join("there")),
+            ["look"] => return probe(&folder.join("there")),
             [game, how, count] => (game, how, count.parse::<u32>().unwrap_or(0)),
             _ => return Err(Fault::new("bench: the other process was told nonsense", line)),
         };
@@ -221,7 +221,7 @@ fn send_back(side: &mut dyn Side, count: u32) -> Result<(), Fault> {
 }
 
 /// Looks at the newest messages now and then, until the standard input ends.
-fn look(stream: &Path) -> Result<(), Fault> {
+fn probe(stream: &Path) -> Result<(), Fault> {
     let mut reader = reader(stream, How::Asleep)?;
     println!("ready");
     loop {

@@ -105,7 +105,7 @@ fn first_of(data: &Data, book: &str) -> Option<Commit> {
 
 /// Runs of which it cannot be told whether a sink has finished them: sealed, without a commit, and some of what the sink
 /// has filed does not verify.
-pub fn untold(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<String>, Fault> {
+pub fn unknown_outcome(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<String>, Fault> {
     if data.book_and_lost(&commits_of(sink))?.1 == 0 {
         return Ok(Vec::new());
     }

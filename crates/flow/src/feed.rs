@@ -26,7 +26,7 @@ const BEFORE_MESSAGES: u64 = 1 << 20;
 /// How long the disk may take for a commit.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 
-struct Feeding {
+struct FeedInput {
     reader: Reader,
     account: Input,
     /// The sink has seen what was there before.
@@ -37,7 +37,7 @@ struct Feeding {
 
 /// What one step of a feed did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedStep {
     /// Messages taken from the streams.
     pub messages: u64,
     /// The run is sealed and all its members have been given to the sink: `finish` may come.
@@ -52,7 +52,7 @@ pub struct Feed {
     sink: String,
     run: Run,
     runs: runs::RunsView,
-    inputs: Vec<Feeding>,
+    inputs: Vec<FeedInput>,
     /// None where nothing is kept (a file written by hand), or nothing more will be.
     commits: Option<Book>,
     block: u64,
@@ -109,7 +109,7 @@ impl Feed {
         Ok((feed, last.map(|c| c.state)))
     }
 
-    fn input(&self, stream: &str, known: &[Input], keep: bool) -> Result<Feeding, Fault> {
+    fn input(&self, stream: &str, known: &[Input], keep: bool) -> Result<FeedInput, Fault> {
         let (name, kind) = if keep {
             (reader_name(&self.sink, &self.run.name), Kind::Counted)
         } else {
@@ -130,14 +130,14 @@ impl Feed {
         if keep {
             reader.commit(account.next);
         }
-        Ok(Feeding { reader, account, looked_back: false, uncommitted: 0 })
+        Ok(FeedInput { reader, account, looked_back: false, uncommitted: 0 })
     }
 
     /// The feed ends at these sequences, one an input, whatever becomes of the run: what is in the streams at `time`, ns since
     /// 1970 UTC, of a run that goes on.
     pub fn end_at(&mut self, ends: &[u64], time: i64) {
-        let range = |(input, next): (&Feeding, &u64)| {
-            let Feeding { reader, account, .. } = input;
+        let range = |(input, next): (&FeedInput, &u64)| {
+            let FeedInput { reader, account, .. } = input;
             let header = reader.header();
             Range {
                 stream: account.stream.clone(),
@@ -175,12 +175,12 @@ impl Feed {
     }
 
     /// Takes what is there, at most one batch from each input, and gives the members of the run to the sink.
-    pub fn step(&mut self, sink: &mut dyn Sink) -> Result<Fed, Fault> {
+    pub fn step(&mut self, sink: &mut dyn Sink) -> Result<FeedStep, Fault> {
         if self.run.state != State::Sealed {
-            let known = self.runs.look()?.iter().find(|r| r.name == self.run.name);
+            let known = self.runs.refresh()?.iter().find(|r| r.name == self.run.name);
             self.run = known.cloned().unwrap_or_else(|| self.run.clone());
         }
-        let mut fed = Fed { messages: 0, complete: self.run.state == State::Sealed, overrun: false };
+        let mut fed = FeedStep { messages: 0, complete: self.run.state == State::Sealed, overrun: false };
         for at in 0..self.inputs.len() {
             fed.messages += self.step_input(at, sink)?;
             let input = &self.inputs[at];
@@ -199,7 +199,7 @@ impl Feed {
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
         let keeps = self.commits.is_some();
         let Self { run, inputs, aside, newest, gaps, .. } = self;
-        let Feeding { reader, account, looked_back, uncommitted } = &mut inputs[at];
+        let FeedInput { reader, account, looked_back, uncommitted } = &mut inputs[at];
         if !std::mem::replace(looked_back, true) {
             look_back(run, reader, account.next, &mut |message| {
                 message.into_iter().for_each(|message| sink.before(at, message, false));
@@ -319,7 +319,7 @@ impl Feed {
     /// Begins anew, with a new sink: everything is read again from where the run begins. `flush` comes next, so that
     /// nobody goes on from the state of the old one.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        for Feeding { reader, account, looked_back, .. } in &mut self.inputs {
+        for FeedInput { reader, account, looked_back, .. } in &mut self.inputs {
             *looked_back = false;
             let first = beginning(&self.run, reader)?.min(account.first);
             account.stand_at(first, reader.header());

@@ -88,7 +88,7 @@ pub struct Intake {
 /// A reader that makes the source wait: its name, where it stands, and since when (ns of `Media::clock`).
 struct Held(String, u64, i64);
 
-struct Outward<'a> {
+struct StreamOutlet<'a> {
     writer: &'a mut Writer,
     origins: &'a mut Origins,
     nowhere: &'a mut Vec<u8>,
@@ -97,7 +97,7 @@ struct Outward<'a> {
     blocked: Blocked,
 }
 
-impl Outward<'_> {
+impl StreamOutlet<'_> {
     fn known(&self, origin: u32) -> Result<(), Fault> {
         if self.origins.has(origin) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Outward<'_> {
     }
 }
 
-impl Outlet for Outward<'_> {
+impl Outlet for StreamOutlet<'_> {
     fn origin(&mut self, name: &str) -> Result<u32, Fault> {
         let row = self.writer.origin(name).map_err(|e| stream_fault(self.name, e))?;
         self.origins.grow(self.writer.origins().len());
@@ -261,7 +261,7 @@ impl Intake {
     pub fn step(&mut self, now: i64) -> Result<Step, Fault> {
         let latest = now.saturating_add(self.ahead_max);
         let clock = self.data.media.clock();
-        let mut out = Outward {
+        let mut out = StreamOutlet {
             writer: &mut self.writer,
             origins: &mut self.origins,
             nowhere: &mut self.nowhere,

@@ -32,7 +32,7 @@ impl RunsView {
 
     /// All runs, oldest first, each as its newest message says. A message that does not verify is passed over: the run
     /// stands as those before and after it say.
-    pub fn look(&mut self) -> Result<&[Run], Fault> {
+    pub fn refresh(&mut self) -> Result<&[Run], Fault> {
         if self.reader.is_none() {
             // Up to the mark: a step of a run that a power cut can take back has not happened.
             match Reader::open(&self.data.media, &self.data.stream(RUNS), ReadOptions::default()) {
@@ -71,7 +71,7 @@ impl RunsView {
 /// All runs of a data folder, oldest first, each as its newest message says.
 pub fn runs(data: &Data) -> Result<Vec<Run>, Fault> {
     let mut view = RunsView::new(data);
-    view.look()?;
+    view.refresh()?;
     Ok(view.runs)
 }
 

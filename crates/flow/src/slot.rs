@@ -723,7 +723,7 @@ impl Slot {
                 Ok(Stretch::Messages(batch)) if !batch.is_empty() => (batch, None),
                 Ok(Stretch::Messages(_)) => {
                     // The runner has seen it: a writer that started anew has another live place.
-                    source.reader.look_again().map_err(|e| stream_fault(&name, e))?;
+                    source.reader.reattach().map_err(|e| stream_fault(&name, e))?;
                     if source.reader.end() <= from {
                         let what = format!("cannot resume slot {} of worker `{}`", self.options.number, self.stage);
                         return Err(Fault::new(what, format!("message {from} of `{name}` is missing")));

@@ -1,8 +1,8 @@
 //! A growing dataset: rows are gathered in memory and written by whole chunks.
 //!
-//! libhdf5 says where a chunk lies and keeps the tree of chunks; the bytes go past it (`Room::give`). The number of
-//! rows in the file never runs ahead of the bytes: libhdf5 hears of whole chunks as they are written and of the exact count
-//! at a flush, and what it knows reaches the disk at a flush only, after the bytes (`metadata`).
+//! libhdf5 places chunks and keeps their tree; the bytes bypass it (`FileHandle::give`). The number of rows in the file
+//! never runs ahead of the bytes: libhdf5 hears of whole chunks as they are written and of the exact count at a flush,
+//! and what it knows reaches the disk at a flush only, after the bytes (`metadata`).
 //!
 //! The size of the chunks is chosen when the first rows are written, from how many came until then: a log of a value a
 //! second costs a page, a detector gets chunks of 1 MiB. Until then the dataset is empty and can be made anew.
@@ -16,13 +16,13 @@
 
 use crate::filter::Filter;
 use crate::h5::{Cell, File, Growing, chunk_at};
+use crate::handle::FileHandle;
 use crate::lanes::{Load, Span};
 use crate::limits::{
     CHUNK_BYTES_BLIND, CHUNK_BYTES_MAX_DEFLATE, CHUNK_BYTES_MIN, GATHER_BYTES, GROWN_GATHER_BYTES, LANE_BYTES_MIN,
     LEFT_REST, PACK_THREADS,
 };
 use crate::pages::{PAGE, Pages};
-use crate::room::Room;
 use crate::template::Data;
 use flow::Fault;
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ impl Column {
     /// Takes up a dataset of an earlier process that has `rows` rows of the design or more; more are cut off later by
     /// [`Column::cut`]. Without rows any shape will do: rows that no commit knows may have given it theirs, and it is made
     /// anew for the first ([`Column::make_anew`]).
-    pub(crate) fn take_up(file: &File, room: &Room, design: Design, rows: u64) -> Result<Self, Fault> {
+    pub(crate) fn resume(file: &File, handle: &FileHandle, design: Design, rows: u64) -> Result<Self, Fault> {
         let other = |cause: String| Err(Fault::new(format!("the dataset `{}` has changed", design.path), cause));
         let (dataset, shape, chunk_rows) = file.open_growing(&design.path)?;
         if shape[0] < rows || (rows > 0 && shape[1..] != design.row) {
@@ -149,7 +149,7 @@ impl Column {
             match column.design.filter {
                 // It was whole: rows that do not count are in it as well.
                 Some(filter) if chunk.mask == 0 => {
-                    let packed = room.read(chunk.place, chunk.bytes as usize)?;
+                    let packed = handle.read(chunk.place, chunk.bytes as usize)?;
                     let raw = filter.unpack(&packed, column.design.cell.bytes(), chunk_bytes as usize);
                     let Some(raw) = raw else {
                         let name = &column.design.path;
@@ -161,7 +161,7 @@ impl Column {
                     column.gathered.extend(&raw[..bytes]);
                 }
                 _ => {
-                    column.gathered.extend(&room.read(chunk.place, bytes)?);
+                    column.gathered.extend(&handle.read(chunk.place, bytes)?);
                     column.written = bytes;
                     column.home = Some(chunk.place);
                 }
@@ -172,7 +172,7 @@ impl Column {
     }
 
     /// Sets the dataset in the file to the rows that count.
-    pub(crate) fn cut(&mut self, room: &mut Room) -> Result<(), Fault> {
+    pub(crate) fn cut(&mut self, handle: &mut FileHandle) -> Result<(), Fault> {
         let dataset = self.dataset()?;
         if self.design.filter.is_none() || self.rows == 0 {
             return dataset.set_rows(self.rows);
@@ -180,7 +180,7 @@ impl Column {
         // Between two chunks, where libhdf5 changes none of them; the begun one anew.
         dataset.set_rows(self.base)?;
         (self.home, self.written) = (None, 0);
-        self.write_out(room, true)
+        self.write_out(handle, true)
     }
 
     pub(crate) fn row_bytes(&self) -> usize {
@@ -294,7 +294,7 @@ impl Column {
     }
 
     /// Writes whole chunks, and at a flush (`all`) also the begun one.
-    pub(crate) fn write_out(&mut self, room: &mut Room, all: bool) -> Result<(), Fault> {
+    pub(crate) fn write_out(&mut self, handle: &mut FileHandle, all: bool) -> Result<(), Fault> {
         debug_assert!(self.rows == 0 || self.chunk_rows > 0);
         let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
         let length = self.gathered.len();
@@ -312,7 +312,7 @@ impl Column {
         let known = self.written / PAGE * PAGE;
 
         if let Some(filter) = self.design.filter {
-            return self.write_packed(filter, room, all, whole);
+            return self.write_packed(filter, handle, all, whole);
         }
         // Chunks that lie side by side are one write.
         let mut pieces: Vec<Span> = Vec::new();
@@ -331,11 +331,11 @@ impl Column {
         let place = if all && begun < length { Some(place_of(whole)?) } else { None };
         let end =
             pieces.iter().map(|p| p.place + (p.last - p.first) as u64).chain(place.map(|p| p + chunk_bytes as u64));
-        room.reserve(end.max().unwrap_or(0))?;
+        handle.reserve(end.max().unwrap_or(0))?;
         if let Some(place) = place {
             // What is in the file already is not written again, but for its last page.
             let from = known.max(begun);
-            room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
+            handle.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
         }
         self.home = place;
         if whole > 0 {
@@ -345,18 +345,18 @@ impl Column {
             }
             if begun < LANE_BYTES_MIN {
                 let bytes = self.gathered.bytes();
-                pieces.iter().try_for_each(|piece| room.put_rows(piece.place, &bytes[piece.first..piece.last]))?;
+                pieces.iter().try_for_each(|piece| handle.put_rows(piece.place, &bytes[piece.first..piece.last]))?;
                 self.gathered.cut_front(begun);
                 self.base += whole as u64 * self.chunk_rows;
                 self.written = if all { self.gathered.len() } else { 0 };
                 return Ok(());
             }
-            let mut next = room.buffer();
+            let mut next = handle.buffer();
             next.extend(&self.gathered.bytes()[begun..]);
             let pages = std::mem::replace(&mut self.gathered, next);
             self.base += whole as u64 * self.chunk_rows;
             self.written = if all { self.gathered.len() } else { 0 };
-            return room.give(Load { pages, pieces });
+            return handle.give(Load { pages, pieces });
         }
         self.written = length;
         Ok(())
@@ -364,11 +364,11 @@ impl Column {
 
     /// The same through a filter, when the dataset has its rows. Until the memory lets go of a chunk all of it can be done
     /// again: a chunk that has as many bytes as before stays where it is.
-    fn write_packed(&mut self, filter: Filter, room: &mut Room, all: bool, whole: usize) -> Result<(), Fault> {
+    fn write_packed(&mut self, filter: Filter, handle: &mut FileHandle, all: bool, whole: usize) -> Result<(), Fault> {
         let chunk_bytes = self.chunk_rows as usize * self.row_bytes;
         let (begun, length) = (whole * chunk_bytes, self.gathered.len());
         let stride = chunk_bytes.next_multiple_of(PAGE);
-        let mut pages = room.buffer();
+        let mut pages = handle.buffer();
         pages.resize(whole * stride);
         let (raw, element) = (&self.gathered.bytes()[..begun], self.design.cell.bytes());
         let lengths = filter.pack_all(raw, chunk_bytes, element, pages.bytes_mut(), stride);
@@ -393,11 +393,11 @@ impl Column {
                 _ => Some(dataset.put_chunk(row, chunk_bytes as u64, filter.skipped(), free)?),
             };
         }
-        room.reserve(end.max(home.map_or(0, |place| place + chunk_bytes as u64)))?;
+        handle.reserve(end.max(home.map_or(0, |place| place + chunk_bytes as u64)))?;
         if let Some(place) = home {
             // What is in the file already is not written again, but for its last page.
             let from = if whole == 0 { self.written / PAGE * PAGE } else { begun };
-            room.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
+            handle.put(place + (from - begun) as u64, &self.gathered.bytes()[from..])?;
             self.left.retain(|(other, ..)| *other != place);
         }
         self.written = if home.is_some() { length - begun } else { 0 };
@@ -410,7 +410,7 @@ impl Column {
             .extend(before.filter(|place| pieces[0].place != *place).map(|place| (place, applied, Instant::now())));
         self.gathered.cut_front(begun);
         self.base += whole as u64 * self.chunk_rows;
-        room.give(Load { pages, pieces })
+        handle.give(Load { pages, pieces })
     }
 }
 

@@ -141,12 +141,12 @@ impl Packer {
                 let (whole, rest) = raw.split_at(raw.len() - raw.len() % self.element);
                 self.bytes.resize(whole.len(), 0);
                 bytes_apart(whole, self.element, &mut self.bytes);
-                let room = out.len();
+                let handle = out.len();
                 let mut left = out;
                 let mut writer = flate2::write::ZlibEncoder::new(&mut left, flate2::Compression::new(LEVEL));
                 writer.write_all(&self.bytes).and_then(|()| writer.write_all(rest)).ok()?;
                 writer.finish().ok()?;
-                Some(room - left.len())
+                Some(handle - left.len())
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The few calls of libhdf5 that a writer needs. All `unsafe` of this crate is here, in `metadata`,
-//! `room`, `search`, `static_file` and `filter`.
+//! `handle`, `search`, `static_file` and `filter`.
 //!
 //! libhdf5 is one library with one lock: every call takes it, and the text of an error is read before it is given back.
 //! Errors are [`Fault`]s with libhdf5's own words; nothing is printed.

@@ -2,19 +2,19 @@
 
 use crate::clock;
 use crate::h5::{self, File, To};
+use crate::handle::FileHandle;
 use crate::limits::HELD_BYTES_MAX;
 use crate::metadata::{Apply, lock};
 use crate::module::{Filling, fixed_constants};
-use crate::room::Room;
 use crate::sink::Job;
 use crate::static_file::{Source, copy_attributes, copy_object};
 use crate::template::{Data, Group, Kind, Node, Template};
 use flow::Fault;
 
 /// What is written once, from the template.
-pub(crate) struct Layout<'a> {
+pub(crate) struct FileLayout<'a> {
     pub(crate) file: &'a File,
-    pub(crate) room: &'a mut Room,
+    pub(crate) handle: &'a mut FileHandle,
     pub(crate) fillings: Vec<Filling>,
     pub(crate) links: Vec<(String, String)>,
     pub(crate) job: &'a Job,
@@ -24,7 +24,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) is_damaged: bool,
 }
 
-impl Layout<'_> {
+impl FileLayout<'_> {
     pub(crate) fn root(&mut self) -> Result<(), Fault> {
         let job = self.job;
         self.attributes_of_static(&job.template.root, "")?;
@@ -123,7 +123,7 @@ impl Layout<'_> {
     /// Writes what waits in memory before it is much.
     fn make_room(&mut self) -> Result<(), Fault> {
         match self.file.held() {
-            Some(held) if lock(&held).held_bytes() > HELD_BYTES_MAX => lock(&held).apply(self.room, Apply::Grown),
+            Some(held) if lock(&held).held_bytes() > HELD_BYTES_MAX => lock(&held).apply(self.handle, Apply::Grown),
             _ => Ok(()),
         }
     }

@@ -24,8 +24,8 @@
 //! Reads come from the file, with what is held laid over it.
 
 use crate::h5::{Hid, call};
+use crate::handle::{FileHandle, PAGE};
 use crate::limits::{AHEAD_BYTES_MIN, AHEAD_PART, METADATA_BLOCK_BYTES};
-use crate::room::{PAGE, Room};
 use flow::Fault;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
@@ -93,7 +93,7 @@ pub(crate) enum Apply {
 
 /// Where small blocks go: on from here, up to there.
 #[derive(Default)]
-struct Place {
+struct BlockCursor {
     at: u64,
     end: u64,
 }
@@ -110,8 +110,8 @@ pub(crate) struct Metadata {
     held_bytes: u64,
     /// Blocks that nothing on disk names: begin to end.
     fresh: BTreeMap<u64, u64>,
-    headers: Place,
-    others: Place,
+    headers: BlockCursor,
+    others: BlockCursor,
     /// How often [`Metadata::apply`] told the file all of it.
     applied: u64,
     /// Bytes of chunks that libhdf5 hands over now are written past it; the next of them may have a place already.
@@ -145,8 +145,8 @@ impl Metadata {
             pieces: BTreeMap::new(),
             held_bytes: 0,
             fresh: BTreeMap::new(),
-            headers: Place::default(),
-            others: Place::default(),
+            headers: BlockCursor::default(),
+            others: BlockCursor::default(),
             applied: 0,
             past: None,
         })
@@ -281,20 +281,20 @@ impl Metadata {
     ///
     /// The superblock says that the file ends a little later, where it has room: libhdf5 refuses a reader all that lies behind
     /// the end that it read when it opened the file, and a file that grows may do so until it looks at a dataset.
-    pub(crate) fn apply(&mut self, room: &mut Room, what: Apply) -> Result<(), Fault> {
-        room.reserve(self.end)?;
+    pub(crate) fn apply(&mut self, handle: &mut FileHandle, what: Apply) -> Result<(), Fault> {
+        handle.reserve(self.end)?;
         if what != Apply::Cut
             && let Some(first) = self.pieces.get_mut(&0)
         {
             let ahead = self.end + (self.end / AHEAD_PART).max(AHEAD_BYTES_MIN);
-            put_end(&mut first.bytes, ahead.min(room.reserved()).max(self.end));
+            put_end(&mut first.bytes, ahead.min(handle.reserved()).max(self.end));
         }
         let is_new = |at: &u64, piece: &Piece| what != Apply::Cut && (piece.kind == Kind::Data || self.is_fresh(*at));
         let (new, mut placed): (Vec<_>, Vec<_>) = self.pieces.iter().partition(|(at, piece)| is_new(at, piece));
         for (at, piece) in &new {
-            room.put(**at, &piece.bytes)?;
+            handle.put(**at, &piece.bytes)?;
         }
-        room.sync()?;
+        handle.sync()?;
         placed.retain(|(_, piece)| what != Apply::Laid || piece.kind != Kind::Header);
         placed.sort_by_key(|(at, piece)| match (what, piece.kind) {
             (Apply::Cut, Kind::Header) => (0, **at),
@@ -309,13 +309,13 @@ impl Metadata {
             let count = rest.iter().take_while(in_page).count();
             let last = &rest[count.max(1) - 1];
             if count > 1 {
-                let mut whole = room.read(**at, (last.0 - **at) as usize + last.1.bytes.len())?;
+                let mut whole = handle.read(**at, (last.0 - **at) as usize + last.1.bytes.len())?;
                 for (other, part) in &rest[..count] {
                     whole[(*other - **at) as usize..][..part.bytes.len()].copy_from_slice(&part.bytes);
                 }
-                room.put(**at, &whole)?;
+                handle.put(**at, &whole)?;
             } else {
-                room.put(**at, &piece.bytes)?;
+                handle.put(**at, &piece.bytes)?;
             }
             rest = &rest[count.max(1)..];
         }
@@ -329,12 +329,12 @@ impl Metadata {
     }
 
     /// Has a file that libhdf5 has closed say where it ends, and ends it there.
-    pub(crate) fn trim(&self, room: &mut Room) -> Result<(), Fault> {
-        let mut first = room.read(0, SUPERBLOCK_BYTES)?;
+    pub(crate) fn trim(&self, handle: &mut FileHandle) -> Result<(), Fault> {
+        let mut first = handle.read(0, SUPERBLOCK_BYTES)?;
         put_end(&mut first, self.end);
-        room.put(0, &first)?;
-        room.sync()?;
-        room.trim(self.end)
+        handle.put(0, &first)?;
+        handle.sync()?;
+        handle.trim(self.end)
     }
 }
 

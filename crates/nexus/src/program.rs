@@ -230,7 +230,7 @@ fn die_with_parent() {
 
 fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> Result<ExitCode, Fault> {
     let beside = sink::beside(&job.output);
-    watch::say(move |fault| {
+    watch::report_by(move |fault| {
         // What was begun, nobody goes on with.
         let _ = beside.as_ref().map(std::fs::remove_file);
         never(fault)
@@ -268,7 +268,7 @@ fn check(path: &Path, writer: &Writer, json: bool, own: &[&'static dyn Module]) 
         // What a file from outside may do to a process, it does to this one, and not to a writer later.
         cat::bound_memory();
         let path = path.to_path_buf();
-        watch::say(move |fault| tell_checked(&path, json, &wrong_as_a_whole(fault.clone())));
+        watch::report_by(move |fault| tell_checked(&path, json, &wrong_as_a_whole(fault.clone())));
     }
     let checked = match modules {
         Ok(modules) => template::Template::checked(path, static_file, &modules, writer.layout),

@@ -14,12 +14,12 @@
 //! destructors; the next one resumes.
 
 use crate::h5::{File, To};
-use crate::layout::{Layout, end_times, growing_links, write_fixed};
+use crate::handle::FileHandle;
+use crate::layout::{FileLayout, end_times, growing_links, write_fixed};
 use crate::metadata::{Apply, lock};
 use crate::module::{BROKEN, Filling, Fixed, Late, SCHEMA, indices_of};
 use crate::outside::{Given, origin};
 use crate::product::product;
-use crate::room::Room;
 use crate::sort;
 use crate::static_file::StaticFile;
 use crate::template::{Data, Kind, MODULES, Template};
@@ -94,7 +94,7 @@ pub struct Nexus {
     job: Job,
     /// `None` once finished.
     file: Option<File>,
-    room: Room,
+    handle: FileHandle,
     fillings: Vec<Filling>,
     /// Of each, the newest message from before the run, until its first of the run.
     before: Vec<Before>,
@@ -211,9 +211,9 @@ impl Nexus {
         cleared(&beside)?;
         sort::forget(&job.file)?;
         let file = File::create(&beside)?;
-        let mut room = Room::open(&beside)?;
-        match laid_out(&job, &file, &mut room) {
-            Ok((fillings, links)) => Ok(Self::with(job, file, room, fillings, links)),
+        let mut handle = FileHandle::open(&beside)?;
+        match laid_out(&job, &file, &mut handle) {
+            Ok((fillings, links)) => Ok(Self::with(job, file, handle, fillings, links)),
             Err(why) => {
                 // Tried again and again while there is no room: what it opened must not add up. Nothing can fail to be
                 // written: what libhdf5 still has, the driver holds.
@@ -221,7 +221,7 @@ impl Nexus {
                 // Perhaps nobody tries again.
                 let _ = cleared(&beside);
                 Err(match why {
-                    NotMade::Other(fault) if room.was_short() => NotMade::NoRoom(fault),
+                    NotMade::Other(fault) if handle.was_short() => NotMade::NoRoom(fault),
                     why => why,
                 })
             }
@@ -243,25 +243,25 @@ impl Nexus {
         // What was begun goes to its end first: until then rows stand in the file twice, or not at all.
         if sort::is_begun(&job.file) {
             let file = File::open(&job.file, true)?;
-            sort::redo(&job.file, &file, &mut Room::open(&job.file)?)?;
+            sort::redo(&job.file, &file, &mut FileHandle::open(&job.file)?)?;
             file.close()?;
         }
         // Cutting moves rows that libhdf5 then holds in its caches, and the writer works past these: once more, fresh.
         let file = File::open(&job.file, true)?;
-        let mut room = Room::open(&job.file)?;
-        for filling in &mut take_up(&job, &file, &room, &state)? {
-            filling.columns.iter_mut().try_for_each(|column| column.cut(&mut room))?;
+        let mut handle = FileHandle::open(&job.file)?;
+        for filling in &mut resume(&job, &file, &handle, &state)? {
+            filling.columns.iter_mut().try_for_each(|column| column.cut(&mut handle))?;
         }
-        write_metadata(&file, &mut room, Apply::Cut)?;
+        write_metadata(&file, &mut handle, Apply::Cut)?;
         file.close()?;
         let file = File::open(&job.file, true)?;
-        let room = Room::open(&job.file)?;
-        let fillings = take_up(&job, &file, &room, &state)?;
+        let handle = FileHandle::open(&job.file)?;
+        let fillings = resume(&job, &file, &handle, &state)?;
         let links = growing_links(&job.template, &fillings);
-        Ok(Self::with(job, file, room, fillings, links))
+        Ok(Self::with(job, file, handle, fillings, links))
     }
 
-    fn with(job: Job, file: File, room: Room, fillings: Vec<Filling>, links: Links) -> Self {
+    fn with(job: Job, file: File, handle: FileHandle, fillings: Vec<Filling>, links: Links) -> Self {
         let mut routes: Vec<Route> = job.inputs.iter().map(|_| Route::default()).collect();
         let mut outside = HashSet::new();
         for (at, (_, module)) in job.template.modules().into_iter().enumerate() {
@@ -292,7 +292,7 @@ impl Nexus {
         Self {
             job,
             file: Some(file),
-            room,
+            handle,
             fillings,
             before,
             routes,
@@ -348,10 +348,10 @@ impl Nexus {
         let Some(file) = self.file.take() else {
             return Err(Fault::new(format!("{} is finished", self.job.file.display()), ""));
         };
-        self.room.was_short();
+        self.handle.was_short();
         let answer = f(self, &file);
         self.file = Some(file);
-        self.lacks_room = answer.is_err() && self.room.was_short();
+        self.lacks_room = answer.is_err() && self.handle.was_short();
         if let (Err(fault), false) = (&answer, self.lacks_room) {
             self.broken = Some(fault.clone());
         }
@@ -361,7 +361,7 @@ impl Nexus {
     /// Writes what is due; everything, where `all`.
     fn drain(&mut self, file: &File, all: bool) -> Result<(), Fault> {
         if self.sorting {
-            sort::redo(&self.job.file, file, &mut self.room)?;
+            sort::redo(&self.job.file, file, &mut self.handle)?;
             self.sorting = false;
         }
         let due = if all { self.queue.touched.clone() } else { self.queue.due.clone() };
@@ -370,12 +370,12 @@ impl Nexus {
         }
         if self.laid {
             // New datasets are on disk, empty, before any has rows.
-            write_metadata(file, &mut self.room, Apply::Laid)?;
+            write_metadata(file, &mut self.handle, Apply::Laid)?;
             self.laid = false;
         }
         for &at in &due {
             let columns = &mut self.fillings[at].columns;
-            columns.iter_mut().filter(|c| all || c.is_due()).try_for_each(|c| c.write_out(&mut self.room, all))?;
+            columns.iter_mut().filter(|c| all || c.is_due()).try_for_each(|c| c.write_out(&mut self.handle, all))?;
         }
         self.queue.written(&mut self.fillings, all);
         Ok(())
@@ -416,8 +416,8 @@ impl Nexus {
     /// Everything to the disk.
     fn settle(&mut self, file: &File) -> Result<(), Fault> {
         self.drain(file, true)?;
-        self.room.settle()?;
-        write_metadata(file, &mut self.room, Apply::Grown)
+        self.handle.settle()?;
+        write_metadata(file, &mut self.handle, Apply::Grown)
     }
 
     /// Puts late rows into their places, all being in the file.
@@ -428,7 +428,7 @@ impl Nexus {
         }
         self.settle(file)?;
         self.sorting = true;
-        let chunks = sort::sort(&self.job.file, file, &mut self.room, &tables)?;
+        let chunks = sort::sort(&self.job.file, file, &mut self.handle, &tables)?;
         self.sorting = false;
         tracing::info!("{}: late rows are in their places, {chunks} chunks changed", self.job.file.display());
         Ok(())
@@ -440,7 +440,7 @@ impl Nexus {
     }
 
     /// What a message says, and by whom; nothing of a schema that `wire` does not know and a module from outside takes.
-    fn look<'m>(&self, message: &Message<'m>) -> Result<(Option<wire::Message<'m>>, &'m str), &'static str> {
+    fn decode<'m>(&self, message: &Message<'m>) -> Result<(Option<wire::Message<'m>>, &'m str), &'static str> {
         let schema = message.entry.schema.0;
         if wire::schema_id(message.payload) != Some(schema) {
             return Err(if message.payload.len() < 8 { BROKEN } else { SCHEMA });
@@ -468,7 +468,7 @@ impl Nexus {
         };
         let mut given: BTreeMap<usize, Vec<Given<'_>>> = BTreeMap::new();
         for message in messages.iter().filter(|message| self.outside.contains(&message.entry.schema.0)) {
-            let Ok((_, origin)) = self.look(message) else { continue };
+            let Ok((_, origin)) = self.decode(message) else { continue };
             let one = Given {
                 stream: &stream,
                 sequence: message.sequence,
@@ -508,7 +508,7 @@ impl Nexus {
         let mut looked = Vec::with_capacity(TOGETHER.min(messages.len()));
         let (mut wanting, mut ends) = (Vec::new(), Vec::with_capacity(looked.capacity()));
         for messages in messages.chunks(TOGETHER) {
-            looked.extend(messages.iter().map(|message| self.look(message)));
+            looked.extend(messages.iter().map(|message| self.decode(message)));
             let route = self.routes.get(input);
             for (message, looked) in messages.iter().zip(&looked) {
                 if let (Some(route), Ok((_, source))) = (route, looked) {
@@ -671,16 +671,16 @@ impl Nexus {
             }
             if let Some(held) = held {
                 let mut held = lock(&held);
-                held.apply(&mut self.room, Apply::Grown)?;
-                held.trim(&mut self.room)?;
+                held.apply(&mut self.handle, Apply::Grown)?;
+                held.trim(&mut self.handle)?;
             }
         }
-        self.room.sync()
+        self.handle.sync()
     }
 
     /// What is known of the hash of the file, which is closed.
     pub(crate) fn take_tree(&self) -> Tree {
-        self.room.take_tree()
+        self.handle.take_tree()
     }
 }
 
@@ -713,10 +713,11 @@ fn begin_with(before: &mut Before, filling: &mut Filling) -> bool {
 }
 
 /// Makes the file beside its name, and gives it its name.
-fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Links), NotMade> {
+fn laid_out(job: &Job, file: &File, handle: &mut FileHandle) -> Result<(Vec<Filling>, Links), NotMade> {
     let of_static = job.template.static_file.as_ref().map(StaticFile::open).transpose()?;
     let (fillings, links) = (Vec::new(), Vec::new());
-    let mut layout = Layout { file, room, fillings, links, job, of_static: of_static.as_ref(), is_damaged: false };
+    let mut layout =
+        FileLayout { file, handle, fillings, links, job, of_static: of_static.as_ref(), is_damaged: false };
     let made = layout.root();
     let (fillings, links, is_damaged) = (layout.fillings, layout.links, layout.is_damaged);
     if let Some(source) = of_static {
@@ -725,23 +726,23 @@ fn laid_out(job: &Job, file: &File, room: &mut Room) -> Result<(Vec<Filling>, Li
     // One that was replaced meanwhile is another the next time.
     let is_same = || job.template.static_file.as_ref().is_some_and(StaticFile::is_unchanged);
     made.map_err(|fault| if is_damaged && is_same() { NotMade::Never(fault) } else { fault.into() })?;
-    write_metadata(file, room, Apply::Grown)?;
+    write_metadata(file, handle, Apply::Grown)?;
     let moved = beside(&job.file).map(|from| std::fs::rename(from, &job.file).and_then(|()| sync_folder(&job.file)))?;
     moved.map_err(|e| Fault::new(format!("{} cannot be made", job.file.display()), e))?;
-    room.renamed(&job.file);
+    handle.renamed(&job.file);
     Ok((fillings, links))
 }
 
 /// Has libhdf5 write, and writes that.
-pub(crate) fn write_metadata(file: &File, room: &mut Room, what: Apply) -> Result<(), Fault> {
+pub(crate) fn write_metadata(file: &File, handle: &mut FileHandle, what: Apply) -> Result<(), Fault> {
     file.flush()?;
     if let Some(held) = file.held() {
-        lock(&held).apply(room, what)?;
+        lock(&held).apply(handle, what)?;
     }
-    room.sync()
+    handle.sync()
 }
 
-fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Filling>, Fault> {
+fn resume(job: &Job, file: &File, handle: &FileHandle, state: &Value) -> Result<Vec<Filling>, Fault> {
     let modules = job.template.modules();
     let states = state["modules"].as_array().map(Vec::as_slice).unwrap_or_default();
     if states.len() != modules.len() {
@@ -750,7 +751,7 @@ fn take_up(job: &Job, file: &File, room: &Room, state: &Value) -> Result<Vec<Fil
             "its state is of another template",
         ));
     }
-    let one = |((path, module), state): ((String, _), _)| Filling::take_up(file, room, &path, module, state);
+    let one = |((path, module), state): ((String, _), _)| Filling::resume(file, handle, &path, module, state);
     modules.into_iter().zip(states).map(one).collect()
 }
 

@@ -218,8 +218,8 @@ fn unpack(from: &Source, path: &str) -> Result<(), Fault> {
     let bytes = h5::locked(|| unsafe { h5t::H5Tget_size(kind.0) });
     // Of eight bytes each: texts are pointers.
     let mut value = Vec::<u64>::new();
-    let room = value.try_reserve_exact(bytes.div_ceil(8));
-    room.map_err(|_| Fault::new(what(), format!("it has a value of {bytes} bytes")))?;
+    let handle = value.try_reserve_exact(bytes.div_ceil(8));
+    handle.map_err(|_| Fault::new(what(), format!("it has a value of {bytes} bytes")))?;
     value.resize(bytes.div_ceil(8), 0);
     let (ones, set, none, list) = (vec![1; shape.len()], h5s::H5S_SELECT_SET, std::ptr::null(), h5p::H5P_DEFAULT);
     // SAFETY: one length.

@@ -1,8 +1,8 @@
 //! An end, with a reason, where libhdf5 does not come back from a file of others: damaged, it can send it round in circles.
 //!
-//! What counts is the time of the processor in the thread that reads: a slow disk or a busy machine is no damage. A thread
-//! looks on while there is something to look at; it says the reason as the program has it said ([`say`]), and ends the
-//! process without destructors: libhdf5 holds its lock.
+//! The limit is processor time of the reading thread: a slow disk or a busy machine is not damage. A thread supervises
+//! reads while there are any; it reports the reason by the program's function ([`report_by`]) and ends the process
+//! without destructors, because libhdf5 holds its lock.
 
 use flow::Fault;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,12 +30,12 @@ struct Watch {
 
 static WATCH: Mutex<Watch> = Mutex::new(Watch { works: Vec::new(), next: 0, is_looked_at: false });
 
-type Say = Box<dyn Fn(&Fault) -> u8 + Send + Sync>;
-static SAY: OnceLock<Say> = OnceLock::new();
+type Report = Box<dyn Fn(&Fault) -> u8 + Send + Sync>;
+static REPORT: OnceLock<Report> = OnceLock::new();
 
 /// How the last fault of this process is said; the answer is its exit status.
-pub(crate) fn say(how: impl Fn(&Fault) -> u8 + Send + Sync + 'static) {
-    let _ = SAY.set(Box::new(how));
+pub(crate) fn report_by(how: impl Fn(&Fault) -> u8 + Send + Sync + 'static) {
+    let _ = REPORT.set(Box::new(how));
 }
 
 /// Ends this process with the fault if the work takes more time of the processor.
@@ -45,7 +45,7 @@ pub(crate) fn within<T>(time: Duration, fault: impl FnOnce() -> Fault, work: imp
     unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
     let mut watch = lock();
     if !watch.is_looked_at {
-        let thread = std::thread::Builder::new().name("watch".into()).spawn(look);
+        let thread = std::thread::Builder::new().name("watch".into()).spawn(supervise);
         if thread.is_err() {
             drop(watch);
             // Without the reason.
@@ -81,7 +81,7 @@ fn now(clock: libc::clockid_t) -> Duration {
 }
 
 /// Looks until there is nothing to look at.
-fn look() {
+fn supervise() {
     loop {
         std::thread::sleep(LOOK);
         let mut watch = lock();
@@ -90,8 +90,8 @@ fn look() {
             return;
         }
         if let Some(late) = watch.works.iter().find(|work| now(work.clock) >= work.end) {
-            let status = match SAY.get() {
-                Some(say) => say(&late.fault),
+            let status = match REPORT.get() {
+                Some(report_by) => report_by(&late.fault),
                 None => {
                     eprintln!("{}", late.fault);
                     2

@@ -9,8 +9,8 @@ use crate::fault;
 use crate::limits::{BATCH_MESSAGES_MAX, SEARCHES_MAX, WAIT_STEP};
 use crate::memory::{Ours, pinned, unpicklable};
 use crate::message::Message;
-use crate::place::Place;
 use crate::position::{self, From, Position};
+use crate::reader_pool::ReaderPool;
 use flow::Fault;
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
@@ -63,7 +63,7 @@ enum Polled {
 
 /// An iteration that is under way.
 pub(crate) struct Cursor {
-    place: Arc<Place>,
+    place: Arc<ReaderPool>,
     /// Given back to `place` at the end.
     reader: Option<Ours<Reader>>,
     wanted: Wanted,
@@ -99,7 +99,7 @@ fn place_of(asked: i64, first: u64, end: u64) -> u64 {
 }
 
 impl Cursor {
-    pub(crate) fn open(py: Python<'_>, place: &Arc<Place>, wanted: Wanted) -> PyResult<Self> {
+    pub(crate) fn open(py: Python<'_>, place: &Arc<ReaderPool>, wanted: Wanted) -> PyResult<Self> {
         let failed = |e| fault::of_store(py, "read", &place.folder, &e);
         let mut reader = place.take(wanted.early).map_err(failed)?;
         let (first, end) = (reader.bounds().first, reader.end());
@@ -374,7 +374,7 @@ fn arrivals(reader: &mut Reader, since: i64, until: i64) -> store::Result<(u64, 
 }
 
 /// A cursor as Python's iterators have it: they wait by `next`, or are waited for by their descriptor and asked by `poll`.
-struct Stand {
+struct Shared {
     /// None once it has come to its end.
     cursor: Option<Cursor>,
     /// One with a name that has come to its end: what it read last can still be committed.
@@ -385,7 +385,7 @@ struct Stand {
     trouble: Option<PyErr>,
 }
 
-impl Stand {
+impl Shared {
     fn new(cursor: Cursor) -> Self {
         Self { cursor: Some(cursor), ended: None, watch: None, trouble: None }
     }
@@ -483,14 +483,14 @@ fn ended(py: Python<'_>) -> PyErr {
 /// Iterator over messages; made by `Stream.read`.
 #[pyclass(module = "beamport._core", name = "_Messages")]
 pub(crate) struct Messages {
-    stand: Stand,
+    stand: Shared,
     block: Option<Arc<Block>>,
     at: usize,
 }
 
 impl Messages {
     pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { stand: Stand::new(cursor), block: None, at: 0 }
+        Self { stand: Shared::new(cursor), block: None, at: 0 }
     }
 
     /// Behind the last message that was handed out; behind those that were not wanted where the block is used up.
@@ -504,7 +504,7 @@ impl Messages {
 
     /// The next message of what was read.
     /// What was handed out whole is kept no longer: it would count against the quota of what comes.
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         (self.block, self.at) = (None, 0);
     }
 
@@ -529,7 +529,7 @@ impl Messages {
         if let Some(message) = self.hand_out(py) {
             return Ok(Some(message));
         }
-        self.let_go();
+        self.release();
         self.block = self.stand.step(py)?;
         Ok(self.hand_out(py))
     }
@@ -541,7 +541,7 @@ impl Messages {
         if let Some(message) = self.hand_out(py) {
             return Ok(Some(message));
         }
-        self.let_go();
+        self.release();
         self.block = self.stand.poll(py)?;
         Ok(self.hand_out(py))
     }
@@ -602,12 +602,12 @@ impl Messages {
 /// Iterator over batches; made by `Stream.batches`.
 #[pyclass(module = "beamport._core", name = "_Batches")]
 pub(crate) struct Batches {
-    stand: Stand,
+    stand: Shared,
 }
 
 impl Batches {
     pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { stand: Stand::new(cursor) }
+        Self { stand: Shared::new(cursor) }
     }
 
     fn at(&self, py: Python<'_>) -> PyResult<Position> {

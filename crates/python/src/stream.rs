@@ -3,8 +3,8 @@
 use crate::cursor::{Batches, Cursor, Messages, Wanted, refused};
 use crate::fault;
 use crate::memory::unpicklable;
-use crate::place::Place;
 use crate::position::From;
+use crate::reader_pool::ReaderPool;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ struct Part {
 /// the moment they are asked.
 #[pyclass(frozen, module = "beamport")]
 pub(crate) struct Stream {
-    place: Arc<Place>,
+    place: Arc<ReaderPool>,
     part: Option<Part>,
 }
 
@@ -111,7 +111,7 @@ impl Stream {
     /// The stream in a folder.
     #[new]
     fn open(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
-        let stream = Self { place: Arc::new(Place::new(folder)), part: None };
+        let stream = Self { place: Arc::new(ReaderPool::new(folder)), part: None };
         stream.header(py)?;
         Ok(stream)
     }

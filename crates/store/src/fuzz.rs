@@ -37,7 +37,7 @@ pub fn fuzz(bytes: &[u8], folder: &Path) {
         return;
     }
     let _ = Header::read(media.as_ref(), &stream);
-    look(&media, &stream);
+    examine(&media, &stream);
     let before = verify(&media, &stream, &mut |_, _| ());
     let after = crate::repair(&media, &stream, &mut |_, _| ());
     if let (Ok(before), Ok(after)) = (before, after) {
@@ -63,7 +63,7 @@ pub fn fuzz(bytes: &[u8], folder: &Path) {
                 assert_eq!(payload, b"what comes after a recovery");
             }
         }
-        look(&media, &stream);
+        examine(&media, &stream);
     }
 }
 
@@ -127,7 +127,7 @@ fn lay(bytes: &[u8], stream: &Path, live: &Path) -> Option<()> {
 }
 
 /// Reads what there is, in every way.
-fn look(media: &Arc<dyn Media>, stream: &Path) {
+fn examine(media: &Arc<dyn Media>, stream: &Path) {
     for check in [Check::Nothing, Check::Entries, Check::All] {
         let options = ReadOptions { early: true, check, ..ReadOptions::default() };
         let Ok(mut reader) = Reader::open(media, stream, options) else { continue };

@@ -83,7 +83,7 @@ struct Words {
 }
 
 #[repr(C)]
-struct Place {
+struct PinRow {
     kind: AtomicU32,
     pid: AtomicU32,
     start: AtomicU64,
@@ -96,7 +96,7 @@ struct Place {
     _pad: [u32; 6],
 }
 
-const _: () = assert!(std::mem::size_of::<Place>() == PLACE_BYTES);
+const _: () = assert!(std::mem::size_of::<PinRow>() == PLACE_BYTES);
 
 /// One reader as `ls` and the writer see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,10 +173,10 @@ impl Pins {
         unsafe { &*self.map.ptr().cast::<Words>() }
     }
 
-    fn place(&self, row: usize) -> &Place {
+    fn place(&self, row: usize) -> &PinRow {
         assert!(row < READERS_MAX);
         // SAFETY: as above; rows stay inside PINS_BYTES.
-        unsafe { &*self.map.ptr().add(PLACE_BYTES * (1 + row)).cast::<Place>() }
+        unsafe { &*self.map.ptr().add(PLACE_BYTES * (1 + row)).cast::<PinRow>() }
     }
 
     /// The flag of readers asleep on a mark.
@@ -394,7 +394,7 @@ impl Pins {
     }
 }
 
-impl Place {
+impl PinRow {
     fn name(&self) -> String {
         let bytes: Vec<u8> = self
             .name
@@ -466,7 +466,7 @@ impl Held {
     }
 
     /// Where its pins stand.
-    fn place(&self) -> &Place {
+    fn place(&self) -> &PinRow {
         self.pins.place(self.elsewhere.as_ref().map_or(self.row, |held| held.row))
     }
 

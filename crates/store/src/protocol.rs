@@ -70,7 +70,7 @@ pub(crate) fn unclaim(pin: &AtomicU32, value: u32) {
 
 /// Whether a claimed segment is still there. If so the writer will see the claim before it writes the segment again.
 #[inline]
-pub(crate) fn stands(low: &AtomicU32, number: u32) -> bool {
+pub(crate) fn is_kept(low: &AtomicU32, number: u32) -> bool {
     // Pairs with the fence in `give_up`: the claim is seen there, or `low` is seen here.
     fence(Ordering::SeqCst);
     number >= low.load(Ordering::Acquire)

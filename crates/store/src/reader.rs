@@ -20,10 +20,10 @@ use crate::layout::{
 use crate::limits::{BATCH_SEGMENTS_MAX, READER_MAPS_MAX, SPIN_LOOKS, SPIN_MAX, TIME_BLOCK};
 use crate::media::{File, Map, Media, Open, Process};
 use crate::pins::{Held, Kind, Pins};
-use crate::protocol::{Bell, marked, stands};
+use crate::protocol::{Bell, is_kept, marked};
 use crate::recover::{live_head, tail};
 use crate::stretch::{Missing, Why};
-use crate::view::{Found, ParentRow, Parents, Place, Shown, not_there, rows_of};
+use crate::view::{Found, ParentRow, Parents, PayloadPlace, Shown, not_there, rows_of};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -219,14 +219,14 @@ impl Mapped {
         let (from, len) = (*filled, (end - *filled) as usize);
         // SAFETY: inside our own memory; `bytes` shows nothing beyond `filled`.
         let to = unsafe { std::slice::from_raw_parts_mut(self.map.ptr().add(from as usize), len) };
-        if copied.file.read_at(to, from).is_ok_and(|n| n == len) && self.stands() {
+        if copied.file.read_at(to, from).is_ok_and(|n| n == len) && self.is_kept() {
             *filled = end;
         }
         end <= *filled
     }
 
     /// False for a copy of what the writer has given up meanwhile.
-    fn stands(&self) -> bool {
+    fn is_kept(&self) -> bool {
         let Hold::Copy(Copied { control: Some((control, live)), .. }) = &self.hold else { return true };
         let head = Head::of(control);
         let low = match (live, self.payload) {
@@ -235,7 +235,7 @@ impl Mapped {
             (false, true) => &head.first_payload,
             (false, false) => &head.first_index,
         };
-        stands(low, self.number)
+        is_kept(low, self.number)
     }
 }
 
@@ -255,7 +255,7 @@ pub struct Batch<'a> {
     pub entries: &'a [Entry],
     segments: &'a [Arc<Mapped>],
     /// Of a batch with view entries, one a message; else all lie in the one segment where their entries say.
-    places: &'a [Place],
+    places: &'a [PayloadPlace],
 }
 
 impl<'a> Batch<'a> {
@@ -519,7 +519,7 @@ impl Reader {
 
     /// Keeps a position by its identity, which must be of the stream as it is now.
     pub fn commit_identity(&mut self, epoch: u32, next: u64) -> Result<()> {
-        self.look_again()?;
+        self.reattach()?;
         self.header.check_identity(epoch, next)?;
         if let Some(held) = &self.held {
             held.commit(self.media.as_ref(), next, epoch);
@@ -821,7 +821,7 @@ impl Reader {
             return self.parents.follow(&self.media, &self.folder, how, entry, shown);
         }
         let segment = if entry.length == 0 { u32::MAX } else { self.placed_in(entry.segment, shown)? };
-        let place = Place { segment, at: entry.offset() };
+        let place = PayloadPlace { segment, at: entry.offset() };
         Ok(Found { place, salt, length: entry.length, crc: entry.payload_crc })
     }
 
@@ -835,7 +835,7 @@ impl Reader {
             self.placed_bytes = 0;
         }
         if let Control::Live(head) = &self.control
-            && stands(&Head::of(head).live_payload, number)
+            && is_kept(&Head::of(head).live_payload, number)
         {
             let quota = Head::of(head).quota.load(Ordering::Relaxed);
             // Who keeps one batch while the next is read is within the quota: this one ends here.
@@ -887,7 +887,7 @@ impl Reader {
     #[cold]
     fn reach(&mut self, sequence: u64) -> Result<()> {
         if sequence >= self.bounds().count {
-            self.look_again()?;
+            self.reattach()?;
         }
         let count = self.bounds().count;
         if sequence >= count {
@@ -983,14 +983,14 @@ impl Reader {
         let mut found = (self.header.live.join(name), None, true);
         if let Some(head) = &control {
             let low = if payload { &Head::of(head).live_payload } else { &Head::of(head).live_index };
-            found.1 = if stands(low, number) { open(&found.0)? } else { None };
+            found.1 = if is_kept(low, number) { open(&found.0)? } else { None };
         }
         if found.1.is_none() && self.header.level == Level::Disk {
             found = (self.folder.join(name), open(&self.folder.join(name))?, false);
         }
         if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
             let low = if payload { &head.first_payload } else { &head.first_index };
-            if !stands(low, number) {
+            if !is_kept(low, number) {
                 return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
         }
@@ -1002,7 +1002,7 @@ impl Reader {
 
     /// Lets go of copies of what the writer has given up, where nothing more can be copied. True if there was one.
     fn drop_given_up(&mut self) -> bool {
-        let given_up = |mapped: &Option<Arc<Mapped>>| mapped.as_ref().is_some_and(|m| !m.stands());
+        let given_up = |mapped: &Option<Arc<Mapped>>| mapped.as_ref().is_some_and(|m| !m.is_kept());
         let any = given_up(&self.index) || given_up(&self.payload);
         if any {
             (self.index, self.payload, self.seen) = (None, None, 0);
@@ -1016,10 +1016,10 @@ impl Reader {
         if let Control::Live(head) = &self.control {
             let head = Head::of(head);
             let low = if payload { &head.live_payload } else { &head.live_index };
-            if stands(low, number) {
+            if is_kept(low, number) {
                 let path = self.header.live.join(name);
                 if let Some(map) = self.map_file(&path)?
-                    && stands(low, number)
+                    && is_kept(low, number)
                 {
                     return Ok((map, path, true));
                 }
@@ -1030,7 +1030,7 @@ impl Reader {
         let control = self.control_now()?;
         if let Some(head) = control.as_ref().map(|head| Head::of(head)) {
             let low = if payload { &head.first_payload } else { &head.first_index };
-            if !stands(low, number) {
+            if !is_kept(low, number) {
                 return Err(Error::Gone { first: head.first.load(Ordering::Acquire) });
             }
         }
@@ -1182,11 +1182,11 @@ impl Reader {
         if self.end() > self.next || self.looked.elapsed() < Duration::from_millis(200) {
             return Ok(());
         }
-        self.look_again()
+        self.reattach()
     }
 
     /// Looks for a writer that started anew: one read of the header.
-    pub fn look_again(&mut self) -> Result<()> {
+    pub fn reattach(&mut self) -> Result<()> {
         self.looked = Instant::now();
         let header = Header::read(self.media.as_ref(), &self.folder)?;
         if header.uuid != self.header.uuid {

@@ -245,7 +245,7 @@ impl Writer {
             if sequence >= end || !entry.holds(salt(seed, sequence)) {
                 if !looked {
                     // A writer that started anew has another live place, and perhaps another epoch.
-                    source.reader.look_again().map_err(|e| not_there(&folder, e))?;
+                    source.reader.reattach().map_err(|e| not_there(&folder, e))?;
                     looked = true;
                     continue;
                 }
@@ -342,7 +342,7 @@ impl Writer {
         if free > self.first_sequence() {
             let in_segment = self.chain.iter().rev().find(|s| s.first <= free).map(|s| s.number);
             let number = in_segment.unwrap_or_else(|| self.head().first_payload.load(Ordering::Relaxed));
-            self.let_go(free, number);
+            self.retire_below(free, number);
             self.release_live_payload();
             self.release_live_index();
             self.ring.hurry();
@@ -491,7 +491,7 @@ fn check_depth(m: &dyn Media, folder: &Path, view: &[u8; 16], left: u32) -> std:
 
 /// Where the payload of one message of a batch lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PayloadPlace {
     /// Which of the batch's segments; none of them where there are no bytes.
     pub(crate) segment: u32,
     /// Its first byte there.
@@ -501,7 +501,7 @@ pub(crate) struct Place {
 /// A payload that was found: where, and what proves it.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    pub(crate) place: Place,
+    pub(crate) place: PayloadPlace,
     pub(crate) salt: u32,
     pub(crate) length: u32,
     pub(crate) crc: u32,
@@ -511,7 +511,7 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) segments: Vec<Arc<Mapped>>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PayloadPlace>,
     pub(crate) found: Vec<Found>,
     /// Which batch: a parent's reader remembers where it put its segment.
     pub(crate) round: u64,

@@ -81,7 +81,7 @@ impl Watch {
         let moves = self.shared.moves.load(Ordering::Acquire);
         let moved = moves != self.moves;
         if moved {
-            reader.look_again()?;
+            reader.reattach()?;
             self.moves = moves;
         }
         if reader.end() > reader.position() {

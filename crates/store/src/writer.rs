@@ -292,7 +292,7 @@ impl Writer {
             start = 0;
         }
         if let Err(why) = self.payload.reserve(start + len) {
-            self.make_way(why, |writer| writer.payload.reserve(start + len))?;
+            self.retry_with_room(why, |writer| writer.payload.reserve(start + len))?;
         }
         Ok(start)
     }
@@ -306,7 +306,7 @@ impl Writer {
         }
         let end = self.table_bytes + (slot + 1) * ENTRY_BYTES as u64;
         if let Err(why) = self.index.reserve(end) {
-            self.make_way(why, |writer| writer.index.reserve(end))?;
+            self.retry_with_room(why, |writer| writer.index.reserve(end))?;
         }
         if self.next == self.published {
             self.check_failed()?;
@@ -391,7 +391,7 @@ impl Writer {
     /// Repeats an `attempt` for which shared memory had no room: `drop-oldest` frees the oldest segment before each
     /// repetition, `drop-newest` drops and counts the message. Where nothing is left to free the cause is returned.
     #[cold]
-    fn make_way<T>(&mut self, mut why: Error, attempt: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
+    fn retry_with_room<T>(&mut self, mut why: Error, attempt: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
         while why.is_full() && self.options.when_full == WhenFull::DropOldest && self.free_oldest() {
             match attempt(self) {
                 Err(e) => why = e,
@@ -416,7 +416,7 @@ impl Writer {
                 // The oldest message that readers are told of must be published.
                 self.publish();
             }
-            self.let_go(first, number);
+            self.retire_below(first, number);
         }
         let segments = |writer: &Self| {
             let ring = writer.ring.lock();
@@ -468,7 +468,7 @@ impl Writer {
         if self.payload_first == self.next && self.used == 0 {
             // Nothing is in the segment: it becomes larger, so that numbers rise by one and recovery can tell what follows.
             let segment = match Segment::open(self.media.as_ref(), &self.payload.path, bytes) {
-                Err(why) => self.make_way(why, |w| Segment::open(w.media.as_ref(), &w.payload.path, bytes))?,
+                Err(why) => self.retry_with_room(why, |w| Segment::open(w.media.as_ref(), &w.payload.path, bytes))?,
                 Ok(segment) => segment,
             };
             let segment = Arc::new(segment);
@@ -480,7 +480,7 @@ impl Writer {
         }
         let number = self.payload_number + 1;
         let segment = match self.take_segment('p', number, bytes) {
-            Err(why) => self.make_way(why, |writer| writer.take_segment('p', number, bytes))?,
+            Err(why) => self.retry_with_room(why, |writer| writer.take_segment('p', number, bytes))?,
             Ok(segment) => segment,
         };
         self.payload.closed_at.store(self.used, Ordering::Release);
@@ -528,7 +528,7 @@ impl Writer {
         self.release_live_index();
         let bytes = self.header.index_bytes();
         let segment = match self.take_segment('i', number, bytes) {
-            Err(why) => self.make_way(why, |writer| writer.take_segment('i', number, bytes))?,
+            Err(why) => self.retry_with_room(why, |writer| writer.take_segment('i', number, bytes))?,
             Ok(segment) => segment,
         };
         self.ring.lock().index.push_back((number, segment.clone()));
@@ -681,7 +681,7 @@ impl Writer {
             if arrived > oldest || wanted || unsafe_yet || first > self.published {
                 break;
             }
-            self.let_go(first, number);
+            self.retire_below(first, number);
             any = true;
         }
         if any {
@@ -715,12 +715,12 @@ impl Writer {
             // Nobody may be told of an oldest message that is not there yet.
             self.publish();
         }
-        self.let_go(first, number);
+        self.retire_below(first, number);
         Ok(())
     }
 
     /// Nothing below `first`, which lies in payload segment `number`, is kept any more.
-    pub(crate) fn let_go(&mut self, first: u64, number: u32) {
+    pub(crate) fn retire_below(&mut self, first: u64, number: u32) {
         while self.chain.len() > 1
             && let Some(oldest) = self.chain.front().filter(|s| s.number < number)
         {

@@ -150,7 +150,7 @@ fn no_segment_is_written_under_a_claim(readers: usize, preemptions: usize) -> us
                 loom::thread::spawn(move || {
                     for _ in 0..2 {
                         claim(&ring.pins[row], 0);
-                        if stands(&ring.low, 0) {
+                        if is_kept(&ring.low, 0) {
                             // SAFETY: what is claimed and stands is not written; loom proves it.
                             assert_eq!(ring.bytes.with(|b| unsafe { *b }), 7);
                         }

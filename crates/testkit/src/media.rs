@@ -212,7 +212,7 @@ impl Drop for LockKey {
 impl File for PretendFile {
     fn len(&self) -> io::Result<u64> {
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         Ok(world.inode(self.number)?.len)
     }
 
@@ -233,7 +233,7 @@ impl File for PretendFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         world.readable(self.number, offset, buf.len() as u64)?;
         let inode = world.inode(self.number)?;
         let n = inode.len.saturating_sub(offset).min(buf.len() as u64) as usize;
@@ -266,7 +266,7 @@ impl File for PretendFile {
 
     fn map(&self, len: usize, write: bool) -> io::Result<Map> {
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         if len as u64 > FILE_BYTES_MAX {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
@@ -287,7 +287,7 @@ impl File for PretendFile {
 
     fn bring(&self, _map: &Map, at: u64, len: u64) -> io::Result<()> {
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         world.readable(self.number, at, len)
     }
 
@@ -308,7 +308,7 @@ impl Media for PretendMedia {
             act();
         }
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         let number = match world.find(path) {
             Ok(number) => number,
             Err(e) if how != Open::Create => return Err(e),
@@ -335,7 +335,7 @@ impl Media for PretendMedia {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut world = lock(&self.shared);
-        world.look()?;
+        world.check()?;
         let inside = world.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next());
         let names: BTreeSet<String> = inside.map(|name| name.to_string_lossy().into_owned()).collect();
         Ok(names.into_iter().collect())

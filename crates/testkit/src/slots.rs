@@ -29,13 +29,13 @@ impl<W: Worker> Slots<W> {
     }
 
     /// Says to the runner that those come which do not live: number and first task of each.
-    pub fn greet(&self, work: &mut Work) -> Result<Vec<(u32, u64)>, Fault> {
+    pub fn send_parameters(&self, work: &mut Work) -> Result<Vec<(u32, u64)>, Fault> {
         let missing = (0..work.slots()).filter(|number| !self.running.contains_key(number));
-        let greet = |number: u32| {
+        let send_parameters = |number: u32| {
             let from = work.ready(number, 0);
-            work.greet(number).map(|()| (number, from))
+            work.send_parameters(number).map(|()| (number, from))
         };
-        missing.map(greet).collect()
+        missing.map(send_parameters).collect()
     }
 
     /// Starts one that was greeted, with its code.

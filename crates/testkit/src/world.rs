@@ -214,7 +214,7 @@ impl World {
     }
 
     /// Counts a look; one fails as it does where there are too many open files, or the medium gives an error once.
-    pub(crate) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn check(&mut self) -> io::Result<()> {
         if fails(&mut self.look_fails_after) { Err(error(libc::EIO)) } else { Ok(()) }
     }
 
@@ -255,14 +255,14 @@ impl World {
         let on_disk = from.starts_with(&self.disk_root);
         let replaced = self.names.get(to).copied();
         self.name(Naming::Rename(from.to_path_buf(), to.to_path_buf()), on_disk);
-        replaced.into_iter().for_each(|number| self.let_go(number));
+        replaced.into_iter().for_each(|number| self.release(number));
         Ok(())
     }
 
     pub(crate) fn unlink(&mut self, path: &Path) -> io::Result<()> {
         let number = self.find(path)?;
         self.name(Naming::Unlink(path.to_path_buf()), path.starts_with(&self.disk_root));
-        self.let_go(number);
+        self.release(number);
         Ok(())
     }
 
@@ -280,12 +280,12 @@ impl World {
             if *count == 0 {
                 inode.opens.remove(&process);
             }
-            self.let_go(number);
+            self.release(number);
         }
     }
 
     /// Removes a file that no name, no descriptor and no cut can bring back.
-    fn let_go(&mut self, number: u64) {
+    fn release(&mut self, number: u64) {
         let in_journal = |naming: &Naming| matches!(naming, Naming::Link(_, n) if *n == number);
         let named = self.names.values().any(|&n| n == number)
             || self.durable.values().any(|&n| n == number)
@@ -404,7 +404,7 @@ impl World {
     /// Lets go of every file that only the old names on the medium kept.
     fn sweep(&mut self) {
         let numbers: Vec<u64> = self.inodes.keys().copied().collect();
-        numbers.into_iter().for_each(|number| self.let_go(number));
+        numbers.into_iter().for_each(|number| self.release(number));
     }
 
     /// A process dies: its descriptors, maps and locks go, memory stays as it is.

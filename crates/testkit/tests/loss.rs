@@ -2,8 +2,9 @@
 
 use beamport_testkit::{Machine, Slots};
 use flow::{
-    Aside, Data, Fault, Feed, Heard, Intake, IntakeOptions, Merge, MergeBy, MergeInput, MergeOptions, Outlet, Outputs,
-    Product, Resume, RunKeeper, Sink, Source, Step, Stepped, Stop, StreamView, Work, WorkOptions, Worker, ledger,
+    Aside, Data, Fault, Feed, Intake, IntakeOptions, Merge, MergeBy, MergeInput, MergeOptions, Outlet, Outputs,
+    Product, Resume, RunKeeper, Sink, Source, Step, Stepped, Stop, StreamView, UpstreamState, Work, WorkOptions,
+    Worker, ledger,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -186,10 +187,10 @@ fn slots_of_a_view_stood_still_at_a_message_whose_parent_is_gone() {
         let mut slots = Slots::new("/disk/data", "w", &["v"]);
         for _ in 0..100 {
             machine.advance(SECOND / 100);
-            for one in slots.greet(&mut work).unwrap() {
+            for one in slots.send_parameters(&mut work).unwrap() {
                 slots.start(&machine, one, &options, |_| Ok(Copies)).unwrap();
             }
-            work.step(machine.now(), &[Heard { frontier: 0, ..Heard::NOTHING }]).unwrap();
+            work.step(machine.now(), &[UpstreamState { frontier: 0, ..UpstreamState::NOTHING }]).unwrap();
             while slots.step(0, &mut |_| false).unwrap() == Stepped::Worked {}
         }
         let row = ledger::stage(&data, "w").unwrap().remove(0);
@@ -212,7 +213,9 @@ fn a_merge_of_a_view_goes_on_where_a_parent_is_gone_and_the_sink_counts_what_is_
         let mut merge = Merge::open(&data_of(&machine), "m", &[input], &options).unwrap();
         for _ in 0..100 {
             machine.advance(SECOND / 100);
-            merge.step(machine.now(), machine.now(), &[Heard { ended: true, ..Heard::NOTHING }]).unwrap();
+            merge
+                .step(machine.now(), machine.now(), &[UpstreamState { ended: true, ..UpstreamState::NOTHING }])
+                .unwrap();
             merge.drain().unwrap();
         }
         let row = ledger::stage(&data, "m").unwrap().remove(0);

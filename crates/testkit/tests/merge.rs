@@ -10,7 +10,9 @@ mod number;
 
 use beamport_testkit::{Dice, Machine, PretendMedia, histories};
 use flow::records::{Commit, Input};
-use flow::{Data, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, aside_of, commits_of, ledger};
+use flow::{
+    Data, Merge, MergeBy, MergeInput, MergeOptions, Step, StreamView, UpstreamState, aside_of, commits_of, ledger,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::{Check, Drain, Level, Meta, Options, ReadOptions, SchemaId, WhenFull, Writer};
@@ -145,7 +147,8 @@ impl Place {
 
     fn step(&mut self, frontier: Option<i64>) -> Result<Option<Step>, flow::Fault> {
         let now = self.machine.now();
-        let heard = Heard { frontier: frontier.unwrap_or(i64::MIN), ended: self.ended, ..Heard::NOTHING };
+        let heard =
+            UpstreamState { frontier: frontier.unwrap_or(i64::MIN), ended: self.ended, ..UpstreamState::NOTHING };
         let heard = vec![heard; self.banks.len()];
         let clock = now - self.set;
         self.merge.as_mut().map(|merge| merge.step(now, clock, &heard)).transpose()
@@ -165,11 +168,11 @@ impl Place {
             self.drain().unwrap();
             self.step(None).unwrap();
         }
-        self.look().unwrap();
+        self.compare().unwrap();
     }
 
     /// Looks at the output and aside as anybody would.
-    fn look(&mut self) -> Checked {
+    fn compare(&mut self) -> Checked {
         let data = self.data(&self.witness);
         let mut all = [(NAME.to_string(), &mut self.shown), (aside_of(NAME), &mut self.aside)];
         for (name, seen) in &mut all {
@@ -233,7 +236,7 @@ impl Place {
             }
         }
         if !dies {
-            self.look()?;
+            self.compare()?;
             // With what is held it closes at any moment.
             let rows = ledger::stage(&self.data(&self.witness), NAME).unwrap_or_default();
             if let Some(row) = rows.iter().find(|row| !row.closed) {
@@ -283,10 +286,10 @@ impl Place {
             let brought = |b: &Bank| b.writer.as_ref().is_some_and(|w| w.next_sequence() == b.said.len() as u64);
             self.ended = self.banks.iter().all(brought);
             self.step(None).map_err(|e| e.to_string())?;
-            self.look()?;
+            self.compare()?;
             let merge = self.merge.as_ref().ok_or("no merge")?;
             if self.ended && merge.ended() && merge.marked() {
-                self.look()?;
+                self.compare()?;
                 return Ok(());
             }
         }
@@ -418,7 +421,7 @@ fn arrive(seed: u64, level: Level, said: &[(usize, i64)], inputs: usize) -> Vec<
             place.drain().unwrap();
         }
         place.step(is_heard.then_some(now)).unwrap();
-        place.look().unwrap();
+        place.compare().unwrap();
     }
     assert!(coming.peek().is_none());
     place.live(SECOND);

@@ -13,7 +13,7 @@ fn rates_are_of_the_time_between_two_looks() {
     let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
     let mut writer = data.writer("raw", &Options::disk(1 << 20)).unwrap();
     let mut watch = Watch::new(&data);
-    let mut look = |now| watch.look(now, true).unwrap();
+    let mut look = |now| watch.status(now, true).unwrap();
     let first = look(7);
     assert_eq!((first.time, first.streams[0].messages_per_s), (7, None));
     for (seconds, messages) in [(1, 100), (4, 100), (2, 0)] {
@@ -40,7 +40,7 @@ fn the_bytes_of_a_stream_are_those_that_its_files_take() {
         writer.append(&meta, &[0; 50_000]).unwrap();
     }
     writer.drain().unwrap();
-    let stream = &Watch::new(&data).look(0, false).unwrap().streams[0];
+    let stream = &Watch::new(&data).status(0, false).unwrap().streams[0];
     // Nothing else is on this machine but the folder of the stream and its live place.
     assert_eq!((stream.stored_bytes, stream.live_bytes), machine.used());
     assert!(stream.stored_bytes > 500_000, "{}", stream.stored_bytes);

@@ -14,7 +14,8 @@ mod slots;
 
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots, histories};
 use flow::{
-    Data, Fault, Heard, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
+    Data, Fault, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker,
+    aside_of,
 };
 use history::{History, INPUT, Kind, POISON, SAME, STAGE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,8 +262,8 @@ fn what_a_slot_let_pass_and_retention_took_before_it_was_shown_is_lost_once() {
     let inputs = vec![INPUT.into()];
     let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, slot).unwrap();
-    work.greet(0).unwrap();
-    let heard = [Heard { frontier: 0, ended: false, ..Heard::NOTHING }];
+    work.send_parameters(0).unwrap();
+    let heard = [UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }];
     let mut rounds = |work: &mut Work, all: u64| {
         while slot.step(&mut Passes, &mut |_| false).unwrap() == Stepped::Worked {}
         for _ in 0..if all == 0 { 1 } else { 10_000 } {
@@ -334,14 +335,14 @@ fn a_slot_that_keeps_something_went_on_behind_a_message_for_which_there_was_no_r
     let slot =
         SlotOptions { number: 0, inputs: vec![INPUT.into()], stream: options.slot_options(), from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, slot).unwrap();
-    work.greet(0).unwrap();
+    work.send_parameters(0).unwrap();
     for _ in 0..10 {
         writer.append(&meta, &[1; 100]).unwrap();
     }
     let mut code = InOrder { began: Vec::new(), no_room_for: Some(5) };
     for _ in 0..100 {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        work.step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }]).unwrap();
         // It has two tasks, and does both before the runner looks.
         slot.step(&mut code, &mut |_| false).unwrap();
         slot.step(&mut code, &mut |_| false).unwrap();
@@ -414,14 +415,14 @@ fn what_a_block_had_shown_before_there_was_no_room_was_shown_again_after_a_death
     let mut slots = Slots::new("/live/data", STAGE, &[INPUT]);
     let mut work = Work::open(&at(&runner), STAGE, &[INPUT.into()], &options).unwrap();
     let step = |work: &mut Work, slots: &mut Slots<Many>| {
-        for one in slots.greet(work).unwrap() {
+        for one in slots.send_parameters(work).unwrap() {
             slots.start(&machine, one, &options, |_| Ok(Many)).unwrap();
         }
         machine.advance(1_000_000);
         // Two answers at a time: the commit of the one is made while the other has no room.
         slots.step(0, &mut |_| false).unwrap();
         slots.step(0, &mut |_| false).unwrap();
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        work.step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }]).unwrap();
     };
     // Its output is held, and has no room for three times as many.
     data.hold(STAGE, "witness", 0).unwrap();
@@ -491,7 +492,7 @@ fn a_change_while_it_runs_counts_after_a_restart_until_the_file_says_something_n
     assert!(!work.is_safe(block));
     while !work.is_safe(block) {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+        work.step(machine.now(), &[UpstreamState::NOTHING]).unwrap();
     }
     drop(work);
     let (_, _process, work) = opened(&machine, &options);
@@ -532,13 +533,13 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     let (data, _process, mut work) = opened(&machine, &options);
     let step = |work: &mut Work| {
         machine.advance(1_100_000_000);
-        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+        work.step(machine.now(), &[UpstreamState::NOTHING]).unwrap();
         flow::WorkerState::newest(&data, STAGE).unwrap().unwrap()
     };
     let state = step(&mut work);
     assert_eq!((state.number("slots"), state.number("away"), state.number("living")), (2, 2, 0));
     let from = work.ready(0, 0);
-    work.greet(0).unwrap();
+    work.send_parameters(0).unwrap();
     let state = step(&mut work);
     assert_eq!((state.number("away"), state.number("starting"), state.number("living")), (1, 1, 0));
     let inputs = vec![INPUT.into()];
@@ -550,7 +551,7 @@ fn slots_and_their_numbers_stand_in_the_stream_of_statistics() {
     }
     for _ in 0..20 {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard::NOTHING]).unwrap();
+        work.step(machine.now(), &[UpstreamState::NOTHING]).unwrap();
         slot.step(&mut Counting, &mut |_| false).unwrap();
     }
     let state = step(&mut work);

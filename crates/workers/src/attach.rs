@@ -135,7 +135,7 @@ impl Attaching {
     }
 
     /// Lets go of values that nobody will ask for: those before what was needed at the last commit.
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         let runner = self.input.pins().readers().into_iter().find(|r| r.name == self.stage);
         let committed = runner.map_or(0, |r| r.committed);
         while self.needed.get(1).is_some_and(|needed| needed.0 <= committed) {
@@ -144,7 +144,7 @@ impl Attaching {
         if let Some((message, needed)) = self.needed.front()
             && *message <= committed
         {
-            self.beside.let_go(needed);
+            self.beside.release(needed);
         }
     }
 
@@ -208,13 +208,13 @@ impl Worker for Attaching {
         }
         if let Some(last) = batch.entries.last() {
             self.needed.push_back((batch.next(), self.beside.needed(last.source_time)));
-            self.let_go();
+            self.release();
         }
         Ok(())
     }
 
     fn rest(&mut self) {
-        self.let_go();
+        self.release();
     }
 
     fn looks_at_payloads(&self) -> bool {

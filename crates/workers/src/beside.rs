@@ -208,7 +208,7 @@ impl Beside {
             let nap = NAP.min(*left);
             *left -= nap;
             let waited = stream.reader.wait(Duration::from_nanos(nap as u64));
-            waited.and_then(|_| stream.reader.look_again().map(drop)).map_err(|e| fault(stream, e))?;
+            waited.and_then(|_| stream.reader.reattach().map(drop)).map_err(|e| fault(stream, e))?;
         }
     }
 
@@ -224,7 +224,7 @@ impl Beside {
     }
 
     /// Lets go of what is before.
-    pub(super) fn let_go(&self, needed: &[u64]) {
+    pub(super) fn release(&self, needed: &[u64]) {
         for (stream, sequence) in self.streams.iter().zip(needed) {
             if *sequence > stream.reader.committed() {
                 stream.reader.commit(*sequence);

@@ -413,7 +413,7 @@ impl Histogram {
     }
 
     /// Lets go of arrays that nobody will ask for: those before the newest of which all is committed.
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         let Some(hold) = &self.hold else { return };
         if self.beside.is_none() {
             self.beside = self.data.reader_early(&self.input).ok();
@@ -448,7 +448,7 @@ impl Histogram {
         if self.next.is_none_or(|next| next > from) {
             self.find(&out.input(), from)?;
         }
-        self.let_go();
+        self.release();
         let mut last: Option<Message<'_>> = None;
         for message in batch.iter().filter(|message| message.sequence >= from) {
             if last.is_none() {

@@ -343,7 +343,7 @@ impl Stitching {
     }
 
     /// Lets go of tiles that nobody will ask for: those before what was needed at the last commit.
-    fn let_go(&mut self, from: u64) {
+    fn release(&mut self, from: u64) {
         let oldest = self.partials.iter().map(|partial| partial.first).min();
         self.again.need(from, oldest.unwrap_or(from));
     }
@@ -428,7 +428,7 @@ impl Worker for Stitching {
         if self.next.is_none_or(|next| next > from) {
             self.find(from)?;
         }
-        self.let_go(from);
+        self.release(from);
         for message in batch.iter().filter(|message| message.sequence >= from) {
             out.begin(&message);
             // Until the message has its end, it is not known whether it stays.
@@ -450,7 +450,7 @@ impl Worker for Stitching {
 
     fn rest(&mut self) {
         if let Some(next) = self.next {
-            self.let_go(next);
+            self.release(next);
         }
     }
 

@@ -7,7 +7,7 @@ mod groups;
 use beamport_workers::{ATTACH, FILTER, GROUPS, HISTOGRAM, SPLIT, STITCH};
 use flow::edge::{Needs, WorkerKind, WorkerPlace};
 use flow::records::Apart;
-use flow::{Data, Heard, Native, Stepped, Work, WorkOptions, aside_of};
+use flow::{Data, Native, Stepped, UpstreamState, Work, WorkOptions, aside_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -133,8 +133,11 @@ impl Lab {
             }
         }
         let now = self.machine.now();
-        let stepped =
-            self.runner.as_mut().unwrap().step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]);
+        let stepped = self
+            .runner
+            .as_mut()
+            .unwrap()
+            .step(now, &[UpstreamState { frontier: now, ended: false, ..UpstreamState::NOTHING }]);
         if self.machine.stopped() {
             return self.kill_runner();
         }
@@ -144,7 +147,7 @@ impl Lab {
     fn step_slot(&mut self) {
         let options = self.options();
         let Some(work) = &mut self.runner else { return };
-        let greeted = self.slots.greet(work);
+        let greeted = self.slots.send_parameters(work);
         if self.machine.stopped() {
             return self.kill_runner();
         }

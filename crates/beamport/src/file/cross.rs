@@ -125,7 +125,7 @@ struct Filling<'a> {
     /// It points into its inputs, and so survives no more than they do.
     is_view: bool,
     /// Streams that its code looks at beside.
-    besides: &'a [String],
+    side_inputs: &'a [String],
 }
 
 impl<'a> Filling<'a> {
@@ -138,7 +138,7 @@ impl<'a> Filling<'a> {
             output: &mut merge.output,
             shown: &mut merge.shown,
             is_view: merge.copied.is_none(),
-            besides: &[],
+            side_inputs: &[],
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> Filling<'a> {
             output: &mut worker.output,
             shown: &mut worker.shown,
             is_view: false,
-            besides: &worker.besides,
+            side_inputs: &worker.side_inputs,
         }
     }
 }
@@ -237,7 +237,7 @@ pub(super) fn check_stages(
                 }
             }
         }
-        for beside in stage.besides.iter().filter(|name| !known.contains_key(*name)) {
+        for beside in stage.side_inputs.iter().filter(|name| !known.contains_key(*name)) {
             if streams.contains(beside) || has_holes {
                 continue;
             }

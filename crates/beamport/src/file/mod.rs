@@ -162,7 +162,7 @@ fn find_lines(mistakes: &mut [Mistake]) {
 }
 
 /// Where a section, or a family of them, stands.
-struct Place<'a> {
+struct SectionPlace<'a> {
     kind: &'a str,
     title: String,
     line: u32,
@@ -327,7 +327,7 @@ impl Reader<'_> {
                 self.mistakes.push(self.page.mistake(line, what, format!("it is one of {title}"), hint));
             }
             known.extend(names.iter().cloned());
-            let place = Place { kind, title, line, folder, is_many: is_family(header) };
+            let place = SectionPlace { kind, title, line, folder, is_many: is_family(header) };
             for (at, name) in names.iter().enumerate() {
                 let (own, wrong) = family::member(item, (at, names.len()), place.is_many, &mut self.entries);
                 self.section(&place, name, (&own, wrong), template_check, into);
@@ -338,7 +338,7 @@ impl Reader<'_> {
     /// Reads one section.
     fn section(
         &mut self,
-        place: &Place<'_>,
+        place: &SectionPlace<'_>,
         name: &str,
         (own, wrong): (&Item, Vec<(String, Refused)>),
         template_check: &TemplateCheck<'_>,

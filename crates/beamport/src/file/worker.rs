@@ -55,7 +55,7 @@ pub struct WorkerSection {
     /// The copy of its code that its slots load, once it runs.
     pub copied: Option<Copied>,
     /// Streams that a ready-made worker looks at beside its inputs.
-    pub besides: Vec<String>,
+    pub side_inputs: Vec<String>,
     /// The worker beside which it runs.
     pub shadow: Option<Setting<String>>,
     /// The stream it fills.
@@ -175,7 +175,7 @@ impl WorkerSection {
             // Here the bytes are; the output points to them.
             slot_live: output.live.clone(),
             copied: None,
-            besides: Vec::new(),
+            side_inputs: Vec::new(),
             shadow: None,
             output,
             shown: Vec::new(),
@@ -213,7 +213,7 @@ impl WorkerSection {
         if let Some(why) = needs.alone.filter(|_| slots > 1) {
             return Err(Fault::new(what(), why).hint("keep one slot"));
         }
-        let strange = needs.streams.iter().find(|stream| !self.besides.contains(stream));
+        let strange = needs.streams.iter().find(|stream| !self.side_inputs.contains(stream));
         if let Some(stream) = strange {
             return Err(Fault::new(what(), format!("it does not read stream `{stream}` yet"))
                 .hint("change the instrument file, and restart `beamport up`"));
@@ -457,7 +457,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, registry: &Registry) -
         gpus: section.need(&keys::GPUS),
         slot_live: section.need(&keys::SLOT_LIVE),
         copied: None,
-        besides: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),
+        side_inputs: needs.as_ref().map_or_else(Vec::new, |needs| needs.streams.clone()),
         shadow,
         output: stream::read(section, &stream::STAGE, 0),
         shown: Vec::new(),

@@ -289,7 +289,7 @@ pub(super) struct Children {
 impl Children {
     /// Starts, restarts and reaps the writers of these files. The files that are finished or given up since the last
     /// look. A file that cannot have a writer now is that file's trouble, and nobody else's.
-    pub(super) fn look_after(&mut self, instrument: &Instrument, files: &[Key]) -> Vec<Key> {
+    pub(super) fn supervise(&mut self, instrument: &Instrument, files: &[Key]) -> Vec<Key> {
         let mut ended = Vec::new();
         for key in files {
             let Some(sink) = instrument.sinks.iter().find(|s| s.name == key.0) else { continue };

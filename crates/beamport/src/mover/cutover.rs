@@ -33,7 +33,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const COMPARED: u64 = 10_000;
 
 /// How far it is.
-enum Stands {
+enum Phase {
     /// Blocks are under way.
     Draining { until: Instant },
     /// All is done by the old code; the commit that says so is not safe.
@@ -48,7 +48,7 @@ pub(super) struct CutOver {
     parameters: Value,
     slots: u32,
     answer: Sender<Result<Value, Fault>>,
-    stands: Stands,
+    phase: Phase,
 }
 
 impl CutOver {
@@ -59,23 +59,23 @@ impl CutOver {
         answer: Sender<Result<Value, Fault>>,
     ) -> Self {
         let until = Instant::now() + (time_max + PATIENCE).min(PATIENCE_MAX);
-        Self { code, parameters, slots, answer, stands: Stands::Draining { until } }
+        Self { code, parameters, slots, answer, phase: Phase::Draining { until } }
     }
 
     /// Slots may start: those of the old code, as long as they work.
     pub(super) fn starts(&self, slots: &Slots<'_>) -> bool {
-        matches!(self.stands, Stands::Draining { .. }) && !slots.fail()
+        matches!(self.phase, Phase::Draining { .. }) && !slots.fail()
     }
 
     /// Goes on as far as it can; true when it is over, one way or the other. `ends`: the instrument does.
     pub(super) fn step(&mut self, work: &mut Work, slots: &mut Slots<'_>, ends: bool) -> Result<bool, Fault> {
-        match &self.stands {
-            Stands::Draining { until } => {
+        match &self.phase {
+            Phase::Draining { until } => {
                 if work.is_quiet() && !ends {
                     let code = self.code.to_json().to_string();
                     let from = work.cut_over(&code, &self.parameters.to_string(), self.slots)?;
                     let output = work.writer().next_sequence();
-                    self.stands = Stands::Committing { block: work.change(), from, output };
+                    self.phase = Phase::Committing { block: work.change(), from, output };
                 } else if ends || Instant::now() > *until {
                     work.hold(false);
                     let what = format!("worker `{}` was not cut over", work.name());
@@ -91,7 +91,7 @@ impl CutOver {
                     work.give_back()?;
                 }
             }
-            Stands::Committing { block, from, output } => {
+            Phase::Committing { block, from, output } => {
                 if work.is_safe(*block) {
                     let answer = json!({
                         "worker": work.name(),
@@ -103,15 +103,15 @@ impl CutOver {
                     });
                     let _ = self.answer.send(Ok(answer));
                     slots.stop_all(work)?;
-                    self.stands = Stands::Replacing { until: Instant::now() + FAREWELL };
+                    self.phase = Phase::Replacing { until: Instant::now() + FAREWELL };
                 }
             }
-            Stands::Replacing { .. } if !slots.live() => {
+            Phase::Replacing { .. } if !slots.live() => {
                 slots.take_over(work)?;
                 work.hold(false);
                 return Ok(true);
             }
-            Stands::Replacing { until } => {
+            Phase::Replacing { until } => {
                 if Instant::now() > *until {
                     slots.kill_all();
                 }

@@ -2,7 +2,7 @@
 
 use super::stage::{self, NAP, StageHandle, StageThread, ns};
 use crate::file::{MergeKind, MergeSection};
-use flow::{Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Step};
+use flow::{Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Step, UpstreamState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,11 +51,11 @@ fn run(
     }
     handle.publish_view((&merge).into());
     let begin = Instant::now();
-    let mut heard = vec![Heard::NOTHING; inputs.len()];
+    let mut heard = vec![UpstreamState::NOTHING; inputs.len()];
     while !stop.load(Ordering::Relaxed) {
         // Before the look at the streams: what is said to have been brought is there.
         for (heard, input) in heard.iter_mut().zip(inputs) {
-            *heard = input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
+            *heard = input.view().as_ref().map_or(UpstreamState::NOTHING, UpstreamState::from);
         }
         let now = data.media.now();
         let step = merge.step(now, ns(begin.elapsed()), &heard)?;

@@ -5,11 +5,11 @@
 //! steps one source or many. Nothing of record lives here: runs are in the stream `runs`, what sinks did is in their commits, positions are in the streams. Killed and started again,
 //! it goes on with all of it.
 
-mod belongings;
 mod child;
 mod code;
 mod control;
 mod cutover;
+mod file_watch;
 mod merges;
 mod poller;
 mod receiver;
@@ -28,10 +28,10 @@ pub use through::{Passing, pass};
 pub use workers::Declared;
 
 use crate::file::{Instrument, Stage, Start, WorkerSection, nearest};
-use belongings::Belongings;
 use child::{Children, Key};
 use control::{Command, Control};
 use cutover::{Pair, Underway};
+use file_watch::FileWatch;
 use flow::edge::Provenance;
 use flow::limits::BOOK_HISTORY_BYTES;
 use flow::records::{Gap, Run, Stop};
@@ -61,7 +61,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// What there is still to do.
 #[derive(Default)]
-struct Left {
+struct Remaining {
     /// A run is not sealed.
     unsealed: bool,
     /// Files that are not finished.
@@ -106,9 +106,9 @@ pub struct Mover {
     underway: Option<Underway>,
     book: Book,
     children: Children,
-    belongings: Belongings,
+    file_watch: FileWatch,
     /// Files of which nobody can tell whether they are finished: the books say no more.
-    untold: Vec<Key>,
+    unknown_outcome: Vec<Key>,
     declared: bool,
     /// Runs that were sealed and written before this start: nothing is left to do or to say.
     done_before: BTreeSet<String>,
@@ -133,12 +133,12 @@ impl Mover {
         // A writer that is not there, or another, will not come: that is said at once.
         instrument.sinks.iter().try_for_each(|sink| writer(&sink.writer).map(drop))?;
         let data = Data::on_disk(&folder);
-        belongings::refuse_headless(&data, &instrument)?;
+        file_watch::refuse_headless(&data, &instrument)?;
         let keeper = with_room(signals, || RunKeeper::open(&data))?;
         if let cut @ store::Recovery::Cut { .. } = keeper.recovery() {
             tracing::warn!("stream `{}` is damaged, runs are lost: {cut}", flow::RUNS);
         }
-        let untold = untold(&data, &instrument, keeper.runs())?;
+        let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder))?;
         let mut mover = Self {
@@ -152,8 +152,8 @@ impl Mover {
             underway: None,
             book,
             children: Children::default(),
-            belongings: Belongings::default(),
-            untold,
+            file_watch: FileWatch::default(),
+            unknown_outcome,
             done_before: BTreeSet::new(),
             lost_before: 0,
             cuts_before: Vec::new(),
@@ -197,7 +197,7 @@ impl Mover {
                 Stage::Source(_) => continue,
                 Stage::Merge(section) => merges::start(data, section, handles(&section.inputs), stop)?,
                 Stage::Worker(section) => {
-                    let inputs = (handles(&section.inputs), handles(&section.besides));
+                    let inputs = (handles(&section.inputs), handles(&section.side_inputs));
                     workers::start(data, section, workers::options(section), inputs, stop)?
                 }
                 Stage::Live(section) => relays::start(data, section, handles(&section.inputs), stop)?,
@@ -337,7 +337,7 @@ impl Mover {
             for sink in &self.instrument.sinks {
                 let file = (sink.name.clone(), run.name.clone());
                 let has_committed = commits.get(&run.name).is_some_and(|of_run| of_run.contains_key(&sink.name));
-                if !has_committed && !self.untold.contains(&file) {
+                if !has_committed && !self.unknown_outcome.contains(&file) {
                     places.extend(sink.inputs.value.iter().map(|stream| (file.clone(), stream.clone())));
                 }
             }
@@ -363,7 +363,7 @@ impl Mover {
     }
 
     /// Does what is still to be done. A fault is reported, and all of it is tried again.
-    fn do_duties(&mut self, left: &mut Left) {
+    fn do_duties(&mut self, left: &mut Remaining) {
         if self.duties.is_none() || self.duties.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
@@ -372,7 +372,7 @@ impl Mover {
         self.duties.fault.set_fault(done.err());
     }
 
-    fn try_duties(&mut self, left: &mut Left) -> Result<(), Fault> {
+    fn try_duties(&mut self, left: &mut Remaining) -> Result<(), Fault> {
         if self.duties.declare {
             self.begin_declared()?;
             (self.duties.declare, self.duties.look) = (false, true);
@@ -412,15 +412,18 @@ impl Mover {
     }
 
     /// Runs that are not sealed, and files that are not finished and not given up.
-    fn left(&self) -> Result<Left, Fault> {
+    fn left(&self) -> Result<Remaining, Fault> {
         let commits = commits::last_commits(&self.data)?;
-        let mut left = Left { unsealed: self.keeper.unsealed().next().is_some(), files: Vec::new() };
+        let mut left = Remaining { unsealed: self.keeper.unsealed().next().is_some(), files: Vec::new() };
         for run in self.keeper.runs() {
             for sink in &self.instrument.sinks {
                 let commit = commits.get(&run.name).and_then(|of_run| of_run.get(&sink.name));
                 let has_ended = commit.is_some_and(|c| c.finished) && !self.children.works_on(&sink.name, &run.name);
                 let file = (sink.name.clone(), run.name.clone());
-                if !has_ended && !self.children.has_failed(&sink.name, &run.name) && !self.untold.contains(&file) {
+                if !has_ended
+                    && !self.children.has_failed(&sink.name, &run.name)
+                    && !self.unknown_outcome.contains(&file)
+                {
                     left.files.push(file);
                 }
             }
@@ -440,11 +443,11 @@ impl Mover {
     /// 1 = end the open runs and finish, 2 = at once. `look` is called about every 10 ms.
     pub fn work(&mut self, signals: &AtomicUsize, look: &mut dyn FnMut(&Self)) -> Result<Vec<Written>, Fault> {
         let mut ended = false;
-        let mut left = Left::default();
+        let mut left = Remaining::default();
         self.duties.look = true;
         self.do_duties(&mut left);
         loop {
-            self.belongings.look(&self.data, &self.instrument)?;
+            self.file_watch.refresh(&self.data, &self.instrument)?;
             let now = self.data.media.now();
             let mut changed = false;
             match signals.load(Ordering::Relaxed) {
@@ -479,7 +482,7 @@ impl Mover {
             self.look_at_cut_over(now);
             changed |= self.keep_runs(now)?;
             self.runs_fault.set_fault(self.keeper.trouble());
-            let files = self.children.look_after(&self.instrument, &left.files);
+            let files = self.children.supervise(&self.instrument, &left.files);
             let failed = files.iter().filter(|(sink, run)| self.children.has_failed(sink, run));
             self.duties.release.extend(failed.cloned());
             self.duties.file |= !files.is_empty();
@@ -527,7 +530,7 @@ impl Mover {
     pub fn troubles(&self) -> Vec<Fault> {
         let stages = self.stages().filter_map(|(_, handle)| handle.trouble());
         let files = self.children.failed.iter().map(|f| f.fault.clone());
-        let own = [self.keeper.trouble(), self.duties.fault.trouble(), self.belongings.trouble()].into_iter().flatten();
+        let own = [self.keeper.trouble(), self.duties.fault.trouble(), self.file_watch.trouble()].into_iter().flatten();
         stages.chain(own).chain(self.children.troubles()).chain(files).collect()
     }
 
@@ -803,13 +806,13 @@ impl Drop for Mover {
 
 /// Names what of the books cannot be read, and the files of which they do not say any more whether they are finished:
 /// those are left alone.
-fn untold(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>, Fault> {
+fn unknown_outcome(data: &Data, instrument: &Instrument, runs: &[Run]) -> Result<Vec<Key>, Fault> {
     for damage in data.damage()? {
         tracing::warn!("{damage}");
     }
     let mut files = Vec::new();
     for sink in &instrument.sinks {
-        for run in commits::untold(data, &sink.name, runs)? {
+        for run in commits::unknown_outcome(data, &sink.name, runs)? {
             tracing::warn!(
                 "whether sink `{0}` finished run `{run}` is unknown: write the file again with `beamport write {run}`",
                 sink.name

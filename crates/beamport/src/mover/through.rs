@@ -97,7 +97,7 @@ pub fn pass(
             if !goes_on(intake.writer().next_sequence()) {
                 return Err(Fault::new(format!("worker `{stage}` has not done all"), "interrupted"));
             }
-            deaths.look(data, &worker.handle)?;
+            deaths.refresh(data, &worker.handle)?;
             match step {
                 Step::Again => {}
                 _ if did => {}
@@ -134,7 +134,7 @@ impl Deaths {
     }
 
     /// Looks whether it is time to give up.
-    fn look(&mut self, data: &Data, worker: &StageHandle) -> Result<(), Fault> {
+    fn refresh(&mut self, data: &Data, worker: &StageHandle) -> Result<(), Fault> {
         if self.looked.elapsed() < LOOK {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use super::code::{self, Copies};
 use super::cutover::CutOver;
 use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
-use flow::{Data, Fault, Heard, Overdue, Work, WorkOptions};
+use flow::{Data, Fault, Overdue, UpstreamState, Work, WorkOptions};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
@@ -57,13 +57,13 @@ pub(super) fn start(
     data: &Data,
     section: &WorkerSection,
     options: WorkOptions,
-    (inputs, besides): (Vec<StageHandle>, Vec<StageHandle>),
+    (inputs, side_inputs): (Vec<StageHandle>, Vec<StageHandle>),
     stop: &Arc<AtomicBool>,
 ) -> Result<StageThread, Fault> {
     let (data, section, flag) = (data.clone(), section.clone(), stop.clone());
     let mut copies = Copies::default();
     StageThread::start("worker", &section.name.clone(), stop, move |handle| {
-        if !stage::wait_for(&besides, &flag) {
+        if !stage::wait_for(&side_inputs, &flag) {
             return Ok(());
         }
         run(&data, (&section, &options), &mut copies, &inputs, &flag, handle)
@@ -126,8 +126,8 @@ fn run(
             !is_safe
         });
         // Before the look at the streams: what is said to have been brought is there.
-        let heard = |input: &StageHandle| input.view().as_ref().map_or(Heard::NOTHING, Heard::from);
-        let views: Vec<Heard> = inputs.iter().map(heard).collect();
+        let heard = |input: &StageHandle| input.view().as_ref().map_or(UpstreamState::NOTHING, UpstreamState::from);
+        let views: Vec<UpstreamState> = inputs.iter().map(heard).collect();
         let did = work.step(data.media.now(), &views)?;
         handle.publish_view(work.view());
         if stop.load(Ordering::Relaxed) && until.is_none() {
@@ -143,7 +143,7 @@ fn run(
             handle.runs(slots.section.code().to_json());
         }
         let starts = until.is_none() && cutting.as_ref().is_none_or(|cutting| cutting.starts(&slots));
-        let left = slots.look_after(&mut work, starts)?;
+        let left = slots.supervise(&mut work, starts)?;
         handle.set_fault(slots.trouble().or_else(|| work.trouble()));
         if until.is_some_and(|until| left == 0 || Instant::now() > until) {
             // What was answered last is shown and committed.
@@ -248,7 +248,7 @@ impl<'a> Slots<'a> {
         // What earlier code kept would be kept for ever.
         match self.section.alone(&self.parameters) {
             Some(_) => Ok(()),
-            None => work.let_go(&self.section.besides),
+            None => work.release_earlier(&self.section.side_inputs),
         }
     }
 
@@ -347,7 +347,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Reaps, kills what is overdue, and starts what is due. How many are there.
-    fn look_after(&mut self, work: &mut Work, starts: bool) -> Result<usize, Fault> {
+    fn supervise(&mut self, work: &mut Work, starts: bool) -> Result<usize, Fault> {
         if self.looked.elapsed() < Duration::from_millis(2) {
             return Ok(self.running.iter().filter(|r| r.child.is_some()).count());
         }
@@ -413,7 +413,7 @@ impl<'a> Slots<'a> {
                     Ok(child) => {
                         work.started(number, child.id());
                         running.child = Some(child);
-                        work.greet(number)?;
+                        work.send_parameters(number)?;
                     }
                     // Too few processes, an interpreter that is not there now: the other slots go on.
                     Err(fault) => running.suffer(fault),

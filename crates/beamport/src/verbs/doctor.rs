@@ -67,11 +67,11 @@ impl Finding {
 
 /// Runs the verb.
 pub fn run(asked: &Doctor, registry: &Registry, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = look(asked, registry, out);
+    let answer = examine(asked, registry, out);
     ended(answer, err)
 }
 
-fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
+fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     // Without a data folder the machine is looked at all the same: streams would then be made here.
     let (instrument, mistakes) =
         match asked.file.as_deref().map(|path| file::read(path, registry, &mover::template_check)) {
@@ -88,7 +88,7 @@ fn look(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     let place = existing(&folder);
     let mut findings =
         vec![processor(), kernel(), futex(), file_system(&folder, &place), direct(&place), free_disk(&place)];
-    let forecast = data.as_ref().and_then(|data| forecast::look(data, instrument.as_ref()));
+    let forecast = data.as_ref().and_then(|data| forecast::forecast_of(data, instrument.as_ref()));
     findings.extend(forecast.as_ref().map(when_full));
     // A folder that a person named is meant to be there; that of an instrument is made when it first runs.
     if let (None, Some(named), None) = (&asked.file, &asked.data, &data) {

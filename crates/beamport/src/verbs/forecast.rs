@@ -140,7 +140,7 @@ pub(crate) fn declared(instrument: &Instrument) -> Option<String> {
 }
 
 /// Looks at the streams of a data folder; none where the disk cannot be asked.
-pub(super) fn look(data: &Data, instrument: Option<&Instrument>) -> Option<Forecast> {
+pub(super) fn forecast_of(data: &Data, instrument: Option<&Instrument>) -> Option<Forecast> {
     let free = data.media.free(&data.folder).ok()?;
     let mut streams = Vec::new();
     for name in data.streams(true).unwrap_or_default() {
@@ -277,20 +277,20 @@ mod tests {
             writer.drain().unwrap();
             machine.advance(1_000_000_000);
         };
-        assert_eq!(look(&data, None).unwrap().bytes_per_s, 0.0);
+        assert_eq!(forecast_of(&data, None).unwrap().bytes_per_s, 0.0);
         // Faster, a while ago: it counts no more.
         (0..30).for_each(|_| append(9_936));
         (0..90).for_each(|_| append(931));
-        let forecast = look(&data, None).unwrap();
+        let forecast = forecast_of(&data, None).unwrap();
         // 936 B with what packs them, and 64 B of index, each second.
         assert_eq!((forecast.bytes_per_s, forecast.streams.len()), (1000.0, 1));
         let full_in = forecast.full_in_s.unwrap();
         assert!((full_in - forecast.free_bytes as f64 / 1000.0).abs() < 1.0, "{full_in}");
         // One that has gone quiet says less with each look, and then nothing.
         machine.advance(61_000_000_000);
-        assert_eq!(look(&data, None).unwrap().bytes_per_s, 500.0);
+        assert_eq!(forecast_of(&data, None).unwrap().bytes_per_s, 500.0);
         machine.advance(600_000_000_000);
-        assert_eq!(look(&data, None).unwrap().text(), "nothing grows now");
+        assert_eq!(forecast_of(&data, None).unwrap().text(), "nothing grows now");
     }
 
     #[test]

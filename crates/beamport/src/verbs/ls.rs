@@ -23,7 +23,7 @@ pub fn run(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<E
 
 fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let status = Watch::new(&data).look(data.media.now(), true)?;
+    let status = Watch::new(&data).status(data.media.now(), true)?;
     if asked.form.json {
         json_line(out, &status)?;
     } else {

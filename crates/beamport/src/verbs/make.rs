@@ -6,7 +6,7 @@
 
 use super::append::fill;
 use super::given::{self, Given};
-use super::through::Place;
+use super::through::Workspace;
 use super::write::{self, FLUSH};
 use super::{Answer, Asked, ended, members, nanoseconds};
 use crate::cli::Make as Verb;
@@ -39,7 +39,7 @@ pub fn run(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> io::Result
 }
 
 fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
-    let place = Place::beside()?;
+    let place = Workspace::beside()?;
     let data = &place.data;
     let now = data.media.now();
     write::check_output(data, &asked.output)?;

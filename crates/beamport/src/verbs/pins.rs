@@ -40,7 +40,7 @@ pub(crate) struct Pin {
 }
 
 /// All readers of a data folder, but for the one that looks.
-pub(crate) fn look(data: &Data) -> Result<(Vec<Pin>, Vec<Fault>), Fault> {
+pub(crate) fn pins_of(data: &Data) -> Result<(Vec<Pin>, Vec<Fault>), Fault> {
     let (mut all, mut faults) = (Vec::new(), Vec::new());
     for stream in data.streams(true)? {
         match data.reader_early(&stream) {
@@ -116,7 +116,7 @@ fn program(pid: u32) -> Option<String> {
 /// Prints them for `ls --pins`.
 pub(crate) fn list(asked: &Ls, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
-    let (pins, faults) = look(&data)?;
+    let (pins, faults) = pins_of(&data)?;
     if asked.form.json {
         let folder = data.folder.display().to_string();
         json_line(out, &serde_json::json!({"time": data.media.now(), "data": folder, "pins": pins}))?;
@@ -169,11 +169,11 @@ fn text(pins: &[Pin], folder: &str) -> String {
 
 /// Runs `forget`.
 pub fn forget(asked: &Forget, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    let answer = let_go(asked, out);
+    let answer = delete_position(asked, out);
     ended(answer, err)
 }
 
-fn let_go(asked: &Forget, out: &mut dyn Write) -> Answer {
+fn delete_position(asked: &Forget, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let (stream, reader) = (&asked.stream, &asked.reader);
     let found = data.reader_early(stream)?.forget(reader).map_err(|e| {

@@ -44,7 +44,7 @@ const BESIDE_NAME: &str = "beamport-replay-";
 const LOCK: &str = "lock";
 
 /// Where input and output lie while it works.
-pub(super) struct Place {
+pub(super) struct Workspace {
     pub(super) data: Data,
     /// The streams that go at the end; none: the whole folder.
     remove: Option<Vec<String>>,
@@ -52,7 +52,7 @@ pub(super) struct Place {
     _lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
-impl Place {
+impl Workspace {
     /// A data folder that is removed with all its streams when this is dropped, or by the next one where the process is
     /// killed.
     pub(super) fn beside() -> Result<Self, Fault> {
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workspace {
     fn drop(&mut self) {
         let all = self.data.streams(true).unwrap_or_default();
         for name in all.iter().filter(|name| self.remove.as_ref().is_none_or(|some| some.contains(name))) {
@@ -150,7 +150,7 @@ pub(super) fn run(asked: &Verb, registry: &Registry, from: &Data, out: &mut dyn 
     let declared = Passing::declared(&section, &|| signals.yes())?;
     let source = super::replay::source(from, &run.name, &input, asked.speed);
     let options = kept(from, &run, &members, &section, declared)?;
-    let place = Place::new(asked, &section.name, &input)?;
+    let place = Workspace::new(asked, &section.name, &input)?;
     let began = Instant::now();
     let (sha256, made, row) = pass((&place.data, &section), declared, (source, options), &members, &signals, err)?;
     let took = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
@@ -242,7 +242,7 @@ fn section(
         Some(known) => changed(asked, known, input)?,
         None => written(asked, registry, input)?,
     };
-    if let Some(beside) = section.besides.first() {
+    if let Some(beside) = section.side_inputs.first() {
         let what = format!("cannot replay `{}`", section.call.value);
         return Err(
             Fault::new(what, format!("it also reads stream `{beside}`")).hint("replay only code with one input stream")

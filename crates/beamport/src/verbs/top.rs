@@ -35,13 +35,13 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
     let data = open(&asked.data)?;
     let mut watch = Watch::new(&data);
     let signals = Asked::to_end()?;
-    let mut status = Shown::look(&mut watch, &data)?;
+    let mut status = Shown::read(&mut watch, &data)?;
     if asked.form.json {
         while !signals.yes() {
             json_line(out, &status)?;
             out.flush()?;
             pause(&signals);
-            status = Shown::look(&mut watch, &data)?;
+            status = Shown::read(&mut watch, &data)?;
         }
     } else if io::stdout().is_terminal() {
         // Alternate screen, cursor hidden; both undone whatever happens below.
@@ -52,7 +52,7 @@ fn watch(asked: &Top, out: &mut dyn Write) -> Answer {
         answer?;
     } else {
         pause(&signals);
-        write!(out, "{}", Shown::look(&mut watch, &data)?.text())?;
+        write!(out, "{}", Shown::read(&mut watch, &data)?.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +75,7 @@ fn redraw(
         out.write_all(screen.as_bytes())?;
         out.flush()?;
         pause(signals);
-        status = Shown::look(watch, data)?;
+        status = Shown::read(watch, data)?;
     }
     Ok(())
 }
@@ -117,8 +117,8 @@ struct Shown {
 }
 
 impl Shown {
-    fn look(watch: &mut Watch, data: &Data) -> Result<Self, Fault> {
-        Ok(Self { status: watch.look(data.media.now(), false)?, glance: mover::glance(&data.folder) })
+    fn read(watch: &mut Watch, data: &Data) -> Result<Self, Fault> {
+        Ok(Self { status: watch.status(data.media.now(), false)?, glance: mover::glance(&data.folder) })
     }
 
     fn text(&self) -> String {

@@ -10,7 +10,7 @@ use super::number::{Course, Numbers};
 use super::plan::Share;
 use crate::data::{Data, stream_fault};
 use crate::records::{Gap, Input as Account, reason_of};
-use crate::{Fault, Heard};
+use crate::{Fault, UpstreamState};
 use std::collections::VecDeque;
 use store::{Check, Clock, Entry, Missing, ReadOptions, Reader, Stretch, Why};
 
@@ -187,7 +187,7 @@ impl Input {
         let reader = std::mem::replace(&mut self.reader, data.reader(&account.stream, options)?);
         while self.account.next < end {
             let most = usize::try_from(end - self.account.next).unwrap_or(LOOK).min(LOOK);
-            if !self.look(most, from, by)? {
+            if !self.read_new(most, from, by)? {
                 break;
             }
         }
@@ -235,7 +235,7 @@ impl Input {
     }
 
     /// Learns what its source says, and what of that the output shows: see `Merge::listen`.
-    pub(super) fn listen(&mut self, heard: Heard, is_shown: bool) {
+    pub(super) fn listen(&mut self, heard: UpstreamState, is_shown: bool) {
         let end = self.reader.bounds().count;
         if self.coming.is_none() && heard.frontier > self.through {
             self.coming = Some((heard.frontier, end));
@@ -270,7 +270,7 @@ impl Input {
     }
 
     /// The time up to which it has brought all, ns since 1970 UTC. `time` and `passed`: see `Merge::reach`.
-    pub(super) fn reach(&self, heard: Heard, time: i64, passed: i64, ahead_max: i64) -> i64 {
+    pub(super) fn reach(&self, heard: UpstreamState, time: i64, passed: i64, ahead_max: i64) -> i64 {
         let at_end = self.is_at_end();
         if at_end && heard.ended {
             return i64::MAX;
@@ -284,7 +284,7 @@ impl Input {
     }
 
     /// Looks at the next entries, at most `most`. False if there are none.
-    pub(super) fn look(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
+    pub(super) fn read_new(&mut self, most: usize, from: i64, by: &mut By) -> Result<bool, Fault> {
         let (at, before) = (self.account.next, self.before);
         let (blocks, strays) = (&mut self.blocks, &mut self.strays);
         match self.reader.next_entries(at, most.min(LOOK)).map_err(|e| stream_fault(&self.account.stream, e))? {

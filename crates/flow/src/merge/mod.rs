@@ -104,7 +104,7 @@ pub(crate) fn missing(commit: &Commit) -> Option<(u64, BTreeMap<u32, u64>)> {
 
 /// What is known of an input's source, of before the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct UpstreamState {
     /// It has brought everything up to this time, ns since 1970 UTC.
     pub frontier: i64,
     /// It has come to its end.
@@ -115,12 +115,12 @@ pub struct Heard {
     pub done: u64,
 }
 
-impl Heard {
+impl UpstreamState {
     /// Nothing is known.
     pub const NOTHING: Self = Self { frontier: i64::MIN, ended: false, begun: 0, done: 0 };
 }
 
-impl From<&StreamView> for Heard {
+impl From<&StreamView> for UpstreamState {
     fn from(view: &StreamView) -> Self {
         Self { frontier: view.frontier, ended: view.ended, begun: view.begun, done: view.done }
     }
@@ -131,13 +131,13 @@ struct Seen {
     /// ns of a clock that is never set.
     clock: i64,
     key: i64,
-    /// What each input had begun by then ([`Heard::begun`]); by time, or where none is of a worker, empty.
+    /// What each input had begun by then ([`UpstreamState::begun`]); by time, or where none is of a worker, empty.
     begun: Vec<u64>,
 }
 
 impl Seen {
     /// All that inputs had begun is in their streams: an id that is missing is not with a slot.
-    fn is_done(&self, heard: &[Heard]) -> bool {
+    fn is_done(&self, heard: &[UpstreamState]) -> bool {
         self.begun.iter().zip(heard).all(|(begun, heard)| heard.done >= *begun)
     }
 }
@@ -279,7 +279,7 @@ impl Merge {
 
     /// Brings what is due into the output: a bounded amount of work. `now` in ns since 1970 UTC, `clock` in ns of a clock
     /// that is never set; `heard` of each input, in the order of opening.
-    pub fn step(&mut self, now: i64, clock: i64, heard: &[Heard]) -> Result<Step, Fault> {
+    pub fn step(&mut self, now: i64, clock: i64, heard: &[UpstreamState]) -> Result<Step, Fault> {
         self.no_room = None;
         let mut due = self.show()?;
         // Between two slices, of which the next may be on its way when this step ends.
@@ -288,7 +288,7 @@ impl Merge {
             // What an input has begun is known later than what it shows: it goes with the keys of the look before.
             self.remember(clock, heard);
         }
-        let more = self.look()?;
+        let more = self.read_inputs()?;
         if matches!(self.by, By::Time(_)) {
             self.remember(clock, &[]);
         }
@@ -310,7 +310,7 @@ impl Merge {
     }
 
     /// Looks at the inputs, those that are behind first. True if there is more than one step may look at.
-    fn look(&mut self) -> Result<bool, Fault> {
+    fn read_inputs(&mut self) -> Result<bool, Fault> {
         let mut left = LOOK_MAX;
         // Once round, as far as there is something: most of the time that is all.
         let mut open: Vec<usize> = (0..self.inputs.len()).filter(|&i| !self.inputs[i].has_seen_all()).collect();
@@ -319,7 +319,7 @@ impl Merge {
             let input = &mut self.inputs[open[at]];
             let before = input.account.next;
             let is_full = input.strays.len() >= STRAYS_MAX;
-            if is_full || !input.look(left, self.from, &mut self.by)? || input.has_seen_all() {
+            if is_full || !input.read_new(left, self.from, &mut self.by)? || input.has_seen_all() {
                 open.swap_remove(at);
             }
             left = left.saturating_sub((input.account.next - before) as usize);
@@ -329,7 +329,7 @@ impl Merge {
 
     /// By number: learns up to which time each input is in the output. What its source has brought up to a time is there
     /// when all is that lies before the place where its stream ends then.
-    fn listen(&mut self, heard: &[Heard]) {
+    fn listen(&mut self, heard: &[UpstreamState]) {
         let is_shown = self.slice.is_none();
         for (input, heard) in self.inputs.iter_mut().zip(heard) {
             input.listen(*heard, is_shown);
@@ -338,7 +338,7 @@ impl Merge {
     }
 
     /// Keeps what was the largest key when: an input that brings nothing is passed over by it.
-    fn remember(&mut self, clock: i64, heard: &[Heard]) {
+    fn remember(&mut self, clock: i64, heard: &[UpstreamState]) {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
         let longest = self.longest();
         // A worker that began anew counts its blocks anew.
@@ -372,24 +372,24 @@ impl Merge {
     /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
     ///   wait before `time`, which goes on though the machine's clock is set;
     /// * for ever, once its source has ended.
-    fn reach(&self, time: i64, clock: i64, heard: &[Heard], ahead_max: i64) -> i64 {
+    fn reach(&self, time: i64, clock: i64, heard: &[UpstreamState], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
             let passed = self.passed(clock.saturating_sub(input.wait), &[]);
-            input.reach(heard.get(i).copied().unwrap_or(Heard::NOTHING), time, passed, ahead_max)
+            input.reach(heard.get(i).copied().unwrap_or(UpstreamState::NOTHING), time, passed, ahead_max)
         };
         let reach = self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN);
         self.pace.limit(reach, self.longest())
     }
 
     /// Behind the largest key that was known at a moment, and before which no slot of an input holds anything.
-    fn passed(&self, clock: i64, heard: &[Heard]) -> i64 {
+    fn passed(&self, clock: i64, heard: &[UpstreamState]) -> i64 {
         let known = self.seen.partition_point(|seen| seen.clock <= clock && seen.is_done(heard));
         known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].key.saturating_add(1))
     }
 
     /// Takes the next slice, if one is due. True if another may be. The times are those of the machine, of the merge
     /// (`Pace`), and of a clock that is never set.
-    fn take_slice(&mut self, (now, time, clock): (i64, i64, i64), heard: &[Heard]) -> Result<bool, Fault> {
+    fn take_slice(&mut self, (now, time, clock): (i64, i64, i64), heard: &[UpstreamState]) -> Result<bool, Fault> {
         let grid = self.grid;
         let most = match self.by {
             By::Number(_) => SLICE_MESSAGES_NUMBER,

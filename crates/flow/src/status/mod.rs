@@ -247,11 +247,11 @@ impl Watch {
 
     /// Looks at `now`, ns since 1970 UTC. `accounts`: with the ledger of runs that are not finished, a pass over the
     /// index of each.
-    pub fn look(&mut self, now: i64, accounts: bool) -> Result<Status, Fault> {
+    pub fn status(&mut self, now: i64, accounts: bool) -> Result<Status, Fault> {
         let clock = self.data.media.clock();
         let since = self.looked.replace(clock).map(|last| clock.saturating_sub(last) as f64 * 1e-9);
         let mut view = RunsView::new(&self.data);
-        let all = view.look()?.to_vec();
+        let all = view.refresh()?.to_vec();
         let mut status = Status {
             time: now,
             data: self.data.folder.display().to_string(),

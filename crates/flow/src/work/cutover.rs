@@ -74,7 +74,7 @@ pub(super) struct Beside(BTreeMap<String, ([u8; 16], u64)>);
 
 impl Beside {
     /// The next message of an input that it has not done.
-    pub(super) fn stands(&self, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
+    pub(super) fn position(&self, stream: &str, uuid: &[u8; 16]) -> Option<u64> {
         self.0.get(stream).filter(|(known, _)| known == uuid).map(|(_, next)| *next)
     }
 }
@@ -127,7 +127,7 @@ impl Work {
         self.given.clear();
         // What slots answered last may not be safe yet: whoever starts anew must not find it behind the boundary.
         for place in &mut self.places {
-            place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
+            place.reader.reattach().map_err(|e| stream_fault(&place.stream, e))?;
             place.at = place.reader.bounds().count.max(place.at);
             place.answered = place.at;
         }
@@ -174,13 +174,13 @@ impl Work {
         Ok(from)
     }
 
-    /// Lets go of what earlier code kept of the inputs, of the streams `besides`, and of the slots' streams, under a name of
-    /// its own.
-    pub fn let_go(&self, besides: &[String]) -> Result<(), Fault> {
+    /// Releases what earlier code kept, under a name of its own, of the inputs, the streams `side_inputs` and the slots'
+    /// streams.
+    pub fn release_earlier(&self, side_inputs: &[String]) -> Result<(), Fault> {
         let inputs = self.sources.iter().map(|source| source.account.stream.as_str());
         let slots = self.places.iter().map(|place| place.stream.as_str());
         inputs
-            .chain(besides.iter().map(String::as_str))
+            .chain(side_inputs.iter().map(String::as_str))
             .chain(slots)
             .try_for_each(|stream| self.data.release(stream, &format!("keeps {}", self.stage)))
     }

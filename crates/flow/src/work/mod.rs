@@ -12,15 +12,15 @@ mod cutover;
 mod deal;
 mod output;
 mod piece;
-mod place;
 mod resume;
+mod slot_entry;
 mod slots;
 mod source;
 pub(crate) mod statistics;
 
 pub use self::cutover::{Boundary, WorkerNow};
 use self::piece::{Part, Piece, Row, Todo};
-use self::place::Place;
+use self::slot_entry::SlotEntry;
 use self::source::Source;
 use self::statistics::Statistics;
 use crate::Fault;
@@ -29,7 +29,7 @@ use crate::commits::commits_of;
 use crate::cuts::Cuts;
 use crate::data::{Data, stream_fault, tasks_of, unwritten};
 use crate::limits::{BOOK_HISTORY_BYTES, SLOTS_MAX};
-use crate::merge::Heard;
+use crate::merge::UpstreamState;
 use crate::records::{Commit, Gap, Input};
 use crate::runs::StreamView;
 use serde_json::Value;
@@ -182,7 +182,7 @@ pub struct Work {
     stage: String,
     options: WorkOptions,
     sources: Vec<Source>,
-    places: Vec<Place>,
+    places: Vec<SlotEntry>,
     tasks: Writer,
     output: Writer,
     aside: Option<Writer>,
@@ -255,7 +255,7 @@ impl Work {
         let mut places = Vec::new();
         for number in 0..SLOTS_MAX.min(options.slots.max(known_slots as u32)) {
             let at = state["slots"][number as usize].as_u64().unwrap_or(0);
-            places.push(Place::open(data, stage, number, &options, &mut output, at)?);
+            places.push(SlotEntry::open(data, stage, number, &options, &mut output, at)?);
         }
         // Of an output that no commit speaks of, nothing is committed.
         let is_same = state["output"].as_str() == Some(&store::hex(&output.header().uuid));
@@ -308,32 +308,32 @@ impl Work {
 
     /// Does what there is to do at `now` (ns since 1970 UTC). `inputs` as their own stages see them, in order. True if
     /// anything was done.
-    pub fn step(&mut self, now: i64, inputs: &[Heard]) -> Result<bool, Fault> {
+    pub fn step(&mut self, now: i64, inputs: &[UpstreamState]) -> Result<bool, Fault> {
         // Pauses and time-outs go by a clock that is never set; `now` is what commits and statistics say.
         let clock = self.data.media.clock();
         let looks = clock.saturating_sub(self.looked_for_writers) >= WRITER_LOOK;
         if looks {
             self.looked_for_writers = clock;
             for place in self.places.iter_mut().filter(|p| !p.tasks.is_empty() && p.reader.end() <= p.at) {
-                place.reader.look_again().map_err(|e| stream_fault(&place.stream, e))?;
+                place.reader.reattach().map_err(|e| stream_fault(&place.stream, e))?;
             }
             self.look_for_full();
             self.repeat_commands()?;
         }
         self.look_who_came();
         for (source, view) in self.sources.iter_mut().zip(inputs) {
-            source.look(view, looks)?;
+            source.refresh(view, looks)?;
         }
         let mut did = false;
         for slot in 0..self.places.len() {
             did |= self.collect(slot)?;
         }
         did |= looks && self.take_back_overwritten();
-        did |= self.make_way();
+        did |= self.reclaim();
         did |= self.deal(clock)?;
         did |= self.show(now)?;
         did |= self.settle()?;
-        self.say(now, clock)?;
+        self.publish_statistics(now, clock)?;
         self.output.relieve().map_err(|e| stream_fault(&self.stage, e))?;
         Ok(did)
     }

@@ -2,7 +2,7 @@
 
 use super::cutover::SLOW;
 use super::piece::{Apart, Lies, Part, Piece, Row};
-use super::place::Place;
+use super::slot_entry::SlotEntry;
 use super::source::Source;
 use super::{ENTRIES, Pending, Work, asked};
 use crate::aside::{self, Like, Unhandled};
@@ -131,7 +131,7 @@ impl Work {
     fn push_row(&mut self, lies: Lies, first: u64, end: u64) -> Result<Rowed, Fault> {
         let (reader, parent, stream) = match lies {
             Lies::Slot(slot) => {
-                let Place { reader, parent, stream, .. } = &mut self.places[slot];
+                let SlotEntry { reader, parent, stream, .. } = &mut self.places[slot];
                 (reader, *parent, stream.as_str())
             }
             Lies::Input(input) => {
@@ -267,7 +267,7 @@ impl Work {
         let sequence = apart.sequence();
         let (row, reason) = match apart {
             Apart::Written { slot, at, .. } => {
-                let Place { reader, stream, .. } = &mut self.places[slot];
+                let SlotEntry { reader, stream, .. } = &mut self.places[slot];
                 let Some((entry, bytes)) = reader.get(at).map_err(|e| stream_fault(stream, e))? else {
                     return Ok(None);
                 };

@@ -1,7 +1,7 @@
 //! Slots come, answer and die.
 
 use super::piece::{Answered, Piece, Todo};
-use super::place::Place;
+use super::slot_entry::SlotEntry;
 use super::{DEATHS_MAX, OVERDUE_LOOK, Overdue, START_MAX, SlotState, Work};
 use crate::Fault;
 use crate::book::own_meta;
@@ -20,7 +20,7 @@ impl Work {
     pub fn set_slots(&mut self, slots: u32) -> Result<(), Fault> {
         let slots = slots.clamp(1, SLOTS_MAX);
         for number in self.places.len() as u32..slots {
-            let place = Place::open(&self.data, &self.stage, number, &self.options, &mut self.output, 0)?;
+            let place = SlotEntry::open(&self.data, &self.stage, number, &self.options, &mut self.output, 0)?;
             self.places.push(place);
         }
         self.options.slots = slots;
@@ -104,7 +104,7 @@ impl Work {
             let slot = number as u32;
             match self.at(slot) {
                 Some(at) if at & !WAITS > told => self.places[number].told = None,
-                Some(_) if self.places[number].ready => self.greet(slot)?,
+                Some(_) if self.places[number].ready => self.send_parameters(slot)?,
                 Some(_) => drop(self.send(slot, "stop", "")?),
                 // It does not live, or has not come.
                 None => {}
@@ -121,7 +121,7 @@ impl Work {
     }
 
     /// Gives a slot the parameters of now: to be called after `ready`.
-    pub fn greet(&mut self, slot: u32) -> Result<(), Fault> {
+    pub fn send_parameters(&mut self, slot: u32) -> Result<(), Fault> {
         let arguments = self.options.parameters.clone();
         self.send(slot, "configure", &arguments).map(drop)
     }
@@ -131,7 +131,7 @@ impl Work {
         self.options.parameters = parameters.to_owned();
         self.is_changed = true;
         for slot in 0..self.options.slots {
-            self.greet(slot)?;
+            self.send_parameters(slot)?;
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Work {
 
     /// What the slots do.
     pub fn states(&self) -> Vec<SlotState> {
-        let state = |p: &Place| SlotState { tasks: p.tasks.len(), ..p.state.clone() };
+        let state = |p: &SlotEntry| SlotState { tasks: p.tasks.len(), ..p.state.clone() };
         self.places.iter().take(self.options.slots as usize).map(state).collect()
     }
 
@@ -324,7 +324,7 @@ impl Work {
 
     /// A slot's stream may be full of what comes behind messages that nobody can do without room in it. What it has
     /// answered there is given up, to be done anew. True if anything was.
-    pub(super) fn make_way(&mut self) -> bool {
+    pub(super) fn reclaim(&mut self) -> bool {
         let is_open = |piece: &&Piece| piece.answered() < piece.next;
         let Some(first) = self.pieces.iter().find(|(_, piece)| is_open(piece)).map(|(id, _)| *id) else { return false };
         let given = self.given.values().any(|(id, _)| *id == first);

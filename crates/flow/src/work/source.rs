@@ -3,7 +3,7 @@
 use super::cutover::Beside;
 use crate::Fault;
 use crate::data::{Data, stream_fault};
-use crate::merge::Heard;
+use crate::merge::UpstreamState;
 use crate::records::{CUT, Input, epoch_end};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ impl Source {
             }
             None => {
                 kept = None;
-                let there = beside.and_then(|beside| beside.stands(name, &header.uuid));
+                let there = beside.and_then(|beside| beside.position(name, &header.uuid));
                 let bounds = reader.bounds();
                 Input::begin(name, header, there.map_or(bounds.first, |next| next.clamp(bounds.first, bounds.count)))
             }
@@ -120,9 +120,9 @@ impl Source {
     }
 
     /// What its own stage says, and what that means for what is behind it.
-    pub(super) fn look(&mut self, view: &Heard, looks: bool) -> Result<(), Fault> {
+    pub(super) fn refresh(&mut self, view: &UpstreamState, looks: bool) -> Result<(), Fault> {
         if looks && self.reader.end() <= self.cut {
-            self.reader.look_again().map_err(|e| stream_fault(&self.account.stream, e))?;
+            self.reader.reattach().map_err(|e| stream_fault(&self.account.stream, e))?;
         }
         self.ended = view.ended;
         let end = self.reader.end();

@@ -103,7 +103,7 @@ pub(super) struct Statistics {
 
 impl Work {
     /// Says how things are, where that is due.
-    pub(super) fn say(&mut self, now: i64, clock: i64) -> Result<(), Fault> {
+    pub(super) fn publish_statistics(&mut self, now: i64, clock: i64) -> Result<(), Fault> {
         if self.statistics.at.is_some_and(|at| clock.saturating_sub(at) < STATISTICS_PAUSE) {
             return Ok(());
         }

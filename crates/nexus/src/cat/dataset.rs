@@ -271,7 +271,7 @@ extern "C" fn unpack(
     count: usize,
     settings: *const c_uint,
     bytes: usize,
-    room: *mut usize,
+    handle: *mut usize,
     buffer: *mut *mut c_void,
 ) -> usize {
     if flags & h5z::H5Z_FLAG_REVERSE == 0 || count < 3 {
@@ -296,7 +296,7 @@ extern "C" fn unpack(
         }
         std::ptr::copy_nonoverlapping(raw.as_ptr(), new.cast(), raw.len());
         sys::H5free_memory(*buffer);
-        (*buffer, *room) = (new, raw.len());
+        (*buffer, *handle) = (new, raw.len());
     }
     raw.len()
 }

@@ -148,7 +148,7 @@ impl From<io::Error> for Stop {
 type Answer = Result<ControlFlow<()>, Stop>;
 
 /// A group that may have tables: which of the files has it, where, and how it is shown.
-struct Place {
+struct TableGroup {
     file: usize,
     group: String,
     shown: String,
@@ -158,7 +158,7 @@ struct Place {
 struct Whole {
     /// The file itself, and those beside it to which it leads.
     others: Vec<(String, File)>,
-    places: Vec<Place>,
+    places: Vec<TableGroup>,
     /// Links that are not followed.
     left: Vec<Link>,
 }
@@ -167,7 +167,7 @@ impl Whole {
     /// Follows links of the file to groups of plain files beside it, and of these no further. Nothing else is opened: a name
     /// in a file from anywhere may be that of anything.
     fn open(file: &File, path: &Path) -> Result<Self, Fault> {
-        let of = |group: String| Place { file: 0, shown: group.clone(), group };
+        let of = |group: String| TableGroup { file: 0, shown: group.clone(), group };
         let mut whole = Self {
             others: Vec::new(),
             places: guarded(|| groups(file))?.into_iter().map(of).collect(),
@@ -206,7 +206,7 @@ impl Whole {
             else {
                 continue;
             };
-            self.places.push(Place { file: at + 1, shown: format!("{}{rest}", link.path), group });
+            self.places.push(TableGroup { file: at + 1, shown: format!("{}{rest}", link.path), group });
         }
         self.places.len() > before
     }

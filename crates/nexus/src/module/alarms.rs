@@ -3,7 +3,7 @@
 //! An `f142` says beside its value that an alarm changed, or that none did; only the former is a row, with the word of its
 //! status as text.
 
-use super::{Order, Place, Rows, SCHEMA, UNFIT, design, ns_since};
+use super::{Order, Rows, SCHEMA, Target, UNFIT, design, ns_since};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::TEXT_BYTES;
@@ -30,7 +30,7 @@ pub(super) struct Alarms {
 }
 
 impl Rows for Alarms {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
             Message::Al00(alarm) => self.add(place.columns, alarm),
             Message::F142(message) => {

@@ -5,7 +5,7 @@
 //!
 //! A number alone, which comes as one value without axes, is a row without dimensions.
 
-use super::{Cues, Fixed, Late, Order, Place, Rows, SCHEMA, UNFIT, convert, design, first_index, ns_since, number};
+use super::{Cues, Fixed, Late, Order, Rows, SCHEMA, Target, UNFIT, convert, design, first_index, ns_since, number};
 use crate::column::{Column, Design};
 use crate::h5::Cell;
 use crate::limits::{CHUNK_BYTES_MIN, ROW_BYTES_MAX};
@@ -138,8 +138,8 @@ impl Arrays {
         self.brought.is_some()
     }
 
-    pub(super) fn add(&mut self, place: &mut Place<'_>, message: &Da00<'_>) -> Result<(), &'static str> {
-        let Place { path, columns, late } = place;
+    pub(super) fn add(&mut self, place: &mut Target<'_>, message: &Da00<'_>) -> Result<(), &'static str> {
+        let Target { path, columns, late } = place;
         let find = |name: &str| message.data.iter().find(|v| v.name == name);
         if !self.variables.is_empty() && self.variables.iter().all(|variable| find(&variable.name).is_none()) {
             return Err(UNFIT);
@@ -292,7 +292,7 @@ enum Dimensions {
 }
 
 impl Rows for Arrays {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         let Message::Da00(message) = message else { return Err(SCHEMA) };
         self.add(place, message)
     }
@@ -309,8 +309,8 @@ impl Rows for Arrays {
         json!([self.cues.state(), self.brought])
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.cues.take_up(&state[0])?;
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.cues.resume(&state[0])?;
         if !state[1].is_null() {
             self.brought = Some(u32::try_from(state[1].as_u64()?).ok()?);
         }

@@ -4,7 +4,7 @@
 //! those of the next row begin. Datasets of texts of variable length would put them into libhdf5's heap, which no commit
 //! can set back.
 
-use super::{Order, Place, Rows, SCHEMA, UNFIT, design, ns_since};
+use super::{Order, Rows, SCHEMA, Target, UNFIT, design, ns_since};
 use crate::column::Design;
 use crate::limits::ROW_BYTES_MAX;
 use store::Entry;
@@ -38,7 +38,7 @@ pub(super) fn text_designs(path: &str) -> Vec<Design> {
     designs(path, "text", "text_index")
 }
 
-fn add(place: &mut Place<'_>, bytes: &[u8], entry: &Entry) -> Result<(), &'static str> {
+fn add(place: &mut Target<'_>, bytes: &[u8], entry: &Entry) -> Result<(), &'static str> {
     if bytes.len() as u64 > ROW_BYTES_MAX {
         return Err(UNFIT);
     }
@@ -53,7 +53,7 @@ fn add(place: &mut Place<'_>, bytes: &[u8], entry: &Entry) -> Result<(), &'stati
 pub(super) struct Readouts;
 
 impl Rows for Readouts {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Ar51(message) = message else { return Err(SCHEMA) };
         add(place, message.raw_data.bytes(), entry)?;
         place.columns[ID].extend(&message.message_id.to_le_bytes());
@@ -68,7 +68,7 @@ impl Rows for Readouts {
 pub(super) struct Texts;
 
 impl Rows for Texts {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Json(message) = message else { return Err(SCHEMA) };
         add(place, message.json.as_bytes(), entry)
     }

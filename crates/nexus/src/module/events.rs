@@ -6,7 +6,7 @@
 //! layout of ESS a message without any is taken and leaves no row, as its file writer does.
 //! An `ev42` is an `ev44` of one pulse; what a facility adds to it is not written.
 
-use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
+use super::{BROKEN, Cues, Order, Rows, SCHEMA, Target, UNFIT, convert, design, ns_since};
 use crate::column::{Column, Design};
 use crate::template::Data;
 use serde_json::Value;
@@ -98,7 +98,7 @@ impl Events {
 }
 
 impl Rows for Events {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
             Message::Ev44(message) => self.add(place.columns, message),
             Message::Ev42(message) => self.add_pulse(place.columns, message),
@@ -118,7 +118,7 @@ impl Rows for Events {
         self.cues.state()
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.cues.take_up(state)
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.cues.resume(state)
     }
 }

@@ -15,7 +15,8 @@
 //! flush behind; the next one brings them up.
 
 use super::{
-    ANOTHER, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT, alarms, convert, cue_designs, design, first_index, ns_since,
+    ANOTHER, Cues, Late, Order, Rows, SCHEMA, Target, UNFIT, alarms, convert, cue_designs, design, first_index,
+    ns_since,
 };
 use crate::column::{Column, Design};
 use crate::h5::Cell;
@@ -172,8 +173,8 @@ impl Frames {
         if self.max.is_some() { ANOTHER } else { UNFIT }
     }
 
-    fn add_frame(&mut self, place: &mut Place<'_>, frame: &Ad00<'_>, arrival: i64) -> Result<(), &'static str> {
-        let Place { path, columns, late } = place;
+    fn add_frame(&mut self, place: &mut Target<'_>, frame: &Ad00<'_>, arrival: i64) -> Result<(), &'static str> {
+        let Target { path, columns, late } = place;
         let dtype = self.dtype.unwrap_or(frame.data.dtype());
         let row_bytes = frame.data.len() as u64 * dtype.size() as u64;
         // No pixels are no row.
@@ -327,7 +328,7 @@ impl Frames {
 }
 
 impl Rows for Frames {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Ad00(frame) = message else { return Err(SCHEMA) };
         self.add_frame(place, frame, entry.arrival_time)
     }
@@ -360,7 +361,7 @@ impl Rows for Frames {
         json!([self.cues.state(), self.fields.iter().map(of).collect::<Vec<_>>()])
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn resume(&mut self, state: &Value) -> Option<()> {
         let of = |known: &Value| {
             let place = |at: usize| known[at].as_u64().and_then(|n| usize::try_from(n).ok());
             let dtype = [DType::Text].into_iter().chain(DType::ALL).find(|d| known[2] == d.name())?;
@@ -375,7 +376,7 @@ impl Rows for Frames {
                 fill,
             })
         };
-        self.cues.take_up(&state[0])?;
+        self.cues.resume(&state[0])?;
         self.fields = state[1].as_array()?.iter().map(of).collect::<Option<_>>()?;
         Some(())
     }

@@ -3,7 +3,7 @@
 //! `missing` and `member` hold the entries of all groups, one after the other; those of a group begin at its
 //! `missing_index` and `member_index`, and end where those of the next begin.
 
-use super::{Order, Place, Rows, SCHEMA, design, ns_since};
+use super::{Order, Rows, SCHEMA, Target, design, ns_since};
 use crate::column::{Column, Design};
 use store::Entry;
 use wire::bpgr::Group;
@@ -28,7 +28,7 @@ pub(super) fn designs(path: &str) -> Vec<Design> {
 pub(super) struct Groups;
 
 impl Rows for Groups {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str> {
         let Message::Bpgr(group) = message else { return Err(SCHEMA) };
         add(place.columns, group, entry.origin_seq);
         Ok(())

@@ -5,7 +5,7 @@
 //! must then stay what they were. The datasets have names of ours, as a label is any text and may be the name of another.
 
 use super::arrays::{self, Arrays, ERRORS, NO_AXIS};
-use super::{BROKEN, Cues, Late, Order, Place, Rows, SCHEMA, UNFIT};
+use super::{BROKEN, Cues, Late, Order, Rows, SCHEMA, Target, UNFIT};
 use crate::column::{Column, Design};
 use crate::template::{AXES, Data, Variable};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ impl Histograms {
         Self { arrays: Arrays::new(&[variable(DATA)], &[], false) }
     }
 
-    fn add(&mut self, place: &mut Place<'_>, histogram: &Histogram<'_>) -> Result<(), &'static str> {
+    fn add(&mut self, place: &mut Target<'_>, histogram: &Histogram<'_>) -> Result<(), &'static str> {
         histogram.check()?;
         let has_edges = |at: usize| histogram.dimensions.get(at).is_some_and(|one| one.edges.is_some());
         let axes: Vec<&str> =
@@ -161,7 +161,7 @@ impl Histograms {
 }
 
 impl Rows for Histograms {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
             Message::Hs01(message) => self.add(place, &of_hs01(message)?),
             Message::Hs00(message) => self.add(place, &of_hs00(message)?),
@@ -186,8 +186,8 @@ impl Rows for Histograms {
         json!([self.arrays.state(), self.arrays.variables.len() > 1, axes])
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.arrays.take_up(&state[0])?;
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.arrays.resume(&state[0])?;
         if state[1].as_bool()? {
             self.arrays.variables.push(variable(ERRORS));
         }

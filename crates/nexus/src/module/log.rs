@@ -2,7 +2,7 @@
 //!
 //! An array of numbers is a row; the first message says how long, and later ones of another length are unfit.
 
-use super::{Cues, Fixed, Order, Place, Rows, SCHEMA, UNFIT, convert};
+use super::{Cues, Fixed, Order, Rows, SCHEMA, Target, UNFIT, convert};
 use crate::column::Column;
 use crate::h5::Cell;
 use crate::template::Data;
@@ -90,7 +90,7 @@ impl Rows for Log {
         black_box((self.dtype, self.cues.last, self.least, self.count, self.bytes.len()));
     }
 
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
             Message::F144(m) => self.add(place.columns, &m.value, m.timestamp),
             Message::F142(m) => match &m.value {
@@ -129,8 +129,8 @@ impl Rows for Log {
         json!([self.cues.state(), self.count, self.least.to_bits(), self.greatest.to_bits(), self.sum.to_bits()])
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.cues.take_up(&state[0])?;
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.cues.resume(&state[0])?;
         self.count = state[1].as_u64()?;
         self.least = f64::from_bits(state[2].as_u64()?);
         self.greatest = f64::from_bits(state[3].as_u64()?);

@@ -27,11 +27,11 @@ mod times;
 use crate::column::{Column, Design};
 use crate::filter::Filter;
 use crate::h5::{Cell, File};
+use crate::handle::FileHandle;
 use crate::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CUE_CHUNK_BYTES_MIN, CUE_EVERY_NS, LOG_CHUNK_BYTES_MIN, TEXT_BYTES,
 };
 use crate::outside::{Given, Outside};
-use crate::room::Room;
 use crate::sort::Table;
 use crate::template::{Attribute, Data, DataType, Kind, Layout, Module, Values, named_axes};
 use flow::Fault;
@@ -103,7 +103,7 @@ pub(crate) struct Filling {
 /// What a kind of module makes of messages, and what it remembers from one to the next.
 pub(crate) trait Rows {
     /// Adds the rows of a message, or says in a word why not; then nothing was added.
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, entry: &Entry) -> Result<(), &'static str>;
 
     /// See [`Filling::fetch`].
     fn fetch(&self) {}
@@ -123,12 +123,12 @@ pub(crate) trait Rows {
         false
     }
 
-    /// What [`Rows::take_up`] needs; null where the rows say it all.
+    /// What [`Rows::resume`] needs; null where the rows say it all.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    fn take_up(&mut self, _state: &Value) -> Option<()> {
+    fn resume(&mut self, _state: &Value) -> Option<()> {
         Some(())
     }
 
@@ -157,7 +157,7 @@ pub(crate) trait Rows {
 }
 
 /// Where rows go.
-pub(crate) struct Place<'a> {
+pub(crate) struct Target<'a> {
     /// Path of the group.
     path: &'a str,
     columns: &'a mut Vec<Column>,
@@ -199,18 +199,24 @@ impl Filling {
     }
 
     /// Takes up what an earlier process left, as its state says.
-    pub(crate) fn take_up(file: &File, room: &Room, path: &str, module: &Module, state: &Value) -> Result<Self, Fault> {
+    pub(crate) fn resume(
+        file: &File,
+        handle: &FileHandle,
+        path: &str,
+        module: &Module,
+        state: &Value,
+    ) -> Result<Self, Fault> {
         let other = || Fault::new(format!("`{path}` cannot be gone on with"), "the state is not of this template");
         let known = state["rows"].as_array().ok_or_else(other)?;
         let (designs, mut rows) = begin(path, module);
         let mut designs = finished(designs, module);
-        rows.take_up(&state["memory"]).ok_or_else(other)?;
+        rows.resume(&state["memory"]).ok_or_else(other)?;
         let mut late = rows.late_designs(path);
         late.iter_mut().for_each(|design| pack(design, &module.compression));
         designs.append(&mut late);
         let mut repeats = repeats(module);
         if let Some(repeats) = &mut repeats {
-            repeats.take_up(&state["repeats"]).ok_or_else(other)?;
+            repeats.resume(&state["repeats"]).ok_or_else(other)?;
         }
         if known.len() != designs.len() {
             return Err(other());
@@ -222,7 +228,7 @@ impl Filling {
                 let dtype = DType::ALL.into_iter().find(|d| state[2] == d.name()).ok_or_else(other)?;
                 design.cell = Cell::Number(dtype);
             }
-            columns.push(Column::take_up(file, room, design, state[0].as_u64().ok_or_else(other)?)?);
+            columns.push(Column::resume(file, handle, design, state[0].as_u64().ok_or_else(other)?)?);
         }
         let messages = state["messages"].as_u64().ok_or_else(other)?;
         let fitted = columns.iter().any(|column| column.rows() > 0);
@@ -231,7 +237,7 @@ impl Filling {
         }
         let mut watch = rows.order().map(Watch::of);
         if let Some(watch) = &mut watch {
-            watch.take_up(&state["order"], &columns).ok_or_else(other)?;
+            watch.resume(&state["order"], &columns).ok_or_else(other)?;
         }
         let is_outside = matches!(module.kind, Kind::Outside(_));
         let (path, late, compression) = (path.to_owned(), Vec::new(), module.compression.clone());
@@ -252,7 +258,7 @@ impl Filling {
         })
     }
 
-    /// What [`Filling::take_up`] needs.
+    /// What [`Filling::resume`] needs.
     pub(crate) fn state(&self) -> Value {
         let rows: Vec<Value> = self
             .columns
@@ -346,7 +352,7 @@ impl Filling {
         }
         let before = self.watch.as_ref().map(|watch| self.columns[watch.order.time].rows());
         let known = self.columns.len();
-        let mut place = Place { path: &self.path, columns: &mut self.columns, late: &mut self.late };
+        let mut place = Target { path: &self.path, columns: &mut self.columns, late: &mut self.late };
         let answer = self.rows.take(&mut place, message, entry);
         self.columns.iter_mut().skip(known).for_each(|column| pack(&mut column.design, &self.compression));
         answer?;
@@ -648,7 +654,7 @@ impl Cues {
         json!(self.last)
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn resume(&mut self, state: &Value) -> Option<()> {
         if !state.is_null() {
             self.last = Some(state.as_i64()?);
         }

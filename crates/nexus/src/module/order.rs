@@ -83,7 +83,7 @@ impl Watch {
     }
 
     /// A state of before there was this one says nothing: then any row may be late.
-    pub(super) fn take_up(&mut self, state: &Value, columns: &[Column]) -> Option<()> {
+    pub(super) fn resume(&mut self, state: &Value, columns: &[Column]) -> Option<()> {
         self.commit(columns);
         if state.is_null() {
             self.is_late = self.committed > 0;

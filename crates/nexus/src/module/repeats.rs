@@ -50,7 +50,7 @@ impl Repeats {
     }
 
     /// A state of before there was this one says nothing.
-    pub(super) fn take_up(&mut self, state: &Value) -> Option<()> {
+    pub(super) fn resume(&mut self, state: &Value) -> Option<()> {
         for (origin, time) in state.as_object().into_iter().flatten() {
             self.note(origin, time.as_i64()?);
         }
@@ -71,10 +71,10 @@ mod tests {
         repeats.note("a", 4);
         assert!(repeats.has("a", 4) && !repeats.has("a", 5), "only the last message counts, though it be older");
         let mut again = Repeats::of(None);
-        again.take_up(&repeats.state()).unwrap();
+        again.resume(&repeats.state()).unwrap();
         assert_eq!(again.state(), repeats.state());
-        assert!(again.take_up(&json!({"a": "x"})).is_none());
-        again.take_up(&Value::Null).unwrap();
+        assert!(again.resume(&json!({"a": "x"})).is_none());
+        again.resume(&Value::Null).unwrap();
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         }
         assert_eq!(one.state(), any.state());
         let mut again = Repeats::of(Some(&"a".to_owned()));
-        again.take_up(&any.state()).unwrap();
+        again.resume(&any.state()).unwrap();
         assert!(again.has("a", 5));
     }
 

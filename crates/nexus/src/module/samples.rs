@@ -1,6 +1,6 @@
 //! `se00` and `senv` as NXlog: one row a sample. Times are the message's, or counted from the packet's time by `time_delta`.
 
-use super::{BROKEN, Cues, Order, Place, Rows, SCHEMA, UNFIT, convert};
+use super::{BROKEN, Cues, Order, Rows, SCHEMA, Target, UNFIT, convert};
 use crate::column::Column;
 use crate::h5::Cell;
 use serde_json::Value;
@@ -96,7 +96,7 @@ impl Samples {
 }
 
 impl Rows for Samples {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         match message {
             Message::Se00(message) => self.add(place.columns, message),
             Message::Senv(message) => self.add_older(place.columns, message),
@@ -116,7 +116,7 @@ impl Rows for Samples {
         self.cues.state()
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.cues.take_up(state)
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.cues.resume(state)
     }
 }

@@ -1,6 +1,6 @@
 //! `tdct` as NXlog: times without values, one row each.
 
-use super::{Cues, Order, Place, Rows, SCHEMA, UNFIT, convert, design, ns_since};
+use super::{Cues, Order, Rows, SCHEMA, Target, UNFIT, convert, design, ns_since};
 use crate::column::Design;
 use serde_json::Value;
 use store::Entry;
@@ -23,7 +23,7 @@ pub(super) struct Times {
 }
 
 impl Rows for Times {
-    fn take(&mut self, place: &mut Place<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, place: &mut Target<'_>, message: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         let Message::Tdct(message) = message else { return Err(SCHEMA) };
         let times: Array<'_, i64> = convert::signed(message.timestamps).ok_or(UNFIT)?;
         if let Some(first) = times.first() {
@@ -46,7 +46,7 @@ impl Rows for Times {
         self.cues.state()
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
-        self.cues.take_up(state)
+    fn resume(&mut self, state: &Value) -> Option<()> {
+        self.cues.resume(state)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Cell, Filler, Given, Rows, Wrong, wrong_datasets};
 use crate::column::{Column, Design};
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
-use crate::module::{Fixed, Place, UNFIT};
+use crate::module::{Fixed, Target, UNFIT};
 use crate::template::FromOutside;
 use flow::Fault;
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl Outside {
 }
 
 impl crate::module::Rows for Outside {
-    fn take(&mut self, _: &mut Place<'_>, _: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
+    fn take(&mut self, _: &mut Target<'_>, _: &Message<'_>, _: &Entry) -> Result<(), &'static str> {
         Err(UNFIT)
     }
 
@@ -85,7 +85,7 @@ impl crate::module::Rows for Outside {
         self.filler.as_ref().map_or(Value::Null, |filler| filler.state())
     }
 
-    fn take_up(&mut self, state: &Value) -> Option<()> {
+    fn resume(&mut self, state: &Value) -> Option<()> {
         self.filler.as_mut().ok()?.resume(state)
     }
 }

@@ -183,7 +183,7 @@ impl Python {
     }
 
     /// Sends a frame.
-    fn say(&mut self, kind: u8, parts: &[&[u8]], within: Duration) -> Result<(), Silent> {
+    fn send(&mut self, kind: u8, parts: &[&[u8]], within: Duration) -> Result<(), Silent> {
         let length = 1 + parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let begun = Instant::now();
         let Some((_, socket)) = &mut self.running else { return Err(Silent::Dead("it is gone".into())) };
@@ -254,7 +254,7 @@ impl Python {
         loop {
             self.wake()?;
             tries += 1;
-            let answer = self.say(kind, &[asked.to_string().as_bytes()], LOAD).and_then(|()| self.hear(LOAD));
+            let answer = self.send(kind, &[asked.to_string().as_bytes()], LOAD).and_then(|()| self.hear(LOAD));
             match answer {
                 Ok(answer) => {
                     return Ok(serde_json::from_slice(answer.get(1..).unwrap_or_default()).unwrap_or_default());
@@ -450,7 +450,7 @@ impl Asking {
             parts.extend([head.as_slice(), message.bytes]);
         }
         let within = python.time_max;
-        python.say(b't', &parts, LOAD).map_err(|silent| Failed::At(0, silent))?;
+        python.send(b't', &parts, LOAD).map_err(|silent| Failed::At(0, silent))?;
         let mut answers = Vec::new();
         loop {
             let frame =
@@ -609,7 +609,7 @@ impl Drop for Asking {
     fn drop(&mut self) {
         let mut python = lock(&self.python);
         if self.made_in == python.count {
-            let _ = python.say(b'c', &[&self.id.to_le_bytes()], ENDING);
+            let _ = python.send(b'c', &[&self.id.to_le_bytes()], ENDING);
         }
     }
 }

@@ -10,9 +10,9 @@
 //! little endian; path; bytes. Five zeros end it.
 
 use crate::h5::{Chunk, File, Growing, chunk_at};
+use crate::handle::{FileHandle, PAGE};
 use crate::limits::{CHUNK_BYTES_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SORT_APPLY_BYTES};
 use crate::metadata::{Apply, lock};
-use crate::room::{PAGE, Room};
 use crate::sink::{cleared, sync_folder, write_metadata};
 use flow::Fault;
 use std::collections::BTreeMap;
@@ -55,19 +55,19 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn begin(target: &Path, room: &Room) -> Result<Self, Fault> {
+    pub(super) fn begin(target: &Path, handle: &FileHandle) -> Result<Self, Fault> {
         let path = beside(target, "sorting");
         cleared(&path)?;
         let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        let mut file = BufWriter::with_capacity(1 << 20, file.map_err(|e| room.refused(&path, &e))?);
-        file.write_all(MAGIC).map_err(|e| room.refused(&path, &e))?;
+        let mut file = BufWriter::with_capacity(1 << 20, file.map_err(|e| handle.refused(&path, &e))?);
+        file.write_all(MAGIC).map_err(|e| handle.refused(&path, &e))?;
         Ok(Self { target: target.to_path_buf(), file, placed: 0, bytes: 0 })
     }
 
     /// Adds a chunk; `mask` is of one that gets a new place.
     pub(super) fn add(
         &mut self,
-        room: &Room,
+        handle: &FileHandle,
         path: &str,
         row: u64,
         mask: Option<u32>,
@@ -78,7 +78,7 @@ impl Journal {
         let head = [head[0], head[1], head[2], head[3], sums(head, path.as_bytes(), bytes)].map(u64::to_le_bytes);
         let parts = [head.as_flattened(), path.as_bytes(), bytes];
         let written = parts.into_iter().try_for_each(|part| self.file.write_all(part));
-        written.map_err(|e| room.refused(&beside(&self.target, "sorting"), &e))?;
+        written.map_err(|e| handle.refused(&beside(&self.target, "sorting"), &e))?;
         #[cfg(test)]
         crate::whole::look_between(&self.target);
         self.bytes += bytes.len() as u64;
@@ -87,17 +87,17 @@ impl Journal {
     }
 
     /// Ends the list: on disk, with the room that its chunks need, under its name.
-    pub(super) fn end(mut self, file: &File, room: &mut Room) -> Result<(), Fault> {
+    pub(super) fn end(mut self, file: &File, handle: &mut FileHandle) -> Result<(), Fault> {
         let (begun, whole) = (beside(&self.target, "sorting"), beside(&self.target, "sorted"));
         let end = file.held().map_or(0, |held| lock(&held).end());
         if self.placed > 0 {
-            room.reserve(end + self.placed)?;
+            handle.reserve(end + self.placed)?;
         }
         let ended = self.file.write_all(&[0; 40]).and_then(|()| self.file.flush());
         let synced = ended.and_then(|()| self.file.get_ref().sync_data());
-        synced.map_err(|e| room.refused(&begun, &e))?;
+        synced.map_err(|e| handle.refused(&begun, &e))?;
         let moved = std::fs::rename(&begun, &whole).and_then(|()| sync_folder(&whole));
-        moved.map_err(|e| room.refused(&whole, &e))?;
+        moved.map_err(|e| handle.refused(&whole, &e))?;
         #[cfg(test)]
         crate::whole::look_between(&self.target);
         Ok(())
@@ -106,7 +106,7 @@ impl Journal {
 
 /// Puts the chunks of a whole list into the file and removes it; nothing where there is none. The answer is how many chunks
 /// there were. Whatever of it was done before is done again, or seen to be done.
-pub(super) fn apply(target: &Path, file: &File, room: &mut Room) -> Result<u64, Fault> {
+pub(super) fn apply(target: &Path, file: &File, handle: &mut FileHandle) -> Result<u64, Fault> {
     let path = beside(target, "sorted");
     let failed = |e: Error| Fault::new(format!("cannot read {}", path.display()), e);
     let list = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
@@ -119,7 +119,7 @@ pub(super) fn apply(target: &Path, file: &File, room: &mut Room) -> Result<u64, 
     if magic != *MAGIC {
         return Err(failed(Error::other("beamport did not create it")));
     }
-    let mut put = Put { file, room, dataset: None, free: Vec::new(), left: Vec::new(), waiting: 0, count: 0 };
+    let mut put = Put { file, handle, dataset: None, free: Vec::new(), left: Vec::new(), waiting: 0, count: 0 };
     while let Some(chunk) = next(&mut list).map_err(failed)? {
         put.put(&chunk)?;
     }
@@ -172,7 +172,7 @@ fn next(list: &mut impl Read) -> Result<Option<Listed>, Error> {
 /// Chunks that go into a file.
 struct Put<'a> {
     file: &'a File,
-    room: &'a mut Room,
+    handle: &'a mut FileHandle,
     /// That of the last chunk, with its path and its chunks.
     dataset: Option<(String, Growing, BTreeMap<u64, Chunk>)>,
     /// Places, with their bytes, that the file on disk does not name any more.
@@ -202,23 +202,23 @@ impl Put<'_> {
             if length > chunk.bytes {
                 return Err(Fault::new(format!("a chunk of `{path}` has changed"), format!("row {row}")));
             }
-            return self.room.put(chunk.place, bytes);
+            return self.handle.put(chunk.place, bytes);
         };
         if (chunk.mask, chunk.bytes) == (mask, length) {
             // After a kill it may be done; the place of one that is only allotted may lie behind the end.
             let mut known = vec![0; bytes.len()];
-            if self.room.read_into(chunk.place, &mut known).is_ok() && known == *bytes {
+            if self.handle.read_into(chunk.place, &mut known).is_ok() && known == *bytes {
                 return Ok(());
             }
             // A reader must not meet half of it, so it does not stay where it is, as one of as many bytes would.
             dataset.put_chunk(row, length + 1, mask, Some(chunk.place))?;
         }
-        let fitting = self.free.iter().enumerate().filter(|(_, (_, room))| *room >= length);
-        let place = fitting.min_by_key(|(_, (_, room))| *room).map(|(at, _)| at);
+        let fitting = self.free.iter().enumerate().filter(|(_, (_, handle))| *handle >= length);
+        let place = fitting.min_by_key(|(_, (_, handle))| *handle).map(|(at, _)| at);
         let place = place.map(|at| self.free.swap_remove(at).0);
         let place = dataset.put_chunk(row, length, mask, place)?;
         chunks.insert(row, Chunk { place, bytes: length, mask });
-        self.room.put(place, bytes)?;
+        self.handle.put(place, bytes)?;
         self.left.push((chunk.place, chunk.bytes));
         self.waiting += length;
         if self.waiting >= SORT_APPLY_BYTES { self.tell() } else { Ok(()) }
@@ -226,7 +226,7 @@ impl Put<'_> {
 
     /// Has the file name the places of all chunks.
     fn tell(&mut self) -> Result<(), Fault> {
-        write_metadata(self.file, self.room, Apply::Grown)?;
+        write_metadata(self.file, self.handle, Apply::Grown)?;
         self.free.append(&mut self.left);
         self.waiting = 0;
         Ok(())

@@ -23,12 +23,12 @@ pub(crate) use journal::{forget, is_begun};
 
 use crate::column::Design;
 use crate::h5::File;
+use crate::handle::FileHandle;
 use crate::limits::SORT_APPLY_BYTES;
 use crate::module::{Order, rank};
-use crate::room::Room;
 use flow::Fault;
 use journal::Journal;
-use plan::Run;
+use plan::Span;
 use rows::Rows;
 use std::path::Path;
 
@@ -49,8 +49,8 @@ impl Table {
 }
 
 /// Sorts; the answer is how many chunks changed.
-pub(crate) fn sort(target: &Path, file: &File, room: &mut Room, tables: &[Table]) -> Result<u64, Fault> {
-    let mut work = Work { target, file, room, journal: None, chunks: 0 };
+pub(crate) fn sort(target: &Path, file: &File, handle: &mut FileHandle, tables: &[Table]) -> Result<u64, Fault> {
+    let mut work = Work { target, file, handle, journal: None, chunks: 0 };
     for table in tables {
         while work.rows(table)? {
             work.apply()?;
@@ -68,14 +68,14 @@ pub(crate) fn sort(target: &Path, file: &File, room: &mut Room, tables: &[Table]
 }
 
 /// Does what an earlier call, perhaps of a killed process, had still to do.
-pub(crate) fn redo(target: &Path, file: &File, room: &mut Room) -> Result<(), Fault> {
-    journal::apply(target, file, room).map(|_| ())
+pub(crate) fn redo(target: &Path, file: &File, handle: &mut FileHandle) -> Result<(), Fault> {
+    journal::apply(target, file, handle).map(|_| ())
 }
 
 struct Work<'a> {
     target: &'a Path,
     file: &'a File,
-    room: &'a mut Room,
+    handle: &'a mut FileHandle,
     journal: Option<Journal>,
     chunks: u64,
 }
@@ -86,7 +86,7 @@ impl Work<'_> {
         let Order { time, lists, .. } = table.order;
         let time = &table.designs[time];
         let mut times = Rows::open(self.file, time)?;
-        let Some((runs, more)) = plan::runs(&mut times, self.room, time.cell)? else { return Ok(false) };
+        let Some((runs, more)) = plan::runs(&mut times, self.handle, time.cell)? else { return Ok(false) };
         for (at, columns) in lists {
             let index = &table.designs[*at];
             let mut first = Rows::open(self.file, index)?;
@@ -97,7 +97,7 @@ impl Work<'_> {
                     return Err(uneven(&table.designs[*column]));
                 }
             }
-            let entries = plan::entries(&mut first, self.room, &runs, entries.unwrap_or(0))?;
+            let entries = plan::entries(&mut first, self.handle, &runs, entries.unwrap_or(0))?;
             let changes = runs.iter().zip(&entries).map(|(run, list)| (*run, list.to.wrapping_sub(list.from)));
             self.rewrite(index, times.rows, changes)?;
             for column in *columns {
@@ -111,13 +111,13 @@ impl Work<'_> {
     }
 
     /// Moves rows of a column, and adds to the numbers of each piece. It has `rows` rows at least.
-    fn rewrite(&mut self, design: &Design, rows: u64, moves: impl Iterator<Item = (Run, u64)>) -> Result<(), Fault> {
+    fn rewrite(&mut self, design: &Design, rows: u64, moves: impl Iterator<Item = (Span, u64)>) -> Result<(), Fault> {
         let (mut source, mut target) = (Rows::open(self.file, design)?, Rows::open(self.file, design)?);
         if target.rows < rows {
             return Err(uneven(design));
         }
         let mut open: Option<Changed> = None;
-        for (Run { mut from, mut to, count }, add) in moves.filter(|(run, add)| run.from != run.to || *add != 0) {
+        for (Span { mut from, mut to, count }, add) in moves.filter(|(run, add)| run.from != run.to || *add != 0) {
             let end = to + count;
             while to < end {
                 let base = to - to % target.chunk_rows;
@@ -125,7 +125,7 @@ impl Work<'_> {
                     Some(chunk) => chunk,
                     None => {
                         self.put(&target, open.take())?;
-                        let old = target.whole(self.room, base)?;
+                        let old = target.whole(self.handle, base)?;
                         Changed { base, new: old.clone(), old }
                     }
                 };
@@ -133,7 +133,7 @@ impl Work<'_> {
                 let count = (base + target.chunk_rows).min(end) - to;
                 let first = (to - base) as usize * target.row_bytes;
                 let bytes = &mut chunk.new[first..first + count as usize * target.row_bytes];
-                source.read(self.room, from, bytes)?;
+                source.read(self.handle, from, bytes)?;
                 for number in bytes.as_chunks_mut::<8>().0.iter_mut().filter(|_| add != 0) {
                     *number = u64::from_le_bytes(*number).wrapping_add(add).to_le_bytes();
                 }
@@ -158,15 +158,15 @@ impl Work<'_> {
         };
         let mut cues = Rows::open(self.file, &table.designs[at + 1])?;
         let mut told = vec![[0; 8]; cues.rows as usize];
-        cues.read(self.room, 0, told.as_flattened_mut())?;
+        cues.read(self.handle, 0, told.as_flattened_mut())?;
         told.sort_unstable_by_key(|time| rank(cell, *time));
         let (mut places, mut row) = (Vec::with_capacity(told.len()), 0);
         for cue in &told {
-            row = plan::first_at(&mut times, self.room, cell, row, rank(cell, *cue))?;
+            row = plan::first_at(&mut times, self.handle, cell, row, rank(cell, *cue))?;
             places.push(match &mut first {
                 None => row.to_le_bytes(),
                 Some((_, entries)) if row == times.rows => entries.to_le_bytes(),
-                Some((first, _)) => first.number(self.room, row)?,
+                Some((first, _)) => first.number(self.handle, row)?,
             });
         }
         self.overwrite(&table.designs[at], places.as_flattened())?;
@@ -180,7 +180,7 @@ impl Work<'_> {
             return Err(uneven(design));
         }
         for (base, new) in (0..).step_by(target.chunk_rows as usize).zip(bytes.chunks(target.chunk_bytes())) {
-            let changed = Changed { base, old: target.whole(self.room, base)?, new: new.to_vec() };
+            let changed = Changed { base, old: target.whole(self.handle, base)?, new: new.to_vec() };
             self.put(&target, Some(changed))?;
         }
         Ok(())
@@ -206,9 +206,9 @@ impl Work<'_> {
         }
         let journal = match &mut self.journal {
             Some(journal) => journal,
-            none => none.insert(Journal::begin(self.target, self.room)?),
+            none => none.insert(Journal::begin(self.target, self.handle)?),
         };
-        let added = journal.add(self.room, &target.path, base, mask, if packed.is_empty() { &new } else { &packed });
+        let added = journal.add(self.handle, &target.path, base, mask, if packed.is_empty() { &new } else { &packed });
         if added.is_err() {
             // What is on disk of it is room.
             self.journal = None;
@@ -228,11 +228,11 @@ impl Work<'_> {
 
     fn apply(&mut self) -> Result<(), Fault> {
         let Some(journal) = self.journal.take() else { return Ok(()) };
-        if let Err(fault) = journal.end(self.file, self.room) {
+        if let Err(fault) = journal.end(self.file, self.handle) {
             forget(self.target)?;
             return Err(fault);
         }
-        self.chunks += journal::apply(self.target, self.file, self.room)?;
+        self.chunks += journal::apply(self.target, self.file, self.handle)?;
         Ok(())
     }
 }

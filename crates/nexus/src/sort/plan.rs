@@ -5,15 +5,15 @@
 
 use super::rows::Rows;
 use crate::h5::Cell;
+use crate::handle::FileHandle;
 use crate::limits::{LATE_ROWS_MAX, SORT_SCAN_ROWS};
 use crate::module::rank;
-use crate::room::Room;
 use flow::Fault;
 use std::ops::ControlFlow;
 
 /// Rows that stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Span {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) count: u64,
@@ -21,9 +21,9 @@ pub(super) struct Run {
 
 /// The pieces, in the order in which they come to stand, from row 0 on; and whether late rows are left behind them, that
 /// were too many for one time. None where all rows stand in order.
-pub(super) fn runs(times: &mut Rows, room: &Room, cell: Cell) -> Result<Option<(Vec<Run>, bool)>, Fault> {
+pub(super) fn runs(times: &mut Rows, handle: &FileHandle, cell: Cell) -> Result<Option<(Vec<Span>, bool)>, Fault> {
     let (mut late, mut newest, mut end) = (Vec::new(), 0, times.rows);
-    scan(times, room, cell, end, |row, time| {
+    scan(times, handle, cell, end, |row, time| {
         if time < newest {
             late.push((time, row));
             if late.len() == LATE_ROWS_MAX {
@@ -41,7 +41,7 @@ pub(super) fn runs(times: &mut Rows, room: &Room, cell: Cell) -> Result<Option<(
     late.sort_unstable();
     let mut late = late.into_iter().peekable();
     let (mut runs, mut newest) = (Vec::new(), 0);
-    scan(times, room, cell, end, |row, time| {
+    scan(times, handle, cell, end, |row, time| {
         if time >= newest {
             newest = time;
             // Not those of the same time: had they come before, they would not be late.
@@ -57,27 +57,27 @@ pub(super) fn runs(times: &mut Rows, room: &Room, cell: Cell) -> Result<Option<(
 }
 
 /// Adds a row behind the others.
-fn push(runs: &mut Vec<Run>, row: u64) {
+fn push(runs: &mut Vec<Span>, row: u64) {
     let to = runs.last().map_or(0, |run| run.to + run.count);
     match runs.last_mut() {
         Some(run) if run.from + run.count == row => run.count += 1,
-        _ => runs.push(Run { from: row, to, count: 1 }),
+        _ => runs.push(Span { from: row, to, count: 1 }),
     }
 }
 
 /// Where the entries of the rows go, whose first ones the numbers of `index` say; of the last row up to `entries`.
-pub(super) fn entries(index: &mut Rows, room: &Room, runs: &[Run], entries: u64) -> Result<Vec<Run>, Fault> {
-    let mut out: Vec<Run> = Vec::with_capacity(runs.len());
-    let mut to = u64::from_le_bytes(index.number(room, 0)?);
+pub(super) fn entries(index: &mut Rows, handle: &FileHandle, runs: &[Span], entries: u64) -> Result<Vec<Span>, Fault> {
+    let mut out: Vec<Span> = Vec::with_capacity(runs.len());
+    let mut to = u64::from_le_bytes(index.number(handle, 0)?);
     for run in runs {
-        let from = u64::from_le_bytes(index.number(room, run.from)?);
+        let from = u64::from_le_bytes(index.number(handle, run.from)?);
         let behind = run.from + run.count;
-        let end = if behind < index.rows { u64::from_le_bytes(index.number(room, behind)?) } else { entries };
+        let end = if behind < index.rows { u64::from_le_bytes(index.number(handle, behind)?) } else { entries };
         let count = end
             .checked_sub(from)
             .filter(|_| end <= entries)
             .ok_or_else(|| Fault::new(format!("`{}` has changed", index.path), format!("row {}", run.from)))?;
-        out.push(Run { from, to, count });
+        out.push(Span { from, to, count });
         to += count;
     }
     Ok(out)
@@ -86,7 +86,7 @@ pub(super) fn entries(index: &mut Rows, room: &Room, runs: &[Run], entries: u64)
 /// Reads the times of the rows before `end`, some at a time.
 fn scan(
     times: &mut Rows,
-    room: &Room,
+    handle: &FileHandle,
     cell: Cell,
     end: u64,
     mut each: impl FnMut(u64, u64) -> ControlFlow<()>,
@@ -96,7 +96,7 @@ fn scan(
     while row < end {
         let count = (end - row).min(SORT_SCAN_ROWS as u64);
         let bytes = &mut buffer[..count as usize * 8];
-        times.read(room, row, bytes)?;
+        times.read(handle, row, bytes)?;
         for (time, row) in bytes.as_chunks::<8>().0.iter().zip(row..) {
             if each(row, rank(cell, *time)).is_break() {
                 return Ok(());
@@ -108,11 +108,11 @@ fn scan(
 }
 
 /// The first row from `low` on whose time is not before `time`.
-pub(super) fn first_at(times: &mut Rows, room: &Room, cell: Cell, low: u64, time: u64) -> Result<u64, Fault> {
+pub(super) fn first_at(times: &mut Rows, handle: &FileHandle, cell: Cell, low: u64, time: u64) -> Result<u64, Fault> {
     let (mut low, mut high) = (low, times.rows);
     while low < high {
         let middle = low + (high - low) / 2;
-        if rank(cell, times.number(room, middle)?) < time { low = middle + 1 } else { high = middle }
+        if rank(cell, times.number(handle, middle)?) < time { low = middle + 1 } else { high = middle }
     }
     Ok(low)
 }

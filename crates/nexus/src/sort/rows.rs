@@ -3,8 +3,8 @@
 use crate::column::Design;
 use crate::filter::Filter;
 use crate::h5::{Chunk, File, chunk_at};
+use crate::handle::FileHandle;
 use crate::limits::SORT_READ_BYTES;
-use crate::room::Room;
 use flow::Fault;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,42 +48,42 @@ impl Rows {
     }
 
     /// Fills `out` with rows from `row` on.
-    pub(super) fn read(&mut self, room: &Room, row: u64, out: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn read(&mut self, handle: &FileHandle, row: u64, out: &mut [u8]) -> Result<(), Fault> {
         let (mut row, mut rest) = (row, out);
         while !rest.is_empty() {
             let base = row - row % self.chunk_rows;
             let skip = (row - base) as usize * self.row_bytes;
             let (now, later) = rest.split_at_mut((self.chunk_bytes() - skip).min(rest.len()));
-            self.read_chunk(room, base, skip, now)?;
+            self.read_chunk(handle, base, skip, now)?;
             (row, rest) = (base + self.chunk_rows, later);
         }
         Ok(())
     }
 
     /// The rows of a chunk that count; of a packed one all.
-    pub(super) fn whole(&mut self, room: &Room, base: u64) -> Result<Vec<u8>, Fault> {
+    pub(super) fn whole(&mut self, handle: &FileHandle, base: u64) -> Result<Vec<u8>, Fault> {
         let rows = (self.rows - base).min(self.chunk_rows) as usize;
         let mut out = vec![0; rows * self.row_bytes];
-        self.read_chunk(room, base, 0, &mut out)?;
+        self.read_chunk(handle, base, 0, &mut out)?;
         Ok(out)
     }
 
     /// The number in a row of a dataset of numbers of 8 bytes.
-    pub(super) fn number(&mut self, room: &Room, row: u64) -> Result<[u8; 8], Fault> {
+    pub(super) fn number(&mut self, handle: &FileHandle, row: u64) -> Result<[u8; 8], Fault> {
         let mut out = [0; 8];
-        self.read(room, row, &mut out)?;
+        self.read(handle, row, &mut out)?;
         Ok(out)
     }
 
-    fn read_chunk(&mut self, room: &Room, base: u64, skip: usize, out: &mut [u8]) -> Result<(), Fault> {
+    fn read_chunk(&mut self, handle: &FileHandle, base: u64, skip: usize, out: &mut [u8]) -> Result<(), Fault> {
         let Some(filter) = self.filter else {
-            return room.read_into(self.chunk(base)?.place + skip as u64, out);
+            return handle.read_into(self.chunk(base)?.place + skip as u64, out);
         };
         let known = self.unpacked.iter().position(|(known, _)| *known == base);
         let at = match known {
             Some(at) => at,
             None => {
-                let bytes = self.unpack(room, filter, base)?;
+                let bytes = self.unpack(handle, filter, base)?;
                 let most = (SORT_READ_BYTES / self.chunk_bytes()).max(1);
                 self.unpacked.truncate(most - 1);
                 self.unpacked.push_front((base, bytes));
@@ -94,17 +94,17 @@ impl Rows {
         Ok(())
     }
 
-    fn unpack(&self, room: &Room, filter: Filter, base: u64) -> Result<Vec<u8>, Fault> {
+    fn unpack(&self, handle: &FileHandle, filter: Filter, base: u64) -> Result<Vec<u8>, Fault> {
         let chunk = self.chunk(base)?;
         let whole = self.chunk_bytes();
         if chunk.mask == filter.skipped() {
             // Of a begun one only the rows that count were written.
             let mut bytes = vec![0; whole];
             let rows = (self.rows - base).min(self.chunk_rows) as usize;
-            room.read_into(chunk.place, &mut bytes[..rows * self.row_bytes])?;
+            handle.read_into(chunk.place, &mut bytes[..rows * self.row_bytes])?;
             return Ok(bytes);
         }
-        let packed = room.read(chunk.place, chunk.bytes as usize)?;
+        let packed = handle.read(chunk.place, chunk.bytes as usize)?;
         filter.unpack(&packed, self.element, whole).ok_or_else(|| {
             Fault::new(format!("a chunk of `{}` is not valid compressed data", self.path), format!("row {base}"))
         })

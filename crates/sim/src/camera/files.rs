@@ -95,7 +95,7 @@ impl Recorded {
         }
         let mut all: Option<(Form, Self)> = None;
         for file in &config.files {
-            let (form, at, frames) = look(config, file)?;
+            let (form, at, frames) = inspect(config, file)?;
             let size = form.bytes()? as u64;
             let (known, recorded) =
                 all.get_or_insert_with(|| (form.clone(), Self { stacks: Vec::new(), size, frames: 0 }));
@@ -134,7 +134,7 @@ fn refused(file: &Recording, cause: impl fmt::Display) -> Fault {
 }
 
 /// What a file holds: the form of its frames, its first byte of pixels, and how many frames there are.
-fn look(config: &Config, file: &Recording) -> Result<(Form, u64, u64), Fault> {
+fn inspect(config: &Config, file: &Recording) -> Result<(Form, u64, u64), Fault> {
     let length = file.bytes.len();
     let head = file.bytes.bytes(0, length.min(npy::HEADER_BYTES_MAX as u64))?;
     let array = npy::read(head).map_err(|e| refused(file, e.cause).hint(e.hint))?;

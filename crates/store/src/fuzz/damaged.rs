@@ -162,7 +162,7 @@ pub fn damaged(bytes: &[u8], folder: &Path) -> Seen {
         seen.changes += u64::from(damage(&paths, change));
     }
     // As they lie there, as a repair leaves them, and as a writer that takes them up does.
-    look(&media, folder, &mut seen);
+    examine(&media, folder, &mut seen);
     for name in ["d", "m", "v"] {
         let stream = folder.join(name);
         let before = verify(&media, &stream, &mut |_, _| ());
@@ -171,11 +171,11 @@ pub fn damaged(bytes: &[u8], folder: &Path) -> Seen {
             assert!(after.left.wrong <= before.wrong, "a repair does no harm");
         }
     }
-    look(&media, folder, &mut seen);
+    examine(&media, folder, &mut seen);
     for name in ["d", "m", "v"] {
         append(&media, folder, name, &mut seen);
     }
-    look(&media, folder, &mut seen);
+    examine(&media, folder, &mut seen);
     seen
 }
 
@@ -286,7 +286,7 @@ fn damage(paths: &[PathBuf], change: &[u8]) -> bool {
 }
 
 /// Reads all streams in every way, and judges what is shown.
-fn look(media: &Arc<dyn Media>, folder: &Path, seen: &mut Seen) {
+fn examine(media: &Arc<dyn Media>, folder: &Path, seen: &mut Seen) {
     for (name, early, kind) in [
         ("d", true, Kind::Anonymous),
         ("d", false, Kind::Counted),

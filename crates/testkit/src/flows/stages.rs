@@ -8,8 +8,8 @@ use super::{Checked, Flow, Mover, SECOND};
 use crate::{Dice, Slots};
 use flow::records::Apart;
 use flow::{
-    Data, Fault, Heard, Intake, Made, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Stepped, Stop, StreamView,
-    Work, WorkOptions, Worker, aside_of, ledger,
+    Data, Fault, Intake, Made, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Stepped, Stop, StreamView,
+    UpstreamState, Work, WorkOptions, Worker, aside_of, ledger,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -147,7 +147,7 @@ impl Running {
     /// A step of each; `clock` is never set.
     fn step(&mut self, intakes: &[Intake], now: i64, clock: i64) -> Result<(), Fault> {
         let sources: Vec<StreamView> = intakes.iter().map(StreamView::from).collect();
-        let heard: Vec<Heard> = sources.iter().map(Heard::from).collect();
+        let heard: Vec<UpstreamState> = sources.iter().map(UpstreamState::from).collect();
         let mut merged = None;
         if let Some(merge) = &mut self.merge {
             merged = Some(StreamView::from(&*merge));
@@ -156,7 +156,7 @@ impl Running {
         }
         if let Some(work) = &mut self.work {
             let of_merge = merged.filter(|_| work.accounts().all(|input| input.stream == MERGED));
-            work.step(now, &[of_merge.as_ref().map_or(heard[0], Heard::from)])?;
+            work.step(now, &[of_merge.as_ref().map_or(heard[0], UpstreamState::from)])?;
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Flow {
         if let (Some(work), Some((options, _)), Ok(())) = (&mut stages.work, &self.stages.work, &stepped) {
             // Another number than was asked for is a change that a commit speaks of: there is none here.
             debug_assert_eq!(work.slots(), options.slots);
-            match self.stages.slots.greet(work) {
+            match self.stages.slots.send_parameters(work) {
                 Ok(missing) => greeted = missing,
                 Err(e) => stepped = Err(e),
             }

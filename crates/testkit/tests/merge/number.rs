@@ -89,7 +89,7 @@ fn bring_all(place: &mut Place, dice: &mut Dice, mut coming: Vec<Coming>) {
             place.drain().unwrap();
         }
         place.step(None).unwrap();
-        place.look().unwrap();
+        place.compare().unwrap();
     }
 }
 

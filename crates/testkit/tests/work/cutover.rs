@@ -7,7 +7,8 @@
 use super::history::{History, INPUT, Kind, POISON, SAME, STAGE};
 use beamport_testkit::{Counts, Dice, Machine, histories};
 use flow::{
-    Data, Fault, Heard, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, Work, WorkOptions, Worker, aside_of,
+    Data, Fault, Made, Outputs, Share, Slot, SlotOptions, Stepped, Stop, UpstreamState, Work, WorkOptions, Worker,
+    aside_of,
 };
 use std::collections::BTreeSet;
 use store::{Batch, Drain, Level, Meta, Options, SchemaId};
@@ -169,7 +170,7 @@ impl Kind for Changed {
                     for number in 0..3 {
                         work.died(number, "killed", "replaced")?;
                     }
-                    work.let_go(&[])?;
+                    work.release_earlier(&[])?;
                     work.hold(false);
                 }
                 history.kind.cutting = Cutting::No;
@@ -323,15 +324,19 @@ impl Alone {
         let inputs = vec![INPUT.into()];
         let slot = SlotOptions { number: 0, inputs, stream: options.slot_options(), from, by_key: false };
         let slot = Slot::open(data, stage, slot).unwrap();
-        work.greet(0).unwrap();
+        work.send_parameters(0).unwrap();
         Self { work, slot, maker: Maker { version: 1, bytes: 0 } }
     }
 
     fn step(&mut self, machine: &Machine) {
         machine.advance(1_000_000);
-        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        self.work
+            .step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }])
+            .unwrap();
         while self.slot.step(&mut self.maker, &mut |_| false).unwrap() == Stepped::Worked {}
-        self.work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        self.work
+            .step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }])
+            .unwrap();
     }
 }
 
@@ -356,7 +361,7 @@ fn old_code_whose_slots_never_start_could_not_be_cut_over() {
     append(30..60);
     let step = |work: &mut Work| {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        work.step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }]).unwrap();
     };
     for _ in 0..3 {
         step(&mut place.work);
@@ -387,7 +392,7 @@ fn old_code_whose_slots_never_start_could_not_be_cut_over() {
     let slot =
         SlotOptions { number: 0, inputs: vec![INPUT.into()], stream: Options::memory(1 << 20), from, by_key: false };
     let slot = Slot::open(&data, "old", slot).unwrap();
-    work.greet(0).unwrap();
+    work.send_parameters(0).unwrap();
     let mut place = Alone { work, slot, maker: Maker { version: 2, bytes: 0 } };
     while place.work.accounts().next().unwrap().next < 60 {
         place.step(&machine);
@@ -413,13 +418,13 @@ fn what_was_answered_behind_a_message_that_nobody_answered_held_up_the_cut_over(
     let mut work = Work::open(&data, "old", &inputs, &options).unwrap();
     let slot_of = |work: &mut Work, number| {
         let from = work.ready(number, 0);
-        work.greet(number).unwrap();
+        work.send_parameters(number).unwrap();
         let stream = options.slot_options();
         Slot::open(&data, "old", SlotOptions { number, inputs: inputs.clone(), stream, from, by_key: false }).unwrap()
     };
     let step = |work: &mut Work| {
         machine.advance(1_000_000);
-        work.step(machine.now(), &[Heard { frontier: 0, ended: false, ..Heard::NOTHING }]).unwrap();
+        work.step(machine.now(), &[UpstreamState { frontier: 0, ended: false, ..UpstreamState::NOTHING }]).unwrap();
     };
     // The first is given message 0 and does nothing, the second answers message 1.
     work.ready(0, 0);

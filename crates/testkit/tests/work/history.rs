@@ -2,7 +2,7 @@
 //! process of its own; what may happen to them, and the calm behind it in which all comes to its end.
 
 use beamport_testkit::{Counts, Dice, Machine, PretendMedia, Slots};
-use flow::{Data, Fault, Heard, Stepped, Work, WorkOptions, Worker};
+use flow::{Data, Fault, Stepped, UpstreamState, Work, WorkOptions, Worker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Drain, Level, Meta, Options, ReadOptions, Reader, SchemaId, Writer};
@@ -216,7 +216,8 @@ impl<K: Kind> History<K> {
         self.open_runner();
         let now = self.machine.now();
         let Some(work) = &mut self.runner else { return };
-        let mut fault = work.step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]).err();
+        let mut fault =
+            work.step(now, &[UpstreamState { frontier: now, ended: false, ..UpstreamState::NOTHING }]).err();
         fault = fault.or(K::beside(self).err());
         if self.kind.starts_slots() {
             fault = fault.or(self.start_slots().err());
@@ -230,7 +231,7 @@ impl<K: Kind> History<K> {
 
     fn start_slots(&mut self) -> Result<(), Fault> {
         let Some(work) = &mut self.runner else { return Ok(()) };
-        for one in self.slots.greet(work)? {
+        for one in self.slots.send_parameters(work)? {
             let code = K::code(work, self.payload);
             self.slots.start(&self.machine, one, &self.options, |_| Ok(code))?;
         }
@@ -331,7 +332,7 @@ impl<K: Kind> History<K> {
         }
         let Some(mut reader) = self.witness.take() else { return };
         reader.seek(self.seen.len() as u64);
-        let _ = reader.look_again();
+        let _ = reader.reattach();
         loop {
             let batch = match reader.read(64) {
                 Ok(batch) => batch,

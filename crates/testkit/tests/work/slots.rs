@@ -3,8 +3,8 @@
 use super::history::{INPUT, STAGE};
 use beamport_testkit::{Machine, PretendMedia, Slots};
 use flow::{
-    Data, Fault, Heard, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Overdue, Stepped, Stop, Work, WorkOptions,
-    Worker,
+    Data, Fault, Merge, MergeBy, MergeInput, MergeOptions, Outputs, Overdue, Stepped, Stop, UpstreamState, Work,
+    WorkOptions, Worker,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Bench {
 
     /// Starts the slots that do not live.
     fn start(&mut self, hangs_at: &[u64]) {
-        for one in self.slots.greet(&mut self.work).unwrap() {
+        for one in self.slots.send_parameters(&mut self.work).unwrap() {
             let code = Passes { hangs_at: hangs_at.to_vec(), ..Passes::default() };
             self.slots.start(&self.machine, one, &self.options, |_| Ok(code)).unwrap();
         }
@@ -116,7 +116,7 @@ impl Bench {
     fn step_runner(&mut self) {
         self.machine.advance(MS);
         let now = self.machine.now();
-        self.work.step(now, &[Heard { frontier: now, ended: false, ..Heard::NOTHING }]).unwrap();
+        self.work.step(now, &[UpstreamState { frontier: now, ended: false, ..UpstreamState::NOTHING }]).unwrap();
     }
 
     /// Lets a slot do all that it has.
@@ -191,7 +191,7 @@ fn a_slot_that_came_late_held_tasks_that_nobody_did() {
     let mut bench = Bench::new(WorkOptions { turn: 1, keep_order: false, ..WorkOptions::memory(2, 1 << 20) });
     // The process of slot 1 starts, and does not come yet.
     let late = (1, bench.work.ready(1, 0));
-    bench.work.greet(1).unwrap();
+    bench.work.send_parameters(1).unwrap();
     let first = (0, bench.work.ready(0, 0));
     let code = || Ok(Passes::default());
     bench.slots.start(&bench.machine, first, &bench.options, |_| code()).unwrap();
@@ -255,7 +255,7 @@ fn replaced(bench: &mut Bench, messages: u64, first: Passes, next: impl Fn() -> 
     bench.append(messages);
     let (mut ended, mut code) = (0, Some(first));
     while bench.next() < messages {
-        for one in bench.slots.greet(&mut bench.work).unwrap() {
+        for one in bench.slots.send_parameters(&mut bench.work).unwrap() {
             let code = code.take().unwrap_or_else(&next);
             bench.slots.start(&bench.machine, one, &bench.options, |_| Ok(code)).unwrap();
         }
@@ -310,7 +310,7 @@ fn a_merge_by_number_gave_up_ids_that_a_slot_held() {
         }
         bench.machine.advance(9 * MS);
         bench.step_runner();
-        let heard = Heard::from(&bench.work.view());
+        let heard = UpstreamState::from(&bench.work.view());
         merge.step(bench.machine.now(), bench.machine.clock(), &[heard]).unwrap();
         shown = merge.writer().next_sequence();
         assert!(n >= 500 || shown == 0, "{shown} are shown at {n}");

@@ -40,7 +40,7 @@ impl Held {
     /// Shows a message, the first pending one being `first`. True if the pending ones keep too much.
     pub(super) fn see(&mut self, data: &Data, input: &str, entry: &Entry, sequence: u64, first: u64) -> bool {
         if usize::from(entry.parent) >= self.rings.len() {
-            self.look(data, input, entry.parent);
+            self.open_rings(data, input, entry.parent);
         }
         let rows = [0, usize::from(entry.parent)];
         let of = |held: &Self, row: usize| held.rings.get(row).copied().flatten();
@@ -73,7 +73,7 @@ impl Held {
     }
 
     /// Looks at the streams up to a row. One that cannot be opened has no messages any more that could be kept.
-    fn look(&mut self, data: &Data, input: &str, row: u16) {
+    fn open_rings(&mut self, data: &Data, input: &str, row: u16) {
         let open = |name: &str| data.reader(name, Default::default()).ok();
         let reader = open(input);
         let parents = reader.as_ref().and_then(|reader| reader.parents().ok()).unwrap_or_default();

@@ -272,7 +272,7 @@ impl Rows {
         self.sequences.get(self.gone + place as usize).copied()
     }
 
-    fn let_go(&mut self, count: usize) {
+    fn release(&mut self, count: usize) {
         self.gone = (self.gone + count).min(self.times.len());
         if self.gone > GONE && self.gone * 2 > self.times.len() {
             self.times.drain(..self.gone);
@@ -431,7 +431,7 @@ impl Grouping {
             }
         }
         if self.found.is_empty() {
-            self.rows.let_go(std::mem::take(&mut done));
+            self.rows.release(std::mem::take(&mut done));
         }
         // Of all messages, as what lies between the pending ones is kept with them.
         let first = self.first(sequence);
@@ -589,7 +589,7 @@ impl Grouping {
                     self.judge(at);
                 }
             }
-            self.rows.let_go(done);
+            self.rows.release(done);
             Ok(())
         })?;
         // They were counted when they came.
@@ -642,7 +642,7 @@ impl Worker for Grouping {
             }
             self.said.late += self.found.late;
             self.said.alone += self.found.alone;
-            self.rows.let_go(done);
+            self.rows.release(done);
             out.done(&message);
         }
         self.keep(batch.next(), out);

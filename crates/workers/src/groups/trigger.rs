@@ -185,7 +185,7 @@ impl Trigger {
     }
 
     /// Messages before the first of an open group are needed no more.
-    fn let_go(&mut self) -> usize {
+    fn release(&mut self) -> usize {
         let end = self.first + self.links.len() as u64;
         let needed = self.open.iter().map(|open| open.first).min().unwrap_or(end);
         let done = (needed - self.first) as usize;
@@ -215,14 +215,14 @@ impl Finder for Trigger {
             self.close(0, found);
         }
         // Only then, or where nothing is open, is anything needed no more.
-        Ok(if closed || self.open.is_empty() { self.let_go() } else { 0 })
+        Ok(if closed || self.open.is_empty() { self.release() } else { 0 })
     }
 
     fn cut(&mut self, _: Pending<'_>, found: &mut Found) -> usize {
         while !self.open.is_empty() {
             self.close(0, found);
         }
-        self.let_go()
+        self.release()
     }
 
     fn keep(&self, words: &mut Vec<u64>) {

@@ -246,7 +246,7 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
     let options = WorkOptions { parameters: parameters.to_string(), ..WorkOptions::memory(1, 1 << 22) };
     let mut work = Work::open(&data, STAGE, &[INPUT.into()], &options).unwrap();
     let from = work.ready(0, 0);
-    work.greet(0).unwrap();
+    work.send_parameters(0).unwrap();
     let stream = options.slot_options();
     let asked = SlotOptions { number: 0, inputs: vec![INPUT.into()], stream, from, by_key: false };
     let mut slot = Slot::open(&data, STAGE, asked).unwrap();
@@ -268,11 +268,12 @@ fn an_open_group_kept_all_memory_of_what_its_input_shows_which_then_stood_still(
             }
         }
         machine.advance(1_000_000);
-        let heard = vec![Heard { frontier: time, ended: false, ..Heard::NOTHING }; 2];
+        let heard = vec![UpstreamState { frontier: time, ended: false, ..UpstreamState::NOTHING }; 2];
         merge.step(machine.now(), machine.now(), &heard).unwrap();
-        work.step(machine.now(), &[Heard { frontier: time, ended: false, ..Heard::NOTHING }]).unwrap();
+        work.step(machine.now(), &[UpstreamState { frontier: time, ended: false, ..UpstreamState::NOTHING }]).unwrap();
         while slot.step(&mut native, &mut |_| false).unwrap() == Stepped::Worked {
-            work.step(machine.now(), &[Heard { frontier: time, ended: false, ..Heard::NOTHING }]).unwrap();
+            work.step(machine.now(), &[UpstreamState { frontier: time, ended: false, ..UpstreamState::NOTHING }])
+                .unwrap();
         }
         if time == 8_000 {
             break;

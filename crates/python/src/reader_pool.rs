@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use store::{Check, Header, Kind, Media, Os, ReadOptions, Reader, Start};
 
 /// The readers of one stream that wait for work.
-pub(crate) struct Place {
+pub(crate) struct ReaderPool {
     media: Arc<dyn Media>,
     pub(crate) folder: PathBuf,
     free: Mutex<Vec<(bool, Ours<Reader>)>>,
 }
 
-impl Place {
+impl ReaderPool {
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { media: Os::shared(), folder, free: Mutex::new(Vec::new()) }
     }

@@ -8,7 +8,7 @@ use crate::slot::MORE;
 use std::collections::VecDeque;
 use store::{Error, Level, Parent, ReadOptions, Reader, Writer};
 
-pub(super) struct Place {
+pub(super) struct SlotEntry {
     pub(super) stream: String,
     pub(super) reader: Reader,
     pub(super) parent: Parent,
@@ -40,7 +40,7 @@ pub(super) struct Place {
     pub(super) stands: Option<(u64, u64, i64)>,
 }
 
-impl Place {
+impl SlotEntry {
     pub(super) fn open(
         data: &Data,
         stage: &str,

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file beside libhdf5's own handle.
-pub(crate) struct Room {
+pub(crate) struct FileHandle {
     path: PathBuf,
     file: Arc<Handles>,
     lanes: Lanes,
@@ -30,7 +30,7 @@ pub(crate) struct Room {
     short: Cell<bool>,
 }
 
-impl Room {
+impl FileHandle {
     pub(crate) fn open(path: &Path) -> Result<Self, Fault> {
         let cached = OpenOptions::new()
             .read(true)

@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What was there when the mover looked last.
 #[derive(Default)]
-pub(super) struct Belongings {
+pub(super) struct FileWatch {
     /// Identity of each stream, and its live place while it has one.
     known: BTreeMap<String, ([u8; 16], Option<LivePlace>)>,
     looked: Option<Instant>,
@@ -31,9 +31,9 @@ pub(super) struct Belongings {
     fault: StageHandle,
 }
 
-impl Belongings {
+impl FileWatch {
     /// Looks, if it is time to. An error names what is gone.
-    pub(super) fn look(&mut self, data: &Data, instrument: &Instrument) -> Result<(), Fault> {
+    pub(super) fn refresh(&mut self, data: &Data, instrument: &Instrument) -> Result<(), Fault> {
         if self.looked.is_some_and(|looked| looked.elapsed() < self.pause) {
             return Ok(());
         }
