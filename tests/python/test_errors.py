@@ -124,7 +124,7 @@ def test_a_wrong_byte_is_named(disk):
     segment.write_bytes(damaged)
     messages = beamport.open(disk)["detector"].read()
     error = refusal(list, messages)
-    assert "payload of message 2 does not verify" in error.cause
+    assert "the payload of message 2 has a wrong checksum" in error.cause
     assert error.hint.endswith(f"`beamport verify detector --data {disk}`")
 
 

@@ -253,7 +253,7 @@ def test_without_times_all_messages_are_the_run_and_their_stream_follows_from_th
     assert "messages  3\nlost      0\nclosed    yes\n" in told
     with h5py.File(tmp_path / "t.nxs") as file:
         np.testing.assert_array_equal(file["entry/t/time"], [5, 6, 7])
-    assert "there is a file of that name" in run(programs, tmp_path, *words, stdin=text, status=2)
+    assert "a file of that name exists" in run(programs, tmp_path, *words, stdin=text, status=2)
 
 
 def test_a_message_at_the_very_stop_is_in_the_file_of_an_inclusive_run(programs, tmp_path):  # noqa: F811

@@ -139,7 +139,7 @@ def test_wrong_names_and_positions_are_refused(memory):
     with pytest.raises(beamport.Error, match="ends at 3"):
         stream.read(name="analysis", start=(stream.uuid, 1, 4))
     for start in [("x", 1, 1), (stream.uuid, 1), (stream.uuid, -1, 0)]:
-        with pytest.raises(beamport.Error, match="no position"):
+        with pytest.raises(beamport.Error, match="invalid position"):
             stream.read(start=start)
     with stream.read(name="analysis") as messages:
         next(messages)
@@ -270,7 +270,7 @@ def test_a_position_that_a_recovery_cut_is_refused(disk, by):
         else:
             stream.read(start=position)
     assert caught.value.cause == "rewound: epoch 1 has only messages 0 to 15 (exclusive)"
-    assert caught.value.hint.endswith("go on with `start=(stream.uuid, 1, 15)`")
+    assert caught.value.hint.endswith("resume with `start=(stream.uuid, 1, 15)`")
     with stream.read(name="analysis", start=(stream.uuid, 1, 15)) as messages:
         assert sequences(messages) == [15, 16, 17]
         assert messages.position == (stream.uuid, 2, 18)

@@ -117,5 +117,5 @@ def test_a_gap_in_the_numbers_is_loss_in_the_ledger(memory):
 
 def test_metadata_that_are_no_json_are_an_error(memory):
     steps(memory, bprn("r", "open", T0, metadata="{"))
-    with pytest.raises(beamport.Error, match="cannot read metadata of run `r`"):
+    with pytest.raises(beamport.Error, match="cannot read the metadata of run `r`"):
         beamport.open(memory).runs  # noqa: B018

@@ -69,7 +69,7 @@ def test_too_little_shared_memory_is_refused_with_one_sum(lab):
         out, err = (stream.decode() for stream in process.communicate(timeout=HANG_S))
         assert process.returncode == status, (verb, out, err)
         told = out + err
-        sums.add(re.search(r"ask for ([0-9.]+ [kMG]B)", told)[1])
+        sums.add(re.search(r"need ([0-9.]+ [kMG]B)", told)[1])
         assert "lab.toml:8" in told and "lower `live` of `detector`, which is 64 MiB" in told, told
     assert len(sums) == 1, sums
     assert not lab.data.exists()

@@ -171,7 +171,7 @@ def test_files_of_frames_are_made_again_as_the_run_wrote_them(lab, nexus):
             for name in names:
                 assert dict(one[name].attrs).keys() == dict(other[name].attrs).keys(), name
     told = lab.run(*write, again, "--sink", "images", status=2).stderr.decode()
-    assert "there is a folder of that name" in told and len(files_of(again)) == answer["files"]
+    assert "a folder of that name exists" in told and len(files_of(again)) == answer["files"]
     assert "sinks of this run are images, plain" in lab.run(*write, "x", "--sink", "imags", status=2).stderr.decode()
     # Who does not say which gets what has a template.
     lab.run(*write, lab.folder / "again.nxs")

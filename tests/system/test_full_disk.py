@@ -290,7 +290,7 @@ def test_write_on_a_full_disk_ends_and_leaves_nothing(lab, nexus, disk, times):
         with small.ballast.open("ab") as ballast:
             ballast.truncate(small.ballast.stat().st_size - (2 << 20) * (turn % 2))
         refused = lab.run(*words, status=2)
-        assert b"no room" in refused.stderr and b"hint:" in refused.stderr, refused.stderr
+        assert b"no space" in refused.stderr and b"hint:" in refused.stderr, refused.stderr
         assert [path.name for path in small.folder.iterdir()] == ["ballast"]
         small.free()
     lab.run(*words)
@@ -316,7 +316,7 @@ def test_file_that_may_not_grow_heals_and_is_complete(lab, nexus, times):
         count = stream.marks()[2]
         until(lambda count=count: stream.marks()[2] > count + 14, "a full disk of the file stops the streams")
         (said,) = until(lambda: troubles(lab), "the reason stands nowhere")
-        assert "first.nxs" in said and "make room" in said
+        assert "first.nxs" in said and "free some space" in said
         for pid in writers_of(lab, process):
             try:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

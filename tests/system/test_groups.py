@@ -206,5 +206,5 @@ def test_a_finder_stays_what_it_was():
         return [(0, count)], count
 
     assert first([1], [0], [0]) == ([(0, 1)], 1) and first.__beamport_every__ == 8
-    with pytest.raises(ValueError, match="every so many"):
+    with pytest.raises(ValueError, match="whole number from 1"):
         beamport.finder(every=0)

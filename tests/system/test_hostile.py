@@ -322,7 +322,12 @@ def test_shared_memory_made_by_another_user_is_refused(beamport):
     trap = Path(f"/dev/shm/beamport-{user}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copy2(beamport, folder)
+        (folder / "bin").mkdir()
+        shutil.copy2(beamport, folder / "bin")
+        # The program finds librdkafka beside the folder that it lies in.
+        libraries = Path(beamport).resolve().parent.parent / "lib" / "beamport"
+        if libraries.is_dir():
+            shutil.copytree(libraries, folder / "lib" / "beamport")
         (folder / "lab.toml").write_text(GOOD.format(data="data"))
         os.chown(folder, user, user)
         try:
@@ -335,7 +340,7 @@ def test_shared_memory_made_by_another_user_is_refused(beamport):
                     trap.chmod(0o777)
                     os.chown(trap, *((user, user) if kind == "a folder open to all" else (0, 0)))
                 done = subprocess.run(
-                    [folder / "beamport", "up", "lab.toml"], cwd=folder, user=user, group=user, extra_groups=[],
+                    [folder / "bin" / "beamport", "up", "lab.toml"], cwd=folder, user=user, group=user, extra_groups=[],
                     capture_output=True, stdin=subprocess.DEVNULL, timeout=HANG_S,
                 )  # fmt: skip
                 assert done.returncode == 2 and str(trap).encode() in done.stderr, done.stderr

@@ -254,7 +254,7 @@ inputs = ["detector"]
     for part in (
         "wrong value of `keep` in [worker.wrong.parameters]",
         "character 1: there is no `evnts`",
-        "write `detector`",
+        "did you mean `detector`?",
         "one slot must get all",
         "merge the streams first",
         "write `slot_live = ",

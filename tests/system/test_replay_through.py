@@ -203,7 +203,7 @@ def test_mistakes_are_told_at_once(lab):
         ("mine.py:meen", ["--input", "camera"], "has no attribute 'meen'"),
         ("mine.py:mean", ["--input", "camera", "sclae=2"], "unexpected keyword argument 'sclae'"),
         ("mine.py:mean", ["--input", "camera", "--slots", "33"], "write 1 to 32"),
-        ("filtre", ["--input", "camera"], "write `filter`"),
+        ("filtre", ["--input", "camera"], "did you mean `filter`?"),
         ("filter", ["--input", "camera"], "`keep`"),
         ("filter", ["--input", "camera", "keep=v > 1", 'values={"v": "detector"}'], "looks at `detector`"),
         ("mean", ["--file", "gone.toml"], "cannot read the instrument file"),

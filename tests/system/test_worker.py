@@ -468,7 +468,7 @@ def test_what_a_worker_had_not_done_when_up_ended_was_said_nowhere(lab):
     assert "a dict with the key 1: keys are names" in texts[0] and "`y` of a dict: a worker made a `str`" in texts[1]
     lab.interrupt(process)
     lab.end(process)
-    told = re.search(r"`slow` has ([\d,]+) of `camera` before it: the next `up` goes on", lab.said(process)[1])
+    told = re.search(r"`slow` has ([\d,]+) unprocessed messages from `camera`; the next `up`", lab.said(process)[1])
     assert told and int(told[1].replace(",", "")) > 0
 
 
@@ -487,7 +487,7 @@ def test_a_worker_that_never_answered_was_said_nowhere(lab):
     lab.interrupt(process)
     lab.end(process)
     # Its code is committed when it starts, so it has an account.
-    assert re.search(r"`one` has \d+ of `camera` before it: the next `up` goes on", lab.said(process)[1])
+    assert re.search(r"`one` has \d+ unprocessed messages from `camera`; the next `up`", lab.said(process)[1])
 
 
 @pytest.mark.parametrize(
@@ -532,7 +532,7 @@ def test_code_that_broke_what_it_works_with_put_all_that_followed_aside(lab):
     assert 0 < len(aside) <= 16 and aside == list(range(50, 50 + len(aside))), "in a row, and none behind them"
     made = numbers(lab, "one")
     assert made == [n for n in range(made[-1] + 1) if n not in aside]
-    assert "16 messages in a row went aside" in lab.said(process)[1]
+    assert "16 messages in a row were set aside" in lab.said(process)[1]
     (row,) = beamport.open(lab.data).stages()
     assert row["closed"] and sum(row["aside"].values()) == len(aside) and not row["lost"]
     print(f"1 slot injected whose code is broken for all that follows: {len(aside)} aside, a fresh slot did the rest")

@@ -350,7 +350,7 @@ fn no_room_is_an_error_that_heals() {
             });
             if let Err(fault) = answer {
                 assert!(sink.lacks_room() && !sink.is_broken(), "{fault}");
-                assert!(fault.what.contains("no room"), "{fault}");
+                assert!(fault.what.contains("no space"), "{fault}");
                 content_elsewhere(&file);
                 refused += 1;
                 if refused == 3 {
@@ -415,7 +415,7 @@ fn no_room_to_sort_is_an_error_that_heals() {
         for _ in 0..3 {
             limit_files(limit.parse().unwrap());
             let Err(fault) = sink.finish(ACCOUNT) else { panic!("the limit was never met") };
-            assert!(sink.lacks_room() && !sink.is_broken() && fault.what.contains("no room"), "{fault}");
+            assert!(sink.lacks_room() && !sink.is_broken() && fault.what.contains("no space"), "{fault}");
             assert!(sink.flush().is_ok() || sink.lacks_room());
             limit_files(libc::RLIM_INFINITY);
             let beside =

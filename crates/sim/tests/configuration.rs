@@ -39,7 +39,7 @@ fn slips_get_the_nearest_name() {
     assert!(Config::new("zebra").unwrap_err().hint.contains("amor, amor-monitor"));
     let mut config = Config::new("amor").unwrap();
     assert_eq!(config.set("rats", &json!(1)).unwrap_err().hint, "did you mean `rate`?");
-    assert_eq!(config.set("message", &json!("pulses")).unwrap_err().hint, "did you mean \"pulse\"?");
+    assert_eq!(config.set("message", &json!("pulses")).unwrap_err().hint, "did you mean `pulse`?");
     // A key of another model is not silently ignored.
     assert!(config.set("metadata", &json!(1)).is_err());
 }

@@ -30,7 +30,7 @@ fn a_second_end_at_another_time_is_refused() {
     let run = keeper.end("r", now + SECOND, "asked", now + SECOND).unwrap();
     assert_eq!(run.stop, now + SECOND);
     let fault = keeper.end("r", now + 2 * SECOND, "asked", now + 2 * SECOND).unwrap_err();
-    assert!(fault.cause.contains("another time") && !fault.hint.is_empty(), "{fault}");
+    assert!(fault.cause.contains("another stop") && !fault.hint.is_empty(), "{fault}");
     // Asked again, the answer is the run as it ended.
     assert_eq!(keeper.end("r", now + SECOND, "asked", now + 3 * SECOND).unwrap(), run);
     assert_eq!(keeper.end("r", None, "asked", now + 3 * SECOND).unwrap(), run);
@@ -43,7 +43,7 @@ fn a_run_does_not_end_later_than_it_was_to() {
     let mut keeper = keeper(&process);
     begun(&mut keeper, now, Some(now + SECOND), now);
     let fault = keeper.end("r", now + 2 * SECOND, "asked", now).unwrap_err();
-    assert!(fault.cause.contains("before that"), "{fault}");
+    assert!(fault.cause.contains("earlier stop"), "{fault}");
     // Ended late without a time: its stop is what it was to be.
     assert_eq!(keeper.end("r", None, "asked", now + 5 * SECOND).unwrap().stop, now + SECOND);
 }

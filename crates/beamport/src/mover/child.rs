@@ -104,7 +104,7 @@ fn make_folder(job: &WriterJob) -> Result<Result<(), Fault>, Fault> {
 /// Starts a writer, whose program is of our version by the word of the caller; its answer goes to the end of `output`.
 /// The folder for its file is there. The inner fault will come again.
 pub fn start_writer(job: &WriterJob, output: &std::fs::File) -> Result<Result<Child, Fault>, Fault> {
-    let fault = |e| Fault::new(format!("the writer of sink `{}` cannot start", job.sink), e);
+    let fault = |e| Fault::new(format!("cannot start the writer of sink `{}`", job.sink), e);
     let mut job = job.clone();
     job.writer.python.get_or_insert_with(super::workers::python);
     let text = match serde_json::to_vec(&job) {

@@ -555,7 +555,7 @@ impl Flow {
             Ok(opened) => opened,
             Err(e) => {
                 // The run may not be there yet, or not any more.
-                if !self.calm || !e.what.contains("there is no run") {
+                if !self.calm || !e.what.contains("no run ") {
                     self.may_fail("the feed does not open", &e)?;
                 }
                 self.forget_unbegun()?;
