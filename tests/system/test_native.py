@@ -258,7 +258,7 @@ inputs = ["detector"]
         "one slot must get all",
         "merge the streams first",
         "write `slot_live = ",
-        "write `histogram`",
+        "did you mean `histogram`?",
     ):
         assert part in said, said
 

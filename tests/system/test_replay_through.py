@@ -205,7 +205,7 @@ def test_mistakes_are_told_at_once(lab):
         ("mine.py:mean", ["--input", "camera", "--slots", "33"], "write 1 to 32"),
         ("filtre", ["--input", "camera"], "did you mean `filter`?"),
         ("filter", ["--input", "camera"], "`keep`"),
-        ("filter", ["--input", "camera", "keep=v > 1", 'values={"v": "detector"}'], "looks at `detector`"),
+        ("filter", ["--input", "camera", "keep=v > 1", 'values={"v": "detector"}'], "reads `detector`"),
         ("mean", ["--file", "gone.toml"], "cannot read the instrument file"),
         ("maen", ["--file", lab.file], "no worker `maen`"),
         ("mine.py:Fails", ["--input", "camera", "--speed", "max"], "no such device"),
