@@ -3,7 +3,7 @@
 
 use crate::figures::{absent, thousands};
 use crate::mover::{Failed, Written};
-use flow::ledger::{Account, Entry, Missing, Row};
+use flow::ledger::{Account, Entry, Missing, Row, total};
 use flow::records::Gap;
 use flow::status::members;
 use flow::{Data, Fault};
@@ -72,12 +72,13 @@ impl Report {
                 Fault::new(what, format!("the report of run `{run}` counts them, without their events"))
                     .hint(format!("`beamport verify --data {}` lists the damage", data.folder.display()))
             }));
-            let entry: u64 = account.entries.iter().filter(|e| e.stream == name).flat_map(|e| e.lost.values()).sum();
-            let sink: u64 = account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()).sum();
+            let entries = account.entries.iter().filter(|e| e.stream == name);
+            let entry = total(entries.flat_map(|e| e.lost.values()));
+            let sink = total(account.rows.iter().filter(|r| r.stream == name).flat_map(|r| r.lost.values()));
             line.lost = entry + sink;
             // Where retention has taken some since, a sink's commits still know how many there were.
             let known =
-                account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(r.lost.values().sum()));
+                account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(total(r.lost.values())));
             line.messages = line.messages.max(known.max().unwrap_or(0));
             streams.push(line);
         }
@@ -217,12 +218,15 @@ struct EntrySum {
 
 impl EntrySum {
     fn add(&mut self, entry: &Entry) {
-        self.sent += entry.sent;
+        self.sent = self.sent.saturating_add(entry.sent);
         self.appended += entry.appended;
         self.duplicate += entry.duplicate;
-        self.lost += entry.lost.values().sum::<u64>();
+        self.lost = self.lost.saturating_add(total(entry.lost.values()));
         for (sum, of) in [(&mut self.skipped, &entry.skipped), (&mut self.refused, &entry.refused)] {
-            of.iter().for_each(|(word, n)| *sum.entry(word.clone()).or_default() += n);
+            for (word, n) in of {
+                let sum = sum.entry(word.clone()).or_default();
+                *sum = sum.saturating_add(*n);
+            }
         }
         self.origins += 1;
     }
@@ -299,7 +303,7 @@ fn row_line(r: &Row) -> String {
 
 /// `0 aside`, `7 aside (unmatched)`, `9 aside (2 schema, 7 unmatched)`.
 fn by_reason(word: &str, counts: &BTreeMap<String, u64>) -> String {
-    let total = thousands(counts.values().sum());
+    let total = thousands(total(counts.values()));
     let reasons: Vec<String> = match counts.len() {
         1 => counts.keys().cloned().collect(),
         _ => counts.iter().map(|(reason, n)| format!("{} {reason}", thousands(*n))).collect(),

@@ -66,7 +66,8 @@ impl Entry {
             (_, Some(word)) => (&mut self.refused, word),
             _ => (&mut self.lost, reason.strip_prefix("lost.").unwrap_or(reason)),
         };
-        *of.entry(word.to_owned()).or_default() += n;
+        let counted = of.entry(word.to_owned()).or_default();
+        *counted = counted.saturating_add(n);
     }
 
     /// Closes the account if its sides are equal.
@@ -522,7 +523,7 @@ fn finish_account(
         let inside = |g: &Gap| g.from < run.stop && g.to >= run.start && g.to <= until;
         gaps.extend(absences(data, stream)?.into_iter().filter(inside));
     }
-    let lost = rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())).sum();
+    let lost = total(rows.iter().flat_map(|r| r.lost.values()).chain(all.iter().flat_map(|e| e.lost.values())));
     let closed = finished
         && !is_cut
         && run.state == wire::bprn::State::Sealed
@@ -555,7 +556,7 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
         let read = count.saturating_sub(input.first) + input.count(CUT);
         // What nobody looked at, and what was looked at and waits.
         let held = (count - input.next + waits).saturating_sub(beyond);
-        let known = input.done + [&aside, &skipped, &lost].iter().flat_map(|map| map.values()).sum::<u64>();
+        let known = input.done.saturating_add(total([&aside, &skipped, &lost].iter().flat_map(|map| map.values())));
         let closed = read == known + held;
         let (stage, stream, done) = (name.to_owned(), input.stream.clone(), input.done);
         rows.push(Row { stage, stream, read, done, aside, skipped, lost, held, closed });
@@ -565,7 +566,12 @@ pub fn stage(data: &Data, name: &str) -> Result<Vec<Row>, Fault> {
 
 /// Messages lost, of all reasons, in the accounts of inputs.
 pub fn lost(rows: &[Row]) -> u64 {
-    rows.iter().flat_map(|row| row.lost.values()).sum()
+    total(rows.iter().flat_map(|row| row.lost.values()))
+}
+
+/// The sum of counts, at most `u64::MAX`: numbers come from outside, so gaps between them may be as large as they like.
+pub fn total<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
+    counts.into_iter().fold(0, |sum, n| sum.saturating_add(*n))
 }
 
 /// The accounts of all merges, workers and live sinks of a data folder.
@@ -644,8 +650,8 @@ fn row(data: &Data, run: &Run, stage: &str, input: &crate::records::Input, finis
     // Messages of the stream that are not of the run are no part of the run's account.
     skipped.remove("outside");
     let (counted, from) = members(data, run, &input.stream, input.first)?;
-    let sum = |map: &BTreeMap<String, u64>| map.values().sum::<u64>();
-    let known = input.done + sum(&aside) + sum(&skipped);
+    let sum = |map: &BTreeMap<String, u64>| total(map.values());
+    let known = input.done.saturating_add(sum(&aside)).saturating_add(sum(&skipped));
     let held = if finished { 0 } else { members(data, run, &input.stream, input.next)?.0 };
     let is_cut = input.count(CUT) > 0 || run.spans(data.reader_early(&input.stream)?.header(), 0, u64::MAX).1 > 0;
     // What retention took after it was done, or a recovery cut, can no longer be counted: the commit is the only record of
@@ -681,6 +687,15 @@ mod tests {
 
     fn holes(n: &Numbers) -> u64 {
         n.holes.iter().map(|(a, b)| (b - a).saturating_add(1)).sum()
+    }
+
+    #[test]
+    fn losses_of_two_origins_with_the_largest_gaps_overflowed() {
+        assert_eq!(total([u64::MAX - 1, 2, 3].iter()), u64::MAX);
+        let mut entry = Entry::new("s", "a".into());
+        entry.count("lost.network", u64::MAX - 1);
+        entry.count("lost.network", 2);
+        assert_eq!(entry.lost["network"], u64::MAX);
     }
 
     #[test]

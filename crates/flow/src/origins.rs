@@ -318,7 +318,7 @@ fn note(gaps: &mut Vec<Row>, row: Row) -> bool {
             let (missed, new) = (&mut gap.missed, row.missed);
             missed.first = missed.first.min(new.first);
             missed.last = missed.last.max(new.last);
-            missed.count += new.count;
+            missed.count = missed.count.saturating_add(new.count);
             (gap.from, gap.to) = (gap.from.min(row.from), gap.to.max(row.to));
             !gap.missed.is_listed()
         }

@@ -116,7 +116,7 @@ impl Tally {
     /// Counts messages that have no number.
     pub(crate) fn add(&mut self, word: &str, n: u64) {
         let code = self.code(word);
-        self.counts[code as usize - 1].1 += n;
+        self.raise(code, n);
     }
 
     /// Counts numbers as missing for this reason: those that neither came nor are counted under another word.
@@ -220,10 +220,16 @@ impl Tally {
         true
     }
 
+    /// Adds to a count, at most up to `u64::MAX`: numbers from outside may leave gaps as large as they like.
+    fn raise(&mut self, code: u8, n: u64) {
+        let count = &mut self.counts[code as usize - 1].1;
+        *count = count.saturating_add(n);
+    }
+
     /// Counts the next `n` numbers as missing.
     fn miss(&mut self, n: u64, word: &str) {
         let code = self.code(word);
-        self.counts[code as usize - 1].1 += n;
+        self.raise(code, n);
         self.advance(n, code);
     }
 
@@ -234,7 +240,7 @@ impl Tally {
         }
         let (low, high) = numbers.into_inner();
         let code = self.code(word);
-        self.counts[code as usize - 1].1 += high - low + 1;
+        self.raise(code, (high - low).saturating_add(1));
         for number in low.max(self.next.saturating_sub(REORDER_WINDOW))..=high {
             self.set(number, code);
         }

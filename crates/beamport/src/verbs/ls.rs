@@ -5,7 +5,7 @@ use super::table::Table;
 use super::{Answer, ended, json_line, open};
 use crate::cli::Ls;
 use crate::report::missing_lines;
-use flow::ledger::Row;
+use flow::ledger::{Row, total};
 use flow::status::{Status, Watch};
 use settings::shortened;
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn text(status: &Status) -> String {
 /// The accounts of merges, workers and live sinks as a table; `title` is that of its first column.
 pub(crate) fn stages(title: &str, rows: &[&Row]) -> Table {
     let mut table = Table::new(&[title, "input", ">read", ">done", ">aside", ">skipped", ">lost", ">held", "closed"]);
-    let sum = |map: &BTreeMap<String, u64>| thousands(map.values().sum());
+    let sum = |map: &BTreeMap<String, u64>| thousands(total(map.values()));
     for r in rows {
         table.row([
             r.stage.clone(),

@@ -401,7 +401,7 @@ impl Report<'_> {
     }
 
     fn text(&self) -> String {
-        let sum = |of: &BTreeMap<String, u64>| thousands(of.values().sum());
+        let sum = |of: &BTreeMap<String, u64>| thousands(flow::ledger::total(of.values()));
         let mut table =
             Table::new(&["stream", ">messages", ">done", ">made", ">filtered", ">aside", ">lost", "sha256"]);
         table.row([

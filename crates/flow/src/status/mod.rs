@@ -569,7 +569,7 @@ impl Seen {
         if self.lost.is_none_or(is_due) {
             let began = clock();
             let count = match filled.is_empty() {
-                true => ledger::entries(data, name)?.0.iter().flat_map(|e| e.lost.values()).sum(),
+                true => ledger::total(ledger::entries(data, name)?.0.iter().flat_map(|e| e.lost.values())),
                 // Its messages entered elsewhere: what is lost of them, the stage that fills it says.
                 false => 0,
             };
