@@ -43,7 +43,8 @@ pub static RETAIN: Key = key(
     "retain",
     "size",
     "",
-    "The stream keeps at most this many bytes. Default: no limit for `disk`, `live` for `memory`.",
+    "The stream keeps at most this many bytes. Default: no limit for `disk`, `live` for `memory`. \
+     Slow readers: see above.",
 );
 /// `retain_age`
 pub static RETAIN_AGE: Key = key(
