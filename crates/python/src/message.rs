@@ -16,8 +16,8 @@ use wire::{DType, Field};
 ///
 /// A message is a mapping of the field names of its schema to values: `m["pixel_id"]` is a read-only numpy array
 /// that points into stream memory, nothing is copied. Such an array keeps its memory in place for as long as it
-/// lives, and what it shows never changes, also when the stream has long gone on. Keep what you need and let go of
-/// the rest: an array holds its whole segment (up to 64 MiB of memory). `m["pixel_id"].copy()` lets go.
+/// lives, and its values never change, even if the stream has advanced far. Keep only arrays that you need: an array
+/// holds its whole segment (up to 64 MiB of memory). `m["pixel_id"].copy()` does not.
 ///
 /// Numbers become `int` or `float`, text `str`, a uuid 32 hexadecimal digits, tables `dict`, an absent field `None`.
 ///

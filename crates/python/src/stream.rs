@@ -174,7 +174,7 @@ impl Stream {
         Ok(writer.map_err(|e| fault::of_store(py, "opened", self.place.path(), &e))?.is_some())
     }
 
-    /// Its identity, 32 hexadecimal digits: a stream that was made anew has another.
+    /// Its identity, 32 hexadecimal digits: a stream that was created again has another.
     #[getter]
     fn uuid(&self, py: Python<'_>) -> PyResult<String> {
         Ok(store::hex(&self.header(py)?.uuid))
@@ -210,8 +210,8 @@ impl Stream {
     /// origin, schema: only messages of this origin, of this schema id.
     /// name: keep the position under this name: the iteration has `commit()`, and the next one of the same name, in
     ///     this process or another, goes on there; `start` is then for a new name alone (but a position always counts).
-    ///     One reads under a name at a time. What is not committed is not let go where `when_full = "wait"`; `forget`
-    ///     ends that.
+    ///     Only one process reads under a name at a time. With `when_full = "wait"` the stream keeps uncommitted
+    ///     messages; `forget` ends that.
     ///
     /// Raises `Error` where the stream or the origin is not there, the messages are gone (a source faster
     /// than this reader drops the oldest), or bytes do not verify.
@@ -260,7 +260,7 @@ impl Stream {
         Cursor::open(py, &self.place, wanted).map(Batches::new)
     }
 
-    /// Lets go of a name under which was read: its position is no longer kept, and nothing waits for it.
+    /// Deletes the position of a name: nothing waits for it any more.
     ///
     /// Raises `Error` while a process reads under it. False if there is no such name.
     fn forget(&self, py: Python<'_>, name: &str) -> PyResult<bool> {

@@ -53,9 +53,6 @@ const PHRASES: [(&str, &str); 39] = [
 /// Words that begin a sentence without a subject, unless it is a question.
 const HEADLESS: [&str; 2] = ["Who ", "What "];
 
-/// Pages with phrases from before this check, and how many they may still have. Numbers only fall.
-const OLDER: [(&str, usize); 2] = [("docs/decisions/", 66), ("docs/reference/", 85)];
-
 /// Texts that users read: pages, and what the program prints.
 fn is_for_users(path: &Path) -> bool {
     let name = path.to_string_lossy();
@@ -66,17 +63,11 @@ fn is_for_users(path: &Path) -> bool {
 
 pub(super) fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
     let mut complaints = Vec::new();
-    let mut older = OLDER.map(|_| Vec::new());
     for path in files.iter().filter(|path| is_for_users(path)) {
-        // A file that is gone from the tree: nothing to say.
+        // A file that is gone from the tree: nothing to check.
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
-        match OLDER.iter().position(|(under, _)| path.to_string_lossy().starts_with(under)) {
-            Some(at) => older[at].extend(file(path, &text)),
-            None => complaints.extend(file(path, &text)),
-        }
+        complaints.extend(file(path, &text));
     }
-    let more = older.into_iter().zip(OLDER).filter(|(found, (_, most))| found.len() > *most);
-    complaints.extend(more.flat_map(|(found, _)| found));
     complaints
 }
 
