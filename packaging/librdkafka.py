@@ -23,7 +23,11 @@ PLACE = Path("lib") / "beamport"
 # What links the programs with it; the name behind it is the library's own, which the programs ask for.
 LINK_NAME = "librdkafka.so"
 # What has a client, by package; with `-bundled` or `-bundled-tls` it is compiled.
-FEATURES = {"beamport": "beamport/kafka", "beamport-kafka": "beamport-kafka/client"}
+FEATURES = {
+    "beamport": "beamport/kafka",
+    "beamport-ess": "beamport-ess/client",
+    "beamport-kafka": "beamport-kafka/client",
+}
 
 
 def provide(target: Path, package: str) -> tuple[list[str], list[Path]]:

@@ -33,7 +33,11 @@ pub fn run(registry: &Registry) -> ExitCode {
         // Help and version come here too.
         Err(asked) => return printed(asked.print().map(|()| ExitCode::SUCCESS)),
     };
-    log();
+    if let Verb::Ess(asked) = &cli.verb {
+        let cli::EssService::Writer(asked) = &asked.service;
+        return ended(ess_writer(asked));
+    }
+    log("warn");
     // These work with threads that write to stderr too: no lock is held meanwhile.
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
@@ -69,14 +73,23 @@ pub fn run(registry: &Registry) -> ExitCode {
         Verb::Forget(asked) => verbs::pins::forget(&asked, &mut out, &mut err),
         Verb::Doctor(asked) => verbs::doctor::run(&asked, registry, &mut out, &mut err),
         // Answered above.
-        Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) => Ok(ExitCode::SUCCESS),
+        Verb::Demo(_) | Verb::Up(_) | Verb::Slot(_) | Verb::Ess(_) => Ok(ExitCode::SUCCESS),
     };
     printed(result.and_then(|status| out.flush().map(|()| status)))
 }
 
-/// Text for people goes to stderr; `RUST_LOG` chooses how much.
-fn log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+/// `beamport ess writer`: its options also say how much is logged.
+fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
+    let here = std::env::current_dir().map_err(|error| Fault::io("cannot find the current folder", &error))?;
+    let options = ess::WriterOptions::read(&asked.given, &here)?;
+    log(options.level.map_or("warn", ess::Level::word));
+    options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    ess::writer(&options)
+}
+
+/// Text for people goes to stderr; `RUST_LOG` chooses how much, otherwise `level`.
+fn log(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours);
     // A log that cannot be written is no reason to stop.

@@ -1,16 +1,30 @@
 //! The page of the command line, made from its definitions.
 
 use super::Cli;
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use std::fmt::Write as _;
+
+/// Every verb that does something, with its words: `ls`, `ess writer`.
+#[must_use]
+pub fn leaves() -> Vec<(String, Command)> {
+    let mut leaves = Vec::new();
+    for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = verb.get_name().to_owned();
+        match verb.has_subcommands() {
+            true => {
+                leaves.extend(verb.get_subcommands().map(|one| (format!("{name} {}", one.get_name()), one.clone())))
+            }
+            false => leaves.push((name, verb.clone())),
+        }
+    }
+    leaves
+}
 
 /// The page `docs/reference/cli.md` below its introduction: every verb with its arguments, defaults and examples.
 #[must_use]
 pub fn reference() -> String {
     let mut page = String::new();
-    let command = Cli::command();
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let name = verb.get_name();
+    for (name, verb) in leaves() {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         let usage = verb.clone().bin_name(format!("beamport {name}")).render_usage().to_string();
         // Writing to a String cannot fail.

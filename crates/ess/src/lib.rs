@@ -1,0 +1,38 @@
+//! Services that take the place of those of ESS: `beamport ess writer` is the file writer `kafka-to-nexus`.
+//!
+//! The dialect (`options`, `command`, `plan`, `reply`) is pure functions over bytes and texts: flags and the ini file
+//! become [`WriterOptions`], a message of the job pool or of a control topic becomes a [`Command`] or a [`Refusal`], a
+//! job becomes an instrument file for `beamport up`, and its course becomes `answ`, `x5f2` and `wrdn`.
+//!
+//! Constraints: no data passes through this crate. A job is a process of its own, so that one that fails touches no
+//! other, and can be looked at and repeated by hand.
+//!
+//! Only with the feature `client` does the crate speak to brokers.
+//!
+//! Failure behaviour: whatever bytes arrive, reading them returns a command, a refusal that lists every mistake, or
+//! nothing where the message is of another schema.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod limits;
+mod options;
+
+pub use command::{Command, Mistake, Refusal, StartJob, StopJob};
+pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
+
+use flow::Fault;
+use std::process::ExitCode;
+
+/// Runs the file writer until it is told to end.
+///
+/// # Errors
+/// What keeps it from starting.
+pub fn writer(options: &WriterOptions) -> Result<ExitCode, Fault> {
+    let _ = options;
+    #[cfg(feature = "client")]
+    return Err(Fault::new("the file writer cannot start", "this version has no broker loop yet"));
+    #[cfg(not(feature = "client"))]
+    Err(Fault::new("the file writer cannot start", "this beamport was built without Kafka")
+        .hint("`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`"))
+}

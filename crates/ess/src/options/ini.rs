@@ -1,0 +1,86 @@
+//! The ini file of `kafka-to-nexus`: a line `name=value`, values with blanks in quotes, or several in brackets.
+
+use crate::limits::{CONFIG_BYTES_MAX, CONFIG_MISTAKES_MAX};
+use settings::shortened;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Line, name and values.
+pub(super) type Entry = (usize, String, Vec<String>);
+
+/// The text of a file; otherwise why there is none.
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    // Asked before opening: opening a pipe that nobody writes would wait for ever.
+    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("it is not a plain file".into());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(format!("it has more than {CONFIG_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into())
+}
+
+/// The entries of a text, and its mistakes.
+pub(super) fn read(text: &str) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut mistakes) = (Vec::new(), Vec::new());
+    for (at, line) in text.lines().enumerate() {
+        let (number, line) = (at + 1, line.trim());
+        if line.is_empty() || line.starts_with(['#', ';']) || line.eq_ignore_ascii_case("[default]") {
+            continue;
+        }
+        match entry(line) {
+            Ok((name, values)) => entries.push((number, name, values)),
+            Err(cause) if mistakes.len() < CONFIG_MISTAKES_MAX => mistakes.push(format!("line {number}: {cause}")),
+            Err(_) => {}
+        }
+    }
+    (entries, mistakes)
+}
+
+fn entry(line: &str) -> Result<(String, Vec<String>), String> {
+    if line.starts_with('[') {
+        return Err(format!("section `{}` is not known; write `name=value` without sections", shortened(line)));
+    }
+    let Some((name, rest)) = line.split_once('=') else {
+        return Err(format!("`{}` has no `=`; write `name=value`", shortened(line)));
+    };
+    let name = name.trim().trim_matches(['"', '\'']).trim_start_matches('-').to_owned();
+    words(rest).map(|values| (name, values))
+}
+
+/// Words with blanks between, inside of brackets also commas; quotes hold a word together.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let text = text.trim();
+    let listed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let (mut words, mut letters) = (Vec::new(), listed.unwrap_or(text).chars().peekable());
+    let is_between = |c: char| c.is_whitespace() || (listed.is_some() && c == ',');
+    loop {
+        while letters.next_if(|c| is_between(*c)).is_some() {}
+        match letters.peek().copied() {
+            None | Some('#' | ';') => return Ok(words),
+            Some(quote @ ('"' | '\'')) => {
+                letters.next();
+                let mut word = String::new();
+                loop {
+                    match letters.next() {
+                        None => return Err(format!("a {quote} is not closed")),
+                        Some(c) if c == quote => break,
+                        Some(c) => word.push(c),
+                    }
+                }
+                words.push(word);
+            }
+            Some(_) => {
+                let mut word = String::new();
+                while let Some(c) = letters.next_if(|c| !is_between(*c)) {
+                    word.push(c);
+                }
+                words.push(word);
+            }
+        }
+    }
+}

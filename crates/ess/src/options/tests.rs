@@ -1,0 +1,102 @@
+use super::*;
+
+/// Reads flags as the command line gives them on.
+fn read(flags: &[(&str, &[&str])]) -> Result<WriterOptions, Fault> {
+    let words = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+    let given = flags.iter().map(|(name, values)| ((*name).to_owned(), words(values))).collect();
+    WriterOptions::read(&given, &std::env::temp_dir())
+}
+
+/// Those without which nothing runs, and others.
+fn with(more: &[(&str, &[&str])]) -> Result<WriterOptions, Fault> {
+    let mut flags: Vec<(&str, &[&str])> =
+        vec![("brokers", &["one:9092,two:9092"]), ("command-status-topic", &["status"]), ("job-pool-topic", &["pool"])];
+    flags.extend(more);
+    read(&flags)
+}
+
+#[test]
+fn defaults_are_those_of_the_table() {
+    let options = with(&[]).unwrap();
+    let seconds = Duration::from_secs;
+    assert_eq!((options.brokers.as_str(), options.memory), ("one:9092,two:9092", 1 << 30));
+    assert_eq!((options.status_interval, options.time_before_start), (seconds(2), seconds(10)));
+    assert_eq!((options.error_timeout, options.time_after_stop), (seconds(30), Duration::from_millis(500)));
+    assert_eq!(options.hdf_output_prefix, std::env::temp_dir().join(""));
+    assert_eq!((options.level, options.warnings.len()), (None, 0));
+}
+
+#[test]
+fn durations_have_the_units_of_kafka_to_nexus() {
+    let ms = |text| duration(text).map(|duration| duration.as_millis());
+    let read = ["10s", "10 sec", "500ms", "1.5m", "2min", "1h", "7", "0"].map(|text| ms(text).unwrap());
+    assert_eq!(read, [10_000, 10_000, 500, 90_000, 120_000, 3_600_000, 7000, 0]);
+    for wrong in ["", "s", "-1s", "1d", "1.2.3s", "999999h", "1e9s", "ten"] {
+        assert!(ms(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn every_mistake_is_listed_at_once() {
+    let flags: [(&str, &[&str]); 6] = [
+        ("brokers", &["one"]),
+        ("job-pool-topic", &["a/b"]),
+        ("time-after-stop", &["soon"]),
+        ("verbosity", &["Debgu"]),
+        ("memory", &["1 MiB"]),
+        ("kafka-config", &["sasl.password", "hunter2", "odd"]),
+    ];
+    let fault = read(&flags).unwrap_err().to_string();
+    for part in [
+        "--command-status-topic is missing",
+        "`a/b` is no name of a topic",
+        "`soon` is no duration",
+        "did you mean `debug`",
+        "it is too little",
+        "the last key has no value",
+    ] {
+        assert!(fault.contains(part), "{part}: {fault}");
+    }
+    assert!(!fault.contains("hunter2"), "{fault}");
+}
+
+#[test]
+fn an_option_without_effect_is_a_warning_and_no_mistake() {
+    let options = with(&[("max-queued-writes", &["500"]), ("grafana-carbon-address", &["host:2003"])]).unwrap();
+    assert_eq!(options.warnings.len(), 2, "{:?}", options.warnings);
+}
+
+#[test]
+fn levels_are_words_or_digits() {
+    let read = ["Critical", "error", "WARNING", "3", "4", "6"].map(|text| level(text).unwrap());
+    assert_eq!(read, [Level::Error, Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace]);
+    assert!(level("7").is_err() && level("-1").is_err());
+}
+
+#[test]
+fn a_flag_wins_over_the_ini_file() {
+    let path = std::env::temp_dir().join(format!("beamport-ess-{}.ini", std::process::id()));
+    let text = "# comment\n; another\nbrokers=\"old:9092\"\nverbosity = 'Trace'\nstatus-master-interval=2000ms\n\
+                kafka-config=security.protocol SASL_SSL \"sasl.password\" \"a b\"\nX=[client.id, me]\n\
+                hdf-output-prefix=/data # the disk\ngraylog-logger-address=1\n";
+    std::fs::write(&path, text).unwrap();
+    let file = path.display().to_string();
+    let fault = with(&[("config-file", &[&file])]).unwrap_err().to_string();
+    assert!(fault.contains(":9: unknown option `graylog-logger-address`"), "{fault}");
+    std::fs::write(&path, text.replace("graylog-logger-address=1\n", "")).unwrap();
+    let options = with(&[("config-file", &[&file])]).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((options.brokers.as_str(), options.level), ("one:9092,two:9092", Some(Level::Trace)));
+    assert_eq!(options.hdf_output_prefix, Path::new("/data"));
+    let pairs: Vec<_> = options.kafka_config.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(pairs, [("security.protocol", "SASL_SSL"), ("sasl.password", "a b"), ("client.id", "me")]);
+    assert!(!format!("{options:?}").contains("a b"));
+}
+
+#[test]
+fn an_ini_file_that_is_wrong_names_the_line() {
+    let (entries, mistakes) = ini::read("a=1\n[section]\nb\nc=\"open\nd='x' # y\n");
+    assert_eq!(entries.iter().map(|(line, ..)| *line).collect::<Vec<_>>(), [1, 5]);
+    assert_eq!(mistakes.len(), 3, "{mistakes:?}");
+    assert!(mistakes[0].starts_with("line 2") && mistakes[2].contains("not closed"), "{mistakes:?}");
+}
