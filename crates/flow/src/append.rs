@@ -1,10 +1,11 @@
-//! Messages that a program appends to a stream itself, without a source: `beamport append`, `beamport make`, Python.
+//! Messages that a program appends itself, without a source: `beamport append`, `beamport make`, Python.
 //!
-//! The stream is made if it is not there. Numbers that are not given go on behind what the stream holds of an origin. A
-//! source time too far ahead is flagged, as a source's is.
+//! A missing stream is created. A message without a number gets the next one of its origin. A source time too far ahead
+//! is flagged, as that of a source.
 //!
-//! Constraints: one thread, no waiting; where there is no room the caller waits and offers the message again.
-//! Failure: a stream that another process writes is refused with that process.
+//! Constraints: one thread, no waiting; if there is no room, the caller waits and offers the message again.
+//!
+//! Failure behaviour: a stream that another process writes is refused with that process.
 
 use crate::data::{Data, stream_fault};
 use crate::ledger::origin_tails;

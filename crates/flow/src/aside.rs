@@ -1,4 +1,10 @@
-//! Messages aside: what a stage could not handle goes to the stream `STAGE.aside`, with its bytes and the reason.
+//! Messages set aside: a message that a stage could not handle is appended to `STAGE.aside` as `bpas`, with its bytes,
+//! the reason (one word) and a text.
+//!
+//! Constraints: the stream keeps the newest 64 MiB, enough to find a cause; the counts are in the commits of the stage.
+//!
+//! Failure behaviour: without room the message stays with the stage, which tries again and commits only afterwards. If
+//! its bytes are no longer readable, only identity and reason are appended.
 
 use crate::Fault;
 use crate::data::{Data, aside_of, stream_fault};

@@ -1,13 +1,13 @@
-//! Books: the streams in which beamport keeps its records, one message a record.
+//! Books: the streams that hold beamport's records, one message per record.
 //!
-//! `STAGE.commits`, `SINK.RUN.commits`, `runs` and `control` are books. One process writes a book; any process may read it
-//! up to its mark, because a record that a power cut can take back has not happened.
+//! `STAGE.commits`, `SINK.RUN.commits`, `runs` and `control` are books. One process writes a book; any process may read
+//! it up to its mark, because a record that a power cut can remove does not count yet.
 //!
-//! Constraints: a few records a second. What a book keeps is bounded where the oldest records matter least ([`Keeps`]); in
-//! memory every book discards its oldest, since memory ends.
+//! Constraints: a few records per second. A book's size is bounded if its oldest records matter least ([`Keeps`]); in
+//! memory every book discards its oldest.
 //!
-//! Failure behaviour: a record for which there is no room is an error that [`Passes::WithRoom`], and the book is as before:
-//! append it again later. A record that does not verify is passed over, and [`Data::damage`] names it.
+//! Failure behaviour: lack of room for a record is an error that [`Passes::WithRoom`], and the book is unchanged:
+//! append it again later. A record that does not verify is skipped, and [`Data::damage`] names it.
 
 use crate::data::{Data, RUNS, each_batch, stream_fault};
 use crate::limits::{BOOK_LIVE_BYTES, BOOK_MEMORY_BYTES, BOOK_PATIENCE};

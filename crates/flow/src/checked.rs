@@ -1,6 +1,6 @@
-//! The answer of `beamport-nexus check --json`: the mistakes of a template, and the modules that read streams.
+//! The answer of `beamport-nexus check --json`: the mistakes of a template, and its modules that read streams.
 //!
-//! Both programs use these types, so that one of them alone reads templates. The modules are listed also where the
+//! Both programs use these types, so that only one of them parses templates. The modules are listed even if the
 //! template has mistakes, as far as it is valid JSON.
 
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
-//! The commits of sinks: where each stands in each run.
+//! The commits of sinks: the position of each sink in each run.
 //!
-//! While a sink works on a run, its commits go to a book of their own, `SINK.RUN.commits`, so that runs which overlap
-//! are written side by side. Each commit says all (the account, the gaps, the state to go on from), so only the newest
-//! matters and the book stays small. When the run is in the file, that commit is filed in `SINK.commits` and the book
-//! is removed: the folder keeps one message for each finished run, and a book for each that is being written.
+//! While a sink works on a run, its commits are in a book of their own, `SINK.RUN.commits`, so that overlapping runs
+//! are written side by side. Each commit is complete (the account, the gaps, the state to resume from), so only the
+//! newest matters and the book keeps 1 MiB. When the run is in the file, that commit is filed in `SINK.commits` and the
+//! book is removed: the folder keeps one message per finished run, and a book per run being written.
 //!
-//! The commits of a source, `SOURCE.commits`, hold its gaps; they are read by the ledger.
+//! The commits of a source, `SOURCE.commits`, hold its gaps; the ledger reads them.
 
 use crate::book::{Book, Keeps, newest_commit};
 use crate::data::{Data, stream_fault};

@@ -1,7 +1,7 @@
-//! What recoveries cut of the streams of stages: messages that were marked, on a medium that is damaged.
+//! Marked messages that recoveries cut from the streams of stages, because the medium was damaged.
 //!
-//! A source repeats such gaps in each table of totals, a merge or a worker the newest in each commit, so that `beamport ls`
-//! lists them as long as the stream is there.
+//! A source repeats such gaps in each table of totals, a merge or a worker the newest in each commit, so that `beamport
+//! ls` lists them as long as the stream exists, even after the book has discarded the commit that found them.
 
 use crate::Fault;
 use crate::book::Book;

@@ -1,7 +1,7 @@
-//! A data folder: one stream a folder.
+//! A data folder: one folder per stream, and the names that beamport reserves.
 //!
-//! Ours are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`. Only the
-//! view of a merge that is copied, `NAME.view`, is as any stream.
+//! Reserved are `runs`, `control`, `status` and names with a dot: `STAGE.commits`, `SINK.RUN.commits`, `NAME.aside`.
+//! Only `NAME.view`, the view of a merge that is copied, is an ordinary stream.
 
 use crate::{Fault, Passes};
 use std::ops::Range;

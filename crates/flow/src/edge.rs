@@ -1,10 +1,8 @@
-//! Kinds of sources, of live sinks and of ready-made workers: what a crate declares that brings one.
+//! Kinds of sources, of live sinks and of ready-made workers, as an edge declares them.
 //!
-//! A kind is one `static` in the crate of its edge. It names its keys, reads its section into a plan, and the plan
-//! builds what
-//! the section asks for and answers what checks and reports ask. The program lists the kinds that it knows; nothing
-//! else in
-//! it depends on which ones there are.
+//! A kind is one `static` in the crate of its edge. It names its keys and reads its section into a plan; the plan
+//! builds the stage, and answers what checks and reports ask. The program registers the kinds that it knows; no other
+//! code depends on which ones exist, so a new edge changes one line.
 
 use crate::{Data, Fault, LiveSink, Source, Worker};
 use serde_json::Value;

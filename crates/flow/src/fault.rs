@@ -1,4 +1,5 @@
-//! What went wrong outside: a value with a name, a cause and a hint.
+//! An error from outside as a value: what failed, the cause, and a hint that can be typed; and whether a retry may help
+//! ([`Passes`]).
 
 use serde_json::{Value, json};
 use std::fmt;

@@ -1,19 +1,14 @@
-//! The runner of a source: calls it, appends what it brings, keeps account of what was dropped.
+//! The runner of a source: steps it, appends its messages, accounts for dropped ones.
 //!
-//! Everything a step pushes is published at its end, at once. A message dropped by `when_full` becomes part of a gap
-//! (origin, first, last, from, to), and gaps are committed to `NAME.commits` at the end of the step that made them:
-//! `sent by the origin = appended + lost`, from facts on disk alone.
+//! Constraints: all messages of a step are published at its end, at once. The gaps of a step (origin, first, last,
+//! from, to) are committed to `NAME.commits` at its end, so the account follows from facts on disk alone. The same
+//! commits hold the source's state and the message count that it belongs to; a start returns the newest state whose
+//! messages all exist, because after a power cut the book may be ahead of the stream. Such commits are replaced before
+//! the first message, or they would be accepted once other messages have those numbers.
 //!
-//! A source that starts where a stream has messages already was absent since the last sign of life of the one before:
-//! the last message, or the last commit. That is a gap of its own kind, in which nothing is counted.
-//!
-//! What a source needs to go on after a restart stands in the same commits, with the number of messages that the stream
-//! held then. A start gives back the newest state whose messages are all there: after a power cut the book may hold more
-//! than the stream. What the book holds beyond that is replaced before the first message comes, because it would be believed
-//! again once other messages have those numbers.
-//!
-//! The frontier is the time up to which the source has brought all it has: the clock of a step that left nothing
-//! waiting. Runs settle by it, so an idle source does not hold them up and a blocked one does.
+//! The frontier is the clock of the last step that left nothing waiting: runs seal by it, so an idle source does not
+//! delay them and a blocked one does. A source that starts on a stream with messages was absent since the last sign of
+//! life: a gap that counts nothing.
 
 use crate::book::{Book, Keeps};
 use crate::commits::commits_of;

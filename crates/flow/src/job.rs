@@ -1,6 +1,6 @@
-//! The job of a writer process: what `beamport-nexus write` reads from its stdin, as one JSON object.
+//! The job of a writer process: one JSON object that `beamport-nexus write` reads from its stdin.
 //!
-//! Both programs use these types. A field that is unknown or missing is refused: then the programs are of two versions.
+//! Both programs use these types. An unknown or missing field is refused, because then the programs have two versions.
 
 use serde::{Deserialize, Serialize};
 pub use settings::Word;

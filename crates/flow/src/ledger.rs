@@ -1,13 +1,15 @@
-//! The ledger: the account of every message, derived from what is on disk (decision 0003).
+//! The ledger: the account of every message, derived from the data on disk (decision 0003).
 //!
-//! * entry, per stream and origin: `sent + duplicate = appended + skipped.<reason> + lost.<reason>`; `sent` spans the
-//!   origin's own numbers. Messages that never had one are counted outside the account, as `refused.<reason>`.
-//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Of a merge, a worker or
-//!   a live sink, which know no runs, per input, over all that it was given.
+//! * entry, per stream and origin: `sent + duplicate = appended + skipped.REASON + lost.REASON`; `sent` spans the
+//!   origin's own numbers. Messages that never had one are counted outside the account, as `refused.REASON`.
+//! * reader, per stage, input and run: `read = done + aside + skipped + lost + held`. Merges, workers and live sinks
+//!   know no runs: theirs is per input, over all its messages.
 //!
-//! Nothing here keeps a counter: entries come from the index, gaps and what was done from commits. The account of a
-//! whole stream begins from the totals that its source has committed, and counts on what came behind them
-//! ([`crate::totals`]). The same functions feed the report, the file, `top` and `--json`.
+//! Constraints: no counter is kept. Entries come from the index, gaps and progress from commits. The account of a whole
+//! stream begins from committed totals and counts only the messages after them ([`crate::totals`]). The same functions
+//! feed the report, the file, `top` and `--json`, so these cannot disagree.
+//!
+//! Failure behaviour: a commit that cannot be read is a gap `unknown`, and the account does not close.
 
 use crate::book::newest_commit;
 use crate::commits::{BySink, commits_of, last_commits};

@@ -1,5 +1,5 @@
-//! Stages, credit, runs and the ledger. No protocols, no sockets, no files, no clock of its own: time comes in as an
-//! argument, storage through the store's `Media`, so that whole flows run under testkit from a seed.
+//! Stages, credit, runs and the ledger. No protocols, no sockets, no files and no clock of its own: time is an
+//! argument, storage is the store's `Media`, so that whole flows run under testkit from a seed.
 
 mod append;
 mod aside;

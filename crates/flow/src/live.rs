@@ -1,7 +1,7 @@
-//! Live sinks: what sends the messages of streams to the outside as they come, run or no run.
+//! Live sinks: stages that send the messages of streams to the outside as they arrive, with or without a run.
 //!
 //! A live sink owns no stream, no position and no clock: its runner, the relay ([`crate::Relay`]), calls it with the
-//! time and with messages, commits what the outside has acknowledged, and makes it go on from there after a restart.
+//! time and with messages, commits what the outside has acknowledged, and resumes it from that commit after a restart.
 
 use crate::{Aside, Fault};
 use serde_json::Value;

@@ -1,4 +1,6 @@
-//! A ready-made worker in a slot. `configure` builds it again from its new parameters.
+//! A ready-made worker in a slot, built from its kind and parameters; `configure` builds it again from new ones.
+//!
+//! Failure behaviour: parameters that the kind refuses are a fault with the first mistake, and the old worker stays.
 
 use crate::edge::{WorkerKind, WorkerPlace};
 use crate::fault::Fault;

@@ -1,10 +1,9 @@
-//! The accounts of the origins of a source's stream while it is filled, and what its next commit says of them.
+//! The accounts of a source's origins while its stream grows, and their part of the next commit.
 //!
-//! Numbers that fall by more than the window for late ones begin another life of their origin: `NAME#2`, `NAME#3`. A
-//! device that counts from the beginning again would else look like one that repeats what it sent, and hide what is
-//! lost.
+//! A number that falls by more than the reorder window (4,096) begins another life of its origin: `NAME#2`, `NAME#3`.
+//! Otherwise a device that restarts its numbers would look like one that repeats messages, and hide losses.
 //!
-//! Bounded: an origin has one tally and at most [`GAP_ROWS_MAX`] gaps until they are committed.
+//! Constraints: an origin has one tally and at most [`GAP_ROWS_MAX`] gaps until they are committed; more are joined.
 
 use crate::limits::{GAP_ROWS_MAX, LIVES_MAX, SILENCES_MAX, TOTALS_BYTES_MAX, TOTALS_ROWS_MAX};
 use crate::records::Gap;

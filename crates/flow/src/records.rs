@@ -1,4 +1,7 @@
-//! The messages that keep the books, as owned values: runs, commits, gaps.
+//! The records of the books as owned values: runs, commits, gaps, and the reasons that several modules share.
+//!
+//! Bytes: `wire::bprn` (runs) and `wire::bpcm` (commits). Values are owned because a record outlives the batch in which
+//! it was read.
 
 use crate::Fault;
 use crate::tally::Tally;

@@ -1,4 +1,8 @@
-//! Stream memory that a source fills itself: see [`Outlet::room`](crate::Outlet::room).
+//! Stream memory that a source fills itself ([`Outlet::room`](crate::Outlet::room)), and the fate of a message without
+//! room: it waits, or it is dropped and counted.
+//!
+//! Failure behaviour: a full stream is the ordinary course and not a fault; a full device is reported as one, and the
+//! source continues when there is room again.
 
 use crate::Fault;
 use crate::data::stream_fault;

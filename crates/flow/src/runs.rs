@@ -1,7 +1,12 @@
-//! Runs and their life: `open -> settling -> sealed`, each step one message of the stream `runs`.
+//! Runs and their states: `open -> settling -> sealed`, each step one message of the stream `runs`.
 //!
-//! The mover alone appends them. A run seals when every stream's source has brought all up to `stop + settle` (or has
-//! ended) and all that was published is marked; the seal lists the ranges in which the members are, by epoch.
+//! Constraints: only the mover appends them, and answers a change after its mark. A run seals when each source has
+//! delivered everything up to `stop + settle` (or has ended) and all published messages are marked; the seal lists the
+//! sequence ranges that contain the members, per stream and epoch. From then on the run is a pure function of the
+//! streams.
+//!
+//! Failure behaviour: a change without room in `runs` is refused or retried; a restarted mover resumes from the newest
+//! message of each run.
 
 use crate::book::{Book, Keeps};
 use crate::commits::{self, seen};

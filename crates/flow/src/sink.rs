@@ -1,4 +1,7 @@
-//! Sinks: what takes messages of a run out of the streams.
+//! Sinks: stages that write the members of one run to the outside.
+//!
+//! The runner ([`crate::Feed`]) decides membership, reads, commits and resumes; a sink owns no position and no clock. A
+//! message that it cannot handle never stops the run; an error stops the whole sink.
 
 use crate::Fault;
 use store::Message;

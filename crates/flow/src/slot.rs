@@ -1,14 +1,14 @@
-//! A slot of a worker: reads tasks, does them, answers behind what it made. Decision 0008.
+//! A slot of a worker: reads tasks, runs the code, writes an answer after the results (decision 0008).
 //!
-//! A slot is a program of its own: it reads the streams `W.tasks` and the inputs, writes `W.slotK`, and keeps nothing
-//! else. Each is a process, of the program itself or of Python; both call [`Slot::step`].
+//! A slot is a process, of this program or of Python; both call [`Slot::step`]. It reads `W.tasks` and the inputs,
+//! writes `W.slotK`, and keeps no other state.
 //!
-//! Constraints: nothing is copied on the way in; what user code makes is copied once, into stream memory. One answer a
-//! task, however many messages that has.
+//! Constraints: inputs are not copied; results of user code are copied once, into stream memory. One answer per task,
+//! however many messages the task has.
 //!
-//! Failure behaviour: whoever kills a slot leaves messages without an answer behind them, which are nobody's. What the
-//! user code refuses goes aside with its reason; what is not there (retention, damage) is a gap in the answer. Where
-//! there is no room the message is begun anew later, and the answer says how far it went.
+//! Failure behaviour: a killed slot leaves results without an answer, which are ignored. A message that the code
+//! refuses is set aside with its reason; a missing message (retention, damage) is a gap in the answer. Without room the
+//! message is started again later, and the answer reports how far the task is done.
 
 use crate::aside::Unhandled;
 use crate::book::own_meta;

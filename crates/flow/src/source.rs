@@ -1,6 +1,7 @@
-//! Sources: what brings messages from outside into a stream.
+//! Sources: stages that bring messages from outside into a stream.
 //!
-//! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet.
+//! A source owns no thread, no clock and no stream: a runner calls `step` with the time and an outlet. A step never
+//! blocks and does at most about 10 ms of work, because other sources may share its thread.
 
 use crate::records::{ABSENT, THROTTLED};
 use crate::{Fault, Pushed, Resume, Room};

@@ -1,8 +1,9 @@
-//! The account of one origin, kept in bounded memory while its messages come.
+//! The account of one origin, in bounded memory, while its messages arrive.
 //!
-//! Numbers may come late within a window below the highest one, and the tally knows of each number in it whether it
-//! came or why it is missing. Below the window only counts are left: what is missing there stays missing. The same code
-//! counts at the entry of a stream and in the ledger, so a total that was committed can be counted on from.
+//! Numbers may be late by up to 4,096 below the highest one: for each number in this window the tally knows whether it
+//! arrived or why it is missing (one byte each). Below the window there are only counts, and missing numbers stay
+//! missing. The same code counts at the entry of a stream and in the ledger, so counting can continue from a committed
+//! total.
 //!
 //! Invariant: `next - first + duplicate = appended + the sum of lost and skipped`.
 

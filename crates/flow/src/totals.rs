@@ -1,13 +1,12 @@
-//! The accounts of the origins of a stream, from the newest totals that its source has committed and what came behind
-//! them.
+//! The accounts of a stream's origins: the newest totals that its source has committed, plus the messages after them.
 //!
-//! A source commits totals of the origins that changed, and now and then a table of all. So the book is read backwards
-//! to the newest table only, and of the stream's index only what lies behind the newest totals: nothing here grows with
-//! what is kept. Without a table (streams of a program, books of before) the whole index is read.
+//! Constraints: a source commits totals of the origins that changed, and a table of all every 10 minutes or index
+//! segment. So the book is read backwards only to the newest table, and the index only from the newest totals: the cost
+//! does not grow with the stream. Without a table (streams of a program, older books) the whole index is read.
 //!
-//! Totals name the message before which they were true. After a power cut the book may be ahead of the stream: such
-//! totals are not believed. What the gaps beside them say is: these numbers came and were dropped. A commit that does
-//! not verify may hold totals, so those behind it are believed again from the next table on.
+//! Failure behaviour: totals name the message up to which they count. After a power cut the book may be ahead of the
+//! stream: such totals are discarded, and the gaps beside them list the numbers that arrived and were dropped. A commit
+//! that does not verify may hold totals, so later ones are accepted again only from the next table on.
 
 use crate::Fault;
 use crate::commits::commits_of;

@@ -1,11 +1,11 @@
-//! Live places that are nobody's: their folder is gone, or another stands there.
+//! Abandoned live places: their stream's folder is gone, or another folder is there.
 //!
-//! A disk stream that ends cleanly takes its live place with it, and so does a start that fails. What is left is of
-//! streams whose folder was removed while a place was there. A place is only judged by a process that sees files under
-//! the same paths as its writer did, and not while a writer holds it.
+//! A disk stream removes its live place at a clean end, and so does a start that fails. Only streams whose folder was
+//! removed while the live place existed leave one.
 //!
-//! Nothing removes them by itself: a folder that was moved while nobody writes looks like one that is gone, and what only
-//! memory had of it would go.
+//! Constraints: a live place is judged only by a process that sees files under the same paths as its writer did (mount
+//! namespace), and not while a writer holds its lock. Nothing is removed automatically: a folder that was moved while
+//! no writer ran looks like a removed one, and messages that only memory holds would be lost.
 
 use crate::layout::{HEAD_BYTES, HEAD_MAGIC, Head};
 use crate::media::{Media, Open};

@@ -1,10 +1,11 @@
-//! CRC-32C: the checksum of entries and payloads, alone and together with the copy of what it covers.
+//! CRC-32C of entries and payloads, alone or together with the copy of the payload.
 //!
-//! Short inputs go through the processor's own instruction, one word after another. Long ones through `crc-fast` where
-//! it folds 256 bytes at a time (AVX-512), else through `crc32c`, which runs three chains of that instruction side by
-//! side: on such processors 1.5 times as fast. All give the same value. Long payloads are copied and checksummed in blocks
-//! that stay in the first-level cache, so that memory is read once, and leave the processor past its caches: a line that
-//! is written whole need not be fetched first.
+//! Constraints: memory is read once. Payloads of 8 KiB and more are copied and checksummed in blocks that stay in the
+//! L1 cache, with stores that bypass the caches, because a completely written line need not be fetched first.
+//!
+//! Three implementations give the same value: the CRC instruction word by word for short inputs; `crc-fast` for long
+//! ones on processors with AVX-512 (256 bytes a step); otherwise `crc32c`, three interleaved chains of the instruction,
+//! which is 1.5 times as fast there as `crc-fast`.
 
 use crate::limits::FUSE_BLOCK;
 use crc_fast::{CrcAlgorithm, Digest};

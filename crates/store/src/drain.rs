@@ -1,13 +1,14 @@
-//! From the live place to the medium: group commit.
+//! Group commit of a disk stream, from the live place to the medium, in one thread per stream.
 //!
-//! Order: payload and index blocks, fdatasync of each file touched, fsync of the folder if a name is new, then the
-//! commit record and its fdatasync, then the mark. A record therefore never speaks for bytes that are not there.
-//! Where somebody waits for little in files that stood there before, the mark comes without a record: entries and
-//! payloads prove themselves (`recover::tail`), and the record comes with the next commit, 50 ms later at most.
-//! Blocks go from the map past the page cache; the last, partial block of 4 KiB is written again next time.
+//! Order: payload and index blocks, fdatasync of each file, fsync of the folder if a name is new, commit record, its
+//! fdatasync, mark. So a record never covers bytes that are not on the medium. At most 256 KiB in files that a record
+//! covers already are marked without a record if a process waits: their checksums prove them (`recover::tail`), and the
+//! record follows within 50 ms. Blocks bypass the page cache (O_DIRECT); the last, partial block of 4 KiB is written
+//! again with the next commit.
 //!
-//! Failure behaviour: where there is no room, files that retention gave up are freed before the commit is tried once more;
-//! then it is reported and tried again later (nothing was promised). A sync that fails stops the stream.
+//! Failure behaviour: on a full disk, files that retention gave up are removed and the commit is tried once more; then
+//! the fault is reported and the commit retried later, since nothing was marked. A failed sync stops the stream for
+//! good: the kernel may already have marked the pages clean.
 
 use crate::entry::{ENTRY_BYTES, Entry};
 use crate::error::{Error, Result};

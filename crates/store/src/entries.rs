@@ -1,9 +1,9 @@
-//! Entries and payloads of a stream by position, read from its files for whom no map will do: recovery and repair.
+//! Entries and payloads of a stream by position, read from its files without a map: for recovery and repair.
 //!
-//! Constraints: no map, because a bad sector or a file that somebody cuts is an error value here and a signal there; in
-//! order, a message costs no system call (both kinds of segment are read in windows), so that a gigabyte of small
-//! messages is recovered in a second; pieces of a long tail are proven side by side, each thread with windows of its own;
-//! for each, one file of each kind is open at a time, however many segments there are.
+//! Constraints: no map, because a bad sector or a file cut by another process is an error value here and a signal
+//! there. In sequence order a message costs no system call: both kinds of segment are read in windows, so 1 GB of small
+//! messages is recovered in about a second. Threads verify pieces of a long tail in parallel, each with windows of its
+//! own. Each reader has at most one file of each kind open, whatever the number of segments.
 
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};
 use crate::error::{Error, Result};

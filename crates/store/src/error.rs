@@ -1,4 +1,4 @@
-//! What can go wrong in a store. Every variant says which file or stream and what a caller can do.
+//! Errors of the store. Each variant names the file or stream; its text tells the caller what to do.
 
 use std::fmt;
 use std::io;

@@ -1,10 +1,10 @@
-//! A file of others, mapped for reading: recorded frames, say, that a source puts into a stream once more.
+//! A file of another program, mapped for reading: for example recorded frames that a source sends again.
 //!
-//! Constraints: nothing is written, and no more of the file is in memory than the page cache keeps.
+//! Constraints: the file is never written, and memory holds no more of it than the page cache keeps.
 //!
-//! Failure: a range past the end is an error value, and so is an end that somebody has cut off since, or a sector that
-//! the medium does not give: each range is brought into memory before it is handed out. (Whoever cuts a file within the
-//! microseconds between that and the copy still ends the process, as with any map.)
+//! Failure behaviour: a range past the end, a file that has been cut, and an unreadable sector are error values,
+//! because each range is read into memory before it is handed out. A process that cuts the file between that read and
+//! the copy, a few microseconds, still ends this process with a signal, as with any map.
 
 use crate::media::{File, Map, Media, Open};
 use crate::{Error, Result};

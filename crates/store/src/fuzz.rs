@@ -1,11 +1,11 @@
-//! Everything that the files of a stream could do to a reader or to a writer that recovers it, as one function: the
-//! stable seeded test and the libFuzzer target call the same.
+//! Hostile files of a stream, for a reader and for a recovering writer, as one function: the seeded test and the
+//! libFuzzer target both call it.
 //!
 //! ```text
-//! u16 bytes of header, u16 bytes of origins, header lines, origins, 128 B of commit, half of the rest index, half payload
+//! u16 bytes of header, u16 of origins, header lines, origins, 128 B of commit, half of the rest index, half payload
 //! ```
-//! Header lines (none: a good header) get a checksum that holds, and a live place of ours: a hostile one is refused by the checksum, and
-//! nobody but the owner of the folder could have made it. Commit records are sealed where their first byte is odd.
+//! Header lines (none: a valid header) get a valid checksum and a live place of ours: the checksum refuses a hostile
+//! one, and only the owner of the folder could have made it. A commit record is sealed if its first byte is odd.
 
 mod damaged;
 

@@ -1,5 +1,5 @@
-//! What stands in a stream's folder and in its live place, byte for byte.
-//! `docs/reference/stream-format.md` says the same for a second implementation; change both together.
+//! Files of a stream's folder and of its live place, byte for byte; `docs/reference/stream-format.md` has the same for
+//! a second implementation. Change both together.
 //!
 //! ```text
 //! STREAM/   stream   header: text, one `key value` a line, last line `crc32c HEX` over all before it

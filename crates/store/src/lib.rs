@@ -1,7 +1,8 @@
 //! Streams on one machine: append, marks, cursors, recovery, verify.
 //!
-//! A stream is a folder of payload segments and a dense index of 64-byte entries. One process writes it, any number
-//! read it without copying. Decisions 0001 and 0002 say what is promised; `docs/reference/stream-format.md` says the bytes.
+//! A stream is a folder of payload segments and a dense index of 64-byte entries. One process writes it; any number of
+//! processes read it without copying. Decisions 0001 and 0002 have the promises, `docs/reference/stream-format.md` the
+//! bytes.
 
 /// The atomics of the protocol: tests put those of loom in their place.
 mod atomic {

@@ -1,7 +1,7 @@
-//! A live place as somebody sees it who neither reads nor writes the stream, and wants to know whether it was taken away.
+//! The live place for a process that neither reads nor writes the stream and must detect its removal.
 //!
-//! A path does not tell: a writer that ends takes its place with it, and one that recovers a place that is not whole makes
-//! it anew, so for a moment nothing is there. Both say so first, on the control page that goes.
+//! The path is no proof: a writer removes its place at its end, and one that recovers a damaged place creates it again,
+//! so that for a moment nothing exists. Both first write that to the control page that they remove.
 
 use crate::error::{Error, Result};
 use crate::layout::{HEAD_BYTES, Head, Header, STATE_CLOSED};

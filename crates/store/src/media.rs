@@ -1,8 +1,8 @@
-//! The outside of the store: files, maps, waiting, time. The same store code runs on the operating system
-//! ([`Os`]) and on testkit's pretend disk, which forgets what was not synced.
+//! The outside of the store: files, maps, waiting, time. The same code runs on the operating system ([`Os`]) and on
+//! testkit's simulated disk, which discards unsynced data at a power cut.
 //!
-//! Constraints: a map stays valid until dropped, whatever happens to the file's name; `sync` returns only when
-//! what was written before is on the medium; names are durable after `sync_dir`.
+//! Constraints: a map stays valid until it is dropped, even if the file is renamed or unlinked; `sync` returns only
+//! when earlier writes are on the medium; names are durable only after `sync_dir`.
 
 use std::any::Any;
 use std::io;

@@ -1,8 +1,8 @@
-//! Which bits are wrong: CRC-32C as a code that corrects, for pieces short enough to make the answer unique.
+//! Finds wrong bits with CRC-32C, as an error-correcting code for pieces short enough that the answer is unique.
 //!
 //! Up to 5,243 bits (checksum included) any two valid pieces differ in at least 6 bits (Koopman 2002), so one or two
-//! wrong bits have exactly one explanation. Three and more may be taken for two others: with 512 bits in 1 of 33,000
-//! cases, which is why whoever mends an entry has its payload confirm it.
+//! wrong bits have exactly one explanation. Three or more may look like two others: with 512 bits in 1 of 33,000 cases.
+//! That is why a repaired entry must be confirmed by the checksum of its payload.
 
 use crate::crc::crc32c;
 

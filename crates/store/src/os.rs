@@ -1,7 +1,8 @@
 //! [`Media`] on Linux: files, shared maps, futexes, OFD locks.
 //!
-//! Failure behaviour: every refusal of the system is an `io::Error`; a map of a fully allocated range cannot fault
-//! for lack of space; a lock falls with the last process that holds its file open.
+//! Failure behaviour: every refusal of the system is an `io::Error`. A map of a fully allocated range cannot fault for
+//! lack of space, which is why segments are allocated before they are written. The kernel frees a lock with the last
+//! process that has its file open.
 
 use crate::media::{File, Map, Media, Open, Process};
 use std::any::Any;

@@ -1,25 +1,25 @@
 //! Readers of a stream: the `pins` file, its words and its places.
 //!
 //! ```text
-//!   0 u32 1 = somebody sleeps on mark memory    4 u32 on mark disk
-//!   8 u32 credit word: changes when a counted reader moves on and the writer waits    12 u32 1 = the writer waits
-//!  16 u64 how far the writer would let go but for counted readers: views then let go of what they keep
+//!   0 u32 1 = a process sleeps on mark memory    4 u32 on mark disk
+//!   8 u32 credit word: changes when a counted reader advances while the writer waits    12 u32 1 = the writer waits
+//!  16 u64 how far the writer would retire but for counted readers: views then release their oldest entries
 //! 127 places of 256 B, from 256 on:
 //!     0 u32 kind: 0 free, 1 taken but not ready, 2 anonymous, 3 counted, 4 live
 //!     4 u32 pid   8 u64 start time of the process
 //!    16 u64 committed: next sequence to be read   24 u32 its epoch   28 u32 messages above that a recovery cut
-//!    32 u64 bytes of stream memory in the segments that it has mapped
+//!    32 u64 bytes of stream memory in its mapped segments
 //!    40 [u8;64] name, zero-filled
-//!   104 [u32;32] numbers of the segments that it has mapped, those of index segments + 2^31; all ones = none
+//!   104 [u32;32] numbers of its mapped segments, those of index segments + 2^31; all ones = none
 //! ```
 //!
-//! Segment numbers never repeat, so a pin that a dead reader left behind costs one unlinked file and then nothing:
-//! pins need no test of life. A named place outlives its process: its position goes on holding back `wait`. A process that
-//! lets go of a name and keeps views leaves its pins there, with start time 0; who takes the name then pins elsewhere.
-//! Names are taken under the lock of the file, so that no two processes take one.
+//! Segment numbers never repeat, so a dead reader's pin costs one unlinked file and then nothing: no check for liveness is
+//! needed. A named place outlives its process: its position still holds back `wait`. A process that releases a name and
+//! keeps views leaves its pins there, with start time 0; the next process with that name pins elsewhere. Names are taken
+//! under the lock of the file, so that no two processes take one.
 //!
-//! A reader that may not write the file sees the others, takes no place, and reads by copying. An anonymous reader does
-//! the same where only the places that are kept for named readers are free.
+//! Failure behaviour: a reader without write access to the file takes no place and reads by copying, and so does an
+//! anonymous reader if only the places for named readers are free.
 
 use crate::error::{Error, Result};
 use crate::limits::{PINNED_MAX, READER_NAME_MAX, READERS_MAX, READERS_NAMED};

@@ -1,9 +1,9 @@
-//! Where writer and readers meet without a lock: marks, sleep, pins.
+//! Synchronisation of writer and readers without a lock: marks, sleep, pins.
 //!
-//! Constraints: these lines alone decide which loads and stores may pass each other, so nothing else in the crate
-//! orders shared words against one another. The file is compiled twice: in the crate with the atomics of `std`, and in
+//! Constraints: only these lines decide which loads and stores may be reordered; no other code of the crate orders
+//! shared words against one another. The file is compiled twice: in the crate with the atomics of `std`, and in
 //! `tests/protocol.rs` with those of loom, which tries the orders that weakly ordered processors (aarch64) allow.
-//! x86-64 hides a forgotten fence; loom does not.
+//! x86-64 hides a missing fence; loom finds it.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -1,12 +1,13 @@
 //! Readers: any number of processes that map the same pages and copy nothing.
 //!
-//! A reader pins the segments that it has mapped (decision 0002); what a batch shows stays as it is until the batch's
-//! owner lets it go, whatever the writer does. Maps of recycled files are kept by file identity and used again, so a
-//! reader in step with the writer maps each page once. Entries of a view are followed into its parents, each by a reader
-//! of its own (`view`).
+//! Constraints: a reader pins each segment that it maps (decision 0002), so the bytes of a batch stay unchanged until
+//! its owner drops it, whatever the writer does. It keeps maps of recycled files, by file identity, so a reader in step
+//! with the writer maps each page once. For entries of a view it has one reader per parent (`view`). It never waits for
+//! other readers.
 //!
-//! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position, never data; messages that
-//! retention took are `Error::Gone` with the oldest that is left.
+//! Failure behaviour: bytes that do not verify are `Error::Corrupt` with file and position and are never returned as
+//! data; messages that retention deleted are `Error::Gone` with the oldest available sequence; pinned bytes above the
+//! quota fail the next mapping of this reader with `Error::Quota`.
 
 use crate::Message;
 use crate::crc::crc32c_from_memory;

@@ -1,7 +1,12 @@
-//! Opening a stream for writing: new, gone on with, or recovered. Decision 0001 says what is believed and why.
+//! Opening a stream for writing: creates, resumes or recovers it. Decision 0001 gives the rules and their reasons.
 //!
-//! Order on a recovery from the medium: find the believable tail, sync the files it lies in, write a commit record
-//! (not clean), write the header with the new epoch and live place, and only then append.
+//! Order of a recovery from the medium: find the tail that checksums prove, sync the files it is in, write a commit
+//! record (not clean), write the header with the new epoch and live place, and only then append. So a second power cut
+//! at any point finds either the old or the new state.
+//!
+//! Failure behaviour: messages past the proven tail are cut, and [`Recovery::Cut`] names them; their sequences are used
+//! again only in a new epoch, so no identity ever names two messages. A refusal of the system (EIO on a commit record,
+//! too many open files) is an error, never a reason to cut.
 
 use crate::drain::{Drainer, Ring};
 use crate::entries::Entries;

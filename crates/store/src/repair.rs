@@ -1,8 +1,9 @@
-//! `verify --repair`: makes good again what can be proven, and nothing else. Decision 0006 says what can.
+//! `verify --repair`: restores only what a checksum proves. Decision 0006 lists the cases.
 //!
-//! Order: the damaged file is copied beside itself (`NAME.damaged-K`) and synced, then changed in place and synced; so
-//! there is always either the damage or the good bytes, and always the evidence. Under the writer's lock, so a stream
-//! that is written is refused.
+//! Order: the damaged file is copied beside itself (`NAME.damaged-K`) and synced, then changed in place and synced, so
+//! at any time either the damaged or the repaired bytes exist, and always the evidence.
+//!
+//! Failure behaviour: it takes the writer's lock, so a stream with a running writer is refused.
 
 use crate::entries::Entries;
 use crate::entry::{ENTRY_BYTES, Entry, salt, salt_seed};

@@ -1,14 +1,13 @@
-//! Room in stream memory that the outside writes into: `recvmmsg`, a TCP stream, the copy of a client library.
+//! Reserved stream memory that the outside fills: `recvmmsg`, a TCP stream, the copy of a client library.
 //!
-//! Constraints: no copy, no allocation; the checksum is made at the commit, while the bytes are still in the cache. A room
-//! may be larger than what comes: each commit takes a range of it as one message, ranges rise and begin on multiples of 8
-//! bytes, and what no commit took is abandoned without a trace. Committed messages are published like pushed ones.
+//! Constraints: no copy, no allocation; the commit computes the checksum while the bytes are still in the cache. A
+//! reservation may be larger than its messages: each commit turns a range into one message, ranges rise and begin at
+//! multiples of 8 bytes, and uncommitted bytes are discarded without a trace. Committed messages are published like
+//! pushed ones. A receiver may supply the arrival (a kernel time stamp) and the checksum (verified by the peer);
+//! arrival stays monotone and is never later than the clock.
 //!
-//! A receiver may know more of a message than the store does: when it arrived, from a time stamp of the kernel, and its
-//! checksum, from a peer whose bytes were verified. Arrival stays monotone and is never later than the clock.
-//!
-//! Failure behaviour: no room is refused before anything was changed, like a push. A commit that is refused leaves the
-//! bytes where they are, and it can be tried again. A process that dies in between has appended what it had published.
+//! Failure behaviour: lack of space is refused before any change, like a push. A refused commit leaves the bytes in
+//! place and can be retried. A process that dies has appended only published messages.
 
 use crate::crc::crc32c;
 use crate::entry::{Entry, Meta, salt};

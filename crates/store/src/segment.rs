@@ -1,4 +1,10 @@
-//! One segment file of the writer: mapped whole, allocated step by step, written again when it comes free.
+//! One segment file of the writer: mapped whole, allocated in steps, reused when free.
+//!
+//! Constraints: a push writes only allocated bytes, because a write through a map into a hole of a full tmpfs is a
+//! signal (SIGBUS) and not an error. A file grows by 16 KiB to 8 MiB, doubling, which bounds the stall of one append.
+//! Pages of a reused file are warm: a fresh page costs ten times as much.
+//!
+//! Failure behaviour: no space is an `Error::Io` with ENOSPC before any byte is written.
 
 use crate::error::{Error, Result};
 use crate::limits::{GROW_BYTES_MAX, GROW_BYTES_MIN};

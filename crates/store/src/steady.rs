@@ -1,8 +1,8 @@
-//! The wall clock as retention believes it, ns since 1970 UTC: where somebody sets it, time goes on as before until the
-//! new time has held for a minute. One look at a wrong clock must not make a day of messages old.
+//! The wall clock for retention by age, ns since 1970 UTC, which follows a set clock only after a minute.
 //!
-//! `flow::merge::pace` is stricter: the time of a merge never goes back. Here it has to, or a clock that was once ahead
-//! would make every later message too old.
+//! Constraints: until a new time has held for 60 s on the monotonic clock, time continues at the old one, because one
+//! read of a wrong clock must not make a day of messages too old. `flow::merge::pace` is stricter: the time of a merge
+//! never goes back. Here it must, or a clock that was once ahead would make every later message too old.
 
 use crate::limits::{CLOCK_HOLDS_NS, CLOCK_STEP_NS};
 use crate::media::Media;

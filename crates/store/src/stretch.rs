@@ -1,14 +1,14 @@
-//! What a reader does where messages cannot be read: the one rule of loss, for whoever goes through a stream.
+//! [`Reader::next`]: messages, or a missing range with its cause. The one rule of loss for all stages.
 //!
-//! | in the stream | next |
+//! | in the stream | result |
 //! |---|---|
-//! | retention took messages, here or in the parent of a view | missing up to the oldest that is left |
-//! | an entry or a payload does not verify | the messages before it, then that one is missing |
-//! | a file of the stream is not there | what the index says was in it is missing |
-//! | the parent of an entry of a view is removed, rewound or made anew | that message is missing |
+//! | retention deleted messages, here or in the parent of a view | missing up to the oldest available |
+//! | an entry or a payload does not verify | the messages before it, then this one missing |
+//! | a file of the stream is absent | its messages, according to the index, are missing |
+//! | the parent of a view entry is removed, rewound or created again | this message is missing |
 //!
-//! Failure behaviour: everything else is an error, and nothing is missing because of it: the system refused something, a
-//! quota is used up, the stream itself is another.
+//! Failure behaviour: everything else is an error and loses nothing: a refusal of the system, an exhausted quota,
+//! another stream under the same name.
 
 use crate::entry::Entry;
 use crate::error::{Error, Result};

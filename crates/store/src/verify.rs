@@ -1,4 +1,9 @@
-//! Reads everything and names what is wrong.
+//! Reads every entry and payload of a stream and names each damaged place.
+//!
+//! Constraints: reads like any reader, beside a running writer, up to `count`; memory is bounded, since at most 100
+//! places are named and further ones only counted. Nothing is written ([`crate::repair`] does that).
+//!
+//! Failure behaviour: damage is a result, not an error; only a refusal of the system ends the check.
 
 use crate::entry::{ENTRY_BYTES, SchemaId, salt_seed};
 use crate::error::{Error, Result};

@@ -1,15 +1,15 @@
-//! Views: streams whose entries point into other streams. Decision 0005 says why it is so.
+//! Views: streams whose entries point into other streams. Decision 0005 has the reasons.
 //!
-//! Constraints: an entry of a view is an entry without bytes of its own, so places, marks, recovery and retention are
-//! those of any stream. One push is the proof of the parent's entry and 64 bytes of index; no lock, no system call, no
-//! allocation, until a parent's mark is reached or a new origin or epoch comes.
+//! Constraints: an entry of a view has no bytes of its own, so locations, marks, recovery and retention work as in any
+//! stream. One push costs the check of the parent's entry and 64 bytes of index: no lock, no system call, no
+//! allocation, until a parent's mark is reached or a new origin or epoch appears.
 //!
-//! Bytes: `entry` (parent, parent sequence), and the table `parents`: a line a row like `origins`, row 1 first,
-//! `UUID EPOCH NAME` with the name of a folder beside the view's. A row is on the medium before an entry names it.
+//! Bytes: `entry` (parent, parent sequence), and the table `parents`: a line a row like `origins`, row 1 first, `UUID
+//! EPOCH NAME` with the name of a folder beside the view's. A row is on the medium before an entry names it.
 //!
-//! Failure behaviour: what does not fit (level, mark, what was let go, an entry that is not that message) is refused
-//! with the parent's name before anything was changed. A parent that is missing, rewound or made anew is
-//! `Error::Parent` to a reader; what a parent's retention took is `Error::Gone`.
+//! Failure behaviour: an unfit message (level, mark, retired, another message) is refused with the parent's name before
+//! any change. To a reader a missing, rewound or recreated parent is `Error::Parent`, messages it retired are
+//! `Error::Gone`.
 
 use crate::crc::crc32c_from_memory;
 use crate::entry::{Entry, salt, salt_seed};

@@ -1,16 +1,15 @@
-//! A descriptor that is readable while a reader has something to read: for `select`, `poll`, `epoll` and what is built
-//! on them.
+//! A file descriptor that is readable while a reader has something to read: for `select`, `poll`, `epoll`.
 //!
-//! What a writer rings is a futex word in shared memory: any process can sleep on it, but `poll` cannot look at it. An
-//! eventfd can be polled, but no other process has it. So each watch has a thread that sleeps on the word and raises
-//! the eventfd.
+//! The writer wakes readers by a futex word in shared memory, on which any process can sleep but which `poll` cannot
+//! watch; an eventfd can be polled, but other processes do not have it. So each watch has a thread that sleeps on the
+//! word and raises the eventfd.
 //!
-//! Constraints: what comes is never slept through. The descriptor is lowered before the thread is told from where on to
-//! look, and the thread looks before it sleeps; so the descriptor may be raised for nothing, and is never low with
-//! something to read. Nothing here is on the way of a message: who has no watch pays nothing.
+//! Constraints: no message is missed. The descriptor is lowered before the thread gets its new position, and the thread
+//! checks before it sleeps; so the descriptor may be raised without a message, and is never low with one. The data path
+//! of a message is unchanged: a reader without a watch pays nothing.
 //!
-//! Failure behaviour: what goes wrong in the thread raises the descriptor, and the next [`Watch::rest`] returns it. In a
-//! process that was forked the thread is not there, and the watch is never raised.
+//! Failure behaviour: a fault of the thread raises the descriptor, and the next [`Watch::rest`] returns it. A forked
+//! child has no thread, and its watch is never raised.
 
 use crate::error::{Error, Result};
 use crate::limits::WATCH_LOOK;

@@ -1,12 +1,13 @@
 //! The one writer of a stream.
 //!
 //! Constraints: one message costs a copy with its checksum and 64 bytes of index; no lock, no system call, no
-//! allocation. Everything pushed since the last `publish` becomes visible at once with one release store.
-//! The store order is: payload, entry, mark, then look for sleepers (`protocol`). Rolling to the next segment is
-//! the only place that takes a lock or may find no room.
+//! allocation. Everything pushed since the last `publish` becomes visible at once with one release store. The order of
+//! stores is payload, entry, mark, then a check for sleepers (`protocol`). Only a change to the next segment takes a
+//! lock or can run out of space.
 //!
-//! Failure behaviour: no room is an `Error::Full` before anything was changed; what was pushed before stays and is
-//! published. Dropping the writer publishes and ends the drainer with a clean commit record.
+//! Failure behaviour: lack of space is an `Error::Full` before any change; messages pushed before stay and are
+//! published. Dropping the writer publishes and ends the drainer with a clean commit record; a killed writer loses only
+//! unpublished messages.
 
 use crate::crc::{EntryWords, place, settle};
 use crate::drain::{Drainer, Ring};

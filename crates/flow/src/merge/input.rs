@@ -1,10 +1,10 @@
-//! One input of a merge: what was looked at of it, what of that is not in the output yet, and how far it has come.
+//! One input of a merge: the scanned messages, those of them that wait for their slice, and the progress in time.
 //!
-//! Constraints: a look costs the proof of each entry and a comparison; what waits for its slice is kept in blocks of
-//! 128 entries, 32 bytes a block, however long the wait is. No payload is touched.
+//! Constraints: scanning an entry costs its verification and a comparison; waiting entries are kept in blocks of 128
+//! entries, 32 bytes per block, however long the wait is. No payload is touched.
 //!
-//! Failure behaviour: entries that are gone, damaged or missing become counts and gaps, exactly once: those that were
-//! never looked at when the look comes upon them, those that waited when their slice is taken.
+//! Failure behaviour: retired, damaged or missing entries become counts and gaps exactly once: unscanned ones when the
+//! scan meets them, waiting ones when their slice is taken.
 
 use super::number::{Course, Numbers};
 use super::plan::Share;

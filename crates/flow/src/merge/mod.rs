@@ -1,16 +1,15 @@
-//! Merges: many streams become one view, in the order (key, input, sequence). The key is the source time (decision 0009)
-//! or the number of the message (decision 0010).
+//! Merges: many streams become one view, in the order (key, input, sequence). The key is the source time (decision
+//! 0009) or the number of the message (decision 0010).
 //!
-//! Constraints: a step does a bounded amount of work and waits for nothing, no disk either. No payload is touched; a
-//! message costs a look at its entry, a place in the sorting of its slice, and `push_view`. No lock and no allocation a
-//! message.
+//! Constraints: a step does a bounded amount of work and waits for nothing, not even the disk. A message costs one
+//! access to its entry, an element of its slice's sort, and `push_view`: no payload, no lock, no allocation.
 //!
-//! Bytes: the output `NAME`, `NAME.aside` (views that this merge alone writes) and `NAME.commits`: a commit (`bpcm`) for
-//! each slice, written before the slice, with its `Plan` as state.
+//! Bytes: `NAME` and `NAME.aside` (views that only this merge writes), and `NAME.commits`: a commit (`bpcm`) per slice,
+//! written before the slice, with its `Plan` as state.
 //!
-//! Failure behaviour: killed anywhere, a merge that opens again finishes the slice that its last commit speaks of, behind
-//! the newest message that the output shows; nothing is shown twice and nothing taken back. What is gone or damaged is
-//! counted. Without room it keeps what it has and tries again at the next step.
+//! Failure behaviour: a merge that was killed anywhere finishes the slice of its last commit behind the newest message
+//! of the output: no message appears twice, none is withdrawn. Retired and damaged messages are counted. Without room
+//! it keeps its state and retries at the next step.
 
 mod input;
 mod number;

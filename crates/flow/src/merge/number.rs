@@ -1,12 +1,12 @@
-//! Merge by number: which key a message has, and which ids may be shown.
+//! Merge by number: the key of a message, and which ids may be shown.
 //!
-//! The number is the one that its maker gave the message, which stands in the index entry: no payload is touched. Makers
-//! begin anew from a small number now and then; each such *round* has keys of its own behind those of the round before,
-//! so that in all else numbers are as good as times.
+//! The number is `origin_seq` of the index entry, so no payload is touched. An origin may restart from a small number;
+//! each such *round* has keys of its own, 2^32 above those of the round before, so that otherwise numbers work like
+//! times.
 //!
-//! Constraints: a message costs a look into two small maps. What waits is 16 bytes an id.
+//! Constraints: a message costs lookups in two small maps; waiting ids take 16 bytes each.
 //!
-//! Failure behaviour: a number too large to be ordered has no key: the message goes aside as `number`.
+//! Failure behaviour: a number of 2^63 or more has no key: the message is set aside as `number`.
 
 use crate::Fault;
 use crate::records::Gap;

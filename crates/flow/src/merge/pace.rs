@@ -1,7 +1,8 @@
-//! The time by which inputs are waited for, in ns since 1970 UTC like source times: as the machine's clock says it, but never
-//! back and never suddenly forward, whoever sets that clock (decision 0009).
+//! The time by which a merge waits for its inputs, ns since 1970 UTC: that of the machine's clock, but never backward
+//! and never suddenly forward, even if somebody sets that clock (decision 0009).
 //!
-//! Constraints: no clock of its own; what it says follows from the two times that it is told.
+//! Constraints: no clock of its own: the result follows from its two arguments, the wall clock and a clock that is
+//! never set. A jump forward of more than 10 ms is followed only after the longest `wait` of the inputs.
 
 /// A clock that is further ahead of the one that is never set than it was was set, ns: less is what lies between two looks.
 const SET: i64 = 10_000_000;

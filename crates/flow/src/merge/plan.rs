@@ -1,4 +1,6 @@
-//! What a slice takes, written ahead of it into the state of its commit.
+//! The plan of a slice: which messages it takes, as JSON in the state of its commit, written before the slice.
+//!
+//! A restart derives the whole slice from it, so the output is never read back beyond its newest entry.
 
 use super::input::By;
 use super::number::{Course, Numbers};

@@ -1,8 +1,8 @@
-//! A merge that opens again: what its last commit says, against what the output shows.
+//! A merge that opens again: compares its last commit with the output.
 //!
-//! The commit stands before the slice, so the output holds the first part of the slice, perhaps none or all of it. Which
-//! part, its newest entry says: it names an input and a sequence there, and the order of a slice has no two alike. The
-//! rest is taken from the inputs again, which keep it until it is safe.
+//! The commit precedes the slice, so the output holds a first part of the slice, possibly none or all of it. Its newest
+//! entry identifies the part: it names an input and a sequence, and the order of a slice has no equal elements. The
+//! rest is taken again from the inputs, which keep it until it is safe.
 
 use super::{By, Input, Merge, Slice, SliceCommit, Stray, Taken, places_of};
 use crate::Fault;

@@ -1,4 +1,7 @@
-//! One input of a relay: what the sink was given of it, what is missing, and how far the outside has acknowledged it.
+//! One input of a relay: messages given to the sink, missing ranges, and how far the outside has acknowledged.
+//!
+//! Constraints: memory is bounded ([`RELAY_LOST_MAX`] ranges, [`RELAY_ASIDES_MAX`] messages to set aside); at these
+//! numbers it reads no further until an earlier message is acknowledged.
 
 use super::{Apart, is_skip, note};
 use crate::data::{Data, stream_fault};

@@ -1,23 +1,16 @@
-//! Relays: the runner of a live sink ([`LiveSink`]). It reads the inputs as a named and counted reader, so that their
-//! sources wait for the sink, and moves these positions behind what the outside has acknowledged.
+//! Relays: the runner of a live sink ([`LiveSink`]). It reads the inputs as a counted reader, so that their sources
+//! wait, and moves these positions behind acknowledged messages.
 //!
-//! Order of each commit: the sink says what the outside has acknowledged; what it cannot send is appended to
-//! `SINK.aside`; then the commit is appended to `SINK.commits`, with the account of each input and the state from which
-//! a new sink goes on; once all that is as safe as the inputs are, the positions move. Nothing is acknowledged to a
-//! stream before.
+//! Order of each commit: the sink reports what the outside has acknowledged; messages that it cannot send are appended
+//! to `SINK.aside`; the commit (account, state) is appended to `SINK.commits`; once all that is as safe as the inputs
+//! are, the positions move. A disk stream is read up to the mark `disk`, so that no power cut removes a sent message;
+//! with `early` a commit waits for the mark instead.
 //!
-//! A disk stream is read up to the mark `disk`, so that no power cut takes back what the outside was sent; or `early`,
-//! and then a commit waits until the messages that it speaks of are marked.
+//! Constraints: a step never waits for the disk; no lock, copy or allocation per message; bounded memory. Between steps
+//! the runner sleeps until an input has a message, the sink's descriptor is readable, or a time has come.
 //!
-//! Constraints: a step never waits for the disk. Between two steps the runner sleeps until an input has a message, the
-//! descriptor of the sink is readable, or a time has come: that of the sink, or that of the next commit. No lock, no
-//! copy and no allocation a message; the relay keeps ranges that are missing and messages to set aside until they are
-//! committed, in bounded numbers.
-//!
-//! Failure behaviour: a relay that opens again goes on from the newest commit. Messages behind it are offered again, in
-//! order, also those that the outside had and had not acknowledged in time. Those that retention has taken meanwhile
-//! count as lost. Without room for a commit or a message aside the positions stay where they are, and it is tried again
-//! at the next step.
+//! Failure behaviour: a restart resumes from the newest commit and offers later messages again, in order. Messages that
+//! retention has deleted are lost. Without room for a commit the positions stay, and the next step retries.
 
 mod inlet;
 

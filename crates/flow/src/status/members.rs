@@ -1,6 +1,7 @@
-//! The members of a run in its streams: what is there, and what retention took.
+//! The members of a run in its streams: how many are available, and how many retention deleted.
 //!
-//! A sealed run says in which sequences its members are; the index says which of those they are. Nothing is kept.
+//! A sealed run lists the sequence ranges of its members; the index tells which messages of a range are members.
+//! Nothing is cached.
 
 use crate::records::{Range, Run};
 use crate::{Data, Fault, stream_fault};

@@ -1,20 +1,15 @@
-//! The state of the streams, workers and runs of a data folder: what `ls`, `top` and the live line of `demo` show.
+//! The state of the streams, workers and runs of a data folder, for `ls`, `top` and the progress line of `demo`.
 //!
-//! The six words are the same everywhere:
-//! * `messages` and `bytes`: what the stream holds now (payloads; index and spare space not counted);
-//! * `lost`: messages known to be missing at the entry, from the ledger; of a stream that a merge or a worker fills,
-//!   those that it lost;
-//! * `lag`: messages that the slowest counted reader has not committed yet;
-//! * `fill`: share of the live place that cannot be let go: what the disk (disk streams) or the slowest counted reader
-//!   (memory streams) still needs;
-//! * `late`: messages of a sealed run that came after its seal.
+//! * `messages`, `bytes`: in the stream now (payloads, without index and spare space).
+//! * `lost`: known missing messages at the entry; of a stream that a merge or a worker fills, the losses of that stage.
+//! * `lag`: published messages that the slowest counted reader has not committed.
+//! * `fill`: share of the live place that cannot be freed: not on disk yet (disk streams), or unread (memory streams).
+//! * `late`: messages of a sealed run that arrived after its seal.
 //!
-//! All comes from the index, the pins and the commits. A [`Watch`] looks again and again and reads only what is new, so
-//! that a look at a busy stream costs what came since the last one. The ledger is asked again only so often that it
-//! takes a small part of the time.
+//! Constraints: all is derived from index, pins and commits; a [`Watch`] reads only new data at each call, and asks the
+//! ledger at most 5 % of the time. Time is an argument; nothing is written and nothing waits.
 //!
-//! Constraints: time is an argument, and pauses go by [`store::Media::clock`]; nothing is written and nobody waits.
-//! Failure: a stream that cannot be read is listed as unreadable, and the others are shown.
+//! Failure behaviour: a stream that cannot be read is listed as unreadable, and the others are shown.
 
 pub mod members;
 

@@ -1,16 +1,15 @@
-//! Other code from an exact message on, and code that runs beside that of another worker. Decision 0014.
+//! Cut-over to other code at an exact message, and the shadow's start beside its worker (decision 0014).
 //!
-//! Cut-over, by whoever runs the slots: [`Work::hold`], steps until [`Work::is_quiet`], [`Work::cut_over`], steps until its
-//! commit is safe ([`Work::is_safe`] of [`Work::change`]), all slots ended and waited for, others started, and the hold
-//! taken back.
+//! Sequence, by the process that runs the slots: [`Work::hold`], steps until [`Work::is_quiet`], [`Work::cut_over`],
+//! steps until its commit is safe ([`Work::is_safe`] of [`Work::change`]), all slots ended and reaped, new ones
+//! started, hold released. If the old code fails, its slots are not restarted and [`Work::give_back`] returns their
+//! tasks.
 //!
-//! Constraints: the commit that names the new code is made where nothing is under way, so its places in the inputs are
-//! the boundary: all before them is shown and was made by the old code, and nothing behind them was given to a slot.
+//! Constraints: the commit with the new code is made while no block is under way, so its input positions are the
+//! boundary: all messages before it were processed by the old code and are shown, none after it was assigned.
 //!
-//! Where the old code does not work, its slots are not started again, and [`Work::give_back`] takes what they had.
-//!
-//! Failure behaviour: before that commit is safe a runner that starts has the old code, and nobody has seen a message
-//! behind the boundary; once it is safe it has the new. A slot of the old code that lives on has no task of the new.
+//! Failure behaviour: before that commit is safe, a restarted runner has the old code and no message behind the
+//! boundary; afterwards the new code. A surviving slot of the old code has no task of the new.
 
 use super::{Piece, Source, Work};
 use crate::Fault;

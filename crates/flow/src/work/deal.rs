@@ -1,4 +1,8 @@
-//! Who gets what: blocks are cut and handed to slots.
+//! Cuts blocks of the inputs and assigns them to slots as tasks.
+//!
+//! Constraints: a block is as many messages as took about 5 ms at the last measurement, at most 4,096, or exactly
+//! `turn`. A slot has at most two tasks, one running and the next, so that a death returns little. Returned tasks are
+//! assigned first, because later blocks wait for them.
 
 use super::piece::Piece;
 use super::{BLOCK_MESSAGES_MAX, BLOCK_NS, Share, TASKS_EACH, Work};

@@ -1,12 +1,13 @@
-//! The runner of a worker: hands blocks of its inputs to slots, makes the output of their answers, commits. Decision 0008.
+//! The runner of a worker: assigns blocks of its inputs to slots, makes the output from their answers, commits
+//! (decision 0008).
 //!
-//! Constraints: no payload is touched; an output costs one index entry, a block one task, one answer and one commit.
-//! Nothing in a step waits. Order at each commit: the answer is safe, then the output is, then the commit, then the
-//! position in the input moves, and what the slots' streams keep is let go.
+//! Constraints: no payload is touched; an output costs one index entry, a block one task, one answer and one commit. No
+//! step waits. Order of each commit: the answer is safe, then the output, then the commit; then the position in the
+//! input moves and the slots' streams may retire their messages.
 //!
-//! Failure behaviour: a runner that was killed finds in the last commit what was done, in the output what was shown
-//! since, and in the slots' streams what was answered: it goes on with the next message that nobody answered. A slot
-//! that dies gives its tasks back ([`Work::died`]); a message that kills twice goes aside.
+//! Failure behaviour: a restarted runner finds completed work in the last commit, shown output in `W`, and later
+//! answers in the slots' streams; it resumes at the first unanswered message. A slot that dies returns its tasks
+//! ([`Work::died`]); a message at which two slots died is set aside.
 
 mod cutover;
 mod deal;

@@ -1,4 +1,10 @@
-//! What was answered becomes output, and output a commit.
+//! Answers become output, and output a commit.
+//!
+//! Order: an answer at its mark, its results pushed to the view `W` and published, messages set aside, then the commit
+//! with the counts of the block. With `order = "keep"` answers are used in the order of the input.
+//!
+//! Failure behaviour: without room for the output or a message aside, nothing of the block is committed and the next
+//! step retries; results that are already in the output are not pushed again.
 
 use super::cutover::SLOW;
 use super::piece::{Apart, Lies, Part, Piece, Row};

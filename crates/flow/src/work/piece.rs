@@ -1,4 +1,7 @@
-//! Blocks on their way through the slots: what is to be done of them, what was answered, what is shown.
+//! Blocks on their way through the slots: what is still to be done, what is answered, what is shown.
+//!
+//! Constraints: held in memory only, at most a few per slot; a restart rebuilds them from the slots' streams and the
+//! output.
 
 use crate::records::Gap;
 use crate::slot::{LOST, SAME};

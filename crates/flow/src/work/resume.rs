@@ -1,4 +1,7 @@
-//! How a runner goes on: what was answered since the last commit, and what of that is shown.
+//! Resumes a runner: finds the answers since the last commit, and which of their results the output shows already.
+//!
+//! The output identifies the used answers by itself: each of its entries points to a message of a slot's stream, and
+//! the answer after that message names the input. So no result is pushed twice and none is cut.
 
 use super::Work;
 use super::piece::{Answered, Block, Lies, Part, Piece, Todo};

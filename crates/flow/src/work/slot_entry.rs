@@ -1,4 +1,4 @@
-//! A slot as the runner sees it: its stream, its tasks, its answers.
+//! A slot as its runner sees it: its stream, its tasks, its answers, and since when it has been at its present message.
 
 use super::piece::Answered;
 use super::{ENTRIES, RECENT, SlotState, WorkOptions};

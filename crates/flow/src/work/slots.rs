@@ -1,4 +1,11 @@
-//! Slots come, answer and die.
+//! The life of slots: they become ready, answer, die or are overdue.
+//!
+//! A dead slot's tasks are assigned again. Its position in the input identifies the message that it processed: that
+//! message is retried alone, and set aside at the second death ([`DEATHS_MAX`]); a batch without a position is halved
+//! instead. With `blames = false` messages are retried without end, because state from one message to the next must not
+//! lose one.
+//!
+//! Constraints: limits of time use the monotonic clock; the caller kills and reaps the processes.
 
 use super::piece::{Answered, Piece, Todo};
 use super::slot_entry::SlotEntry;

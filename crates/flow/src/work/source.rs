@@ -1,4 +1,7 @@
-//! An input of a worker: what is cut, done and committed of it.
+//! One input of a worker: what is cut into blocks, done and committed.
+//!
+//! Constraints: the position in the stream moves only after the commit is safe. A shadow reads as a live reader:
+//! nothing waits for it, and messages that retention deletes first are skipped.
 
 use super::cutover::Beside;
 use crate::Fault;

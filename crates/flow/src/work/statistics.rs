@@ -1,9 +1,12 @@
-//! The stream `W.statistics`: how the slots of a worker do, and what their code says of itself, as values (`f144`) once a
+//! The stream `W.statistics`: the state of a worker's slots and numbers from its code, as values (`f144`) once a
 //! second.
 //!
-//! Purpose: `top` and whoever plots are other processes, which read streams and nothing else. Constraints: in memory, the
-//! newest 4 MiB; all values of one moment have one source time; origin and source name say whose and which. A moment at
-//! which nothing has changed is not said. What code says is bounded: so many numbers, names so long.
+//! Other processes (`top`, plots) read streams only; as values these numbers can be printed and plotted like any other.
+//! No account is derived from them.
+//!
+//! Constraints: in memory, the newest 4 MiB; all values of one moment have one source time; origin and source name tell
+//! the slot and the name. A moment without a change is not written. The number and length of names from the code is
+//! bounded.
 
 use super::Work;
 use crate::Fault;

@@ -1,9 +1,9 @@
-//! Files of real streams, changed anywhere: two streams and a view of both, laid out as a kill or a clean end left them,
-//! then damaged as bytes say, and read, verified, repaired and taken up again.
+//! Files of real streams with random changes: two streams and a view of both, as a kill or a clean end left them, are
+//! damaged by the input bytes, then read, verified, repaired and opened for writing.
 //!
-//! Every file that the store reads back is among them: header, origins, parents, pins, commit records, index with its time
-//! table, payloads, and the control page of the live place. What is damaged may be refused or missing, but never wrong: a
-//! message follows from its schema and its number, so each one that is shown is judged.
+//! All files that the store reads are covered: header, origins, parents, pins, commit records, index with its time
+//! table, payloads, control page. A damaged message may be refused or missing, but never wrong: its content follows
+//! from schema and number, so each returned message is checked.
 //!
 //! ```text
 //! u8 how the streams were left, then changes of 6 B: u8 which file, u8 what, u16 where, u16 with what
