@@ -1,6 +1,7 @@
-//! Kafka topics as sources: `[source.NAME] kind = "kafka"`.
+//! Kafka topics as sources: `[source.NAME] kind = "kafka"`; topics of commands for services (`group`).
 //!
-//! Constraints: no consumer group, no commit to a broker: where a source stands is its state beside its stream. No
+//! Constraints: a source has no consumer group, and commits nothing to a broker: where it stands is its state beside
+//! its stream. Groups are for services that share a topic of commands (`group`). No
 //! thread of its own: librdkafka's threads fetch, and wake the source by an eventfd. A payload is copied once, from the
 //! buffer in which librdkafka received it into stream memory.
 //!
@@ -12,6 +13,8 @@
 
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "client")]
+pub mod group;
 #[cfg(feature = "client")]
 mod librdkafka;
 mod limits;

@@ -14,6 +14,12 @@ use std::os::fd::{AsRawFd, FromRawFd as _, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+mod group;
+mod sender;
+
+pub(crate) use group::{Group, Heard as GroupHeard};
+pub(crate) use sender::Sending;
+
 /// Functions whose answer is an error code, as a number.
 mod codes {
     use super::c;
@@ -230,18 +236,26 @@ unsafe impl Sync for Client {}
 impl Client {
     /// A client with these properties. The error names the property that it is about, where that is known.
     pub(crate) fn new(properties: &[(String, String)]) -> Result<Arc<Self>, (String, String)> {
+        Self::with_events(c::rd_kafka_type_t::RD_KAFKA_CONSUMER, properties, c::RD_KAFKA_EVENT_ERROR)
+    }
+
+    /// One of a kind, with the events that come to its queue.
+    fn with_events(
+        kind: c::rd_kafka_type_t,
+        properties: &[(String, String)],
+        events: i32,
+    ) -> Result<Arc<Self>, (String, String)> {
         let mut conf = Conf::new();
         for (name, value) in properties {
             conf.set(name, value).map_err(|text| (name.clone(), text))?;
         }
         let mut text = vec![0 as c_char; TEXT_BYTES];
-        let consumer = c::rd_kafka_type_t::RD_KAFKA_CONSUMER;
         // SAFETY: errors go to a queue, logs nowhere. A client that is made has taken the configuration; else it is
         // still ours.
         let client = unsafe {
-            c::rd_kafka_conf_set_events(conf.0.as_ptr(), c::RD_KAFKA_EVENT_ERROR);
+            c::rd_kafka_conf_set_events(conf.0.as_ptr(), events);
             c::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), None);
-            c::rd_kafka_new(consumer, conf.0.as_ptr(), text.as_mut_ptr(), text.len())
+            c::rd_kafka_new(kind, conf.0.as_ptr(), text.as_mut_ptr(), text.len())
         };
         let client = NonNull::new(client).ok_or_else(|| (String::new(), written(&text)))?;
         std::mem::forget(conf);
@@ -413,6 +427,13 @@ impl Queue {
         Self { raw: NonNull::new(raw).unwrap_or_else(|| std::process::abort()), wakes: None, _client: client.clone() }
     }
 
+    /// A new one that nobody is woken by: it is polled.
+    pub(crate) fn polled(client: &Arc<Client>) -> Self {
+        // SAFETY: the client lives; it answers a new queue, never null.
+        let raw = unsafe { c::rd_kafka_queue_new(client.0.as_ptr()) };
+        Self { raw: NonNull::new(raw).unwrap_or_else(|| std::process::abort()), wakes: None, _client: client.clone() }
+    }
+
     /// The next event; waits for one for so long.
     pub(crate) fn event(&self, timeout_ms: i32) -> Option<Event> {
         // SAFETY: the queue lives; the event is ours.
@@ -422,11 +443,21 @@ impl Queue {
 
     /// Fills an empty batch with what is there. How many messages that is.
     pub(crate) fn take(&self, batch: &mut Batch, most: usize) -> usize {
+        self.take_within(batch, most, 0)
+    }
+
+    /// The same; waits for so long for the first.
+    pub(crate) fn take_within(&self, batch: &mut Batch, most: usize, timeout_ms: i32) -> usize {
         batch.clear();
         batch.messages.resize(most, ptr::null_mut());
         // SAFETY: the buffer has room for `most` pointers; the messages are ours.
         let count = unsafe {
-            c::rd_kafka_consume_batch_queue(self.raw.as_ptr(), 0, batch.messages.as_mut_ptr(), batch.messages.len())
+            c::rd_kafka_consume_batch_queue(
+                self.raw.as_ptr(),
+                timeout_ms,
+                batch.messages.as_mut_ptr(),
+                batch.messages.len(),
+            )
         };
         let count = usize::try_from(count).unwrap_or(0);
         batch.messages.truncate(count);

@@ -68,3 +68,25 @@ pub(crate) const TOPIC_CHARS_MAX: usize = 249;
 /// Partitions of one source: each has a queue of 32 MiB at most.
 #[cfg(feature = "client")]
 pub(crate) const PARTITIONS_MAX: usize = 4096;
+
+/// Properties of members of a group and readers of commands, before those of the user. A command is read whole: one
+/// above `receive.message.max.bytes`, the most that librdkafka takes, is refused by it. Beside it librdkafka holds one
+/// answer and one queue of 8 MiB.
+#[cfg(feature = "client")]
+pub(crate) const COMMAND_PROPERTIES: [(&str, &str); 10] = [
+    ("client.id", "beamport"),
+    ("queued.min.messages", "1"),
+    ("queued.max.messages.kbytes", "8192"),
+    ("fetch.max.bytes", "8388608"),
+    ("receive.message.max.bytes", "2147483647"),
+    ("reconnect.backoff.max.ms", "2000"),
+    ("fetch.error.backoff.ms", "100"),
+    ("fetch.wait.max.ms", "100"),
+    // The command of a member that was killed goes to another one after so long, ms.
+    ("session.timeout.ms", "6000"),
+    ("heartbeat.interval.ms", "1500"),
+];
+
+/// Messages of a topic of commands that one call hands out at most.
+#[cfg(feature = "client")]
+pub(crate) const COMMANDS_BATCH: usize = 16;

@@ -55,20 +55,41 @@ pub(crate) enum Value {
     File(PathBuf),
 }
 
-impl Property {
-    /// The value; otherwise why it cannot be read.
-    #[cfg(feature = "client")]
-    pub(crate) fn resolve(&self) -> Result<String, String> {
-        let plain = match &self.value {
-            Value::Text(text) => return Ok(text.clone()),
-            Value::Env(name) => std::env::var(name).map_err(|e| format!("environment variable `{name}`: {e}"))?,
-            Value::File(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
+#[cfg(feature = "client")]
+impl Value {
+    fn resolve(&self) -> Result<String, String> {
+        let plain = match self {
+            Self::Text(text) => return Ok(text.clone()),
+            Self::Env(name) => std::env::var(name).map_err(|e| format!("environment variable `{name}`: {e}"))?,
+            Self::File(path) => std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?,
         };
         let value = plain.strip_suffix('\n').map_or(plain.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         if value.contains('\0') {
             return Err("the value holds a zero byte".into());
         }
         Ok(value.to_owned())
+    }
+}
+
+/// The value that a text names: what `env:NAME` or `file:PATH` holds, otherwise itself.
+#[cfg(feature = "client")]
+pub(crate) fn resolve(text: &str) -> Result<String, String> {
+    let value = match (text.strip_prefix("env:"), text.strip_prefix("file:")) {
+        (Some(name), _) if name.is_empty() || name.contains(['=', '\0']) => {
+            return Err("`env:` names no variable".into());
+        }
+        (Some(name), _) => Value::Env(name.to_owned()),
+        (None, Some(path)) => Value::File(path.into()),
+        (None, None) => Value::Text(text.to_owned()),
+    };
+    value.resolve()
+}
+
+impl Property {
+    /// The value; otherwise why it cannot be read.
+    #[cfg(feature = "client")]
+    pub(crate) fn resolve(&self) -> Result<String, String> {
+        self.value.resolve()
     }
 
     /// The value may stand in an error.

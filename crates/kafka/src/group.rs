@@ -1,0 +1,414 @@
+//! Topics of commands: a consumer group whose members share them, a reader of one topic, and questions about topics.
+//!
+//! For services, not for data: messages are copied, and a call waits. A group never misses a message that was sent
+//! after the first of its members began: a member notes where the topic ends before it joins, begins there where the
+//! group has committed no offset, and commits that at once.
+
+use crate::librdkafka::{
+    Batch, Client, Group, GroupHeard, Heard, Kind, Mark, OffsetHeard, Queue, Sending, Spec, Topic, TopicHeard, Wrong,
+};
+use crate::limits::{COMMAND_PROPERTIES, COMMANDS_BATCH, START_PATIENCE_MS};
+use crate::property;
+use flow::{Fault, Passes};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Names and values of librdkafka, secrets among them: never shown.
+pub type Properties = Vec<(String, String)>;
+
+/// Offsets of topics, by the number of the partition.
+pub type Offsets = BTreeMap<String, Vec<u64>>;
+
+/// A message of a topic of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: u64,
+    /// Kafka's time of it, ms since 1970 UTC.
+    pub time_ms: i64,
+    /// Its bytes.
+    pub payload: Vec<u8>,
+}
+
+/// Why a topic cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// There is no such topic.
+    Missing,
+    /// The user may not read it.
+    Forbidden,
+    /// Something else, as the broker says it.
+    Other(String),
+}
+
+/// Which offset is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// That of the oldest message.
+    First,
+    /// The one behind the newest message.
+    End,
+    /// That of the first message from this time on, ms since 1970 UTC; the one behind the newest where there is none.
+    Time(i64),
+}
+
+/// The properties of a client of commands: ours, those of the user, and those that the purpose needs. A value of the
+/// user may be `env:NAME` or `file:PATH`.
+fn properties(brokers: &str, user: &[(String, String)], needed: &[(&str, &str)]) -> Result<Properties, Fault> {
+    let mut all: Properties = Vec::new();
+    let resolved = user.iter().map(|(name, value)| match property::resolve(value) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(cause) => Err(Fault::new(format!("property `{name}` of Kafka has no value"), cause)
+            .hint("set the variable, or make the file readable for this user")),
+    });
+    let user = resolved.collect::<Result<Properties, Fault>>()?;
+    let ours = COMMAND_PROPERTIES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let brokers = [("bootstrap.servers".to_owned(), brokers.to_owned())];
+    for (name, value) in ours.chain(user).chain(needed).chain(brokers) {
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some(pair) => pair.1 = value,
+            None => all.push((name, value)),
+        }
+    }
+    Ok(all)
+}
+
+fn refused((name, text): (String, String)) -> Fault {
+    if name.is_empty() {
+        return Fault::new("cannot make a client of Kafka", text);
+    }
+    // The text may hold the value, which may be a secret.
+    Fault::new(format!("cannot use property `{name}` of Kafka"), "librdkafka does not take its name or its value")
+        .hint("the properties are those of librdkafka: its CONFIGURATION.md lists them")
+}
+
+fn away(brokers: &str, wrong: &Wrong) -> Fault {
+    let cause = if wrong.kind == Kind::TimedOut { "no broker has answered".to_owned() } else { wrong.text.clone() };
+    let fault = Fault::new(format!("no answer from {brokers}"), cause);
+    Fault { passes: Passes::Soon, ..fault.hint("look whether the cluster is up and takes this user") }
+}
+
+fn milliseconds(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// A cluster of which questions are asked. Fields are dropped from above: queues before the client.
+pub struct Cluster {
+    answers: Queue,
+    errors: Queue,
+    client: Arc<Client>,
+    brokers: String,
+}
+
+impl Cluster {
+    /// A client of these brokers.
+    pub fn new(brokers: &str, user: &[(String, String)]) -> Result<Self, Fault> {
+        let needed = [("enable.partition.eof", "false"), ("auto.offset.reset", "earliest")];
+        let client = Client::new(&properties(brokers, user, &needed)?).map_err(refused)?;
+        let (answers, errors) = (Queue::polled(&client), Queue::main(&client));
+        Ok(Self { answers, errors, client, brokers: brokers.to_owned() })
+    }
+
+    /// The answer to the question that was asked last.
+    fn answer(&self) -> Result<Heard, Fault> {
+        let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64 + 1000);
+        let mut said = None;
+        loop {
+            let event = self.answers.event(50);
+            while let Some(event) = self.errors.event(0) {
+                if let Heard::Error(wrong) = event.heard()
+                    && wrong.kind != Kind::AllDown
+                {
+                    said = Some(wrong);
+                }
+            }
+            match event.map(|event| event.heard()) {
+                Some(Heard::Unanswered(_, wrong)) => return Err(away(&self.brokers, &said.unwrap_or(wrong))),
+                Some(heard @ (Heard::Topics(_) | Heard::Offsets(..))) => return Ok(heard),
+                _ if Instant::now() >= until => {
+                    return Err(away(&self.brokers, &said.unwrap_or_else(Wrong::timed_out)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Partitions of each topic, or why it cannot be read.
+    pub fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Result<usize, Unreadable>>, Fault> {
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let asked = self.client.ask_topics(names, START_PATIENCE_MS, Mark::Start, &self.answers);
+        asked.map_err(|wrong| away(&self.brokers, &wrong))?;
+        let Heard::Topics(heard) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
+        let state = |topic: &TopicHeard| match &topic.wrong {
+            None if topic.partitions == 0 => Err(Unreadable::Missing),
+            None => Ok(topic.partitions),
+            Some(wrong) => Err(unreadable(wrong)),
+        };
+        Ok(heard.iter().map(|topic| (topic.name.clone(), state(topic))).collect())
+    }
+
+    /// Offsets of all partitions of topics.
+    pub fn offsets(&self, partitions: &BTreeMap<String, usize>, at: At) -> Result<Offsets, Fault> {
+        let mut offsets = self.ask(partitions, if at == At::First { Spec::First } else { Spec::End })?;
+        if let At::Time(time) = at {
+            // Asked for after the ends: what comes between the two is behind the time, or behind the end.
+            let of_time = self.ask(partitions, Spec::Time(time))?;
+            for (topic, row) in &mut offsets {
+                for (end, time) in row.iter_mut().zip(of_time.get(topic).into_iter().flatten()) {
+                    *end = time.or(*end);
+                }
+            }
+        }
+        let whole = |row: Vec<Option<u64>>| row.into_iter().map(|offset| offset.unwrap_or(0)).collect();
+        Ok(offsets.into_iter().map(|(topic, row)| (topic, whole(row))).collect())
+    }
+
+    fn ask(
+        &self,
+        partitions: &BTreeMap<String, usize>,
+        spec: Spec,
+    ) -> Result<BTreeMap<String, Vec<Option<u64>>>, Fault> {
+        let mut asked = Vec::new();
+        let mut offsets = BTreeMap::new();
+        for (topic, count) in partitions {
+            asked.extend((0..*count).map(|number| (topic.as_str(), i32::try_from(number).unwrap_or(i32::MAX), spec)));
+            offsets.insert(topic.clone(), vec![None; *count]);
+        }
+        if asked.is_empty() {
+            return Ok(offsets);
+        }
+        let sent = self.client.ask_offsets(&asked, true, START_PATIENCE_MS, Mark::Start, &self.answers);
+        sent.map_err(|wrong| away(&self.brokers, &wrong))?;
+        let Heard::Offsets(_, rows) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
+        for OffsetHeard { topic, partition, offset } in rows {
+            let offset = offset.map_err(|wrong| {
+                let what = format!("cannot read partition `{topic}/{partition}`");
+                Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) }
+            })?;
+            let row = offsets.get_mut(&topic).and_then(|row| row.get_mut(usize::try_from(partition).ok()?));
+            if let Some(place) = row {
+                *place = offset;
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// Reads a topic from these offsets on, one for each partition.
+    pub fn read(&self, topic: &str, from: &[u64]) -> Result<TopicReader, Fault> {
+        let wrong = |wrong: Wrong| Fault::new(format!("cannot read topic `{topic}`"), wrong.text);
+        let reader = TopicReader {
+            batch: Batch::default(),
+            queue: Queue::polled(&self.client),
+            topic: Topic::new(&self.client, topic).map_err(wrong)?,
+            partitions: i32::try_from(from.len()).unwrap_or(i32::MAX),
+        };
+        for (number, offset) in from.iter().enumerate() {
+            reader.topic.read(i32::try_from(number).unwrap_or(i32::MAX), *offset, &reader.queue).map_err(wrong)?;
+        }
+        Ok(reader)
+    }
+}
+
+fn unreadable(wrong: &Wrong) -> Unreadable {
+    match wrong.kind {
+        Kind::NoTopic => Unreadable::Missing,
+        Kind::Forbidden => Unreadable::Forbidden,
+        _ => Unreadable::Other(wrong.text.clone()),
+    }
+}
+
+/// All partitions of a topic, read without a group. Fields are dropped from above.
+pub struct TopicReader {
+    batch: Batch,
+    queue: Queue,
+    topic: Topic,
+    partitions: i32,
+}
+
+impl TopicReader {
+    /// The next message; waits for it for so long. Errors of a partition pass: librdkafka tries again.
+    pub fn next(&mut self, patience: Duration) -> Option<Received> {
+        let until = Instant::now() + patience;
+        loop {
+            while let Some(record) = self.batch.front() {
+                let (_, partition) = record.place();
+                let received = record.error().is_none().then(|| Received {
+                    partition,
+                    offset: record.offset(),
+                    time_ms: record.time().unwrap_or(0) / 1_000_000,
+                    payload: record.payload().to_vec(),
+                });
+                self.batch.pop();
+                if received.is_some() {
+                    return received;
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if self.queue.take_within(&mut self.batch, COMMANDS_BATCH, milliseconds(left)) == 0 && left.is_zero() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for TopicReader {
+    fn drop(&mut self) {
+        self.batch.clear();
+        (0..self.partitions).for_each(|number| self.topic.leave(number));
+    }
+}
+
+/// A member of a group that shares a topic of commands.
+pub struct Pool {
+    group: Group,
+    /// Where the topic ended when the service began: the group begins there where it has committed nothing.
+    begin: Vec<u64>,
+    brokers: String,
+    topic: String,
+    /// Until the group answers again.
+    doubt: Option<Wrong>,
+}
+
+/// What a member hears.
+#[derive(Debug)]
+pub enum PoolHeard {
+    /// Nothing in the time that it waited.
+    Nothing,
+    /// A command.
+    Message(Received),
+}
+
+impl Pool {
+    /// Joins a group. `begin` is where the topic ended when the service began, by partition.
+    pub fn join(
+        brokers: &str,
+        user: &[(String, String)],
+        group: &str,
+        topic: &str,
+        begin: &[u64],
+    ) -> Result<Self, Fault> {
+        let needed = [
+            ("group.id", group),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("auto.offset.reset", "earliest"),
+            ("enable.partition.eof", "false"),
+            // Those of today's writers, which may be members too.
+            ("partition.assignment.strategy", "range,roundrobin"),
+        ];
+        let joined = Group::join(&properties(brokers, user, &needed)?, topic).map_err(refused)?;
+        let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
+        Ok(Self { group: joined, begin: begin.to_vec(), brokers, topic, doubt: None })
+    }
+
+    /// The next command; waits for it for so long. After a fault the member has to join again.
+    pub fn next(&mut self, patience: Duration) -> Result<PoolHeard, Fault> {
+        match self.group.poll(milliseconds(patience)) {
+            Some(GroupHeard::Message(taken)) => {
+                self.doubt = None;
+                let (partition, offset, time_ms) = (taken.partition, taken.offset, taken.time_ms);
+                Ok(PoolHeard::Message(Received { partition, offset, time_ms, payload: taken.payload }))
+            }
+            Some(GroupHeard::Assigned(partitions)) => {
+                self.doubt = None;
+                self.begin(&partitions)?;
+                Ok(PoolHeard::Nothing)
+            }
+            Some(GroupHeard::Wrong(wrong)) if wrong.kind != Kind::AllDown => {
+                self.doubt = Some(wrong);
+                Ok(PoolHeard::Nothing)
+            }
+            Some(GroupHeard::Revoked | GroupHeard::Wrong(_)) | None => Ok(PoolHeard::Nothing),
+        }
+    }
+
+    /// What keeps the member from commands, as the brokers said it last.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Fault> {
+        self.doubt.as_ref().map(|wrong| away(&self.brokers, wrong))
+    }
+
+    fn fault(&self, what: &str, wrong: Wrong) -> Fault {
+        let what = format!("cannot {what} offsets of topic `{}`", self.topic);
+        Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) }
+    }
+
+    /// Reads partitions that are its own now. An offset that the group has not committed yet is committed at once, so
+    /// that the next member does not begin later.
+    fn begin(&self, partitions: &[i32]) -> Result<(), Fault> {
+        if partitions.is_empty() {
+            return self.group.assign(&[]).map_err(|wrong| self.fault("assign", wrong));
+        }
+        let committed = self.group.committed(partitions, START_PATIENCE_MS).map_err(|w| self.fault("read", w))?;
+        let first = |number: i32| usize::try_from(number).ok().and_then(|number| self.begin.get(number)).copied();
+        let (mut from, mut new) = (Vec::new(), Vec::new());
+        for one in committed {
+            let offset = one.offset.unwrap_or_else(|| first(one.partition).unwrap_or(0));
+            from.push((one.partition, Some(offset)));
+            if one.offset.is_none() {
+                new.push((one.partition, Some(offset)));
+            }
+        }
+        self.group.assign(&from).map_err(|wrong| self.fault("assign", wrong))?;
+        if !new.is_empty() {
+            self.group.commit(&new, "").map_err(|wrong| self.fault("commit", wrong))?;
+        }
+        Ok(())
+    }
+
+    /// Commits that the group is past a message, with a note, and waits for the answer. A member that lost the
+    /// partition meanwhile gets a fault: another one reads the message again.
+    pub fn commit(&self, partition: i32, offset: u64, note: &str) -> Result<(), Fault> {
+        let commit = self.group.commit(&[(partition, Some(offset + 1))], note);
+        commit.map_err(|wrong| self.fault("commit", wrong))
+    }
+
+    /// The offset that the group has committed of a partition, and its note.
+    pub fn committed(&self, partition: i32) -> Result<(Option<u64>, String), Fault> {
+        let all = self.group.committed(&[partition], START_PATIENCE_MS);
+        let one = all.map_err(|wrong| self.fault("read", wrong))?.pop();
+        Ok(one.map_or((None, String::new()), |one| (one.offset, one.note)))
+    }
+}
+
+/// Sends few messages, each once and in order. It keeps what brokers that are away do not take, for as long as they
+/// are away.
+pub struct Sender(Sending);
+
+impl Sender {
+    /// A producer of these brokers.
+    pub fn new(brokers: &str, user: &[(String, String)]) -> Result<Self, Fault> {
+        let needed = [("enable.idempotence", "true"), ("acks", "all"), ("message.timeout.ms", "0"), ("linger.ms", "0")];
+        // Beside what it answers with, a command comes back whole.
+        let size = [("message.max.bytes", "1000000000"), ("queue.buffering.max.kbytes", "2097151")];
+        let needed: Vec<_> = needed.into_iter().chain(size).collect();
+        Sending::new(&properties(brokers, user, &needed)?).map(Self).map_err(refused)
+    }
+
+    /// Hands over a message, which is copied.
+    pub fn send(&self, topic: &str, payload: &[u8]) -> Result<(), Fault> {
+        self.0.send(topic, payload).map_err(|wrong| Fault::new(format!("cannot send to topic `{topic}`"), wrong.text))
+    }
+
+    /// Waits for so long until all is delivered. False if it is not; what brokers refused is an error.
+    pub fn flush(&self, patience: Duration) -> Result<bool, Fault> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(wrong) = self.0.failed(milliseconds(left.min(Duration::from_millis(20)))).pop() {
+                return Err(Fault::new("the brokers do not take an answer", wrong.text));
+            }
+            match self.0.pending() {
+                0 => return Ok(true),
+                _ if left.is_zero() => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+}
