@@ -22,6 +22,8 @@ pub const LIVE_MESSAGES: u64 = 4;
 pub const LIVE_BYTES_MAX: u64 = 1 << 40;
 /// Shortest flush of a file: each flush syncs the file and writes a commit, a few milliseconds on common disks.
 pub const FLUSH_MIN: Duration = Duration::from_millis(10);
+/// Longest time for which a sink holds messages of an open run: the stream keeps them meanwhile.
+pub const HOLD_MAX: Duration = Duration::from_secs(60);
 /// Shortest slice of a merge: each is a commit with a row for each input.
 pub const SLICE_MIN: Duration = Duration::from_millis(1);
 /// Longest slice of a merge: what is in one is sorted in memory.

@@ -782,10 +782,17 @@ fn a_job_longer_than_an_argument_or_a_pipe_reaches_its_writer_whole() {
         work: Work::Frames { max: 5, compression: Compression::BitshuffleLz4 },
         output: place.0.join("{stream}_{number}.h5"),
         flush: Duration::from_millis(10),
+        hold: Duration::from_secs(1),
         detached: true,
         snapshot: Some(Snapshot { time: 5, ends: vec![u64::MAX] }),
         elsewhere: Elsewhere { streams: vec![("detector".into(), "7.2.nxs".into())], run_file: Some("7.nxs".into()) },
-        writer: Writer { layout: Layout::Ess, program: Some(writer), python: Some("p".into()), ..Writer::default() },
+        writer: Writer {
+            layout: Layout::Ess,
+            topics: [("detector-000001".into(), "loki_detector".into())].into(),
+            program: Some(writer),
+            python: Some("p".into()),
+            ..Writer::default()
+        },
     };
     let mut answer = std::fs::File::create_new(place.0.join("answer")).unwrap();
     let mut child = beamport::mover::start_writer(&job, &answer).unwrap().unwrap();

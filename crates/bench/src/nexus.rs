@@ -268,6 +268,7 @@ fn job(data: &Data, template: PathBuf, output: &Path, folder: &Path) -> Result<P
         work: Work::Template(template),
         output: output.to_path_buf(),
         flush: Duration::from_secs(1),
+        hold: Duration::ZERO,
         detached: true,
         snapshot: None,
         elsewhere: Elsewhere::default(),

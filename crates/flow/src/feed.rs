@@ -61,6 +61,8 @@ pub struct Feed {
     aside: Vec<Aside>,
     /// Newest time given to the sink.
     newest: i64,
+    /// While the run is open, messages that are newer than this are not given to the sink.
+    hold: Duration,
     finished: bool,
 }
 
@@ -95,6 +97,7 @@ impl Feed {
             gaps: last.as_ref().map_or_else(Vec::new, |c| c.gaps.clone()),
             aside: Vec::new(),
             newest: i64::MIN,
+            hold: Duration::ZERO,
             finished: finished(&last),
         };
         let known = last.as_ref().map_or(&[][..], |commit| &commit.inputs);
@@ -154,6 +157,12 @@ impl Feed {
         (self.run.state, self.run.time) = (State::Sealed, time);
     }
 
+    /// While the run is open, a message is given to the sink only when its source time or its arrival is older than
+    /// this: a stop that is not longer ago causes no [`FeedStep::overrun`].
+    pub fn hold(&mut self, hold: Duration) {
+        self.hold = hold;
+    }
+
     /// The run as it was known at the last step.
     pub fn run(&self) -> &Run {
         &self.run
@@ -198,7 +207,7 @@ impl Feed {
 
     fn step_input(&mut self, at: usize, sink: &mut dyn Sink) -> Result<u64, Fault> {
         let keeps = self.commits.is_some();
-        let Self { run, inputs, aside, newest, gaps, .. } = self;
+        let Self { data, run, inputs, aside, newest, gaps, hold, .. } = self;
         let FeedInput { reader, account, looked_back, uncommitted } = &mut inputs[at];
         if !std::mem::replace(looked_back, true) {
             look_back(run, reader, account.next, &mut |message| {
@@ -218,7 +227,16 @@ impl Feed {
             }
             Ahead::End => return Ok(0),
         };
-        let max = (limit - from).min(BATCH_MESSAGES as u64) as usize;
+        let mut max = (limit - from).min(BATCH_MESSAGES as u64) as usize;
+        if run.state == State::Open && !hold.is_zero() {
+            let hold = i64::try_from(hold.as_nanos()).unwrap_or(i64::MAX);
+            let latest = data.media.now().saturating_sub(hold);
+            match old(reader, from, max, latest).map_err(|e| stream_fault(&account.stream, e))? {
+                Some(0) => return Ok(0),
+                Some(count) => max = count,
+                None => {}
+            }
+        }
         reader.seek(from);
         let batch = match reader.next(max).map_err(|e| stream_fault(&account.stream, e))? {
             Stretch::Messages(batch) => batch,
@@ -405,6 +423,19 @@ pub fn until_now(data: &Data, run: &Run, streams: &[String]) -> Result<Vec<Range
         });
     }
     Ok(ranges)
+}
+
+/// How many of the next messages, `max` at most, have a time or an arrival before `latest`; `None` where the index
+/// does not say, or has no next message. The payloads of messages that are held are not read again and again.
+fn old(reader: &mut Reader, from: u64, max: usize, latest: i64) -> store::Result<Option<usize>> {
+    let clock = reader.header().clock;
+    Ok(match reader.next_entries(from, max)? {
+        Stretch::Messages([]) | Stretch::Missing(_) => None,
+        Stretch::Messages(entries) => {
+            let is_old = |entry: &&store::Entry| clock.time_of(entry).min(entry.arrival_time) < latest;
+            Some(entries.iter().take_while(is_old).count())
+        }
+    })
 }
 
 /// Where the members of the run may begin: the sealed range, else what the streams hold now.

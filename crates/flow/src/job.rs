@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 pub use settings::Word;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct WriterJob {
     pub output: PathBuf,
     /// Time between flushes.
     pub flush: Duration,
+    /// While the run is open, messages that are newer than this are not written yet.
+    pub hold: Duration,
     /// Keep no positions and no commits, and replace the file at `output`: it is not the sink's own.
     pub detached: bool,
     /// Only what an open run has at a time; with `detached`, not for files of frames.
@@ -58,6 +61,8 @@ pub struct Writer {
     pub static_file: Option<PathBuf>,
     /// How streams become datasets.
     pub layout: Layout,
+    /// The name of each stream in the template, where the stream has another.
+    pub topics: BTreeMap<String, String>,
     /// The program; `None`: `beamport-nexus` beside our own. It is not part of the JSON: the program knows itself.
     #[serde(skip)]
     pub program: Option<PathBuf>,
@@ -69,6 +74,14 @@ pub struct Writer {
     pub python: Option<PathBuf>,
     /// Longest time of a module in Python on a message.
     pub time_max: Duration,
+}
+
+impl Writer {
+    /// The name of a stream in the template.
+    #[must_use]
+    pub fn topic_of<'a>(&'a self, stream: &'a str) -> &'a str {
+        self.topics.get(stream).map_or(stream, String::as_str)
+    }
 }
 
 /// How streams become datasets.

@@ -47,7 +47,7 @@ struct Arguments {
 enum Verb {
     /// Write the file of a run; the job is read from stdin
     ///
-    /// The job is one JSON object with the fields of `flow::WriterJob`: data, sink, run, inputs, work, output, flush,
+    /// The job is one JSON object with the fields of `flow::WriterJob`: data, sink, run, inputs, work, output, flush, hold,
     /// detached, snapshot, elsewhere and writer. `beamport` of the same version makes it.
     Write,
     /// Report all mistakes of a template
@@ -158,7 +158,7 @@ pub fn program(own: &[&'static dyn Module]) -> ExitCode {
         Some(Verb::Check { template, static_file, layout, json, modules }) => {
             let Modules { classes: modules, folder, python, time_max_ms } = modules;
             let (python, time_max) = (Some(python), Duration::from_millis(time_max_ms));
-            let writer = Writer { static_file, layout, program: None, modules, folder, python, time_max };
+            let writer = Writer { static_file, layout, modules, folder, python, time_max, ..Writer::default() };
             check(&template, &writer, json, own)
         }
         Some(Verb::Cat(asked)) => cat::run(&asked).map(|()| ExitCode::SUCCESS),

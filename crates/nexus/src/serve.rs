@@ -84,7 +84,9 @@ impl Plan {
     /// The work on a run, by a template that was opened where it needs one.
     fn of(job: &WriterJob, run: &Run, template: Option<Template>) -> Self {
         let run_id = run.id.iter().map(|b| format!("{b:02x}")).collect();
-        let (inputs, start, metadata) = (job.inputs.clone(), run.start, run.metadata.clone());
+        // Of files of frames these are the streams: a template knows them by names of its own.
+        let inputs = job.inputs.iter().map(|stream| job.writer.topic_of(stream).to_owned()).collect();
+        let (start, metadata) = (run.start, run.metadata.clone());
         let (run, file) = (run.name.clone(), job.output.clone());
         match &job.work {
             Work::Frames { max, compression } => {
@@ -177,6 +179,7 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
     };
     let data = Data::on_disk(&job.data);
     let (mut feed, state) = open_feed(&data, job)?;
+    feed.hold(job.hold);
     if feed.finished() {
         return Ok(known(&data, job, state.as_deref())?);
     }

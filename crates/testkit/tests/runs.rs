@@ -217,6 +217,65 @@ fn a_run_by_arrival_had_no_members_and_no_loss_after_the_clock_was_ahead() {
     assert_eq!((row.read, row.done, row.lost.get("clock")), (30, 10, Some(&20)));
 }
 
+/// An open run `r` that began ten minutes ago, and a stream `s` of which it has all.
+fn held(machine: &Machine) -> (Data, RunKeeper, store::Writer) {
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let stream = data.writer("s", &Options::memory(1 << 20)).unwrap();
+    keeper.begin("r", machine.now() - 600 * SECOND, None, Duration::ZERO, "{}", machine.now()).unwrap();
+    (data, keeper, stream)
+}
+
+/// Appends a message of this time, counted from now.
+fn append_at(machine: &Machine, stream: &mut store::Writer, time: i64) {
+    let (origin, origin_seq) = (stream.origin("it").unwrap(), stream.next_sequence());
+    let meta = Meta { source_time: machine.now() + time, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+    stream.append(&meta, b"0000test").unwrap();
+    stream.drain().unwrap();
+}
+
+/// A feed of run `r` that holds messages for so long.
+fn holding(data: &Data, hold: Duration) -> (Feed, Count) {
+    let (mut feed, _) = Feed::open(data, "file", "r", &["s".to_owned()], false).unwrap();
+    feed.hold(hold);
+    (feed, Count(0))
+}
+
+#[test]
+fn a_stop_of_a_moment_ago_was_before_messages_that_the_sink_had() {
+    let machine = Machine::new(1);
+    let (data, mut keeper, mut stream) = held(&machine);
+    let (mut feed, mut sink) = holding(&data, Duration::from_secs(1));
+    let (mut plain, mut other) = holding(&data, Duration::ZERO);
+    // History is given at once.
+    append_at(&machine, &mut stream, -500 * SECOND);
+    assert_eq!((feed.step(&mut sink).unwrap().messages, sink.0), (1, 1));
+    append_at(&machine, &mut stream, 0);
+    machine.advance(SECOND / 2);
+    append_at(&machine, &mut stream, 0);
+    assert_eq!((feed.step(&mut sink).unwrap().messages, sink.0), (0, 1));
+    assert_eq!((plain.step(&mut other).unwrap().messages, other.0), (3, 3));
+    machine.advance(SECOND / 2 + 1);
+    assert_eq!((feed.step(&mut sink).unwrap().messages, sink.0), (1, 2), "what is older than a second");
+    // A stop between the two that came now.
+    keeper.end("r", machine.now() - 3 * SECOND / 4, "asked", machine.now()).unwrap();
+    assert!(plain.step(&mut other).unwrap().overrun, "without `hold` the file is written again");
+    let step = feed.step(&mut sink).unwrap();
+    assert_eq!((step.messages, step.overrun, sink.0), (1, false, 2), "the last one is behind the stop");
+}
+
+#[test]
+fn a_message_of_the_future_is_not_held_longer_than_others() {
+    let machine = Machine::new(1);
+    let (data, _keeper, mut stream) = held(&machine);
+    let (mut feed, mut sink) = holding(&data, Duration::from_secs(1));
+    append_at(&machine, &mut stream, 3600 * SECOND);
+    append_at(&machine, &mut stream, -60 * SECOND);
+    assert_eq!(feed.step(&mut sink).unwrap().messages, 0);
+    machine.advance(SECOND + 1);
+    assert_eq!((feed.step(&mut sink).unwrap().messages, sink.0), (2, 2));
+}
+
 #[test]
 #[ignore = "half a minute"]
 fn soak_a_day_of_a_clock_that_is_set() {

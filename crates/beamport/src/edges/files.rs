@@ -5,6 +5,7 @@ use crate::limits;
 use flow::job::{Compression, Work, Writer};
 use settings::units::{Refused, shortened};
 use settings::{Key, Section, Setting, key, required};
+use std::time::Duration;
 
 static INPUTS: Key = required("inputs", "list of streams", "The streams of frames; each gets its own files.");
 static FRAMES: Key = key("frames", "whole number, 1 to 1000000", "1000", "Frames per file.");
@@ -60,6 +61,7 @@ fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan 
         file: pattern(section, &FILE, |file| check_pattern(file, name, count)),
         folder: target(section, &FOLDER, around),
         flush: flush(section, &FLUSH),
+        hold: Duration::ZERO,
         writers: 1,
         modules: Vec::new(),
     }

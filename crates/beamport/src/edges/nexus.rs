@@ -4,8 +4,10 @@ use super::sink::{Around, FileKind, FilePlan, TemplateAnswer, check_pattern, flu
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::job::{Layout, Work, Writer};
+use serde_json::{Map, Value as Json};
 use settings::units::{Refused, duration_text, shortened};
-use settings::{Key, Section, Setting, key, required};
+use settings::{Key, Mistake, Section, Setting, key, required};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +20,13 @@ static STATIC: Key = key(
     "path of an HDF5 file",
     "",
     "Initial content of each file, for example geometry; the template adds to it: docs/reference/nexus-template.md.",
+);
+static TOPICS: Key = key(
+    "topics",
+    "table of texts",
+    "",
+    "Names of streams in the template, where they differ: `topics = { t1 = \"loki_detector\" }`. \
+     Attributes in the file have these names.",
 );
 static MODULES: Key = key(
     "modules",
@@ -69,12 +78,21 @@ static FLUSH: Key = key(
     "How often the file on disk is updated; less often if that takes over a tenth of the time.",
 );
 
+static HOLD: Key = key(
+    "hold",
+    "duration, 0 s to 1 min",
+    "0 s",
+    "While a run is open, messages that are newer (by source time and by arrival) are not written yet: \
+     a stop that is this far in the past does not cause the file to be written again.",
+);
+
 /// The kind `nexus`.
 pub(super) static SINK: FileKind = FileKind {
     name: "nexus",
     about: "A NeXus file of each run, from a template.",
     keys: &[
-        &INPUTS, &TEMPLATE, &STATIC, &MODULES, &PYTHON, &TIME_MAX, &PROGRAM, &FILE, &FOLDER, &LAYOUT, &WRITERS, &FLUSH,
+        &INPUTS, &TEMPLATE, &TOPICS, &STATIC, &MODULES, &PYTHON, &TIME_MAX, &PROGRAM, &FILE, &FOLDER, &LAYOUT,
+        &WRITERS, &FLUSH, &HOLD,
     ],
     read,
 };
@@ -83,16 +101,75 @@ fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan 
     let writer = writer(section);
     let mut modules = Vec::new();
     let template = template(section, &|path| (around.template_check)(path, &writer), &mut modules);
+    let modules = by_stream(section, &template, &writer.topics, modules);
     FilePlan {
         file: pattern(section, &FILE, |pattern| check_pattern(pattern, name)),
         writers: writers(section),
         inputs: section.get(&INPUTS).unwrap_or_default(),
         folder: target(section, &FOLDER, around),
         flush: flush(section, &FLUSH),
+        hold: hold(section),
         work: Work::Template(template),
         writer,
         modules,
     }
+}
+
+/// Names of streams in the template.
+fn topics(section: &mut Section<'_>) -> BTreeMap<String, String> {
+    let given: Option<Setting<Map<String, Json>>> = section.get(&TOPICS);
+    let Some(given) = given else { return BTreeMap::new() };
+    let (mut topics, mut known) = (BTreeMap::new(), BTreeSet::new());
+    for (stream, topic) in given.value {
+        let wrong = match topic.as_str() {
+            None => format!("the name of `{}` is not a text", shortened(&stream)),
+            Some("") => format!("the name of `{}` is empty", shortened(&stream)),
+            Some(topic) if !known.insert(topic.to_owned()) => format!("`{}` appears twice", shortened(topic)),
+            Some(topic) => {
+                topics.insert(stream, topic.to_owned());
+                continue;
+            }
+        };
+        section.refuse(&TOPICS, Refused::new(wrong, "write it like `topics = { t1 = \"loki_detector\" }`"));
+    }
+    topics
+}
+
+/// The modules with the names of streams in the place of those in the template. A name that is none there is a mistake.
+fn by_stream(
+    section: &mut Section<'_>,
+    template: &Path,
+    topics: &BTreeMap<String, String>,
+    mut modules: Vec<StreamModule>,
+) -> Vec<StreamModule> {
+    let streams: BTreeMap<&str, &str> =
+        topics.iter().map(|(stream, topic)| (topic.as_str(), stream.as_str())).collect();
+    for module in &mut modules {
+        for name in &mut module.streams {
+            match (streams.get(name.as_str()), topics.get(name)) {
+                (Some(stream), _) => *name = (*stream).to_owned(),
+                (None, Some(topic)) => section.mistakes.push(Mistake {
+                    file: template.display().to_string(),
+                    pointer: format!("{}/{}", module.pointer, module.key),
+                    what: format!("no stream has the name `{}` in the template", shortened(name)),
+                    cause: format!("`topics` gives that stream the name `{}`", shortened(topic)),
+                    hint: format!("write \"{}\"", shortened(topic)),
+                    ..Mistake::default()
+                }),
+                (None, None) => {}
+            }
+        }
+    }
+    modules
+}
+
+fn hold(section: &mut Section<'_>) -> Duration {
+    let hold: Setting<Duration> = section.need(&HOLD);
+    if hold.value > limits::HOLD_MAX {
+        let hint = format!("write at most \"{}\"", duration_text(limits::HOLD_MAX));
+        section.refuse(&HOLD, Refused::new(format!("{} is too long", duration_text(hold.value)), hint));
+    }
+    hold.value
 }
 
 fn writers(section: &mut Section<'_>) -> u64 {
@@ -126,6 +203,7 @@ fn writer(section: &mut Section<'_>) -> Writer {
         section.refuse(&TIME_MAX, Refused::new(cause, hint));
     }
     let layout: Setting<Layout> = section.need(&LAYOUT);
+    let topics = topics(section);
     let static_file = section.path(&STATIC).map(|path| path.value);
     // `beamport-nexus check` reports errors inside it, with those of the template.
     if let Some(path) = static_file.as_ref().filter(|path| !path.is_file()) {
@@ -135,6 +213,7 @@ fn writer(section: &mut Section<'_>) -> Writer {
     Writer {
         static_file: static_file.filter(|path| path.is_file()),
         layout: layout.value,
+        topics,
         program,
         modules: modules.value,
         folder: section.folder.to_path_buf(),

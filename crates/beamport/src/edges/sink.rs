@@ -107,9 +107,11 @@ pub struct FilePlan {
     pub folder: Setting<PathBuf>,
     /// How often the file on disk is brought up to date.
     pub flush: Setting<Duration>,
+    /// While a run is open, messages that are newer than this are not written yet.
+    pub hold: Duration,
     /// Writers that are asked for.
     pub writers: u64,
-    /// The modules of the template that read streams.
+    /// The modules of the template that read streams, with the names of the streams, not those in the template.
     pub modules: Vec<StreamModule>,
 }
 

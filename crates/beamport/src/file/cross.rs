@@ -51,6 +51,9 @@ pub(super) fn check(
         check_name(page, mistakes, (&sink.name, sink.line), &known, &kinds);
         let before = mistakes.list.len();
         check_inputs(page, mistakes, has_holes, sink, streams, &known);
+        if !has_holes {
+            check_topics(page, mistakes, sink);
+        }
         let is_clear = mistakes.list.len() == before;
         check_template(page, mistakes, has_holes, is_clear, sink, &known);
         check_modules(mistakes, sink, &sends);
@@ -285,6 +288,29 @@ fn check_inputs(
     check_streams(page, mistakes, has_holes, (&title, line, &sink.inputs), streams, known);
 }
 
+/// That each stream with another name in the template is an input, and that no other input has that name there.
+fn check_topics(page: &Page, mistakes: &mut Mistakes, sink: &SinkSection) {
+    let line = match sink.shown.iter().find(|shown| shown.key == "topics").map(|shown| shown.origin) {
+        Some(super::Origin::Line(line)) => line,
+        _ => sink.line,
+    };
+    let topics = &sink.writer.topics;
+    let is_plain = |topic: &str| sink.inputs.iter().any(|input| input == topic) && !topics.contains_key(topic);
+    for (stream, topic) in topics {
+        let (cause, hint) = if !sink.inputs.contains(stream) {
+            let cause = format!("`{}` is not one of its inputs", shortened(stream));
+            (cause, write_one_of(stream, sink.inputs.iter().map(String::as_str), &sink.inputs.join(", ")))
+        } else if is_plain(topic) {
+            let cause = format!("`{0}` is the name of `{1}` and of stream `{0}`", shortened(topic), shortened(stream));
+            (cause, format!("name `{}` in `topics` too", shortened(topic)))
+        } else {
+            continue;
+        };
+        let what = format!("wrong value of `topics` in [sink.{}]", shortened(&sink.name));
+        mistakes.push(page.mistake(line, what, cause, hint));
+    }
+}
+
 /// That each input of a sink is a stream, and named once.
 fn check_streams(
     page: &Page,
@@ -342,7 +368,7 @@ fn check_template(
         } else if has_holes {
             continue;
         } else {
-            let mut streams: Vec<&str> = known.iter().copied().collect();
+            let mut streams: Vec<&str> = known.iter().map(|stream| sink.writer.topic_of(stream)).collect();
             streams.sort_unstable();
             let hint = write_one_of(stream, streams.iter().copied(), &streams.join(", "));
             (format!("no source fills stream `{shown}`"), format!("{title} at {at} would wait for it"), hint)

@@ -30,6 +30,8 @@ pub struct SinkSection {
     pub folder: Setting<PathBuf>,
     /// How often the file on disk is brought up to date.
     pub flush: Setting<Duration>,
+    /// While a run is open, messages that are newer than this are not written yet.
+    pub hold: Duration,
     /// What of the run's streams is whose, where several writers share them.
     pub share: Option<Share>,
     /// Writers that are asked for.
@@ -84,8 +86,14 @@ impl SinkSection {
     pub fn provenance(&self, instrument: &str, run: &str) -> Json {
         match &self.work {
             Work::Template(template) => {
-                let Writer { static_file, layout, .. } = &self.writer;
-                json!({"template": template, "static": static_file, "layout": layout.word(), "inputs": self.all_inputs()})
+                let Writer { static_file, layout, topics, .. } = &self.writer;
+                let inputs = self.all_inputs();
+                let mut made =
+                    json!({"template": template, "static": static_file, "layout": layout.word(), "inputs": inputs});
+                if !topics.is_empty() {
+                    made["topics"] = json!(topics);
+                }
+                made
             }
             Work::Frames { max, compression } => {
                 let path = self.path_of(instrument, run);
@@ -115,6 +123,7 @@ impl SinkSection {
             work: self.work.clone(),
             output: self.path_of(instrument, run),
             flush: self.flush.value,
+            hold: self.hold,
             detached: false,
             snapshot: None,
             elsewhere: self.elsewhere(instrument, run),
@@ -129,7 +138,7 @@ impl SinkSection {
         let others = share.streams.iter().enumerate().filter(|(number, _)| *number != share.number);
         let of = |(number, streams): (usize, &Vec<String>)| {
             let file = writer_file(&name, number);
-            streams.iter().map(|stream| (stream.clone(), file.clone())).collect::<Vec<_>>()
+            streams.iter().map(|stream| (self.writer.topic_of(stream).to_owned(), file.clone())).collect::<Vec<_>>()
         };
         Elsewhere { streams: others.flat_map(of).collect(), run_file: (!self.is_first()).then_some(name.clone()) }
     }
@@ -183,7 +192,8 @@ pub(crate) fn writer_file(name: &str, number: usize) -> String {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>, kind: &FileKind, around: &Around<'_>) -> SinkSection {
-    let FilePlan { inputs, work, writer, file, folder, flush, writers, modules } = (kind.read)(name, section, around);
+    let FilePlan { inputs, work, writer, file, folder, flush, hold, writers, modules } =
+        (kind.read)(name, section, around);
     SinkSection {
         name: name.to_owned(),
         line: section.line,
@@ -193,6 +203,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, kind: &FileKind, aroun
         file,
         folder,
         flush,
+        hold,
         share: None,
         writers,
         template_streams: streams_of(&modules),

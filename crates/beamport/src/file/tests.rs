@@ -485,6 +485,7 @@ fn mistakes_of_sinks_are_told() {
         (sink("f", "template = \"good.json\"\nfile = \"a.nxs\""), 8, "the same for every run", "{run}"),
         (sink("f", "template = \"good.json\"\nfile = \"{runs}.nxs\""), 8, "unknown placeholder", "{run}"),
         (sink("f", "template = \"good.json\"\nflush = \"1 ms\""), 8, "too short", "10 ms"),
+        (sink("f", "template = \"good.json\"\nhold = \"2 min\""), 8, "too long", "1 min"),
         (sink("f", "template = \"good.json\"\nlayout = \"esss\""), 8, "esss", "ess"),
         (sink("f", "template = \"no.json\""), 7, "No such file", "relative to the instrument file"),
         (sink("f", "template = \".\""), 7, "not a plain file", "relative to the instrument file"),
@@ -504,6 +505,38 @@ fn mistakes_of_sinks_are_told() {
         assert_eq!(mistakes.len(), 1, "{text}{mistakes:#?}");
         let found = format!("{mistakes:?}");
         assert!(mistakes[0].line == line && found.contains(what) && mistakes[0].hint.contains(hint), "{text}{found}");
+    }
+}
+
+#[test]
+fn a_template_may_know_streams_by_other_names() {
+    let folder = Folder::new("topics");
+    folder.put("t.json", "{\"children\": [\n{\"config\": {\"topic\": \"loki.detector\"}}]}");
+    let parsed = |topics: &str, name: &str| {
+        let sink = format!("[sink.f]\nkind = \"nexus\"\ntemplate = \"t.json\"\ntopics = {topics}\n");
+        let text = format!("{SOURCE}[source.y]\nkind = \"sim\"\nmodel = \"field\"\n{sink}");
+        with_modules(&text, &folder.0.join("z.toml"), &[module("0", "ev44", "topic", name)])
+    };
+    let instrument = parsed("{ x = \"loki.detector\" }", "loki.detector").unwrap();
+    let sink = &instrument.sinks[0];
+    assert!(sink.has_place_for("x") && !sink.has_place_for("loki.detector"));
+    assert_eq!((sink.writer.topic_of("x"), sink.writer.topic_of("y")), ("loki.detector", "y"));
+    assert_eq!(sink.provenance("a", "1")["topics"]["x"], "loki.detector");
+    // The name of one stream may be that of another in the template.
+    let swapped = parsed("{ x = \"y\", y = \"x\" }", "y").unwrap();
+    assert!(swapped.sinks[0].has_place_for("x"));
+    for (topics, name, what, hint) in [
+        ("{ x = \"loki.detector\" }", "x", "`topics` gives that stream the name `loki.detector`", "\"loki.detector\""),
+        ("{ x = \"loki.detector\" }", "loki.detectr", "no source fills stream", "did you mean `loki.detector`?"),
+        ("{ z = \"loki.detector\" }", "x", "`z` is not one of its inputs", "x, y"),
+        ("{ x = \"y\" }", "y", "`y` is the name of `x` and of stream `y`", "name `y` in `topics` too"),
+        ("{ x = \"a\", y = \"a\" }", "a", "`a` appears twice", "topics = {"),
+        ("{ x = 1 }", "x", "the name of `x` is not a text", "topics = {"),
+        ("[\"x\"]", "x", "expected a table", "table of texts"),
+    ] {
+        let mistakes = parsed(topics, name).expect_err(topics);
+        let found = format!("{mistakes:#?}");
+        assert!(mistakes.len() == 1 && found.contains(what) && mistakes[0].hint.contains(hint), "{topics}{found}");
     }
 }
 

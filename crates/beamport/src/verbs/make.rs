@@ -80,6 +80,7 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         work: Work::Template(asked.template.clone()),
         output: asked.output.clone(),
         flush: FLUSH,
+        hold: Duration::ZERO,
         detached: true,
         snapshot: None,
         elsewhere: Elsewhere::default(),

@@ -17,6 +17,7 @@ use flow::records::Run;
 use flow::{Data, Fault, WriterJob};
 use serde_json::{Value, json};
 use settings::shortened;
+use std::collections::BTreeMap;
 use std::io::{self, Read as _, Seek as _, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -52,20 +53,21 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
                 Some(_) => (asked.static_file.clone(), None),
                 None => (writer.static_file.clone(), of_sink.map(|sink| sink.all_inputs().to_vec())),
             };
-            Known::One { template: template.clone(), static_file, layout: writer.layout, inputs }
+            let topics = writer.topics.clone();
+            Known::One { template: template.clone(), static_file, layout: writer.layout, topics, inputs }
         }
         (Some(template), _) => return Err(not_there(template).into()),
         (None, sink) => match recorded(&run.metadata, sink.as_deref())? {
             Some(known) => known,
             None => {
-                let template = only_template(&data.folder)?;
-                Known::One { template, static_file: None, layout: writer.layout, inputs: None }
+                let (template, topics) = (only_template(&data.folder)?, BTreeMap::new());
+                Known::One { template, static_file: None, layout: writer.layout, topics, inputs: None }
             }
         },
     };
     let (work, inputs, output) = match known {
-        Known::One { template, static_file, layout, inputs } => {
-            (writer.static_file, writer.layout) = (static_file, layout);
+        Known::One { template, static_file, layout, topics, inputs } => {
+            (writer.static_file, writer.layout, writer.topics) = (static_file, layout, topics);
             let mut streams = members::streams(&run);
             streams.retain(|stream| inputs.as_ref().is_none_or(|inputs| inputs.contains(stream)));
             (Work::Template(template), streams, output)
@@ -93,6 +95,7 @@ fn write(asked: &Verb, registry: &Registry, out: &mut dyn Write, err: &mut dyn W
         work,
         output,
         flush: FLUSH,
+        hold: Duration::ZERO,
         detached: true,
         snapshot: snapshot.map(|time| Snapshot { time, ends }),
         elsewhere: Elsewhere::default(),
@@ -323,8 +326,15 @@ fn is_part_of(left: &std::ffi::OsStr, name: &Path) -> bool {
 /// What a run says that one of its sinks made of it.
 #[derive(Debug, PartialEq)]
 enum Known {
-    /// A file, of this template and this static file, in this layout, of these streams of the run or of all.
-    One { template: PathBuf, static_file: Option<PathBuf>, layout: Layout, inputs: Option<Vec<String>> },
+    /// A file, of this template and this static file, in this layout, of these streams of the run or of all. `topics`:
+    /// their names in the template.
+    One {
+        template: PathBuf,
+        static_file: Option<PathBuf>,
+        layout: Layout,
+        topics: BTreeMap<String, String>,
+        inputs: Option<Vec<String>>,
+    },
     /// Files of so many frames of these streams, packed so.
     Many { frames: u64, compression: Compression, name: String, inputs: Vec<String> },
 }
@@ -344,6 +354,7 @@ fn recorded(metadata: &str, sink: Option<&str>) -> Result<Option<Known>, Fault> 
         template,
         static_file: made["static"].as_str().map(PathBuf::from),
         layout: made["layout"].as_str().and_then(Layout::of).unwrap_or_default(),
+        topics: serde_json::from_value(made["topics"].clone()).unwrap_or_default(),
         // Runs of earlier versions say nothing.
         inputs: streams(made),
     };
@@ -538,6 +549,7 @@ mod tests {
             work: Work::Template(folder.join("t.json")),
             output: output.clone(),
             flush: FLUSH,
+            hold: Duration::ZERO,
             detached: true,
             snapshot: None,
             elsewhere: Elsewhere::default(),

@@ -1,0 +1,99 @@
+"""A sink whose template knows streams as topics, and one that holds what came a moment ago."""
+
+import json
+import time
+
+import h5py
+import numpy as np
+import pytest
+from conftest import lost_of, until
+
+SOURCE = """
+[source.t1]
+kind = "sim"
+model = "amor-devices"
+level = "memory"
+live = "16 MiB"
+"""
+SINK = """
+[sink.file]
+kind = "nexus"
+template = "t.json"
+layout = "ess"
+topics = { t1 = "loki.motion" }
+"""
+
+
+def template(topic: str) -> dict:
+    """A log of all that a topic has."""
+    log = {"module": "f144", "config": {"topic": topic, "dtype": "double"}}
+    group = {"type": "group", "name": "log", "attributes": {"NX_class": "NXlog"}, "children": [log]}
+    entry = {"type": "group", "name": "entry", "attributes": {"NX_class": "NXentry"}, "children": [group]}
+    return {"children": [entry]}
+
+
+@pytest.fixture
+def job(lab, nexus):
+    """A laboratory with a template."""
+    (lab.folder / "t.json").write_text(json.dumps(template("loki.motion")))
+    return lab
+
+
+def stands_on_its_own(file, report):
+    """Times go up, and each message of the stream is a row."""
+    times = file["entry/log/time"][:]
+    assert len(times) > 0 and np.all(np.diff(times.astype("i8")) >= 0)
+    (stream,) = [row for row in report["streams"] if row["name"] == "t1"]
+    assert stream["messages"] == len(times)
+
+
+def test_a_template_knows_a_stream_by_the_name_of_its_topic(job):
+    job.write(SOURCE + SINK + '\n[run.a]\nduration = "500 ms"\nsettle = "100 ms"\n')
+    shown = job.run("check", job.file, "--show").stdout.decode()
+    assert 'topics = { t1 = "loki.motion" }' in shown
+    report = job.report(job.up())
+    assert report["closed"] and lost_of(report) == 0
+    with h5py.File(report["file"]) as file:
+        # In the file is the real topic, in the reports the stream.
+        assert file["entry/log"].attrs["topic"] == "loki.motion"
+        stands_on_its_own(file, report)
+    # The run says it, so the file can be written again without the instrument file.
+    job.run("write", "a", "--data", job.data, "--output", job.folder / "again.nxs")
+    with h5py.File(job.folder / "again.nxs") as again, h5py.File(report["file"]) as file:
+        assert again["entry/log"].attrs["topic"] == "loki.motion"
+        assert np.array_equal(again["entry/log/time"][:], file["entry/log/time"][:])
+
+
+def test_a_topic_that_the_template_misspells_is_refused(job):
+    (job.folder / "t.json").write_text(json.dumps(template("loki.moton")))
+    job.write(SOURCE + SINK)
+    said = job.run("check", job.file, status=2).stderr.decode()
+    assert "no source fills stream `loki.moton`" in said and "did you mean `loki.motion`?" in said
+
+
+@pytest.mark.parametrize("hold", ["0 s", "2 s"])
+def test_a_stop_of_a_moment_ago_writes_the_file_again_only_without_hold(job, hold):
+    job.write(SOURCE + SINK + f'hold = "{hold}"\nflush = "50 ms"\n' + '\n[run.a]\nsettle = "100 ms"\n')
+    process, _ = job.up_ready()
+    path = job.data / "files" / "lab_a.nxs"
+    began = time.time_ns()
+
+    def rows() -> int:
+        try:
+            with h5py.File(path, locking=False) as file:
+                return file["entry/log/time"].shape[0]
+        except (OSError, KeyError):
+            return 0
+
+    until(lambda: rows() > 20, "no rows came")
+    before = path.stat().st_ino
+    stop = time.time_ns() - 500_000_000
+    assert stop > began
+    job.ask(json.dumps({"command": "end", "run": "a", "stop": stop}).encode() + b"\n")
+    report = job.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    with h5py.File(report["file"]) as file:
+        assert file["entry/log/time"][-1] < stop
+        stands_on_its_own(file, report)
+    # A file that is written again is another one.
+    assert (path.stat().st_ino == before) == (hold != "0 s")
