@@ -1,4 +1,4 @@
-//! Kafka topics as sources: `[source.NAME] kind = "kafka"`; topics of commands for services (`group`).
+//! Kafka topics as sources: `[source.NAME] kind = "kafka"`; a producer; topics of commands for services (`group`).
 //!
 //! Constraints: a source has no consumer group, and commits nothing to a broker: where it stands is its state beside
 //! its stream. Groups are for services that share a topic of commands (`group`). No
@@ -20,6 +20,8 @@ mod librdkafka;
 mod limits;
 #[cfg(feature = "client")]
 mod partition;
+#[cfg(feature = "client")]
+mod producer;
 mod property;
 mod section;
 #[cfg(feature = "client")]
@@ -29,6 +31,10 @@ mod state;
 #[cfg(feature = "client")]
 mod trouble;
 
+#[cfg(feature = "client")]
+pub use librdkafka::{Kind, Unsent, Wrong};
+#[cfg(feature = "client")]
+pub use producer::{Message, Producer, Report};
 pub use section::SOURCE;
 
 /// Version of librdkafka, and what it was built with; `None` where this program was built without it.

@@ -15,9 +15,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 mod group;
+mod produce;
 mod sender;
 
 pub(crate) use group::{Group, Heard as GroupHeard};
+pub use produce::Unsent;
+pub(crate) use produce::{Delivered, Outgoing};
 pub(crate) use sender::Sending;
 
 /// Functions whose answer is an error code, as a number.
@@ -30,22 +33,23 @@ mod codes {
         pub(super) fn rd_kafka_event_error(event: *mut c::rd_kafka_event_t) -> i32;
         pub(super) fn rd_kafka_error_code(error: *const c::rd_kafka_error_t) -> i32;
         pub(super) fn rd_kafka_last_error() -> i32;
+        pub(super) fn rd_kafka_fatal_error(client: *mut c::rd_kafka_t, text: *mut c_char, room: usize) -> i32;
         pub(super) fn rd_kafka_err2str(code: i32) -> *const c_char;
     }
 }
 
 /// What librdkafka or a broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub struct Wrong {
     /// What it is about.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Its text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// What an error is about, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// No error: all messages of a partition have been handed out.
     PartitionEnd,
     /// An offset is not in the partition any more, or not yet.
@@ -64,6 +68,8 @@ pub(crate) enum Kind {
     Damaged,
     /// There was no answer in time.
     TimedOut,
+    /// The queue of messages to send has no room.
+    QueueFull,
     /// No broker is connected: said beside the cause, which is told by an event of its own.
     AllDown,
     /// Something else, of which librdkafka tries to get rid itself.
@@ -71,7 +77,7 @@ pub(crate) enum Kind {
 }
 
 /// The codes of the kinds.
-const KINDS: [(Kind, &[Code]); 10] = [
+const KINDS: [(Kind, &[Code]); 11] = [
     (Kind::PartitionEnd, &[Code::RD_KAFKA_RESP_ERR__PARTITION_EOF]),
     (Kind::OffsetGone, &[Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET, Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]),
     (
@@ -99,6 +105,7 @@ const KINDS: [(Kind, &[Code]); 10] = [
         ],
     ),
     (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT]),
+    (Kind::QueueFull, &[Code::RD_KAFKA_RESP_ERR__QUEUE_FULL]),
     (Kind::AllDown, &[Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN]),
 ];
 
@@ -115,6 +122,11 @@ impl Wrong {
     fn of(code: i32) -> Self {
         // SAFETY: the answer is a static text, or one of this thread, for any number.
         Self { kind: Kind::of(code), text: unsafe { text_of(codes::rd_kafka_err2str(code)) } }
+    }
+
+    /// The queue of a client that sends has no room.
+    pub(crate) fn full() -> Self {
+        Self::of(Code::RD_KAFKA_RESP_ERR__QUEUE_FULL as i32)
     }
 
     /// Nobody has answered.
@@ -225,7 +237,7 @@ pub(crate) fn is_property(name: &str, value: Option<&str>) -> Result<(), String>
     }
 }
 
-/// A client of a cluster, which only reads.
+/// A client of a cluster.
 pub(crate) struct Client(NonNull<c::rd_kafka_t>);
 
 // SAFETY: librdkafka's clients are thread-safe.
@@ -235,6 +247,7 @@ unsafe impl Sync for Client {}
 
 impl Client {
     /// A client with these properties. The error names the property that it is about, where that is known.
+    /// It reads.
     pub(crate) fn new(properties: &[(String, String)]) -> Result<Arc<Self>, (String, String)> {
         Self::with_events(c::rd_kafka_type_t::RD_KAFKA_CONSUMER, properties, c::RD_KAFKA_EVENT_ERROR)
     }
@@ -255,6 +268,9 @@ impl Client {
         let client = unsafe {
             c::rd_kafka_conf_set_events(conf.0.as_ptr(), events);
             c::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), None);
+            if kind == c::rd_kafka_type_t::RD_KAFKA_PRODUCER {
+                c::rd_kafka_conf_set_socket_cb(conf.0.as_ptr(), Some(produce::socket));
+            }
             c::rd_kafka_new(kind, conf.0.as_ptr(), text.as_mut_ptr(), text.len())
         };
         let client = NonNull::new(client).ok_or_else(|| (String::new(), written(&text)))?;
@@ -412,12 +428,9 @@ impl Queue {
         // SAFETY: the client lives; it answers a new queue, never null.
         let raw = unsafe { c::rd_kafka_queue_new(client.0.as_ptr()) };
         let raw = NonNull::new(raw).unwrap_or_else(|| std::process::abort());
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the payload is copied; the descriptor is closed after `drop` has disabled the event.
-        unsafe {
-            c::rd_kafka_queue_io_event_enable(raw.as_ptr(), wakes.descriptor(), one.as_ptr().cast(), one.len());
-        }
-        Self { raw, wakes: Some(wakes.clone()), _client: client.clone() }
+        let mut queue = Self { raw, wakes: None, _client: client.clone() };
+        queue.wake_by(wakes);
+        queue
     }
 
     /// The queue of the client's errors.
@@ -432,6 +445,23 @@ impl Queue {
         // SAFETY: the client lives; it answers a new queue, never null.
         let raw = unsafe { c::rd_kafka_queue_new(client.0.as_ptr()) };
         Self { raw: NonNull::new(raw).unwrap_or_else(|| std::process::abort()), wakes: None, _client: client.clone() }
+    }
+
+    /// The same, which raises `wakes` too.
+    pub(crate) fn main_with(client: &Arc<Client>, wakes: &Arc<Wake>) -> Self {
+        let mut queue = Self::main(client);
+        queue.wake_by(wakes);
+        queue
+    }
+
+    /// Something that comes while it is empty raises `wakes`.
+    fn wake_by(&mut self, wakes: &Arc<Wake>) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the payload is copied; the descriptor is closed after `drop` has disabled the event.
+        unsafe {
+            c::rd_kafka_queue_io_event_enable(self.raw.as_ptr(), wakes.descriptor(), one.as_ptr().cast(), one.len());
+        }
+        self.wakes = Some(wakes.clone());
     }
 
     /// The next event; waits for one for so long.

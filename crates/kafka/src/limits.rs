@@ -90,3 +90,33 @@ pub(crate) const COMMAND_PROPERTIES: [(&str, &str); 10] = [
 /// Messages of a topic of commands that one call hands out at most.
 #[cfg(feature = "client")]
 pub(crate) const COMMANDS_BATCH: usize = 16;
+
+/// Properties that every client that sends has, before those of the section.
+///
+/// Memory: librdkafka holds copies of what is not acknowledged yet, at most `queue.buffering.max.kbytes`.
+#[cfg(feature = "client")]
+pub(crate) const SEND_PROPERTIES: [(&str, &str); 10] = [
+    ("client.id", "beamport"),
+    ("queue.buffering.max.kbytes", "131072"),
+    ("queue.buffering.max.messages", "100000"),
+    // The largest that librdkafka knows: the queue and the brokers say which message is too large.
+    ("message.max.bytes", "1000000000"),
+    // A request is filled for so long, ms: many small messages then cost one request.
+    ("linger.ms", "5"),
+    ("socket.nagle.disable", "true"),
+    // As Kafka's own clients choose a partition by the key.
+    ("partitioner", "murmur2_random"),
+    // A broker that comes back is found within two seconds.
+    ("reconnect.backoff.max.ms", "2000"),
+    ("retry.backoff.ms", "100"),
+    ("retry.backoff.max.ms", "1000"),
+];
+
+/// Properties that no section changes: a message reaches its partition once, and in order, however long it takes.
+#[cfg(feature = "client")]
+pub(crate) const SEND_ALWAYS: [(&str, &str); 3] =
+    [("enable.idempotence", "true"), ("acks", "all"), ("message.timeout.ms", "0")];
+
+/// Headers of one message.
+#[cfg(feature = "client")]
+pub(crate) const HEADERS_MAX: usize = 8;

@@ -33,6 +33,13 @@ const SECRETS: [&str; 8] = [
     "sasl.oauthbearer.config",
 ];
 
+/// In the place of a text that may hold a secret.
+#[cfg(feature = "client")]
+pub(crate) const NOT_TAKEN: &str = "librdkafka does not take its value";
+/// Where names and values of properties are found.
+#[cfg(feature = "client")]
+pub(crate) const NAMES: &str = "the properties are those of librdkafka: its CONFIGURATION.md lists them";
+
 /// One property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Property {
@@ -158,8 +165,7 @@ fn is_known(property: &Property) -> Result<(), Refused> {
         Value::Text(text) => Some(text.as_str()),
         _ => None,
     };
-    crate::librdkafka::is_property(&property.name, text)
-        .map_err(|cause| Refused::new(cause, "the properties are those of librdkafka: its CONFIGURATION.md lists them"))
+    crate::librdkafka::is_property(&property.name, text).map_err(|cause| Refused::new(cause, NAMES))
 }
 
 #[cfg(not(feature = "client"))]

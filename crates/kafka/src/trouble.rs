@@ -1,7 +1,7 @@
 //! What goes wrong with brokers and topics, in words that name the key, its line, and what can be done.
 
 use crate::librdkafka::{Kind, Wrong};
-use crate::property::Property;
+use crate::property::{NAMES, NOT_TAKEN, Property};
 use crate::section::Plan;
 use flow::{Fault, Passes};
 use settings::Origin;
@@ -104,8 +104,8 @@ impl Trouble for Plan {
             return Fault::new(what, text).hint("look at the values in `properties`");
         };
         let what = format!("source `{}` cannot use {}", self.name, key(name, Origin::Line(property.line)));
-        let cause = if property.is_open() { text } else { "librdkafka does not take its value".into() };
-        Fault::new(what, cause).hint("the properties are those of librdkafka: its CONFIGURATION.md lists them")
+        let cause = if property.is_open() { text } else { NOT_TAKEN.into() };
+        Fault::new(what, cause).hint(NAMES)
     }
 
     fn too_many(&self, count: usize) -> Fault {

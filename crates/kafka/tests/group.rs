@@ -2,7 +2,6 @@
 #![cfg(feature = "client")]
 #![allow(missing_docs)]
 
-#[allow(dead_code)]
 mod cluster;
 
 use beamport_kafka::group::{At, Cluster as Asked, Pool, PoolHeard, Sender, Unreadable};

@@ -1,5 +1,7 @@
 //! A cluster that is not there: the mock brokers of librdkafka, in this process, and a producer.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use rdkafka_sys::bindings as c;
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -84,6 +86,79 @@ impl Cluster {
             assert_eq!(c::rd_kafka_outq_len(producer), 0, "the broker has not taken all");
             c::rd_kafka_topic_destroy(topic);
             c::rd_kafka_destroy(producer);
+        }
+    }
+}
+
+/// A message of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) key: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+    /// ms since 1970 UTC.
+    pub(crate) time: i64,
+    /// The header `beamport`.
+    pub(crate) header: Vec<u8>,
+}
+
+impl Cluster {
+    /// All messages of a partition, in order.
+    pub(crate) fn read(&self, topic: &str, partition: i32) -> Vec<Found> {
+        let conf = [("bootstrap.servers", self.brokers()), ("enable.partition.eof", "true".into())];
+        let mut all = Vec::new();
+        // SAFETY: the consumer lives in this block; messages are read before they are destroyed.
+        unsafe {
+            let mut text = [0; 512];
+            let raw = c::rd_kafka_conf_new();
+            c::rd_kafka_conf_set_log_cb(raw, None);
+            for (name, value) in conf {
+                let (name, value) = (CString::new(name).unwrap(), CString::new(value).unwrap());
+                c::rd_kafka_conf_set(raw, name.as_ptr(), value.as_ptr(), text.as_mut_ptr(), text.len());
+            }
+            let kind = c::rd_kafka_type_t::RD_KAFKA_CONSUMER;
+            let consumer = c::rd_kafka_new(kind, raw, text.as_mut_ptr(), text.len());
+            assert!(!consumer.is_null());
+            let name = CString::new(topic).unwrap();
+            let topic = c::rd_kafka_topic_new(consumer, name.as_ptr(), ptr::null_mut());
+            assert_eq!(c::rd_kafka_consume_start(topic, partition, i64::from(c::RD_KAFKA_OFFSET_BEGINNING)), 0);
+            loop {
+                let message = c::rd_kafka_consume(topic, partition, 60_000);
+                assert!(!message.is_null(), "the broker does not answer");
+                let code = (&raw const (*message).err).cast::<i32>().read();
+                if code == 0 {
+                    all.push(found(message));
+                }
+                c::rd_kafka_message_destroy(message);
+                if code != 0 {
+                    assert_eq!(code, c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF as i32);
+                    break;
+                }
+            }
+            c::rd_kafka_consume_stop(topic, partition);
+            c::rd_kafka_topic_destroy(topic);
+            c::rd_kafka_destroy(consumer);
+        }
+        all
+    }
+}
+
+/// # Safety
+/// The message lives.
+unsafe fn found(message: *const c::rd_kafka_message_t) -> Found {
+    // SAFETY: what it points to lives with it.
+    unsafe {
+        let copy = |first: *const u8, len| if len == 0 { &[] } else { std::slice::from_raw_parts(first, len) }.to_vec();
+        let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        let (mut headers, mut value, mut len) = (ptr::null_mut(), ptr::null(), 0);
+        c::rd_kafka_message_headers(message, &raw mut headers);
+        if !headers.is_null() {
+            c::rd_kafka_header_get_last(headers, c"beamport".as_ptr(), &raw mut value, &raw mut len);
+        }
+        Found {
+            key: copy((*message).key.cast(), (*message).key_len),
+            payload: copy((*message).payload.cast(), (*message).len),
+            time: c::rd_kafka_message_timestamp(message, &raw mut kind),
+            header: copy(value.cast(), len),
         }
     }
 }

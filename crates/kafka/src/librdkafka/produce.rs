@@ -1,0 +1,179 @@
+//! What sends: messages into librdkafka's queue, and reports of what became of them.
+
+use super::{Client, Event, Kind, Topic, Wrong, c, codes};
+use crate::limits::{HEADERS_MAX, TEXT_BYTES};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+
+/// A message to send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outgoing<'a> {
+    /// `None`: by the key, as the property `partitioner` says.
+    pub(crate) partition: Option<i32>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) payload: &'a [u8],
+    /// Milliseconds since 1970 UTC; `None`: now.
+    pub(crate) time_ms: Option<i64>,
+    pub(crate) headers: &'a [(&'a CStr, &'a [u8])],
+    /// What its report has.
+    pub(crate) mark: usize,
+}
+
+/// Why a message is not in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The queue is full: reports make room.
+    Full,
+    /// It cannot be sent.
+    Wrong(Wrong),
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// That of [`Outgoing::mark`].
+    pub(crate) mark: usize,
+    /// As [`Topic::key`].
+    pub(crate) topic: usize,
+    pub(crate) partition: i32,
+    /// Its offset; otherwise why the brokers do not have it.
+    pub(crate) offset: Result<u64, Wrong>,
+}
+
+/// Opens a socket that is reset when it closes: what a process that was killed had not sent yet is gone with it, and
+/// does not reach a broker after the process has started again.
+pub(super) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int, _: *mut c_void) -> c_int {
+    // SAFETY: it answers a new descriptor or -1, as librdkafka expects.
+    let socket = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
+    if socket >= 0 {
+        let reset = libc::linger { l_onoff: 1, l_linger: 0 };
+        let size = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
+        // SAFETY: the descriptor is ours; the option is copied. Without it a kill is as with other programs.
+        unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const reset).cast(), size) };
+    }
+    socket
+}
+
+/// One argument of `rd_kafka_produceva`.
+type Argument = MaybeUninit<c::rd_kafka_vu_t>;
+
+fn argument(kind: c::rd_kafka_vtype_t, fill: impl FnOnce(&mut c::rd_kafka_vu_s__bindgen_ty_1)) -> Argument {
+    // SAFETY: zeroes are a value of every member of the union.
+    let mut value = unsafe { MaybeUninit::<c::rd_kafka_vu_s__bindgen_ty_1>::zeroed().assume_init() };
+    fill(&mut value);
+    MaybeUninit::new(c::rd_kafka_vu_t { vtype: kind, u: value })
+}
+
+fn bytes(bytes: &[u8]) -> c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
+    c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 { ptr: bytes.as_ptr().cast_mut().cast(), size: bytes.len() }
+}
+
+impl Topic {
+    /// Puts a message into the queue, which copies it. Never waits.
+    pub(crate) fn send(&self, message: &Outgoing<'_>) -> Result<(), Unsent> {
+        use c::rd_kafka_vtype_t as V;
+        let mut all = [const { Argument::uninit() }; 7 + HEADERS_MAX];
+        let mut count = 0;
+        let mut add = |one: Argument| {
+            all[count] = one;
+            count += 1;
+        };
+        add(argument(V::RD_KAFKA_VTYPE_RKT, |value| value.rkt = self.raw.as_ptr()));
+        add(argument(V::RD_KAFKA_VTYPE_PARTITION, |value| value.i32_ = message.partition.unwrap_or(-1)));
+        add(argument(V::RD_KAFKA_VTYPE_MSGFLAGS, |value| value.i = c::RD_KAFKA_MSG_F_COPY));
+        add(argument(V::RD_KAFKA_VTYPE_VALUE, |value| value.mem = bytes(message.payload)));
+        add(argument(V::RD_KAFKA_VTYPE_OPAQUE, |value| value.ptr = ptr::without_provenance_mut(message.mark)));
+        if let Some(key) = message.key {
+            add(argument(V::RD_KAFKA_VTYPE_KEY, |value| value.mem = bytes(key)));
+        }
+        if let Some(time) = message.time_ms {
+            add(argument(V::RD_KAFKA_VTYPE_TIMESTAMP, |value| value.i64_ = time));
+        }
+        for (name, header) in message.headers.iter().take(HEADERS_MAX) {
+            add(argument(V::RD_KAFKA_VTYPE_HEADER, |value| {
+                value.header = c::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_2 {
+                    name: name.as_ptr(),
+                    val: header.as_ptr().cast(),
+                    size: isize::try_from(header.len()).unwrap_or(0),
+                };
+            }));
+        }
+        // SAFETY: topic and client live; the first `count` arguments are filled, and all they point to lives through
+        // the call, which copies it. The answer is null or an error that is ours.
+        unsafe {
+            let error = c::rd_kafka_produceva(self.client.0.as_ptr(), all.as_ptr().cast(), count);
+            if error.is_null() {
+                return Ok(());
+            }
+            let wrong = Wrong::of(codes::rd_kafka_error_code(error));
+            c::rd_kafka_error_destroy(error);
+            Err(if wrong.kind == Kind::QueueFull { Unsent::Full } else { Unsent::Wrong(wrong) })
+        }
+    }
+}
+
+impl Client {
+    /// One that sends, and hears of each message whether the brokers have it. The error is as that of [`Client::new`].
+    pub(crate) fn sends(properties: &[(String, String)]) -> Result<Arc<Self>, (String, String)> {
+        let events = c::RD_KAFKA_EVENT_ERROR | c::RD_KAFKA_EVENT_DR;
+        Self::with_events(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, properties, events)
+    }
+
+    /// Messages in its queue or on their way, and reports that nobody has taken.
+    pub(crate) fn waiting(&self) -> usize {
+        // SAFETY: the client lives.
+        usize::try_from(unsafe { c::rd_kafka_outq_len(self.0.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Drops what is not sent, so that nobody waits for it when the client is destroyed.
+    pub(crate) fn give_up(&self) {
+        let what = c::RD_KAFKA_PURGE_F_QUEUE | c::RD_KAFKA_PURGE_F_INFLIGHT | c::RD_KAFKA_PURGE_F_NON_BLOCKING;
+        // SAFETY: the client lives.
+        unsafe { c::rd_kafka_purge(self.0.as_ptr(), what) };
+    }
+
+    /// After which error of the client nothing can be sent any more.
+    pub(crate) fn end(&self) -> Option<Wrong> {
+        let mut text = vec![0 as c_char; TEXT_BYTES];
+        // SAFETY: the client lives; the buffer has the length that is told.
+        let code = unsafe { codes::rd_kafka_fatal_error(self.0.as_ptr(), text.as_mut_ptr(), text.len()) };
+        (code != 0).then(|| Wrong { kind: Kind::of(code), text: super::written(&text) })
+    }
+}
+
+impl Event {
+    /// Calls `each` with the reports that it holds. False if it is no event of reports.
+    pub(crate) fn reports(&self, each: &mut dyn FnMut(Delivered)) -> bool {
+        let event = self.0.as_ptr();
+        // SAFETY: the event lives.
+        if unsafe { c::rd_kafka_event_type(event) } != c::RD_KAFKA_EVENT_DR {
+            return false;
+        }
+        let mut some = [ptr::null(); 256];
+        loop {
+            // SAFETY: the event lives; the buffer has room for what is told. Messages live with the event; codes are
+            // read as numbers.
+            unsafe {
+                let count = c::rd_kafka_event_message_array(event, some.as_mut_ptr(), some.len());
+                for message in &some[..count] {
+                    let message: *const c::rd_kafka_message_t = *message;
+                    let code = (&raw const (*message).err).cast::<i32>().read();
+                    each(Delivered {
+                        mark: (*message)._private.addr(),
+                        topic: (*message).rkt.addr(),
+                        partition: (*message).partition,
+                        offset: match code {
+                            0 => Ok(u64::try_from((*message).offset).unwrap_or(0)),
+                            code => Err(Wrong::of(code)),
+                        },
+                    });
+                }
+                if count == 0 {
+                    return true;
+                }
+            }
+        }
+    }
+}
