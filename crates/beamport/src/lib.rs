@@ -84,7 +84,11 @@ fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
     let options = ess::WriterOptions::read(&asked.given, &here)?;
     log(options.level.map_or("warn", ess::Level::word));
     options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    ess::writer(&options)
+    let me = std::env::current_exe().map_err(|error| Fault::io("our own program cannot be found", &error))?;
+    if cfg!(feature = "kafka") {
+        mover::version()?;
+    }
+    ess::writer(&options, &ess::Programs { nexus: me.with_file_name("beamport-nexus"), beamport: me })
 }
 
 /// Text for people goes to stderr; `RUST_LOG` chooses how much, otherwise `level`.

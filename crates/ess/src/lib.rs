@@ -17,19 +17,34 @@
 mod command;
 mod limits;
 mod options;
+mod plan;
+mod reply;
 
-pub use command::{Command, Mistake, Refusal, StartJob, StopJob};
+pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
 pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
+pub use plan::{Checked, JOB_FILE, JobFiles, Pins, STREAMS_FOLDER, TEMPLATE_FILE, check, environment, files, output};
+pub use reply::{Answer, Lost, Service, Topic, Writing, Written, answer, refused, status, written};
+pub use wire::answ::ActionType;
 
 use flow::Fault;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// The programs that the service starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// `beamport`, whose verb `up` runs a job.
+    pub beamport: PathBuf,
+    /// `beamport-nexus`, which reads templates.
+    pub nexus: PathBuf,
+}
 
 /// Runs the file writer until it is told to end.
 ///
 /// # Errors
 /// What keeps it from starting.
-pub fn writer(options: &WriterOptions) -> Result<ExitCode, Fault> {
-    let _ = options;
+pub fn writer(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {
+    let _ = (options, programs);
     #[cfg(feature = "client")]
     return Err(Fault::new("the file writer cannot start", "this version has no broker loop yet"));
     #[cfg(not(feature = "client"))]

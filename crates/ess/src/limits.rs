@@ -19,3 +19,43 @@ pub(crate) const CONFIG_MISTAKES_MAX: usize = 100;
 
 /// Characters of a topic's name, as Kafka has it.
 pub(crate) const TOPIC_CHARS_MAX: usize = 249;
+
+/// Bytes of a job's file name: a sink has files beside it whose names are a little longer, and a file system 255.
+pub(crate) const FILE_NAME_BYTES_MAX: usize = 200;
+
+/// Bytes of a folder's name: those of a file system.
+pub(crate) const FOLDER_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a job's file name with its folders: with the prefix it stays below the 4096 of Linux.
+pub(crate) const PATH_BYTES_MAX: usize = 2048;
+
+/// Bytes of a `nexus_structure`: those that `beamport-nexus` reads.
+pub(crate) const STRUCTURE_BYTES_MAX: usize = 1 << 30;
+
+/// Latest time of a command, ms since 1970 UTC: the end of the year 2199, as everywhere in beamport.
+pub(crate) const TIME_MS_MAX: i64 = 7_258_118_399_999;
+
+/// Least shared memory of a topic's stream. Kafka's messages have 1 MB at most unless its limits are raised.
+pub(crate) const LIVE_MIN: u64 = 16 << 20;
+
+/// Most shared memory of a topic's stream: seconds of the fastest topic.
+pub(crate) const LIVE_MAX: u64 = 256 << 20;
+
+/// Least time between two updates of a file, as the sink has it.
+pub(crate) const FLUSH_MIN: Duration = Duration::from_millis(10);
+
+/// How old a message must be before it is written while the stop is not known: a stop of `now` is at most this old when
+/// it arrives, so that the file need not be written anew.
+pub(crate) const HOLD: Duration = Duration::from_secs(1);
+
+/// Nanoseconds of a millisecond.
+pub(crate) const NS_PER_MS: i64 = 1_000_000;
+
+/// Bytes of the text of an answer: every mistake of a large structure, and far below the messages of any broker.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Ranges of lost offsets that a `wrdn` lists; the report of the job has all.
+pub(crate) const LOST_MAX: usize = 256;
+
+/// Room for the line of a refusal that counts the mistakes that it does not list.
+pub(crate) const REST_LINE_BYTES: usize = 64;

@@ -253,12 +253,16 @@ impl Reading {
         brokers.join(",")
     }
 
-    fn kafka_config(&mut self) -> Vec<(String, String)> {
+    fn kafka_config(&mut self, here: &Path) -> Vec<(String, String)> {
         let words = self.given.remove("kafka-config").unwrap_or_default();
         if words.len() % 2 == 1 {
             self.mistakes.push("--kafka-config: the last key has no value; write `-X KEY VALUE KEY VALUE`".into());
         }
-        words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+        let place = |value: &str| match value.strip_prefix("file:") {
+            Some(path) => format!("file:{}", here.join(path).display()),
+            None => value.to_owned(),
+        };
+        words.chunks_exact(2).map(|pair| (pair[0].clone(), place(&pair[1]))).collect()
     }
 
     fn options(mut self, here: &Path) -> Result<WriterOptions, Fault> {
@@ -288,7 +292,7 @@ impl Reading {
             data_flush_interval: self.duration("data-flush-interval"),
             metadata_timeout: self.duration("kafka-metadata-max-timeout"),
             error_timeout: self.duration("kafka-error-timeout"),
-            kafka_config: self.kafka_config(),
+            kafka_config: self.kafka_config(here),
             level,
             data: self.folder("data", here, data),
             memory: self.value("memory", memory).unwrap_or(MEMORY_MIN),

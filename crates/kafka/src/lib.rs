@@ -35,6 +35,7 @@ mod trouble;
 pub use librdkafka::{Kind, Unsent, Wrong};
 #[cfg(feature = "client")]
 pub use producer::{Message, Producer, Report};
+pub use property::is_reserved;
 pub use section::SOURCE;
 
 /// Version of librdkafka, and what it was built with; `None` where this program was built without it.

@@ -40,6 +40,12 @@ pub(crate) const NOT_TAKEN: &str = "librdkafka does not take its value";
 #[cfg(feature = "client")]
 pub(crate) const NAMES: &str = "the properties are those of librdkafka: its CONFIGURATION.md lists them";
 
+/// Whether beamport sets a property itself.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    OURS.iter().any(|(ours, _)| *ours == name)
+}
+
 /// One property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Property {

@@ -1,0 +1,267 @@
+//! What the writer says: `answ` to a command, `x5f2` while it lives, `wrdn` when a file is finished.
+//!
+//! The fields are those of `kafka-to-nexus`, so that its clients read them; what is new stands in JSON beside the old
+//! keys, and in texts. Every text is bounded.
+
+use crate::command::{Mistake, Refusal};
+use crate::limits::{LOST_MAX, MESSAGE_BYTES_MAX, REST_LINE_BYTES};
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::answ::{self, ActionOutcome, ActionType, Answ};
+use wire::wrdn::{self, Wrdn};
+use wire::x5f2::{self, X5f2};
+
+/// Name of the program whose place the writer takes; clients look for it.
+const SOFTWARE: &str = "kafka-to-nexus";
+
+/// An answer to a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Which writer.
+    pub service_id: &'a str,
+    /// What was asked for.
+    pub action: ActionType,
+    /// 201 done, 400 refused, 500 failed.
+    pub code: u16,
+    /// Id of the job.
+    pub job_id: &'a str,
+    /// Id of the command; of a start that of the job.
+    pub command_id: &'a str,
+    /// When the job stops; `None`: open end.
+    pub stop_ms: Option<i64>,
+    /// Text for people.
+    pub message: &'a str,
+}
+
+/// The `answ` of an answer.
+#[must_use]
+pub fn answer(answer: &Answer<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let told = Answ {
+        service_id: answer.service_id,
+        job_id: answer.job_id,
+        action: answer.action,
+        outcome: if answer.code < 400 { ActionOutcome::Success } else { ActionOutcome::Failure },
+        status_code: answer.code.into(),
+        stop_time: unsigned(answer.stop_ms),
+        message: cut(answer.message),
+        command_id: answer.command_id,
+    };
+    // Texts of these lengths always fit.
+    let _ = answ::write(&mut out, &told);
+    out
+}
+
+/// The `answ` of a refusal, with its mistakes one a line.
+#[must_use]
+pub fn refused(service_id: &str, refusal: &Refusal) -> Vec<u8> {
+    answer(&Answer {
+        service_id,
+        action: refusal.action,
+        code: refusal.code,
+        job_id: &refusal.job_id,
+        command_id: &refusal.command_id,
+        stop_ms: None,
+        message: &lines(&refusal.mistakes),
+    })
+}
+
+/// Mistakes as lines, as many as fit; the rest is counted.
+fn lines(mistakes: &[Mistake]) -> String {
+    let mut text = String::new();
+    for (at, mistake) in mistakes.iter().enumerate() {
+        let line = mistake.to_string();
+        if text.len() + line.len() + REST_LINE_BYTES > MESSAGE_BYTES_MAX {
+            return format!("{text}and {} more mistakes", mistakes.len() - at);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The service that speaks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Its id.
+    pub id: String,
+    /// Its host.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// Time between two status messages.
+    pub interval: Duration,
+}
+
+/// A job that is being written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Writing {
+    /// Its id.
+    pub job_id: String,
+    /// Its file, without the prefix.
+    pub file_name: String,
+    /// Its start, ms since 1970 UTC.
+    pub start_ms: i64,
+    /// Its stop; `None`: open end.
+    pub stop_ms: Option<i64>,
+    /// What keeps it from going on: a full disk, brokers that are away.
+    pub trouble: Option<String>,
+    /// How each topic goes.
+    pub topics: BTreeMap<String, Topic>,
+}
+
+/// How a topic of a job goes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Topic {
+    /// Messages read.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Messages per second.
+    pub rate: f64,
+    /// Messages that the topic has and the job has not read.
+    pub lag: u64,
+    /// Messages set aside.
+    pub aside: u64,
+    /// Messages lost.
+    pub lost: u64,
+}
+
+/// The `x5f2` of a service that writes a job, or none.
+#[must_use]
+pub fn status(service: &Service, job: Option<&Writing>) -> Vec<u8> {
+    let idle = Writing::default();
+    let told = job.unwrap_or(&idle);
+    let mut json = json!({
+        "state": if job.is_some() { "writing" } else { "idle" },
+        "job_id": told.job_id,
+        "file_being_written": told.file_name,
+        "start_time": told.start_ms,
+        "stop_time": told.stop_ms.unwrap_or_default(),
+    });
+    if job.is_some() {
+        json["topics"] = json!(told.topics);
+        json["trouble"] = json!(told.trouble);
+    }
+    let mut out = Vec::new();
+    let told = X5f2 {
+        software_name: SOFTWARE,
+        software_version: concat!("beamport ", env!("CARGO_PKG_VERSION")),
+        service_id: &service.id,
+        host_name: &service.host,
+        process_id: service.pid,
+        update_interval: u32::try_from(service.interval.as_millis()).unwrap_or(u32::MAX),
+        status_json: &json.to_string(),
+    };
+    let _ = x5f2::write(&mut out, &told);
+    out
+}
+
+/// A job that is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its id.
+    pub job_id: String,
+    /// Its file with the prefix.
+    pub file_name: String,
+    /// That of its `pl72`, to the letter.
+    pub metadata: String,
+    /// Why there is no file, or not a whole one; loss alone needs no text.
+    pub error: Option<String>,
+    /// Messages and bytes by topic.
+    pub topics: BTreeMap<String, (u64, u64)>,
+    /// Messages set aside, by reason.
+    pub aside: BTreeMap<String, u64>,
+    /// Offsets that are not in the file.
+    pub lost: Vec<Lost>,
+    /// Hash of the file.
+    pub blake3: Option<String>,
+}
+
+/// Offsets of a partition that were lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: u32,
+    /// First offset.
+    pub first: u64,
+    /// Last offset.
+    pub last: u64,
+    /// Why, `lost.WORD`.
+    pub reason: String,
+}
+
+/// The text of a `wrdn`, in this order.
+#[derive(Serialize)]
+struct Account<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    topics: BTreeMap<&'a str, Counts>,
+    aside: &'a BTreeMap<String, u64>,
+    lost: &'a [Lost],
+    #[serde(skip_serializing_if = "is_zero")]
+    more_lost: usize,
+    blake3: &'a Option<String>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    messages: u64,
+    bytes: u64,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The `wrdn` of a job. Loss is an error even where there is a file.
+#[must_use]
+pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
+    let count: u64 =
+        job.lost.iter().map(|lost| lost.last.saturating_sub(lost.first).saturating_add(1)).fold(0, u64::saturating_add);
+    let loss = || (count > 0).then(|| format!("{count} messages are lost"));
+    let account = Account {
+        error: job.error.as_deref().map(|error| cut(error).to_owned()).or_else(loss),
+        topics: job
+            .topics
+            .iter()
+            .map(|(t, (messages, bytes))| (t.as_str(), Counts { messages: *messages, bytes: *bytes }))
+            .collect(),
+        aside: &job.aside,
+        lost: &job.lost[..job.lost.len().min(LOST_MAX)],
+        more_lost: job.lost.len().saturating_sub(LOST_MAX),
+        blake3: &job.blake3,
+    };
+    let mut out = Vec::new();
+    let told = Wrdn {
+        service_id,
+        job_id: &job.job_id,
+        error_encountered: account.error.is_some(),
+        file_name: &job.file_name,
+        metadata: Some(&job.metadata),
+        message: Some(&serde_json::to_string(&account).unwrap_or_default()),
+    };
+    let _ = wrdn::write(&mut out, &told);
+    out
+}
+
+fn unsigned(ms: Option<i64>) -> u64 {
+    ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or_default()
+}
+
+/// A text up to the longest that an answer has.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MESSAGE_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests;
