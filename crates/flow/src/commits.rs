@@ -103,7 +103,7 @@ fn first_of(data: &Data, book: &str) -> Option<Commit> {
     Commit::read(&reader.get(first).ok()??.1).ok()
 }
 
-/// Runs of which it cannot be told whether a sink has finished them: sealed, without a commit, and some of what the sink
+/// Runs of which it is unknown whether a sink has finished them: sealed, without a commit, and some of what the sink
 /// has filed does not verify.
 pub fn unknown_outcome(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<String>, Fault> {
     if data.book_and_lost(&commits_of(sink))?.1 == 0 {
@@ -114,7 +114,7 @@ pub fn unknown_outcome(data: &Data, sink: &str, runs: &[Run]) -> Result<Vec<Stri
     Ok(runs.iter().filter(|r| r.state == State::Sealed && !has(&r.name)).map(|r| r.name.clone()).collect())
 }
 
-/// Files what a sink has finished: lets go of its places in `inputs`, files its last commit and removes its book.
+/// Files a finished run of a sink: releases its positions in `inputs`, files its last commit and removes its book.
 ///
 /// Only the keeper of runs may call it. What there is no room for now, or what its writer still holds, is filed at the
 /// next call: until then the commit is found where it is.

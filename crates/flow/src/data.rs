@@ -103,8 +103,8 @@ impl Data {
     }
 }
 
-/// Gives what stands below `end` from where a reader stands on, in batches, until `see` says that it is enough; the answer is
-/// what did not verify and was passed over. What was let go of meanwhile is passed over too: nobody can have it.
+/// Calls `see` with batches of the messages from the reader's position to `end`, until it returns that it has enough;
+/// returns the skipped messages that did not verify. Messages retired meanwhile are skipped too.
 pub fn each_batch(
     reader: &mut Reader,
     end: u64,

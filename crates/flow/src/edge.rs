@@ -45,7 +45,7 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Builds the source, anew after each failure of it.
+    /// Builds the source, again after each failure of it.
     fn build(&self) -> Result<Box<dyn Source>, Fault>;
 
     /// What the messages hold, where the section alone says so.
@@ -169,7 +169,7 @@ pub struct LiveKind {
 
 /// What a section of a live sink says, once it is read without mistakes.
 pub trait LivePlan: Any + Debug + Send + Sync {
-    /// Builds the sink, anew after each failure of it. `inputs`: the streams, in the order of the numbers by which
+    /// Builds the sink, again after each failure of it. `inputs`: the streams, in the order of the numbers by which
     /// [`LiveSink::write`] knows them.
     fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault>;
 }
@@ -207,7 +207,7 @@ pub struct Outline<'a> {
 /// Values of a section that do not fit the rest of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Where the value stands; a default counts for the section's header.
+    /// Line of the value; for a default that of the section's header.
     pub origin: Origin,
     /// What does not fit.
     pub what: String,
@@ -222,6 +222,6 @@ pub struct Conflict {
 pub struct Provenance {
     /// Name of the group.
     pub group: &'static str,
-    /// The value, which stands there under the name of the source.
+    /// The value, under the name of the source.
     pub value: Value,
 }

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// Whether what went wrong may be right later without anybody changing what was asked for.
+/// Whether a retry without any change may succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passes {
-    /// Not that is known.
+    /// Not as far as is known: permanent.
     #[default]
     Never,
-    /// Soon: another process holds a name, a place or a lock, perhaps one that is ending.
+    /// Soon: another process holds a name, a place or a lock, possibly one that is ending.
     Soon,
-    /// When there is room on a device again.
+    /// When a device has free space again.
     WithRoom,
 }
 
@@ -36,16 +36,16 @@ impl Fault {
         Self { what: what.into(), cause: cause.to_string(), hint: String::new(), passes: Passes::Never }
     }
 
-    /// `{"what", "cause", "hint"}`, as one program tells it to another.
+    /// `{"what", "cause", "hint"}`, as programs exchange it.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({"what": self.what, "cause": self.cause, "hint": self.hint})
     }
 
-    /// The fault that [`Fault::to_json`] told; empty texts for what is not there.
+    /// The fault that [`Fault::to_json`] made; missing texts are empty.
     #[must_use]
-    pub fn of_json(told: &Value) -> Self {
-        let text = |key: &str| told[key].as_str().unwrap_or_default();
+    pub fn of_json(object: &Value) -> Self {
+        let text = |key: &str| object[key].as_str().unwrap_or_default();
         Self::new(text("what"), text("cause")).hint(text("hint"))
     }
 

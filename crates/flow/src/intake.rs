@@ -80,7 +80,7 @@ pub struct Intake {
     safe: u64,
 }
 
-/// A reader that makes the source wait: its name, where it stands, and since when (ns of `Media::clock`).
+/// A reader that makes the source wait: its name, its position, and since when (ns of `Media::clock`).
 struct Held(String, u64, i64);
 
 struct StreamOutlet<'a> {
@@ -609,7 +609,7 @@ fn of_source(name: &str, fault: Fault) -> Fault {
     fault.of_stage("source", name)
 }
 
-/// A time in which a stream, which has `next` messages, heard not all of the outside.
+/// The gap of an interval without full contact in a stream that has `next` messages.
 fn unheard(name: &str, next: u64, times: RangeInclusive<i64>, why: Silence) -> Gap {
     let (from, to) = times.into_inner();
     Gap {
@@ -625,7 +625,7 @@ fn unheard(name: &str, next: u64, times: RangeInclusive<i64>, why: Silence) -> G
     }
 }
 
-/// The time in which nobody brought anything to a stream that has messages, up to `now`. `last`: the newest commit.
+/// The gap of the interval up to `now` in which a stream with messages had no source. `last`: the newest commit.
 fn absence(data: &Data, name: &str, last: Option<&Commit>, now: i64) -> Result<Option<Gap>, Fault> {
     let mut reader = data.reader_early(name)?;
     let next = reader.bounds().count;

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Entry {
     /// Stream.
     pub stream: String,
-    /// Who made the messages.
+    /// Origin of the messages.
     pub origin: String,
     /// Last number - first number + 1, numbers in gaps counted.
     pub sent: u64,
@@ -35,11 +35,11 @@ pub struct Entry {
     pub appended: u64,
     /// Numbers that came more than once.
     pub duplicate: u64,
-    /// Numbers that the source left out as it was told to, by reason.
+    /// Numbers that the source left out by its settings, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Missing numbers by reason; `unexplained` where no gap says why.
+    /// Missing numbers by reason; `unexplained` without a gap.
     pub lost: BTreeMap<String, u64>,
-    /// Messages that never had a number and were not taken, by reason: outside the account.
+    /// Rejected messages that never had a number, by reason: outside the account.
     pub refused: BTreeMap<String, u64>,
     /// `sent + duplicate = appended + skipped + lost`, and all that the source committed can be read.
     pub closed: bool,
@@ -99,7 +99,7 @@ pub struct Row {
     pub read: u64,
     /// Done.
     pub done: u64,
-    /// Put aside, by reason.
+    /// Set aside, by reason.
     pub aside: BTreeMap<String, u64>,
     /// Skipped by declared policy, by name.
     pub skipped: BTreeMap<String, u64>,
@@ -131,13 +131,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// The times of the run of which not all is known, as a stream had no source or its source did not hear all:
-    /// unknown, neither lost nor closed by anything.
+    /// Intervals of the run in which a stream had no source, or its source had no full contact: the missing messages
+    /// are unknown, and count neither as lost nor against `closed`.
     pub fn absences(&self) -> impl Iterator<Item = &Gap> {
         self.gaps.iter().filter(|g| [ABSENT, THROTTLED].contains(&g.reason.as_str()))
     }
 
-    /// Streams of which nobody can tell what their sources lost: commits of theirs do not verify.
+    /// Streams whose losses are unknown, because commits of their sources do not verify.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
         self.gaps.iter().filter(|g| g.reason == UNKNOWN).map(|g| g.stream.as_str())
     }
@@ -263,7 +263,7 @@ struct Committed {
     absences: Vec<Gap>,
     /// Some commits do not verify.
     is_damaged: bool,
-    /// The book has let go of commits before this time, ns since 1970 UTC.
+    /// The book has discarded commits before this time, ns since 1970 UTC.
     since: Option<i64>,
 }
 
@@ -292,7 +292,7 @@ pub fn cuts(data: &Data, stream: &str) -> Result<Vec<Gap>, Fault> {
     totals::cuts(data, stream)
 }
 
-/// Where each origin of a stream stands: for a program that appends to it.
+/// The last numbers of each origin of a stream: for a program that appends to it.
 pub(crate) fn origin_tails(data: &Data, stream: &str) -> Result<Vec<ResumeOrigin>, Fault> {
     let tallies = totals::read(data, stream)?.tallies;
     let tail = |(name, tally): (String, Tally)| ResumeOrigin {

@@ -23,7 +23,7 @@ pub struct LiveBatch<'a> {
     pub(crate) origins: &'a [String],
 }
 
-/// What names one message for ever: no other has the same three values, whatever recoveries cut.
+/// Names one message permanently: no other has the same three values, even after recoveries that cut messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// Identity of the stream.
@@ -50,7 +50,7 @@ impl<'a> LiveBatch<'a> {
         self.messages.is_empty()
     }
 
-    /// Who made a message; empty where the table of origins does not say so.
+    /// The origin of a message; empty if the table of origins lacks it.
     pub fn origin(&self, message: &Message<'_>) -> &'a str {
         self.origins.get(message.entry.origin as usize).map_or("", String::as_str)
     }
@@ -62,19 +62,19 @@ impl<'a> LiveBatch<'a> {
     }
 }
 
-/// What the outside has acknowledged of all that a live sink has taken.
+/// The messages that the outside has acknowledged, of those that a live sink has taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
-    /// By input: all messages that were taken below this sequence are acknowledged, aside or skipped. 0, or any number
-    /// below the one of before, says nothing new.
+    /// By input: all taken messages below this sequence are acknowledged, set aside or skipped. A value that is not
+    /// above the previous one, such as 0, changes nothing.
     pub below: Vec<u64>,
-    /// Messages that the outside has refused since the last call. None was below in that call.
+    /// Messages that the outside has refused since the last call, none of them below the `below` of that call.
     pub refused: Vec<Refused>,
-    /// From which a new sink goes on behind these messages, in words of its own.
+    /// The text from which a new sink resumes behind these messages.
     pub state: String,
 }
 
-/// A message that the outside does not take, now or later. It goes to the stream `SINK.aside`.
+/// A message that the outside rejects permanently. It is appended to the stream `SINK.aside`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Number of the input.
@@ -89,30 +89,30 @@ pub struct Refused {
 ///
 /// A fault ends the sink, not its streams: a new one is built after a pause that grows while faults repeat, and gets
 /// the messages behind the last commit again. So the outside may see messages twice after a restart, always in the
-/// order of each input; a sink that can ask the outside what it has leaves out what is there ([`LiveBatch::identity`]).
+/// order of each input; a sink that can query the outside skips messages that it has ([`LiveBatch::identity`]).
 pub trait LiveSink: Send {
     /// Called once, before all else: connects to the outside. `now` in ns since 1970 UTC; `state`: that of the last
     /// commit, empty at the very first start. It may wait some seconds; a sink that needs longer takes no messages
     /// meanwhile.
     fn start(&mut self, now: i64, state: &str) -> Result<(), Fault>;
 
-    /// Takes the first messages of a batch of input number `input`, as many as there is room for, and answers how many.
-    /// The others are offered again after the next `step`, at the latest after 20 ms: a sink without room names the
-    /// time of that step, or its descriptor becomes readable, when it has room again.
+    /// Takes the first messages of a batch of input number `input`, as many as there is room for, and returns their
+    /// number. The others are offered again after the next `step`, at the latest after 20 ms: a sink without room names
+    /// the time of that step, or its descriptor becomes readable, when it has room again.
     ///
-    /// Those of them that cannot be sent are added to `aside`: they go to the stream `SINK.aside` with the reason. A
+    /// Taken messages that cannot be sent are added to `aside`: they are appended to `SINK.aside` with the reason. A
     /// message whose reason is `skipped.WORD` is left out by the sink's own policy: it is counted under that name and
     /// kept nowhere.
     fn write(&mut self, input: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault>;
 
-    /// Does what is due, messages or none: hears acknowledgements, sends what waits. Never blocks. The answer is the
-    /// time at which it wants to be called again at the latest, ns since 1970 UTC; `now` is at once.
+    /// Reads acknowledgements and sends pending data, with or without new messages. Never blocks. Returns the latest
+    /// time of the next call, ns since 1970 UTC; `now` means at once.
     fn step(&mut self, now: i64) -> Result<i64, Fault> {
         let _ = now;
         Ok(i64::MAX)
     }
 
-    /// What the outside has acknowledged by now. Called some times a second; a message counts as done once it is below.
+    /// The present acknowledgements. Called about ten times a second; a message is done once it is below.
     fn confirmed(&mut self) -> Result<Confirmed, Fault>;
 
     /// A descriptor that becomes readable when there is something to do: the runner waits for it, for messages and for
@@ -122,19 +122,19 @@ pub trait LiveSink: Send {
         None
     }
 
-    /// How the sink does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most
+    /// Figures for people and programs: a flat JSON object, or null. Read after a step, at most
     /// once a second.
     fn status(&self) -> Value {
         Value::Null
     }
 
-    /// What keeps the sink from its work now, while it goes on trying.
+    /// The present error of a sink that keeps trying.
     fn trouble(&self) -> Option<Fault> {
         None
     }
 
-    /// The program ends: hands over what was taken and hears acknowledgements, for `patience` at most, and returns as
-    /// soon as nothing is left to wait for. What is not confirmed then is sent again at the next start.
+    /// The program ends: sends taken messages and reads acknowledgements, for `patience` at most, and returns as soon
+    /// as nothing is left to wait for. Unconfirmed messages are sent again at the next start.
     fn stop(&mut self, patience: Duration) -> Result<(), Fault> {
         let _ = patience;
         Ok(())
@@ -152,18 +152,18 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// The next message is on its way.
+    /// The next message is sent.
     pub fn send(&mut self, sequence: u64) {
         self.sent.push_back((sequence, false));
         self.next = sequence + 1;
     }
 
-    /// The next message is not sent: it is aside, or skipped.
+    /// The next message is not sent: it is set aside, or skipped.
     pub fn pass(&mut self, sequence: u64) {
         self.next = sequence + 1;
     }
 
-    /// A message is acknowledged. False if it is on its way no more: it was acknowledged before, or never sent.
+    /// A message is acknowledged. False if it was acknowledged before, or never sent.
     pub fn confirm(&mut self, sequence: u64) -> bool {
         let Ok(at) = self.sent.binary_search_by_key(&sequence, |sent| sent.0) else { return false };
         let is_new = !std::mem::replace(&mut self.sent[at].1, true);
@@ -173,7 +173,7 @@ impl InFlight {
         is_new
     }
 
-    /// All messages below this sequence are dealt with; 0 before the first. For [`Confirmed::below`].
+    /// All messages below this sequence are acknowledged or passed; 0 before the first. For [`Confirmed::below`].
     pub fn below(&self) -> u64 {
         self.sent.front().map_or(self.next, |sent| sent.0)
     }

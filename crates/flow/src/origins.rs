@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use store::Meta;
 
-/// Where a source stands when it starts: what its stream already holds of each origin, so that numbers go on without a gap after a restart.
+/// The position of a source at its start: the last numbers of each origin in its stream, so that numbers continue
+/// without a gap after a restart.
 #[derive(Clone, Debug, Default)]
 pub struct Resume {
     /// Origins that the stream knows.
     pub origins: Vec<ResumeOrigin>,
-    /// The newest [`Source::state`](crate::Source::state) that is not ahead of the stream: all that it speaks of is there. Messages may be there
-    /// that came after it; `origins` tells of them. Empty where the source has kept none.
+    /// The newest [`Source::state`](crate::Source::state) that is not ahead of the stream: all its messages exist. The
+    /// stream may have later messages, which `origins` counts. Empty if the source has committed none.
     pub state: String,
 }
 
@@ -32,7 +33,7 @@ pub struct ResumeOrigin {
     pub next_seq: u64,
     /// The source time of its newest message, ns since 1970 UTC.
     pub last_time: i64,
-    /// Its newest life, from 1, which is the one that `next_seq` and `last_time` speak of.
+    /// Its newest life, from 1, to which `next_seq` and `last_time` belong.
     pub life: u32,
 }
 

@@ -11,7 +11,7 @@ use store::{Missing, Why};
 use wire::bpcm::{CommitInput, Count, Open, Total};
 use wire::bprn::{RunStream, STOP_UNKNOWN, State};
 
-/// A run as its newest message says.
+/// A run according to its newest message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     /// Its name.
@@ -24,15 +24,15 @@ pub struct Run {
     pub state: State,
     /// First source time that belongs to it, ns since 1970 UTC.
     pub start: i64,
-    /// First source time that belongs no more; `i64::MAX` while not known.
+    /// First source time after it; `i64::MAX` while unknown.
     pub stop: i64,
-    /// How long late messages are waited for, ns.
+    /// How long it waits for late messages, ns.
     pub settle: i64,
     /// When this state began, ns since 1970 UTC.
     pub time: i64,
-    /// What the user says about it, JSON text.
+    /// Metadata of the user, JSON text.
     pub metadata: String,
-    /// Where its members are; whole when sealed. A stream has a row for each of its epochs.
+    /// Ranges of its members; complete when sealed. A stream has a row for each of its epochs.
     pub streams: Vec<Range>,
     /// Who or what ended it.
     pub reason: String,
@@ -242,15 +242,15 @@ pub struct Gap {
     pub count: u64,
 }
 
-/// Reason of a gap in which a source was not there: nobody can know whether anything is missing. It lies before message
+/// Reason of a gap in which a source did not run: the number of missing messages is unknown. It lies before message
 /// `first` of the stream, `last` is the one before it, and `from` and `to` are times of the mover's clock: the last
 /// sign of life before, and the start after.
 pub const ABSENT: &str = "absent";
 
-/// Reason of a gap in which the outside of a source said less than it had to say; it counts nothing.
+/// Reason of a gap in which the sender sent less than it had; it counts nothing.
 pub const THROTTLED: &str = "throttled";
 
-/// Prefix of what counts messages that never had a number: they are outside the account.
+/// Prefix of the reasons of messages that never had a number: they are outside the account.
 pub const REFUSED: &str = "refused.";
 
 /// The reason under which the ledger counts messages that a reader misses.
@@ -266,11 +266,11 @@ pub(crate) fn reason_of(missing: &Missing) -> &'static str {
 /// more.
 pub const CUT: &str = "cut";
 
-/// Reason of a gap that stands for messages of `SOURCE.commits` that do not verify: what the source lost may be written
-/// in them. It names no number (`last` is before `first`) and no time.
+/// Reason of a gap for messages of `SOURCE.commits` that do not verify: they may hold losses of the source. It names no
+/// number (`last` is before `first`) and no time.
 pub const UNKNOWN: &str = "unknown";
 
-/// Stands for commits of a source that cannot be read any more.
+/// The gap for commits of a source that can no longer be read.
 pub(crate) fn unknown_of(stream: &str) -> Gap {
     Gap {
         stream: stream.into(),
@@ -292,12 +292,12 @@ impl Gap {
         if self.count == 0 { numbers } else { self.count.min(numbers) }
     }
 
-    /// Whether not all of its numbers are missing, or nobody knows any more which.
+    /// Whether it was joined: not all of its numbers are missing, or it is unknown which.
     pub fn is_joined(&self) -> bool {
         self.count != 0 && self.count <= self.last - self.first.min(self.last)
     }
 
-    /// Adds numbers that are missing, of any time and origin, to a list; to its last entry where they go on from it.
+    /// Adds missing numbers, of any time and origin, to a list; to its last entry if they follow it directly.
     pub(crate) fn note(gaps: &mut Vec<Self>, stream: &str, (first, last): (u64, u64), reason: &str, by_sequence: bool) {
         match gaps.last_mut() {
             Some(gap) if gap.reason == reason && gap.last.checked_add(1) == Some(first) => gap.last = last,
@@ -315,7 +315,7 @@ impl Gap {
         }
     }
 
-    /// As it stands in messages.
+    /// As messages have it.
     pub(crate) fn as_wire(&self) -> wire::bpgp::Gap<'_> {
         wire::bpgp::Gap {
             stream: &self.stream,
@@ -483,9 +483,9 @@ pub struct Commit {
     pub output_first: u64,
     /// One past the last; as `output_first` where there is none.
     pub output_next: u64,
-    /// From which the stage goes on.
+    /// The text from which the stage resumes.
     pub state: String,
-    /// Nothing more will come.
+    /// No further commit follows.
     pub finished: bool,
     /// Of a source: the accounts of its origins.
     #[serde(skip)]

@@ -10,17 +10,17 @@ use crate::origins::Origins;
 use std::ops::Range;
 use store::{Error, Meta, Received, Reserved, Writer, flags};
 
-/// What `Outlet::push` did with a message.
+/// The fate of a message after `Outlet::push`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
-    /// It is in the stream, or counted as lost by the stream's declared policy: go on with the next.
+    /// It is in the stream, or counted as lost by the stream's declared policy: continue with the next.
     Taken,
     /// No room (`when_full = "wait"`): return `Step::At(now)` soon and offer the same message again.
     Full,
 }
 
-/// What keeps messages from being appended in this step.
+/// Why messages could not be appended in this step.
 #[derive(Default)]
 pub(crate) struct Blocked {
     /// A message was refused and is to be offered again.

@@ -6,7 +6,7 @@
 use crate::Fault;
 use store::Message;
 
-/// A message that a sink could not handle; it goes to the account `aside.<reason>` and never stops the run.
+/// A message that a sink could not handle; it is counted as `aside.REASON` and never stops the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
     /// Its sequence in the input.
@@ -15,18 +15,18 @@ pub struct Aside {
     pub reason: &'static str,
 }
 
-/// What a finished sink leaves behind.
+/// The result of a finished sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// Path of the file; of the list of files, where there are many.
+    /// Path of the file, or of the list of files.
     pub file: String,
     /// Its bytes.
     pub size: u64,
     /// BLAKE3 of the file, hexadecimal.
     pub blake3: String,
-    /// How many files there are: 1, or as many as the list names.
+    /// Number of files: 1, or that of the list.
     pub files: u64,
-    /// Bytes of all of them, without the list.
+    /// Bytes of all files, without the list.
     pub bytes: u64,
 }
 
@@ -40,18 +40,20 @@ impl Product {
 
 /// Takes the members of one run out of the streams. The runner decides what is a member, reads, commits and resumes.
 pub trait Sink {
-    /// Takes messages of input number `input` in order of sequence. What cannot be handled is pushed to `aside`; an error is for what stops the whole sink (disk full, file gone).
+    /// Takes messages of input number `input` in order of sequence. Messages that it cannot handle are pushed to
+    /// `aside`; an error stops the whole sink (disk full, file gone).
     fn write(&mut self, input: usize, messages: &[Message<'_>], aside: &mut Vec<Aside>) -> Result<(), Fault>;
-    /// Whether it wants the newest values of this input from before the run, and has not seen one of each: then messages from
-    /// before are looked for, backwards.
+    /// Whether it needs the newest values of this input from before the run, and has not got one of each: then earlier
+    /// messages are searched, backwards.
     fn wants_before(&self, _input: usize) -> bool {
         false
     }
-    /// Takes a message from before the run. `is_newest`: it is behind those that came so; otherwise before them.
+    /// Takes a message from before the run. `is_newest`: it is later than those taken so far; otherwise earlier.
     fn before(&mut self, _input: usize, _message: &Message<'_>, _is_newest: bool) {}
-    /// Makes everything written so far durable and returns the state from which a new sink of the same kind goes on (JSON).
+    /// Makes everything written so far durable and returns the state from which a new sink of the same kind resumes
+    /// (JSON).
     fn flush(&mut self) -> Result<String, Fault>;
-    /// Writes what is known only at the end (`account`: the closed account of the run as JSON), makes it durable and closes.
-    /// It comes behind a commit of the state of the last `flush`: what was written since may stay less well ordered.
+    /// Writes the data known only at the end (`account`: the closed account of the run as JSON), makes it durable and
+    /// closes. It follows a commit of the state of the last `flush`: rows written since may stay unsorted.
     fn finish(&mut self, account: &str) -> Result<Product, Fault>;
 }

@@ -45,21 +45,21 @@ const ASIDE_ROW_MAX: u32 = 16;
 /// Bytes of a reason's text: a traceback of a deep recursion is of no more use.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// What a slot does with messages. What one says of itself has no default: a worker around another would forget to ask it.
+/// The code of a slot. Properties have no default, because a worker that wraps another would forget to pass them on.
 pub trait Worker {
-    /// Does the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and one of
-    /// [`Outputs::done`], [`Outputs::same`], [`Outputs::copy`], [`Outputs::filtered`], [`Outputs::aside`]. Of several that are done together the first is begun,
-    /// and the last ended. An error stops the slot.
+    /// Processes the messages of a batch in order. For each: [`Outputs::begin`], any number of [`Outputs::push`], and
+    /// one of [`Outputs::done`], [`Outputs::same`], [`Outputs::copy`], [`Outputs::filtered`], [`Outputs::aside`]. Of
+    /// several that are done together the first is begun, and the last ended. An error stops the slot.
     fn work(&mut self, batch: &Batch<'_>, out: &mut Outputs<'_>) -> Result<(), Stop>;
 
-    /// Whether it looks at payloads. Of what it does not look at none is verified.
+    /// Whether it reads payloads. Unread payloads are not verified.
     fn looks_at_payloads(&self) -> bool;
 
-    /// True if what it makes of a message follows from those before: then none is worked on before them.
+    /// True if its results depend on earlier messages: then the order of messages is kept.
     fn keeps(&self) -> bool;
 
-    /// There is no task; what it did is answered for. Who keeps messages lets go of those that the runner has committed since:
-    /// the next one may wait for their room.
+    /// There is no task, and all work is answered. A worker that keeps messages releases those that the runner has
+    /// committed since: the next message may wait for their memory.
     fn rest(&mut self) {}
 
     /// Takes new parameters (a JSON object), between two tasks.
@@ -76,9 +76,9 @@ pub trait Worker {
 /// Why a batch was not done to its end.
 #[derive(Debug)]
 pub enum Stop {
-    /// No room: [`Outputs::push`] said so. The message is begun anew.
+    /// [`Outputs::push`] found no room. The message is started again.
     Full,
-    /// The slot cannot go on.
+    /// The slot cannot continue.
     Fault(Fault),
 }
 
@@ -110,9 +110,9 @@ pub enum Stepped {
     Worked,
     /// There was no task: [`Slot::wait`].
     Idle,
-    /// There is no room for what it makes: [`Slot::wait_room`].
+    /// There is no room for its results: [`Slot::wait_room`].
     Full,
-    /// It was told to end.
+    /// It has received the command to end.
     Ended,
 }
 
@@ -287,7 +287,7 @@ impl Outputs<'_> {
         self.task.block.0
     }
 
-    /// Says that user code begins with a message. One store: this is what tells a runner what killed a slot.
+    /// User code begins with a message. One store, from which the runner learns which message killed a slot.
     pub fn begin(&mut self, message: &Message<'_>) {
         self.stand.commit(message.sequence);
         if let Some(row) = &mut self.row {
@@ -360,8 +360,7 @@ impl Outputs<'_> {
         }
     }
 
-    /// What was pushed since the last message had its end is nobody's, and messages that were begun are not: they are
-    /// begun anew.
+    /// Discards results pushed since the last message ended, and started messages, which are started again.
     pub fn undo(&mut self) -> Result<(), Stop> {
         if std::mem::take(&mut self.account.open) == 0 {
             return Ok(());
@@ -401,7 +400,7 @@ impl Outputs<'_> {
         account.next += 1;
     }
 
-    /// The message has its end, and goes on as it is: the output points to it where it lies, and nothing is copied unless
+    /// The message ends, and passes unchanged: the output points to it in the input, and nothing is copied unless
     /// the output is to survive what the input does not. To be called before anything was pushed.
     pub fn same(&mut self, message: &Message<'_>) -> Result<(), Stop> {
         if self.task.arguments == COPY {
@@ -412,7 +411,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// The message has its end, and goes on as a copy. To be called before anything was pushed.
+    /// The message ends, and passes as a copy. Call it before any push.
     pub fn copy(&mut self, message: &Message<'_>) -> Result<(), Stop> {
         let Entry { source_time, schema, origin_seq, flags, .. } = *message.entry;
         self.push(message.entry, &Made { source_time, schema, origin_seq, flags }, &[message.payload])?;
@@ -434,8 +433,8 @@ impl Outputs<'_> {
         self.end_as(FILTERED);
     }
 
-    /// The message could not be handled. What was pushed of it is nobody's; its bytes go aside with the reason, one word,
-    /// and a text for people.
+    /// The message could not be handled. Its pushed results are discarded; its bytes are set aside with the reason, one
+    /// word, and a text for people.
     pub fn aside(&mut self, message: &Message<'_>, reason: &str, text: &str) -> Result<(), Stop> {
         if self.row.as_mut().is_some_and(|row| !row.add()) {
             self.stand.commit(NOWHERE);
@@ -471,7 +470,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// The code cannot be given these messages because of what it keeps of the stream's memory: they go aside.
+    /// Sets these messages aside: the code keeps so much of the stream's memory that they cannot be mapped.
     fn refuse(&mut self, batch: &Batch<'_>, cause: Error) -> Result<(), Stop> {
         let what = format!("cannot give a message of `{}` to the code of worker `{}`", self.source, self.stage);
         let hint = format!("keep copies, `m.array.copy()`, or raise `live` of `{}`", self.source);
@@ -483,14 +482,14 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Says what the code keeps, in its own words, among them behind which message: it stands in all answers from here on,
-    /// and in their commits ([`crate::kept`]), so that the next slot goes on from there.
+    /// Sets the state of the code, numbers of its own, among them the message that it follows: all later answers and
+    /// their commits have it ([`crate::kept`]), so that the next slot resumes from it.
     pub fn keep(&mut self, words: &[u64]) {
         self.account.kept.clear();
         self.account.kept.extend_from_slice(words);
     }
 
-    /// True if all that has its end is answered for.
+    /// True if all ended messages are answered.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.account.first == self.account.next
@@ -782,7 +781,7 @@ impl Slot {
 }
 
 impl Account {
-    /// Begins anew, with the memory that it has.
+    /// Starts over, with the memory that it has.
     fn begin(&mut self, first: u64, output_first: u64, clock: i64) {
         let (mut outputs, mut aside) = (std::mem::take(&mut self.outputs), std::mem::take(&mut self.aside));
         outputs.clear();

@@ -21,12 +21,12 @@ pub enum Step {
     Ended,
 }
 
-/// Why not all that the outside said in some time is known.
+/// Why messages of some interval may be missing without a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// The source heard nothing.
+    /// The source had no contact.
     Absent,
-    /// The outside said less than it had to say.
+    /// The sender sent less than it had.
     Throttled,
 }
 
@@ -42,8 +42,8 @@ impl Silence {
 
 /// Where a source puts its messages. Everything pushed in one step becomes visible at its end, at once.
 ///
-/// Numbers of an origin may come late by 4,096. One that is smaller than that begins another life of the origin,
-/// `NAME#2`, `NAME#3`: its device counts from the beginning again. The source goes on to use the row of `NAME`.
+/// Numbers of an origin may be late by up to 4,096. A number further behind begins another life of the origin,
+/// `NAME#2`, `NAME#3`: its device has restarted its numbers. The source still uses the row of `NAME`.
 pub trait Outlet {
     /// The row of an origin in the stream's origin table, made on first use.
     fn origin(&mut self, name: &str) -> Result<u32, Fault>;
@@ -56,12 +56,12 @@ pub trait Outlet {
     /// Reserves stream memory of `bytes` that the source fills itself (`recvmmsg`, the copy of a client library), for
     /// one message or several: see [`Room`]. `None`: there is no room now, as with [`Pushed::Full`].
     fn room(&mut self, bytes: usize) -> Result<Option<Room<'_>>, Fault>;
-    /// The number that the next message has in the stream; what [`Source::safe`] speaks of.
+    /// The sequence of the next message in the stream, as [`Source::safe`] counts.
     fn next_sequence(&self) -> u64;
-    /// Counts messages of an origin as missing, as the source knows: their own numbers, their times in ns since 1970
-    /// UTC, and the reason: `lost.WORD`, `skipped.WORD` where that is the wish of a user, or a word alone, which is
-    /// `lost`. A number that is named twice counts once; one that came after all does not. Numbers too far below the
-    /// highest one to come late have their reason already.
+    /// Counts messages of an origin as missing, on the word of the source: their own numbers, their times in ns since
+    /// 1970 UTC, and the reason: `lost.WORD`, `skipped.WORD` if a setting of the user leaves them out, or a word alone,
+    /// which is `lost`. A number that is named twice counts once; one that has arrived does not count. Numbers more
+    /// than 4,096 below the highest one keep the reason that they have.
     fn missing(
         &mut self,
         origin: u32,
@@ -69,7 +69,7 @@ pub trait Outlet {
         times: RangeInclusive<i64>,
         reason: &str,
     ) -> Result<(), Fault>;
-    /// Notes a time of which not all that the outside said is known, ns since 1970 UTC. It counts nothing.
+    /// Records an interval without full contact, ns since 1970 UTC. It counts no message.
     fn silent(&mut self, times: RangeInclusive<i64>, why: Silence);
     /// Counts messages of an origin that never had a number, outside its account: `what` is `refused.REASON`.
     fn count(&mut self, origin: u32, what: &str, n: u64) -> Result<(), Fault>;
@@ -83,42 +83,42 @@ pub trait Source: Send {
     /// Called once before the first step. `now` in ns since 1970 UTC. It may block for some seconds: no other source
     /// waits for it.
     fn start(&mut self, now: i64, resume: &Resume) -> Result<(), Fault>;
-    /// Pushes what is due at `now` (ns since 1970 UTC) and says when to call again. Sources may share a thread (the key
-    /// `receiver`), so a step never blocks and does a bounded amount of work: about 10 ms where the source has a thread
-    /// of its own, at most 1 ms where it shares one. The runner measures shared steps and reports a source that takes
-    /// longer. It may call again before the time that a step has named.
+    /// Pushes the messages due at `now` (ns since 1970 UTC) and returns when to call again. Sources may share a thread
+    /// (the key `receiver`), so a step never blocks and does a bounded amount of work: about 10 ms where the source has
+    /// a thread of its own, at most 1 ms where it shares one. The runner measures shared steps and reports a source
+    /// that takes longer. It may call again before the returned time.
     fn step(&mut self, now: i64, out: &mut dyn Outlet) -> Result<Step, Fault>;
-    /// The source time up to which everything has been brought, after a step at `now` that left nothing waiting.
-    /// For what happens now that is `now`; a recording says how far it has been played.
+    /// The source time up to which all messages have been pushed, after a step at `now` that left nothing waiting.
+    /// For a live source that is `now`; a replay returns how far it has come.
     fn frontier(&self, now: i64) -> i64 {
         now
     }
-    /// What the source needs to go on after a restart, in words of its own: offsets, a cursor. The runner asks at the
-    /// end of a step, at most once a second, and commits it where it differs: see [`Resume::state`].
+    /// The text from which the source resumes after a restart: offsets, a cursor. The runner asks at the end of a step,
+    /// at most once a second, and commits a changed state: see [`Resume::state`].
     fn state(&self) -> String {
         String::new()
     }
-    /// Messages below this number of the stream are as safe as its level promises: the source may tell the outside to
-    /// forget them. Called after a step in which the number has risen.
+    /// Messages below this number of the stream are as safe as its level promises: the source may acknowledge
+    /// them to the sender. Called after a step in which the number has risen.
     fn safe(&mut self, below: u64) -> Result<(), Fault> {
         let _ = below;
         Ok(())
     }
-    /// Whether the outside speaks on while the source is away, so that a time without it is one of which nothing is
-    /// known.
+    /// Whether the sender sends while the source is away, so that an interval without the source is a gap `absent`.
     fn misses(&self) -> bool {
         true
     }
-    /// What keeps the source from its work now, while it goes on trying.
+    /// The present error of a source that keeps trying.
     fn trouble(&self) -> Option<Fault> {
         None
     }
-    /// Answers a request of a program, both in words of the source. Called between two steps, so it never blocks.
+    /// Answers a request of a program; the source defines the form of both. Called between two steps, so it never
+    /// blocks.
     fn command(&mut self, request: &Value) -> Result<Value, Fault> {
         let _ = request;
         Err(Fault::new("it takes no requests", "its kind has none"))
     }
-    /// How the source does, for people and programs: a flat JSON object of figures, or null. Read after a step, at most
+    /// Figures for people and programs: a flat JSON object, or null. Read after a step, at most
     /// once a second.
     fn status(&self) -> Value {
         Value::Null

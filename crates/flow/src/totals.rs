@@ -24,9 +24,10 @@ pub(crate) struct Entries {
     pub(crate) tallies: BTreeMap<String, Tally>,
     /// Origins whose accounts are not as the newest totals say.
     pub(crate) changed: BTreeSet<String>,
-    /// Messages that retention took behind the newest totals, of which nobody knows who made them.
+    /// Messages behind the newest totals that retention deleted: their origins are unknown.
     pub(crate) retired: u64,
-    /// What the source lost is not known: a commit does not verify, or the book has let go of it, or a table says so.
+    /// The losses of the source are unknown: a commit does not verify, or the book has discarded it, or a table says
+    /// so.
     pub(crate) is_unknown: bool,
     /// Index entries that were read.
     pub(crate) walked: u64,

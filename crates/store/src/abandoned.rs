@@ -13,14 +13,14 @@ use crate::recover::home_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Live places that are nobody's.
+/// Abandoned live places.
 pub fn abandoned(media: &dyn Media) -> Vec<PathBuf> {
     let root = media.live_root();
     let places = media.list(&root).unwrap_or_default().into_iter().map(|name| root.join(name));
     places.filter(|place| is_nobodys(media, place)).collect()
 }
 
-/// False also where it cannot be told.
+/// False also if it is unknown.
 fn is_nobodys(media: &dyn Media, place: &Path) -> bool {
     let path = place.join("head");
     let Ok(file) = media.open(&path, Open::Read) else { return false };

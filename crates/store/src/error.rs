@@ -24,8 +24,8 @@ pub enum Error {
     Locked(PathBuf),
     /// There is no stream in this folder.
     Missing(PathBuf),
-    /// The folder holds messages, but its header `stream` is not there: without it no checksum can be told, and nothing
-    /// is changed.
+    /// The folder holds messages, but its header `stream` is not there: without it no checksum can be verified, and
+    /// nothing is changed.
     Headless(PathBuf),
     /// Bytes that do not verify: file and position of the first wrong one.
     Corrupt {
@@ -77,25 +77,25 @@ pub enum Error {
     },
     /// A value beyond a limit of `limits.rs`.
     Limit(String),
-    /// No room, because a counted reader has not moved on: what it still wants is not let go.
+    /// No room, because a counted reader has not advanced: messages that it needs are not retired.
     Behind {
         /// Its name.
         name: String,
-        /// Its process; none if it does not live.
+        /// Its process; none if it is dead.
         pid: Option<u32>,
-        /// Next sequence that it wants.
+        /// Next sequence that it needs.
         at: u64,
         /// Messages that it has not committed.
         lag: u64,
     },
-    /// Another reader has the name: one position is not for two.
+    /// Another reader has the name: two readers cannot share one position.
     Taken {
         /// The name.
         name: String,
         /// Its process.
         pid: u32,
     },
-    /// A reader keeps more of the stream's memory than it may: let go of views, or copy what is kept.
+    /// A reader keeps more of the stream's memory than its quota: drop views, or copy what is kept.
     Quota {
         /// Its name; empty for an anonymous one.
         name: String,
@@ -105,10 +105,10 @@ pub enum Error {
         segments: usize,
         /// Their bytes in stream memory.
         bytes: u64,
-        /// How many they may be.
+        /// Most bytes that it may keep.
         quota: u64,
     },
-    /// An fdatasync failed: nothing more is marked or appended until the stream is opened anew.
+    /// An fdatasync failed: nothing more is marked or appended until the stream is opened again.
     Failed(String),
 }
 

@@ -47,7 +47,7 @@ pub const HEADER_BYTES_MAX: u64 = 1 << 20;
 pub const GROW_BYTES_MIN: u64 = 16 << 10;
 /// Largest step in which a segment file grows: bounds the stall of one append.
 pub const GROW_BYTES_MAX: u64 = 8 << 20;
-/// Smallest pause between two group commits while nobody waits for the mark, ns.
+/// Smallest pause between two group commits while no process waits for the mark, ns.
 pub const COMMIT_PAUSE_NS: i64 = 50_000_000;
 /// A wall clock that differs by more from what it was and the time that passed was set, ns: NTP slews by less.
 pub const CLOCK_STEP_NS: i64 = 1_000_000_000;
@@ -59,7 +59,7 @@ pub const READER_MAPS_MAX: usize = 96;
 pub const PARENTS_MAX: usize = 4096;
 /// Views of views that are followed: each costs a look into another index for each message.
 pub const VIEW_DEPTH_MAX: u32 = 4;
-/// Places of damage that `verify` names: more are counted, nobody reads them.
+/// Places of damage that `verify` names: further ones are only counted.
 pub const DAMAGE_NAMED_MAX: usize = 100;
 /// Segments of one batch of a view: each is a map of up to 64 MiB, and a system has 65,530 maps for a process.
 pub const BATCH_SEGMENTS_MAX: usize = 1024;
@@ -67,7 +67,7 @@ pub const BATCH_SEGMENTS_MAX: usize = 1024;
 pub const SPIN_MAX: Duration = Duration::from_millis(2);
 /// Looks at a mark between two looks at the clock: a microsecond or so.
 pub const SPIN_LOOKS: u32 = 16;
-/// Longest sleep of the thread of a watch: how late it is told that a writer that was killed has a successor.
+/// Longest sleep of a watch's thread: its delay in noticing the successor of a killed writer.
 pub const WATCH_LOOK: Duration = Duration::from_millis(250);
 /// Payload segments of a memory stream from which on views of it are asked for room a segment early: no more than a
 /// quarter of it is then empty.

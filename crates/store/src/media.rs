@@ -174,7 +174,7 @@ pub trait Media: Send + Sync {
     fn event(&self) -> io::Result<OwnedFd>;
     /// Nanoseconds since 1970 UTC. The operator and NTP set it: no duration follows from it.
     fn now(&self) -> i64;
-    /// Nanoseconds of a clock that nobody sets, since any moment: for time-outs and pauses.
+    /// Nanoseconds of the monotonic clock, from any origin: for time-outs and pauses.
     fn clock(&self) -> i64;
     /// This process.
     fn process(&self) -> Process;

@@ -49,7 +49,7 @@ const ANONYMOUS: u32 = 2;
 const COUNTED: u32 = 3;
 const LIVE: u32 = 4;
 
-/// Start time of a process that let go of a name and keeps pins in its place: no process has it.
+/// Start time of a process that released a name and keeps pins in its place: no process has it.
 const LEFT: u64 = 0;
 
 /// What a reader is to the stream.
@@ -103,7 +103,7 @@ const _: () = assert!(std::mem::size_of::<PinRow>() == PLACE_BYTES);
 pub struct ReaderInfo {
     /// Its name; empty for an anonymous one.
     pub name: String,
-    /// What it is.
+    /// Counted, live or anonymous.
     pub kind: Kind,
     /// Its process.
     pub process: Process,
@@ -111,11 +111,11 @@ pub struct ReaderInfo {
     pub committed: u64,
     /// Epoch of that position.
     pub epoch: u32,
-    /// Messages that it had read and a recovery cut, until it says where it goes on.
+    /// Messages that it had committed and a recovery cut, until it sets a new position.
     pub cut: u32,
     /// Payload segments that it has mapped.
     pub segments: usize,
-    /// Their bytes in stream memory; what is on the disk costs none.
+    /// Their bytes in stream memory; segments on disk count 0.
     pub kept: u64,
 }
 
@@ -189,14 +189,14 @@ impl Pins {
         Bell { word: &self.words().credit, asleep: &self.words().writer_waits }
     }
 
-    /// Tells a waiting writer that there may be room.
+    /// Wakes a waiting writer: there may be room.
     pub(crate) fn moved(&self, media: &dyn Media) {
         if self.credit().ring() {
             media.wake(self.credit().word);
         }
     }
 
-    /// Messages below would be let go of, but for counted readers.
+    /// The writer would retire messages below this sequence, but for counted readers.
     pub(crate) fn wanted(&self) -> &AtomicU64 {
         &self.words().wanted
     }
@@ -249,8 +249,8 @@ impl Pins {
         (0..READERS_MAX).filter(|&row| self.place(row).kind.load(Ordering::Acquire) == COUNTED)
     }
 
-    /// Sets positions back that lie past the end of an epoch that was cut: nobody has read what comes there now. How much
-    /// of what it had read is no more stays with the place.
+    /// Sets positions past the end of a cut epoch back to it: later messages there are new. The place keeps the number
+    /// of committed messages that were cut.
     pub(crate) fn rewind(&self, end: u64, epoch: u32) {
         for row in 0..READERS_MAX {
             let place = self.place(row);
@@ -265,7 +265,7 @@ impl Pins {
         }
     }
 
-    /// Lets nobody else take a name for as long as the answer lives.
+    /// Locks the taking of names for the lifetime of the result.
     pub(crate) fn lock(&self, media: &dyn Media, folder: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
         let path = folder.join("pins");
         let never = AtomicU32::new(0);
@@ -420,9 +420,9 @@ pub(crate) struct Held {
     row: usize,
     /// Stays after this process: its position is wanted.
     named: bool,
-    /// The place is this reader's alone, to let go of.
+    /// The place belongs to this reader, which frees it.
     owner: bool,
-    /// The name was let go of: only its pins are this reader's.
+    /// The name was released: only its pins belong to this reader.
     left: AtomicBool,
     /// The place was not there before.
     pub(crate) new: bool,

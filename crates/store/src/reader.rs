@@ -31,10 +31,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a reader verifies before it shows a message.
+/// Checks before a reader returns a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// Nothing: for looking at times and counts only.
+    /// None: for times and counts only.
     Nothing,
     /// Index entries.
     Entries,
@@ -42,7 +42,7 @@ pub enum Check {
     All,
 }
 
-/// Where a reader begins.
+/// First position of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// Where it committed last; without a position, at the oldest message.
@@ -50,7 +50,7 @@ pub enum Start {
     Committed,
     /// Where it committed last; a new name here.
     New(u64),
-    /// Here, which is then committed, whatever was before.
+    /// Here, which is then committed in any case.
     Here(u64),
 }
 
@@ -361,7 +361,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a stream for reading. A named reader stands where it committed last; others at the oldest message.
+    /// Opens a stream for reading. A named reader begins where it committed last; others at the oldest message.
     pub fn open(media: &Arc<dyn Media>, folder: &Path, options: ReadOptions) -> Result<Self> {
         let m = media.as_ref();
         let (header, control) = attach(m, folder, None)?;
@@ -430,7 +430,7 @@ impl Reader {
         self.seeds = self.header.epochs.iter().map(|e| (e.1, e.0, salt_seed(&self.header.uuid, e.0))).collect();
     }
 
-    /// True if the name was there before: it goes on where it committed.
+    /// True if the name existed: the reader resumes where it committed.
     pub fn resumed(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.is_named() && !held.new)
     }
@@ -917,7 +917,7 @@ impl Reader {
         }
     }
 
-    /// True if nobody writes what this reader sees: a writer that comes has another control page.
+    /// True if the stream that this reader sees has no writer: a new writer has another control page.
     fn is_unwritten(&self) -> bool {
         match &self.control {
             Control::Live(map) => Head::of(map).state.load(Ordering::Acquire) == STATE_CLOSED,

@@ -30,16 +30,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// What opening for writing found.
+/// Result of opening for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// A new stream.
     Fresh,
-    /// The live place was whole: nothing can be missing.
+    /// The live place was intact: nothing can be missing.
     Live,
     /// Closed cleanly and recovered from the medium: nothing can be missing.
     Clean,
-    /// As `Clean`, and the folder is not where it was written: a copy, perhaps, of one that goes on elsewhere. Its
+    /// As `Clean`, and the folder is not where it was written: possibly a copy of one that continues elsewhere. Its
     /// messages are of another epoch from here on, so that no number is given twice.
     Moved {
         /// The epoch that ended.
@@ -86,7 +86,7 @@ impl std::fmt::Display for Recovery {
     }
 }
 
-/// Where a stream stands: everything that a writer needs to go on.
+/// The state of a stream: everything that a writer needs to continue.
 struct Standing {
     count: u64,
     first: u64,
@@ -601,8 +601,8 @@ pub(crate) fn remove_live(m: &dyn Media, live: &Path, folder: &Path) {
     }
 }
 
-/// Removes a stream that nobody writes; none there is none. Readers keep what they have mapped. Cut short at any point,
-/// the stream is whole or not there; called again, it removes what is left of its files.
+/// Removes a stream without a writer; a missing one is no error. Readers keep what they have mapped. Cut short at any
+/// point, the stream is whole or not there; called again, it removes what is left of its files.
 pub fn remove(media: &Arc<dyn Media>, folder: &Path) -> Result<()> {
     let m = media.as_ref();
     let names = m.list(folder).map_err(Error::io("list", folder))?;
@@ -764,7 +764,7 @@ fn build(
     let steady = Steady::new(m, arrival != i64::MIN);
     // When a segment began: no later than now, also where the clock was ahead then or its entries are damaged.
     let began = |entries: &mut Entries<'_>, at: u64| entries.believed(at).map_or(now, |e| e.arrival_time.min(now));
-    if header.level == Level::Memory || options.lets_go() {
+    if header.level == Level::Memory || options.has_retention() {
         let mut from = standing.first;
         for number in standing.first_segment..payload_number {
             let (first, arrived) = (from, began(&mut entries, from));

@@ -38,11 +38,11 @@ pub struct Repaired {
     pub payloads: u64,
     /// Copies of damaged files as they were, to be removed by hand.
     pub copies: Vec<PathBuf>,
-    /// What stands there now; its damage is what cannot be proven.
+    /// The state after the repair; its damage is what no checksum proves.
     pub left: Verified,
 }
 
-/// Repairs a stream that nobody writes.
+/// Repairs a stream without a writer.
 pub fn repair(media: &Arc<dyn Media>, folder: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired> {
     let m = media.as_ref();
     let lock_path = folder.join("lock");
@@ -84,7 +84,7 @@ impl Work<'_> {
         file.sync().map_err(Error::io("sync", &path))
     }
 
-    /// The header, made good if one or two of its bits are wrong: without it no checksum of the stream can be told.
+    /// The header, repaired if one or two of its bits are wrong: without it no checksum of the stream can be verified.
     fn header(&mut self) -> Result<Header> {
         let error = match Header::read(self.m, self.folder) {
             Err(e @ Error::Format { .. }) => e,

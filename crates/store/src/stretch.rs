@@ -19,7 +19,7 @@ use crate::reader::{Batch, Reader};
 pub enum Stretch<T> {
     /// Messages, or their entries; none where there are none now.
     Messages(T),
-    /// Messages that nobody can read any more.
+    /// Messages that can no longer be read.
     Missing(Missing),
 }
 

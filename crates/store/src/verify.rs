@@ -44,12 +44,12 @@ pub struct Verified {
     pub schemas: Vec<(SchemaId, u64)>,
     /// Messages that cannot be read.
     pub wrong: u64,
-    /// Where they are: the first so many places.
+    /// Their places, the first `DAMAGE_NAMED_MAX`.
     pub damage: Vec<Damage>,
     /// What is wrong beside messages: rows of the time table and of that of parents, a commit record of two. File and
     /// place.
     pub flaws: Vec<String>,
-    /// Messages whose origin stands in no row of `origins`; all those of a stream that names none.
+    /// Messages whose origin has no row in `origins`; all, if the stream has no rows.
     pub nameless: u64,
 }
 

@@ -86,7 +86,7 @@ struct Source {
     row: u16,
     /// Salt seed of their epoch.
     seed: u64,
-    /// Sequences that may be pointed to without another look: of one epoch, safe, and not let go of.
+    /// Sequences that may be pointed to without another check: of one epoch, safe, and not retired.
     may: Range<u64>,
     /// Sequences below are not held in the parent.
     floor: u64,
@@ -155,7 +155,7 @@ fn pairs(low: &[u64]) -> Vec<(u16, u64)> {
 
 impl Writer {
     /// Makes this stream a view of the stream in the folder `name` beside its own: the parent keeps what the view keeps.
-    /// To be called anew after each opening, before the parent is pointed to.
+    /// Call it again after each opening, before pointing to the parent.
     pub fn parent(&mut self, name: &str) -> Result<Parent> {
         let folder = beside(&self.folder, name);
         let refused = |what: String| Error::Parent { folder: folder.clone(), what };
@@ -351,7 +351,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One past the last entry before `end` that points to what a parent would let go of.
+    /// One past the last entry before `end` that points to a message that a parent would retire.
     fn free_end(&mut self, end: u64) -> Result<u64> {
         let per = self.header.index_entries;
         let wanted = |row: &ParentRow| {

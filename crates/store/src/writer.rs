@@ -33,18 +33,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What happens to an append when there is no room.
+/// The answer to an append without room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The append is refused with `Error::Full` until counted readers have moved on (or the disk has).
+    /// The append is refused with `Error::Full` until counted readers (or the disk) have advanced.
     Wait,
-    /// The oldest segment goes, read or not. Where the disk is behind, like `DropNewest`.
+    /// The oldest segment is deleted, read or not. While the disk is behind, as `DropNewest`.
     DropOldest,
     /// The append is refused with `Error::Dropped`; the caller counts it.
     DropNewest,
 }
 
-/// Who writes the live place of a disk stream out.
+/// The thread that copies the live place of a disk stream to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// A thread of this process.
@@ -53,27 +53,27 @@ pub enum Drain {
     Caller,
 }
 
-/// How a stream is made and written.
+/// Options of a stream and its writer.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How safe messages are.
+    /// Mark at which messages are safe.
     pub level: Level,
-    /// What source times mean.
+    /// Unit of source times.
     pub clock: Clock,
-    /// What happens when there is no room.
+    /// Answer to an append without room.
     pub when_full: WhenFull,
-    /// Bytes of shared memory that the live end may take.
+    /// Bytes of shared memory of the live place.
     pub live_bytes: u64,
-    /// Bytes that the stream may take on disk; none = until the disk is full.
+    /// Bytes that the stream may keep on disk; none = until the disk is full.
     pub retain_bytes: Option<u64>,
     /// How long messages are kept from their arrival on, ns; none = as long as there is room.
     pub retain_age_ns: Option<i64>,
     /// Bytes that the stream leaves free on its disk.
     pub keep_free_bytes: Option<u64>,
-    /// Bytes of stream memory that one reader may keep by holding on to what it has read; none = a quarter of `live_bytes`.
-    /// It may keep four messages in any case.
+    /// Bytes of stream memory that one reader may keep mapped; none = a quarter of `live_bytes`. Four of the largest
+    /// messages are allowed in any case.
     pub pin_bytes: Option<u64>,
-    /// Who drains.
+    /// The thread that drains.
     pub drain: Drain,
 }
 
@@ -98,8 +98,8 @@ impl Options {
         Self { level: Level::Disk, ..Self::memory(live_bytes) }
     }
 
-    /// True if the stream lets go of what is on the disk.
-    pub(crate) fn lets_go(&self) -> bool {
+    /// True if retention deletes messages from the disk.
+    pub(crate) fn has_retention(&self) -> bool {
         self.retain_bytes.is_some() || self.retain_age_ns.is_some() || self.keep_free_bytes.is_some()
     }
 
@@ -115,7 +115,7 @@ impl Options {
 /// Why there is no room while the medium is behind.
 const BEHIND: &str = "the disk is slower than the source";
 const HELD_BACK: &str = "a reader has not moved on";
-/// Least and longest time between two looks for messages that are too old, ns.
+/// Shortest and longest interval between two checks for messages that are too old, ns.
 const LOOK_FOR_OLD_NS: (i64, i64) = (1_000_000, 10_000_000_000);
 
 /// A payload segment that a stream keeps. Where messages have no bytes of their own it is a number without a file, and
@@ -184,7 +184,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the stream in `folder` for writing: makes it if it is not there, else recovers it.
+    /// Opens the stream in `folder` for writing: creates a missing one, otherwise recovers it.
     pub fn open(media: &Arc<dyn Media>, folder: &Path, name: &str, options: &Options) -> Result<Self> {
         let mut writer = recover::open(media, folder, name, options)?;
         if let (Some(drainer), Drain::Thread) = (writer.drainer.clone(), options.drain) {
@@ -196,7 +196,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// What the opening found.
+    /// The result of the recovery at opening.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
@@ -377,7 +377,7 @@ impl Writer {
         unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), self.index.map.ptr().add(at), row.len()) };
     }
 
-    /// Publishes what was pushed and says what `when_full` makes of a full stream.
+    /// Publishes pushed messages and returns the error that `when_full` prescribes.
     fn full(&mut self, why: Error) -> Error {
         self.publish();
         match self.options.when_full {
@@ -414,7 +414,7 @@ impl Writer {
             && let Some(&Kept { number, first, .. }) = self.chain.get(1)
         {
             if first > self.published {
-                // The oldest message that readers are told of must be published.
+                // The oldest message that readers see must be published.
                 self.publish();
             }
             self.retire_below(first, number);
@@ -444,7 +444,7 @@ impl Writer {
         self.options.when_full != WhenFull::Wait
     }
 
-    /// Names the reader that holds what is wanted.
+    /// Names the reader that holds the oldest segment.
     #[cold]
     fn behind(&self) -> Error {
         let Some(reader) = self.pins.slowest() else { return Error::Full(HELD_BACK) };
@@ -499,7 +499,7 @@ impl Writer {
         }
         (self.payload, self.payload_number, self.used) = (segment, number, 0);
         self.payload_first = self.next;
-        // Never too early: what one of both clocks calls young is not let go of.
+        // Never too early: a message that either clock calls young is kept.
         let arrived = self.steady.now(self.media.as_ref()).max(self.media.now());
         self.chain.push_back(Kept { number, first: self.next, arrived, bytes: 0 });
         if self.header.level == Level::Memory && self.chain.len() >= ASK_EARLY {
@@ -512,7 +512,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Views that read this stream may let go of what they keep of its oldest segment.
+    /// Asks views of this stream to release messages of its oldest segment.
     fn ask_views(&self) {
         if self.options.when_full != WhenFull::DropOldest
             && let Some(second) = self.chain.get(1)
@@ -576,7 +576,7 @@ impl Writer {
         (used, ring.spare_payload.iter().any(|s| s.bytes() == spare_of))
     }
 
-    /// Lets go of old segments until a payload segment of `bytes` fits.
+    /// Frees old segments until a payload segment of `bytes` fits.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         // Before the first look: what moves on from here on wakes `wait_room`.
         self.credit = self.pins.credit().listen();
@@ -630,7 +630,7 @@ impl Writer {
     /// commit either, and other programs have to live.
     fn keep_free(&mut self, coming: u64) -> Result<()> {
         let Some(keep) = self.options.keep_free_bytes else { return Ok(()) };
-        // What was let go of has to leave the disk before the disk is asked again.
+        // Retired files must leave the disk before its free space is read again.
         if self.ring.kept.load(Ordering::Acquire) < self.first_sequence() {
             return Ok(());
         }
@@ -650,19 +650,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks for messages that are older than `retain_age_ns`, if it is time to.
+    /// Checks for messages older than `retain_age_ns`, if the check is due.
     fn look_for_old(&mut self) {
         let now = self.steady.now(self.media.as_ref());
         // A clock that was set back has come from beyond the longest pause.
         if now >= self.look_at || self.look_at.saturating_sub(now) > LOOK_FOR_OLD_NS.1 {
-            self.let_old_go(now);
+            self.retire_old(now);
         }
     }
 
-    /// Lets go of segments whose messages are all older than `retain_age_ns`. Age is no need: what a counted reader wants
-    /// stays unless `drop-oldest` says otherwise, and so does what is not on the medium.
+    /// Retires segments whose messages are all older than `retain_age_ns`. Age alone never blocks or drops: messages
+    /// that a counted reader needs stay, except with `drop-oldest`, and so do messages that are not on the medium.
     #[cold]
-    fn let_old_go(&mut self, now: i64) {
+    fn retire_old(&mut self, now: i64) {
         let Some(age) = self.options.retain_age_ns else {
             self.look_at = i64::MAX;
             return;
@@ -691,7 +691,7 @@ impl Writer {
         }
     }
 
-    /// Gives up the oldest payload segment, if `when_full` allows it.
+    /// Retires the oldest payload segment, if `when_full` allows it.
     fn release_oldest(&mut self) -> Result<()> {
         let Some(&Kept { number, first, .. }) = self.chain.get(1) else {
             return Err(self.full(Error::Full("one segment is all there is")));
@@ -700,7 +700,7 @@ impl Writer {
             && self.pins.lowest_committed().is_some_and(|committed| committed < first)
         {
             self.ask_views();
-            // Who drops message by message has no time to say who it was.
+            // Looking up the slow reader is too costly for each dropped message.
             let why = match self.options.when_full {
                 WhenFull::Wait => self.behind(),
                 _ => Error::Full(HELD_BACK),
@@ -708,19 +708,19 @@ impl Writer {
             return Err(self.full(why));
         }
         if self.header.level == Level::Disk && first > self.head().disk.load(Ordering::Acquire) {
-            // What is not safe yet cannot have been read: retention waits for the medium.
+            // Messages that are not on the medium are never deleted: retention waits for it.
             self.ring.hurry();
             return Err(self.full(Error::Full(BEHIND)));
         }
         if first > self.published {
-            // Nobody may be told of an oldest message that is not there yet.
+            // The oldest message that readers see must be published.
             self.publish();
         }
         self.retire_below(first, number);
         Ok(())
     }
 
-    /// Nothing below `first`, which lies in payload segment `number`, is kept any more.
+    /// Retires all messages below `first`, which is in payload segment `number`.
     pub(crate) fn retire_below(&mut self, first: u64, number: u32) {
         while self.chain.len() > 1
             && let Some(oldest) = self.chain.front().filter(|s| s.number < number)

@@ -235,10 +235,10 @@ impl Input {
     }
 
     /// Learns what its source says, and what of that the output shows: see `Merge::listen`.
-    pub(super) fn listen(&mut self, heard: UpstreamState, is_shown: bool) {
+    pub(super) fn listen(&mut self, upstream: UpstreamState, is_shown: bool) {
         let end = self.reader.bounds().count;
-        if self.coming.is_none() && heard.frontier > self.through {
-            self.coming = Some((heard.frontier, end));
+        if self.coming.is_none() && upstream.frontier > self.through {
+            self.coming = Some((upstream.frontier, end));
         }
         let low = self.low();
         let is_through = |until: u64| is_shown && low >= until;
@@ -246,7 +246,7 @@ impl Input {
             Some((time, until)) if is_through(until) => (self.through, self.coming) = (time, None),
             _ => {}
         }
-        if heard.ended && is_through(end) {
+        if upstream.ended && is_through(end) {
             self.through = i64::MAX;
         }
     }
@@ -270,14 +270,14 @@ impl Input {
     }
 
     /// The time up to which it has brought all, ns since 1970 UTC. `time` and `passed`: see `Merge::reach`.
-    pub(super) fn reach(&self, heard: UpstreamState, time: i64, passed: i64, ahead_max: i64) -> i64 {
+    pub(super) fn reach(&self, upstream: UpstreamState, time: i64, passed: i64, ahead_max: i64) -> i64 {
         let at_end = self.is_at_end();
-        if at_end && heard.ended {
+        if at_end && upstream.ended {
             return i64::MAX;
         }
         let mut reach = self.newest;
         if at_end {
-            reach = reach.max(heard.frontier.min(time.saturating_add(ahead_max)));
+            reach = reach.max(upstream.frontier.min(time.saturating_add(ahead_max)));
         }
         reach = reach.saturating_sub(self.wait);
         if at_end { reach.max(passed.min(time.saturating_sub(self.wait))) } else { reach }

@@ -136,8 +136,8 @@ struct Seen {
 
 impl Seen {
     /// All that inputs had begun is in their streams: an id that is missing is not with a slot.
-    fn is_done(&self, heard: &[UpstreamState]) -> bool {
-        self.begun.iter().zip(heard).all(|(begun, heard)| heard.done >= *begun)
+    fn is_done(&self, upstream: &[UpstreamState]) -> bool {
+        self.begun.iter().zip(upstream).all(|(begun, upstream)| upstream.done >= *begun)
     }
 }
 
@@ -277,15 +277,15 @@ impl Merge {
     }
 
     /// Brings what is due into the output: a bounded amount of work. `now` in ns since 1970 UTC, `clock` in ns of a clock
-    /// that is never set; `heard` of each input, in the order of opening.
-    pub fn step(&mut self, now: i64, clock: i64, heard: &[UpstreamState]) -> Result<Step, Fault> {
+    /// that is never set; `upstream` of each input, in the order of opening.
+    pub fn step(&mut self, now: i64, clock: i64, upstream: &[UpstreamState]) -> Result<Step, Fault> {
         self.no_room = None;
         let mut due = self.show()?;
         // Between two slices, of which the next may be on its way when this step ends.
         if matches!(self.by, By::Number(_)) {
-            self.listen(heard);
+            self.listen(upstream);
             // What an input has begun is known later than what it shows: it goes with the keys of the look before.
-            self.remember(clock, heard);
+            self.remember(clock, upstream);
         }
         let more = self.read_inputs()?;
         if matches!(self.by, By::Time(_)) {
@@ -295,11 +295,11 @@ impl Merge {
         let time = self.pace.step(now, clock, longest);
         if self.slice.is_none() && self.is_safe() {
             self.move_on(clock)?;
-            due = self.take_slice((now, time, clock), heard)?;
+            due = self.take_slice((now, time, clock), upstream)?;
             due |= self.show()?;
         }
         let settled = self.slice.is_none() && self.inputs.iter().all(|i| i.waiting() == 0 && i.strays.is_empty());
-        let all_ended = |i: usize| heard.get(i).is_some_and(|h| h.ended);
+        let all_ended = |i: usize| upstream.get(i).is_some_and(|h| h.ended);
         self.ended = settled && (0..self.inputs.len()).all(|i| all_ended(i) && self.inputs[i].is_at_end());
         Ok(if (more || due) && self.no_room.is_none() {
             Step::Again
@@ -328,34 +328,35 @@ impl Merge {
 
     /// By number: learns up to which time each input is in the output. What its source has brought up to a time is there
     /// when all is that lies before the place where its stream ends then.
-    fn listen(&mut self, heard: &[UpstreamState]) {
+    fn listen(&mut self, upstream: &[UpstreamState]) {
         let is_shown = self.slice.is_none();
-        for (input, heard) in self.inputs.iter_mut().zip(heard) {
-            input.listen(*heard, is_shown);
+        for (input, upstream) in self.inputs.iter_mut().zip(upstream) {
+            input.listen(*upstream, is_shown);
         }
         self.frontier = self.inputs.iter().map(|input| input.through).min().unwrap_or(i64::MIN);
     }
 
     /// Keeps what was the largest key when: an input that brings nothing is passed over by it.
-    fn remember(&mut self, clock: i64, heard: &[UpstreamState]) {
+    fn remember(&mut self, clock: i64, upstream: &[UpstreamState]) {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN);
         let longest = self.longest();
         // A worker that began anew counts its blocks anew.
-        let is_less = |last: &Seen| last.begun.iter().zip(heard).any(|(begun, heard)| heard.begun < *begun);
+        let is_less = |last: &Seen| last.begun.iter().zip(upstream).any(|(begun, upstream)| upstream.begun < *begun);
         if self.seen.back().is_some_and(is_less) {
             for seen in &mut self.seen {
-                seen.begun.iter_mut().zip(heard).for_each(|(begun, heard)| *begun = heard.begun.min(*begun));
+                seen.begun.iter_mut().zip(upstream).for_each(|(begun, upstream)| *begun = upstream.begun.min(*begun));
             }
         }
         let last = self.seen.back().map_or((i64::MIN, i64::MIN), |seen| (seen.clock, seen.key));
         // A thousandth of the wait is no matter, and the list stays short.
         let is_due = newest > last.1 && clock >= last.0.saturating_add(longest / 1000);
         if is_due && self.seen.len() < SEEN_MAX {
-            let is_of_worker = heard.iter().any(|heard| heard.begun > 0);
-            let begun = if is_of_worker { heard.iter().map(|heard| heard.begun).collect() } else { Vec::new() };
+            let is_of_worker = upstream.iter().any(|upstream| upstream.begun > 0);
+            let begun =
+                if is_of_worker { upstream.iter().map(|upstream| upstream.begun).collect() } else { Vec::new() };
             self.seen.push_back(Seen { clock, key: newest, begun });
         }
-        let is_over = |seen: &Seen| seen.clock <= clock.saturating_sub(longest) && seen.is_done(heard);
+        let is_over = |seen: &Seen| seen.clock <= clock.saturating_sub(longest) && seen.is_done(upstream);
         while self.seen.get(1).is_some_and(is_over) {
             self.seen.pop_front();
         }
@@ -371,24 +372,24 @@ impl Merge {
     /// * where all of it has been looked at: behind what was the newest time of all inputs a wait ago, but no later than a
     ///   wait before `time`, which goes on though the machine's clock is set;
     /// * for ever, once its source has ended.
-    fn reach(&self, time: i64, clock: i64, heard: &[UpstreamState], ahead_max: i64) -> i64 {
+    fn reach(&self, time: i64, clock: i64, upstream: &[UpstreamState], ahead_max: i64) -> i64 {
         let reach = |(i, input): (usize, &Input)| {
             let passed = self.passed(clock.saturating_sub(input.wait), &[]);
-            input.reach(heard.get(i).copied().unwrap_or(UpstreamState::NOTHING), time, passed, ahead_max)
+            input.reach(upstream.get(i).copied().unwrap_or(UpstreamState::NOTHING), time, passed, ahead_max)
         };
         let reach = self.inputs.iter().enumerate().map(reach).min().unwrap_or(i64::MIN);
         self.pace.limit(reach, self.longest())
     }
 
     /// Behind the largest key that was known at a moment, and before which no slot of an input holds anything.
-    fn passed(&self, clock: i64, heard: &[UpstreamState]) -> i64 {
-        let known = self.seen.partition_point(|seen| seen.clock <= clock && seen.is_done(heard));
+    fn passed(&self, clock: i64, upstream: &[UpstreamState]) -> i64 {
+        let known = self.seen.partition_point(|seen| seen.clock <= clock && seen.is_done(upstream));
         known.checked_sub(1).map_or(i64::MIN, |at| self.seen[at].key.saturating_add(1))
     }
 
     /// Takes the next slice, if one is due. True if another may be. The times are those of the machine, of the merge
     /// (`Pace`), and of a clock that is never set.
-    fn take_slice(&mut self, (now, time, clock): (i64, i64, i64), heard: &[UpstreamState]) -> Result<bool, Fault> {
+    fn take_slice(&mut self, (now, time, clock): (i64, i64, i64), upstream: &[UpstreamState]) -> Result<bool, Fault> {
         let grid = self.grid;
         let most = match self.by {
             By::Number(_) => SLICE_MESSAGES_NUMBER,
@@ -399,7 +400,7 @@ impl Merge {
         let newest = self.inputs.iter().map(|i| i.newest).max().unwrap_or(i64::MIN).saturating_add(1);
         let (to, all) = match &self.by {
             By::Time(ahead_max) => {
-                let to = match self.reach(time, clock, heard, *ahead_max) {
+                let to = match self.reach(time, clock, upstream, *ahead_max) {
                     i64::MAX => newest,
                     to if to == newest => newest,
                     to => to.div_euclid(grid).saturating_mul(grid),
@@ -407,9 +408,10 @@ impl Merge {
                 (to, to)
             }
             By::Number(numbers) => {
-                let is_over = |(i, input): (usize, &Input)| heard.get(i).is_some_and(|h| h.ended) && input.is_at_end();
+                let is_over =
+                    |(i, input): (usize, &Input)| upstream.get(i).is_some_and(|h| h.ended) && input.is_at_end();
                 let over = self.inputs.iter().enumerate().all(is_over);
-                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(self.longest()), heard) };
+                let passed = if over { i64::MAX } else { self.passed(clock.saturating_sub(self.longest()), upstream) };
                 (numbers.reach(self.from, passed, most), numbers.reach(self.from, passed, u64::MAX))
             }
         };

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use store::{Check, Kind, Level, Missing, ReadOptions, Reader, Stretch, Watch};
 
-/// Messages that nobody can read any more, and that no commit speaks of yet.
+/// Messages that can no longer be read and are in no commit yet.
 struct Lost {
     first: u64,
     next: u64,
@@ -235,7 +235,7 @@ impl Inlet {
         self.account.next < self.next
     }
 
-    /// There are messages that nobody has room for now: its next message is nothing to wait for.
+    /// There are messages without room now: its next message is nothing to wait for.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
     }

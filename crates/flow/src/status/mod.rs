@@ -70,7 +70,7 @@ pub struct StreamStatus {
     pub lost: u64,
     /// Messages that the slowest counted reader has not committed yet.
     pub lag: u64,
-    /// Share of the live place that cannot be let go, 0 to 1.
+    /// Share of the live place that cannot be freed, 0 to 1.
     pub fill: f64,
     /// Messages of sealed runs that came after the seal.
     pub late: u64,
@@ -106,7 +106,7 @@ pub struct WorkerStatus {
     pub restarts: u64,
     /// Messages that have their end, since ever.
     pub messages: u64,
-    /// The same a second, between the last two moments that it told.
+    /// The same per second, between its last two published moments.
     pub messages_per_s: Option<f64>,
     /// Messages of its inputs that it has not committed.
     pub lag: u64,
@@ -227,8 +227,8 @@ pub struct Watch {
     seen: BTreeMap<String, Seen>,
     /// When it was looked at, ns of `Media::clock`.
     looked: Option<i64>,
-    /// Messages of workers at the last two moments that they told.
-    told: BTreeMap<String, [(i64, u64); 2]>,
+    /// By worker: time, ns since 1970 UTC, and messages at its last two published moments.
+    moments: BTreeMap<String, [(i64, u64); 2]>,
     /// Runs that are sealed and written: they change no more but for late messages.
     done: HashMap<String, RunStatus>,
 }
@@ -237,7 +237,7 @@ impl Watch {
     /// Of this data folder.
     #[must_use]
     pub fn new(data: &Data) -> Self {
-        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, told: BTreeMap::new(), done: HashMap::new() }
+        Self { data: data.clone(), seen: BTreeMap::new(), looked: None, moments: BTreeMap::new(), done: HashMap::new() }
     }
 
     /// Looks at `now`, ns since 1970 UTC. `accounts`: with the ledger of runs that are not finished, a pass over the
@@ -314,11 +314,11 @@ impl Watch {
             // Not of one that was removed, or made anew, meanwhile.
             let Ok(Some(state)) = WorkerState::newest(&self.data, name) else { continue };
             let messages = state.number("messages");
-            let told = self.told.entry(name.to_owned()).or_insert([(state.time, messages); 2]);
-            if told[1].0 != state.time {
-                *told = [told[1], (state.time, messages)];
+            let moments = self.moments.entry(name.to_owned()).or_insert([(state.time, messages); 2]);
+            if moments[1].0 != state.time {
+                *moments = [moments[1], (state.time, messages)];
             }
-            let [before, now] = *told;
+            let [before, now] = *moments;
             let seconds = (now.0 - before.0) as f64 * 1e-9;
             let readers = status.streams.iter().flat_map(|s| &s.readers);
             let lags = readers.filter(|r| r.kind != "anonymous" && r.name == name).filter_map(|r| r.lag);

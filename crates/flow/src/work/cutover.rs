@@ -38,7 +38,7 @@ pub struct Boundary {
 /// How a worker runs, as its newest commit says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerNow {
-    /// Which code, as whoever starts its slots wrote it.
+    /// The code, as the process that starts its slots wrote it.
     pub code: Value,
     /// With which parameters.
     pub parameters: Value,
@@ -68,7 +68,7 @@ fn commit_of(data: &Data, stage: &str) -> Result<Option<Commit>, Fault> {
     newest_commit(data, &commits_of(stage), &mut |_| true)
 }
 
-/// Where a worker stands beside which a shadow begins.
+/// The positions of a worker, at which its shadow begins.
 pub(super) struct Beside(BTreeMap<String, ([u8; 16], u64)>);
 
 impl Beside {
@@ -78,7 +78,7 @@ impl Beside {
     }
 }
 
-/// Where a worker stands; none where there is no such worker to run beside.
+/// The positions of a worker; none if there is no such worker.
 pub(super) fn beside(data: &Data, name: Option<&str>) -> Result<Option<Beside>, Fault> {
     let Some(name) = name else { return Ok(None) };
     let inputs = commit_of(data, name)?.map(|commit| commit.inputs).unwrap_or_default();

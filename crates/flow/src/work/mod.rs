@@ -44,20 +44,20 @@ const TASKS_EACH: usize = 2;
 const BLOCK_NS: u64 = 5_000_000;
 /// Messages of a block at most: its answer lists what was made of each.
 const BLOCK_MESSAGES_MAX: u64 = 4096;
-/// Deaths after which a message goes aside.
+/// Deaths after which a message is set aside: the first may have another cause (memory, a signal from outside).
 const DEATHS_MAX: u32 = 2;
-/// Shared memory of the tasks: a few thousand, of which some dozens matter. The oldest give way: a slot that is at one
-/// message while others do thousands holds up nobody, and what it did not read is given anew.
+/// Shared memory of the tasks: a few thousand, of which some dozens matter. The oldest are overwritten: a slot that is
+/// at one message while others do thousands blocks no other, and its unread tasks are issued again.
 const TASKS_LIVE_BYTES: u64 = 1 << 20;
-/// Answers of a slot that are remembered: between the outputs of one message lie a few at most.
+/// Answers of a slot that are remembered: a few at most lie between the outputs of one message.
 const RECENT: usize = 1024;
 /// Entries looked at in one go.
 const ENTRIES: usize = 1024;
-/// Between two looks at how long slots have been at a message, ns.
+/// Interval between two checks of how long slots have been at a message, ns.
 const OVERDUE_LOOK: i64 = 50_000_000;
-/// How long a slot may take to come to its first task, beyond the time for a message, ns: libraries are large.
+/// How long a slot may take to reach its first task, beyond the time for a message, ns: imports of large libraries.
 const START_MAX: i64 = 120_000_000_000;
-/// Between two looks for a writer that started anew, ns.
+/// Interval between two checks for a restarted writer, ns.
 const WRITER_LOOK: i64 = 20_000_000;
 
 /// Who gets a block.
@@ -86,7 +86,7 @@ pub struct WorkOptions {
     pub share: Share,
     /// Slots that see the same block, where `share` is `Balance` or `RoundRobin`.
     pub set: u32,
-    /// Messages of one turn exactly; 0 = as many as take a few ms.
+    /// Messages of one turn; 0 = as many as take about 5 ms.
     pub turn: u64,
     /// Messages that user code takes together; 1 = each alone.
     pub batch: u64,
@@ -96,15 +96,15 @@ pub struct WorkOptions {
     pub keep_order: bool,
     /// Longest time of user code on a message, ns.
     pub time_max: i64,
-    /// What the worker is told at its start, a JSON object.
+    /// Parameters of the worker, a JSON object.
     pub parameters: String,
-    /// Which code its slots run, JSON that means something to whoever starts them; empty: they know.
+    /// The code of its slots, JSON for the process that starts them; empty: that process decides.
     pub code: String,
-    /// The worker beside which it runs as a shadow, from where that one stands on: its inputs wait for it nowhere, and
-    /// what it was too slow for is skipped.
+    /// The worker that it shadows, from that worker's present message on: no input waits for it, and messages for which
+    /// it is too slow are skipped.
     pub shadow: Option<String>,
-    /// A message at which slots die goes aside. If not, it is tried for ever: of what is kept from one message to the
-    /// next none may be left out.
+    /// Whether a message at which slots die is set aside. Otherwise it is retried without end, because the state that
+    /// the code keeps must not miss a message.
     pub blames: bool,
 }
 
@@ -227,7 +227,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Starts the worker `stage` on its inputs, or goes on.
+    /// Starts or resumes the worker `stage` on its inputs.
     pub fn open(data: &Data, stage: &str, inputs: &[String], options: &WorkOptions) -> Result<Self, Fault> {
         let book = commits_of(stage);
         let mut commits = Book::open_settled(data, &book, Keeps::Newest(BOOK_HISTORY_BYTES))?;
@@ -453,7 +453,7 @@ fn asked_of(options: &WorkOptions) -> Value {
     serde_json::json!({"parameters": parameters, "slots": options.slots, "code": code})
 }
 
-/// The stream of tasks, made anew: what an earlier runner asked for is void.
+/// The stream of tasks, created again: tasks of an earlier runner are void.
 fn fresh_tasks(data: &Data, stage: &str) -> Result<Writer, Fault> {
     let name = tasks_of(stage);
     match store::remove(&data.media, &data.stream(&name)) {

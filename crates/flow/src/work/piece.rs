@@ -11,7 +11,7 @@ use wire::bpdn::Answer;
 /// Input, first message, and the one after the last.
 pub(super) type Block = (usize, u64, u64);
 
-/// What is to be done of a part of a block.
+/// Messages of a part of a block that are still to be done.
 #[derive(Clone, Debug)]
 pub(super) struct Todo {
     pub(super) first: u64,
@@ -19,24 +19,24 @@ pub(super) struct Todo {
     pub(super) deaths: u32,
 }
 
-/// What was answered.
+/// An answer of a slot.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     pub(super) slot: usize,
-    /// Of the answer in the slot's stream.
+    /// Sequence of the answer in the slot's stream.
     pub(super) sequence: u64,
     pub(super) first: u64,
     pub(super) next: u64,
     pub(super) output_first: u64,
-    /// Made of each message; empty: one of each.
+    /// Number of results of each message; empty: one each.
     pub(super) outputs: Vec<u32>,
     pub(super) aside: Vec<u32>,
     pub(super) gaps: Vec<Gap>,
-    /// Of a message that killed its slots: the reason and what is known.
+    /// Of a message that killed its slots: reason and text.
     pub(super) killed: Option<(String, String)>,
     /// Answers among its outputs.
     pub(super) between: Vec<u64>,
-    /// What the code keeps behind it; empty: nothing.
+    /// State of the code behind it; empty: none.
     pub(super) kept: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Answered {
 pub(super) struct Part {
     pub(super) answers: Vec<Answered>,
     pub(super) todo: VecDeque<Todo>,
-    /// The task that is with a slot, and what it is to do.
+    /// Tasks with slots, by number, with their messages.
     pub(super) given: Vec<(u64, Todo)>,
     /// The slot that gets it; none: any.
     pub(super) slot: Option<usize>,
@@ -54,7 +54,7 @@ pub(super) struct Part {
 pub(super) struct Piece {
     pub(super) input: usize,
     pub(super) epoch: u32,
-    /// As it was cut: what tasks and answers call it.
+    /// First message and one past the last, as it was cut: tasks and answers name it by these.
     pub(super) block: (u64, u64),
     /// First message that is not shown.
     pub(super) first: u64,

@@ -12,9 +12,9 @@ pub(super) struct SlotEntry {
     pub(super) stream: String,
     pub(super) reader: Reader,
     pub(super) parent: Parent,
-    /// Next entry of its stream to be looked at.
+    /// Next entry of its stream to read.
     pub(super) at: u64,
-    /// Nothing below is of an answer to come.
+    /// No later answer refers to entries below.
     pub(super) answered: u64,
     /// Its last answers: they may lie between outputs of the next.
     pub(super) recent: VecDeque<u64>,
@@ -26,13 +26,13 @@ pub(super) struct SlotEntry {
     /// When it was made ready, ns of `Media::clock`.
     pub(super) since: i64,
     /// The newest command (`configure`, `stop`) for it that it may not have read.
-    pub(super) told: Option<u64>,
+    pub(super) command: Option<u64>,
     /// The first task that was for it when it was made ready.
     pub(super) from: u64,
     /// Its process; 0 for a thread of this one.
     pub(super) pid: u32,
     pub(super) state: SlotState,
-    /// It has no room for what it makes.
+    /// It has no room for its results.
     pub(super) is_full: bool,
     /// Up to where its stream is on the disk while there is more of it, and since when, ns of `Media::clock`.
     pub(super) unmoved: Option<(u64, i64)>,
@@ -71,7 +71,7 @@ impl SlotEntry {
             ready: false,
             is_there: false,
             since: 0,
-            told: None,
+            command: None,
             from: 0,
             pid: 0,
             state,

@@ -18,12 +18,12 @@ use crate::slot::{MORE, WAITS};
 use store::SchemaId;
 
 impl Work {
-    /// How many slots there should be.
+    /// Configured number of slots.
     pub fn slots(&self) -> u32 {
         self.options.slots
     }
 
-    /// Changes how many slots there should be, from the next block on.
+    /// Changes the number of slots, from the next block on.
     pub fn set_slots(&mut self, slots: u32) -> Result<(), Fault> {
         let slots = slots.clamp(1, SLOTS_MAX);
         for number in self.places.len() as u32..slots {
@@ -36,17 +36,17 @@ impl Work {
         Ok(())
     }
 
-    /// The parameters of now, a JSON object.
+    /// The present parameters, a JSON object.
     pub fn parameters(&self) -> &str {
         &self.options.parameters
     }
 
-    /// How many blocks must be committed for what was changed last to be safe; where nothing was, for what is.
+    /// Number of committed blocks after which the last change is safe; without a change, the present state.
     pub fn change(&self) -> u64 {
         self.block + u64::from(self.is_changed)
     }
 
-    /// True if so many blocks are committed, as safe as they will be: after a restart they count.
+    /// True if this number of blocks is committed at their mark: they survive a restart.
     pub fn is_safe(&self, blocks: u64) -> bool {
         self.block >= blocks && self.pending.front().is_none_or(|pending| pending.commit.block >= blocks)
     }
@@ -58,7 +58,7 @@ impl Work {
         if let Some(place) = self.places.get_mut(slot as usize) {
             (place.ready, place.pid, place.state.ready, place.stands) = (true, pid, true, None);
             place.from = from;
-            (place.is_there, place.since, place.told) = (false, self.data.media.clock(), None);
+            (place.is_there, place.since, place.command) = (false, self.data.media.clock(), None);
         }
         from
     }
@@ -107,10 +107,10 @@ impl Work {
         // Where there are few tasks none of them is about to be overwritten.
         let half = (first + (next - first) / 2).saturating_sub(4 * u64::from(SLOTS_MAX));
         for number in 0..self.places.len() {
-            let Some(told) = self.places[number].told.filter(|told| *told < half) else { continue };
+            let Some(command) = self.places[number].command.filter(|command| *command < half) else { continue };
             let slot = number as u32;
             match self.at(slot) {
-                Some(at) if at & !WAITS > told => self.places[number].told = None,
+                Some(at) if at & !WAITS > command => self.places[number].command = None,
                 Some(_) if self.places[number].ready => self.send_parameters(slot)?,
                 Some(_) => drop(self.send(slot, "stop", "")?),
                 // It does not live, or has not come.
@@ -157,8 +157,8 @@ impl Work {
         self.places.iter().take(self.options.slots as usize).map(state).collect()
     }
 
-    /// A slot is no more (its process has been waited for): its tasks are given to others. `reason` is one word, `killed`
-    /// or `time`, and `text` says what is known.
+    /// A slot is dead (its process has been reaped): its tasks are given to others. `reason` is one word, `killed` or
+    /// `time`; `text` has the exit status, the signal or the limit.
     pub fn died(&mut self, slot: u32, reason: &str, text: &str) -> Result<(), Fault> {
         let at = slot as usize;
         if at >= self.places.len() {
@@ -168,14 +168,14 @@ impl Work {
         let place = &mut self.places[at];
         place.answered = place.at;
         let was_ready = std::mem::take(&mut place.ready);
-        (place.state.ready, place.stands, place.told) = (false, None, None);
+        (place.state.ready, place.stands, place.command) = (false, None, None);
         place.unmoved = None;
-        // One that was told to end did not die.
+        // A slot that ends by command did not die.
         place.state.deaths += u64::from(was_ready);
         let (pid, stream) = (place.pid, place.stream.clone());
         let tasks = std::mem::take(&mut place.tasks);
         let at_work = self.at(slot);
-        // Those that it had not begun come back as they were; the last is put in front first.
+        // Unstarted tasks return unchanged; the last is put in front first.
         for number in tasks.into_iter().rev() {
             let Some((id, part)) = self.given.remove(&number) else { continue };
             let Some(piece) = self.pieces.get_mut(&id) else { continue };
@@ -212,7 +212,7 @@ impl Work {
         Ok(())
     }
 
-    /// Slots that have not moved for longer than they may: whoever runs them kills them.
+    /// Slots that have been at one message for longer than `time_max`: the caller kills them.
     pub fn overdue(&mut self) -> Vec<(u32, Overdue)> {
         let clock = self.data.media.clock();
         if clock.saturating_sub(self.looked) < OVERDUE_LOOK {
@@ -298,7 +298,7 @@ impl Work {
             return Ok(false);
         }
         if let Some(place) = self.places.get_mut(slot as usize) {
-            place.told = Some(task.number);
+            place.command = Some(task.number);
         }
         Ok(true)
     }
