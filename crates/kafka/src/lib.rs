@@ -1,4 +1,4 @@
-//! Kafka topics as sources: `[source.NAME] kind = "kafka"`; a producer; topics of commands for services (`group`).
+//! Kafka topics as sources and as a live sink: `kind = "kafka"`; a producer; topics of commands for services (`group`).
 //!
 //! Constraints: a source has no consumer group, and commits nothing to a broker: where it stands is its state beside
 //! its stream. Groups are for services that share a topic of commands (`group`). No
@@ -16,6 +16,8 @@ mod client;
 #[cfg(feature = "client")]
 pub mod group;
 #[cfg(feature = "client")]
+mod header;
+#[cfg(feature = "client")]
 mod librdkafka;
 mod limits;
 #[cfg(feature = "client")]
@@ -24,6 +26,7 @@ mod partition;
 mod producer;
 mod property;
 mod section;
+mod sink;
 #[cfg(feature = "client")]
 mod source;
 #[cfg(feature = "client")]
@@ -37,6 +40,7 @@ pub use librdkafka::{Kind, Unsent, Wrong};
 pub use producer::{Message, Producer, Report};
 pub use property::is_reserved;
 pub use section::SOURCE;
+pub use sink::SINK;
 
 /// Version of librdkafka, and what it was built with; `None` where this program was built without it.
 #[must_use]

@@ -16,11 +16,13 @@ use std::sync::Arc;
 
 mod group;
 mod produce;
+mod record;
 mod sender;
 
 pub(crate) use group::{Group, Heard as GroupHeard};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing};
+pub(crate) use record::{Batch, Record};
 pub(crate) use sender::Sending;
 
 /// Functions whose answer is an error code, as a number.
@@ -33,6 +35,7 @@ mod codes {
         pub(super) fn rd_kafka_event_error(event: *mut c::rd_kafka_event_t) -> i32;
         pub(super) fn rd_kafka_error_code(error: *const c::rd_kafka_error_t) -> i32;
         pub(super) fn rd_kafka_last_error() -> i32;
+        pub(super) fn rd_kafka_topic_result_error(topic: *const c::rd_kafka_topic_result_t) -> i32;
         pub(super) fn rd_kafka_fatal_error(client: *mut c::rd_kafka_t, text: *mut c_char, room: usize) -> i32;
         pub(super) fn rd_kafka_err2str(code: i32) -> *const c_char;
     }
@@ -70,6 +73,12 @@ pub enum Kind {
     TimedOut,
     /// The queue of messages to send has no room.
     QueueFull,
+    /// The topic is there already.
+    Exists,
+    /// The topic does not take the message, because of its time for example.
+    NotTaken,
+    /// Another message of the same batch is not taken.
+    BesideNotTaken,
     /// No broker is connected: said beside the cause, which is told by an event of its own.
     AllDown,
     /// Something else, of which librdkafka tries to get rid itself.
@@ -77,7 +86,7 @@ pub enum Kind {
 }
 
 /// The codes of the kinds.
-const KINDS: [(Kind, &[Code]); 11] = [
+const KINDS: [(Kind, &[Code]); 14] = [
     (Kind::PartitionEnd, &[Code::RD_KAFKA_RESP_ERR__PARTITION_EOF]),
     (Kind::OffsetGone, &[Code::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET, Code::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]),
     (
@@ -106,6 +115,9 @@ const KINDS: [(Kind, &[Code]); 11] = [
     ),
     (Kind::TimedOut, &[Code::RD_KAFKA_RESP_ERR__TIMED_OUT]),
     (Kind::QueueFull, &[Code::RD_KAFKA_RESP_ERR__QUEUE_FULL]),
+    (Kind::Exists, &[Code::RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS]),
+    (Kind::NotTaken, &[Code::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, Code::RD_KAFKA_RESP_ERR_INVALID_RECORD]),
+    (Kind::BesideNotTaken, &[Code::RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD]),
     (Kind::AllDown, &[Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN]),
 ];
 
@@ -146,11 +158,13 @@ pub(crate) enum Mark {
     Ends,
     /// Where the source ends.
     Stop,
+    /// Topics that are to be made.
+    Create,
 }
 
 impl Mark {
     fn of(number: usize) -> Self {
-        let all = [Self::Topics, Self::Ends, Self::Stop];
+        let all = [Self::Topics, Self::Ends, Self::Stop, Self::Create];
         all.into_iter().find(|mark| *mark as usize == number).unwrap_or(Self::Start)
     }
 }
@@ -507,91 +521,6 @@ impl Drop for Queue {
     }
 }
 
-/// Messages that librdkafka has handed out, and how far they are used.
-#[derive(Default)]
-pub(crate) struct Batch {
-    messages: Vec<*mut c::rd_kafka_message_t>,
-    next: usize,
-}
-
-// SAFETY: a message may be used and destroyed in any thread; the queue that it came from keeps the client alive.
-unsafe impl Send for Batch {}
-
-impl Batch {
-    /// The next message.
-    pub(crate) fn front(&self) -> Option<Record<'_>> {
-        self.messages.get(self.next).map(|message| Record { message: *message, _batch: self })
-    }
-
-    /// Lets go of the next message.
-    pub(crate) fn pop(&mut self) {
-        if let Some(message) = self.messages.get(self.next) {
-            // SAFETY: it is ours, and nobody has a reference into it: `front` borrows the batch.
-            unsafe { c::rd_kafka_message_destroy(*message) };
-            self.next += 1;
-        }
-    }
-
-    /// Lets go of all messages.
-    pub(crate) fn clear(&mut self) {
-        while self.next < self.messages.len() {
-            self.pop();
-        }
-        self.messages.clear();
-        self.next = 0;
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-/// A message, or what is said in the place of one.
-pub(crate) struct Record<'a> {
-    message: *mut c::rd_kafka_message_t,
-    _batch: &'a Batch,
-}
-
-impl Record<'_> {
-    /// Its error; none where it is a message.
-    pub(crate) fn error(&self) -> Option<Wrong> {
-        // SAFETY: the message lives; the field is an integer of 32 bits whatever it holds.
-        let code = unsafe { (&raw const (*self.message).err).cast::<i32>().read() };
-        // SAFETY: the message is an error then; the text lives with it.
-        let text = || unsafe { text_of(c::rd_kafka_message_errstr(self.message)) };
-        (code != 0).then(|| Wrong { kind: Kind::of(code), text: text() })
-    }
-
-    /// The topic that it belongs to, as [`Topic::key`] names it, and its partition.
-    pub(crate) fn place(&self) -> (usize, i32) {
-        // SAFETY: the message lives.
-        unsafe { ((*self.message).rkt.addr(), (*self.message).partition) }
-    }
-
-    pub(crate) fn offset(&self) -> u64 {
-        // SAFETY: the message lives.
-        u64::try_from(unsafe { (*self.message).offset }).unwrap_or(0)
-    }
-
-    pub(crate) fn payload(&self) -> &[u8] {
-        // SAFETY: the message lives as long as the borrow of its batch; its payload is `len` bytes or null.
-        unsafe {
-            let (payload, len) = ((*self.message).payload, (*self.message).len);
-            if payload.is_null() { &[] } else { std::slice::from_raw_parts(payload.cast::<u8>(), len) }
-        }
-    }
-
-    /// Kafka's time of it, ns since 1970 UTC.
-    pub(crate) fn time(&self) -> Option<i64> {
-        let mut kind = c::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-        // SAFETY: the message lives; the kind is one of the three.
-        let time = unsafe { c::rd_kafka_message_timestamp(self.message, &raw mut kind) };
-        if time < 0 { None } else { time.checked_mul(1_000_000) }
-    }
-}
-
 /// A topic of which partitions are read.
 pub(crate) struct Topic {
     raw: NonNull<c::rd_kafka_topic_t>,
@@ -646,6 +575,9 @@ fn last() -> Wrong {
 /// What came to a queue of events.
 pub(crate) struct Event(NonNull<c::rd_kafka_event_t>);
 
+// SAFETY: an event may be read and destroyed in any thread, one at a time.
+unsafe impl Send for Event {}
+
 /// What an event says.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -657,6 +589,8 @@ pub(crate) enum Heard {
     Topics(Vec<TopicHeard>),
     /// Offsets that were asked for with a mark.
     Offsets(Mark, Vec<OffsetHeard>),
+    /// Topics that were to be made, each with what was wrong.
+    Created(Vec<Option<Wrong>>),
     /// Something else.
     Nothing,
 }
@@ -693,9 +627,13 @@ impl Event {
         };
         match (kind, wrong) {
             (c::RD_KAFKA_EVENT_ERROR, Some(wrong)) => Heard::Error(wrong),
-            (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT | c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, Some(wrong)) => {
-                Heard::Unanswered(mark, wrong)
-            }
+            (
+                c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT
+                | c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT
+                | c::RD_KAFKA_EVENT_CREATETOPICS_RESULT,
+                Some(wrong),
+            ) => Heard::Unanswered(mark, wrong),
+            (c::RD_KAFKA_EVENT_CREATETOPICS_RESULT, None) => Heard::Created(self.created()),
             (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT, None) => Heard::Topics(self.topics()),
             (c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, None) => Heard::Offsets(mark, self.offsets()),
             _ => Heard::Nothing,

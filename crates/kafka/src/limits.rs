@@ -120,3 +120,24 @@ pub(crate) const SEND_ALWAYS: [(&str, &str); 3] =
 /// Headers of one message.
 #[cfg(feature = "client")]
 pub(crate) const HEADERS_MAX: usize = 8;
+
+/// Bits of a mark that hold the number of an input: there are 1,024 at most.
+#[cfg(feature = "client")]
+pub(crate) const INPUT_BITS: u32 = 10;
+
+/// Acknowledged messages that no commit counts yet: the sink takes no more meanwhile. 32 MiB.
+#[cfg(feature = "client")]
+pub(crate) const HELD_MAX: usize = 1 << 20;
+
+/// Topics and origins of one sink.
+#[cfg(feature = "client")]
+pub(crate) const ROUTES_MAX: usize = 1 << 16;
+
+/// Rest of a sink that opens topics, ns: answers wake it before.
+#[cfg(feature = "client")]
+pub(crate) const OPEN_REST: i64 = 50_000_000;
+
+/// For so long nothing of a sink must come to its partitions before it believes that nothing is on its way, ns. A
+/// broker works off in milliseconds what it has received.
+#[cfg(feature = "client")]
+pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;

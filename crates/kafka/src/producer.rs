@@ -41,11 +41,15 @@ pub struct Report {
     pub partition: i32,
     /// Its offset there; otherwise why the brokers do not have it.
     pub offset: Result<u64, Wrong>,
+    /// The brokers have answered for this message alone, not for a batch.
+    pub is_alone: bool,
 }
 
 /// A client that sends.
 pub struct Producer {
-    // Topics and queues go before the client.
+    // Events, topics and queues go before the client.
+    /// An event that a rest has ended with.
+    early: Option<Event>,
     topics: Vec<(String, Topic)>,
     reports: Queue,
     wake: Arc<Wake>,
@@ -73,7 +77,22 @@ impl Producer {
     pub(crate) fn with(pairs: &Pairs) -> Result<Self, (String, String)> {
         let client = Client::sends(pairs)?;
         let wake = Arc::new(Wake::new().map_err(|e| (String::new(), e.to_string()))?);
-        Ok(Self { topics: Vec::new(), reports: Queue::main_with(&client, &wake), wake, client, said: None })
+        Ok(Self {
+            topics: Vec::new(),
+            reports: Queue::main_with(&client, &wake),
+            wake,
+            client,
+            said: None,
+            early: None,
+        })
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(crate) fn wake(&self) -> &Arc<Wake> {
+        &self.wake
     }
 
     /// The number of a topic, by which messages name it.
@@ -100,7 +119,7 @@ impl Producer {
     /// make another.
     pub fn reports(&mut self, each: &mut dyn FnMut(Report)) -> Result<(), Fault> {
         self.wake.drain();
-        while let Some(event) = self.reports.event(0) {
+        while let Some(event) = self.early.take().or_else(|| self.reports.event(0)) {
             self.take(&event, each)?;
         }
         Ok(())
@@ -109,14 +128,14 @@ impl Producer {
     fn take(&mut self, event: &Event, each: &mut dyn FnMut(Report)) -> Result<(), Fault> {
         let (mut said, topics) = (self.said.take(), &self.topics);
         let mut last = (0, 0);
-        let is_reports = event.reports(&mut |Delivered { mark, topic, partition, offset }| {
+        let is_reports = event.reports(&mut |Delivered { mark, topic, partition, offset, is_alone }| {
             if last.0 != topic {
                 last = (topic, topics.iter().position(|(_, known)| known.key() == topic).unwrap_or(usize::MAX));
             }
             if offset.is_ok() {
                 said = None;
             }
-            each(Report { mark, topic: last.1, partition, offset });
+            each(Report { mark, topic: last.1, partition, offset, is_alone });
         });
         self.said = said;
         if is_reports {
@@ -152,6 +171,12 @@ impl Producer {
         self.said.as_ref()
     }
 
+    /// Waits until there are reports, for `patience` and a tenth of a second at most.
+    pub(crate) fn rest(&mut self, patience: Duration) {
+        let some = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX).clamp(1, 100);
+        self.early = self.reports.event(some);
+    }
+
     /// Waits until all is acknowledged, for `patience` at most. False if something is not.
     pub fn flush(&mut self, patience: Duration, each: &mut dyn FnMut(Report)) -> Result<bool, Fault> {
         let until = Instant::now() + patience;
@@ -160,10 +185,8 @@ impl Producer {
             if left.is_zero() {
                 return Ok(false);
             }
-            let some = i32::try_from(left.as_millis()).unwrap_or(i32::MAX).clamp(1, 100);
-            if let Some(event) = self.reports.event(some) {
-                self.take(&event, each)?;
-            }
+            self.rest(left);
+            self.reports(each)?;
         }
         Ok(true)
     }

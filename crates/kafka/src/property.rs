@@ -7,8 +7,12 @@ use settings::{Refused, Section, noun, shortened};
 use std::path::PathBuf;
 use toml_edit::Item;
 
-/// What the section or beamport itself says: `brokers`, `start`, and that offsets are kept beside the stream.
-const OURS: [(&str, &str); 10] = [
+/// Names that a section does not set, and what stands in their place.
+pub(crate) type Ours = [(&'static str, &'static str)];
+
+/// What the section of a source or beamport itself says: `brokers`, `start`, and that offsets are kept beside the
+/// stream.
+pub(crate) const SOURCE: [(&str, &str); 10] = [
     ("bootstrap.servers", "write `brokers`"),
     ("metadata.broker.list", "write `brokers`"),
     ("auto.offset.reset", "write `start`"),
@@ -18,6 +22,24 @@ const OURS: [(&str, &str); 10] = [
     ("enable.auto.commit", "offsets are kept beside the stream"),
     ("enable.auto.offset.store", "offsets are kept beside the stream"),
     ("statistics.interval.ms", "`beamport top` shows the source"),
+    ("plugin.library.paths", "no code is loaded into the mover"),
+];
+
+/// The same of a sink: each message reaches its partition once and in order, however long that takes.
+pub(crate) const SINK: [(&str, &str); 14] = [
+    ("bootstrap.servers", "write `brokers`"),
+    ("metadata.broker.list", "write `brokers`"),
+    ("enable.idempotence", "the sink is idempotent"),
+    ("acks", "all replicas acknowledge"),
+    ("request.required.acks", "all replicas acknowledge"),
+    ("message.timeout.ms", "the sink sends until it is acknowledged"),
+    ("delivery.timeout.ms", "the sink sends until it is acknowledged"),
+    ("retries", "the sink sends until it is acknowledged"),
+    ("message.send.max.retries", "the sink sends until it is acknowledged"),
+    ("transactional.id", "the sink has no transactions"),
+    ("delivery.report.only.error", "the sink needs all reports"),
+    ("enable.partition.eof", "the sink needs it"),
+    ("statistics.interval.ms", "`beamport top` shows the sink"),
     ("plugin.library.paths", "no code is loaded into the mover"),
 ];
 
@@ -40,10 +62,10 @@ pub(crate) const NOT_TAKEN: &str = "librdkafka does not take its value";
 #[cfg(feature = "client")]
 pub(crate) const NAMES: &str = "the properties are those of librdkafka: its CONFIGURATION.md lists them";
 
-/// Whether beamport sets a property itself.
+/// Whether beamport sets a property of a source itself.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
-    OURS.iter().any(|(ours, _)| *ours == name)
+    SOURCE.iter().any(|(ours, _)| *ours == name)
 }
 
 /// One property.
@@ -112,12 +134,12 @@ impl Property {
 }
 
 /// Reads the entries of the table `properties` and notes every mistake.
-pub(crate) fn read(section: &mut Section<'_>) -> Vec<Property> {
+pub(crate) fn read(section: &mut Section<'_>, ours: &Ours) -> Vec<Property> {
     let mut properties = Vec::new();
     let rows: Vec<(String, u32, Item)> =
         section.table.iter().map(|(name, item)| (name.to_owned(), section.line_of(name), item.clone())).collect();
     for (name, line, item) in rows {
-        let read = one(section, &name, &item).and_then(|value| {
+        let read = one(section, ours, &name, &item).and_then(|value| {
             let property = Property { name: name.clone(), value, line };
             is_known(&property).map(|()| property)
         });
@@ -132,8 +154,8 @@ pub(crate) fn read(section: &mut Section<'_>) -> Vec<Property> {
     properties
 }
 
-fn one(section: &Section<'_>, name: &str, item: &Item) -> Result<Value, Refused> {
-    if let Some((_, instead)) = OURS.iter().find(|(ours, _)| *ours == name) {
+fn one(section: &Section<'_>, ours: &Ours, name: &str, item: &Item) -> Result<Value, Refused> {
+    if let Some((_, instead)) = ours.iter().find(|(known, _)| *known == name) {
         return Err(Refused::new("beamport sets it itself", *instead));
     }
     let number = item.as_integer().map(|n| n.to_string()).or_else(|| item.as_float().map(|n| n.to_string()));

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use toml_edit::Item;
 
-static BROKERS: Key = required("brokers", "`HOST:PORT`, with commas between", "Some brokers of the cluster.");
+pub(crate) static BROKERS: Key =
+    required("brokers", "`HOST:PORT`, with commas between", "Some brokers of the cluster.");
 static TOPICS: Key = required(
     "topics",
     "list of names",
@@ -26,7 +27,7 @@ static START: Key = key(
 );
 static STOP: Key =
     key("stop", "time", "", "The source ends there: at the first message of this time by Kafka's clock.");
-static PROPERTIES: Key = key(
+pub(crate) static PROPERTIES: Key = key(
     "properties",
     "table",
     "",
@@ -136,9 +137,10 @@ impl SourcePlan for Plan {
 }
 
 #[cfg(not(feature = "client"))]
-const UNBUILT: &str = "this beamport was built without Kafka";
+pub(crate) const UNBUILT: &str = "this beamport was built without Kafka";
 #[cfg(not(feature = "client"))]
-const UNBUILT_HINT: &str = "`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`";
+pub(crate) const UNBUILT_HINT: &str =
+    "`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`";
 
 /// Reads a section.
 fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
@@ -168,7 +170,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     let stop: Option<Setting<Time>> = section.get(&STOP);
     let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
     let properties = match table.is_some() {
-        true => section.table(PROPERTIES.name, property::read),
+        true => section.table(PROPERTIES.name, |table| property::read(table, &property::SOURCE)),
         false => Vec::new(),
     };
     Some(Arc::new(Plan {
@@ -181,7 +183,7 @@ fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn SourcePlan>> {
     }))
 }
 
-fn wrong_brokers(brokers: &str) -> Option<Refused> {
+pub(crate) fn wrong_brokers(brokers: &str) -> Option<Refused> {
     let hint = "write `brokers = \"HOST:9092\"`, with a comma between two";
     // One that is missing has been reported.
     let wrong = |broker: &str| {
@@ -194,17 +196,24 @@ fn wrong_brokers(brokers: &str) -> Option<Refused> {
     Some(Refused::new(format!("`{}` is no address", shortened(broker.trim())), hint))
 }
 
+/// Whether Kafka takes a name of a topic.
+pub(crate) fn is_topic(topic: &str) -> bool {
+    let is_plain = topic.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    is_plain && !["", ".", ".."].contains(&topic) && topic.len() <= TOPIC_CHARS_MAX
+}
+
+/// Kafka does not take this name of a topic.
+pub(crate) fn no_topic(topic: &str) -> Refused {
+    let hint = "names of topics have letters, digits, `.`, `_` and `-`";
+    Refused::new(format!("`{}` is no name of a topic", shortened(topic)), hint)
+}
+
 fn wrong_topics(topics: &[String]) -> Option<Refused> {
-    let is_topic = |topic: &str| {
-        let is_plain = topic.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-        is_plain && !["", ".", ".."].contains(&topic) && topic.len() <= TOPIC_CHARS_MAX
-    };
     if topics.is_empty() {
         return Some(Refused::new("the list is empty", "write `topics = [\"NAME\"]`"));
     }
     if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
-        let hint = "names of topics have letters, digits, `.`, `_` and `-`";
-        return Some(Refused::new(format!("`{}` is no name of a topic", shortened(topic)), hint));
+        return Some(no_topic(topic));
     }
     let twice = topics.iter().enumerate().find(|(at, topic)| topics[..*at].contains(topic))?.1;
     Some(Refused::new(format!("`{twice}` stands there twice"), "remove one of them"))

@@ -190,11 +190,10 @@ fn pairs(plan: &Plan) -> Result<Pairs, Fault> {
     ];
     let mut pairs: Pairs =
         PROPERTIES.iter().chain(&ours).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    for property in &plan.properties {
-        let value = property.resolve().map_err(|cause| plan.unreadable(property, cause))?;
-        match pairs.iter_mut().find(|(name, _)| *name == property.name) {
+    for (name, value) in plan.side().pairs()? {
+        match pairs.iter_mut().find(|(known, _)| *known == name) {
             Some(pair) => pair.1 = value,
-            None => pairs.push((property.name.clone(), value)),
+            None => pairs.push((name, value)),
         }
     }
     Ok(pairs)
@@ -230,7 +229,7 @@ impl Asking<'_> {
     }
 
     fn away(&self, wrong: &Wrong) -> Fault {
-        self.plan.away(&self.claim.said().unwrap_or_else(|| wrong.clone()))
+        self.plan.side().away(&self.claim.said().unwrap_or_else(|| wrong.clone()))
     }
 
     fn topics(&self) -> Result<Vec<TopicHeard>, Fault> {
@@ -263,7 +262,7 @@ impl Asking<'_> {
 impl Open {
     fn start(plan: Arc<Plan>, now: i64, resume: &Resume) -> Result<Self, Fault> {
         let state = state::read(&resume.state)?;
-        let claim = Claim::new(pairs(&plan)?, &plan.topics).map_err(|(name, text)| plan.refused(&name, text))?;
+        let claim = Claim::new(pairs(&plan)?, &plan.topics).map_err(|(name, text)| plan.side().refused(&name, text))?;
         let wake = Wake::new().map_err(|e| Fault::io(format!("source `{}` cannot start", plan.name), &e))?;
         let wake = Arc::new(wake);
         let (records, answers) = (Queue::new(claim.client(), &wake), Queue::new(claim.client(), &wake));
@@ -343,7 +342,7 @@ impl Open {
             self.frontier = self.frontier.max(self.known.take().unwrap_or(i64::MIN));
         }
         let late = self.silent.filter(|since| now.saturating_sub(*since) > ANSWER_PATIENCE);
-        self.trouble = late.map(|_| self.plan.away(&self.claim.said().unwrap_or_else(Wrong::timed_out)));
+        self.trouble = late.map(|_| self.plan.side().away(&self.claim.said().unwrap_or_else(Wrong::timed_out)));
         if self.stop == Stop::Known && self.partitions.iter().all(Partition::is_done) {
             return Ok(Step::Ended);
         }
@@ -374,7 +373,7 @@ impl Open {
                 }
                 Heard::Offsets(Mark::Stop, rows) => self.hear_stop(rows),
                 Heard::Offsets(_, rows) => self.hear_ends(rows, now),
-                Heard::Error(_) | Heard::Nothing => {}
+                Heard::Error(_) | Heard::Created(_) | Heard::Nothing => {}
             }
             if matches!(heard, Heard::Topics(_) | Heard::Offsets(..)) {
                 self.silent = None;
@@ -459,7 +458,7 @@ impl Open {
     /// Asks brokers what is due to be asked.
     fn ask(&mut self, now: i64) -> Result<(), Fault> {
         let plan = self.plan.clone();
-        let fault = |wrong| plan.away(&wrong);
+        let fault = |wrong| plan.side().away(&wrong);
         if self.which.ask(now) {
             self.silent.get_or_insert(now);
             let client = self.claim.client();
@@ -491,7 +490,7 @@ impl Open {
             .collect();
         let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
         let asked = client.ask_offsets(&asked, is_committed, ANSWER_TIMEOUT_MS, mark, &self.answers);
-        asked.map_err(|wrong| self.plan.away(&wrong))
+        asked.map_err(|wrong| self.plan.side().away(&wrong))
     }
 
     /// Takes what librdkafka has.

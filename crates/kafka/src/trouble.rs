@@ -1,25 +1,20 @@
 //! What goes wrong with brokers and topics, in words that name the key, its line, and what can be done.
 
+use crate::client::Pairs;
 use crate::librdkafka::{Kind, Wrong};
 use crate::property::{NAMES, NOT_TAKEN, Property};
 use crate::section::Plan;
 use flow::{Fault, Passes};
-use settings::Origin;
+use settings::{Origin, Setting};
 
 /// Faults of a source.
 pub(crate) trait Trouble {
-    /// Brokers do not answer, for this reason as far as it is known.
-    fn away(&self, wrong: &Wrong) -> Fault;
     /// A topic, or a partition of it, cannot be read.
     fn wrong(&self, topic: &str, partition: Option<i32>, wrong: &Wrong) -> Fault;
     /// The same where it will not pass by itself.
     fn lasting(&self, topic: &str, wrong: &Wrong) -> Option<Fault>;
     /// The same of one partition.
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault>;
-    /// The value of a property cannot be read.
-    fn unreadable(&self, property: &Property, cause: String) -> Fault;
-    /// librdkafka refuses a property, or all together.
-    fn refused(&self, name: &str, text: String) -> Fault;
     /// There are more partitions than a source takes.
     fn too_many(&self, count: usize) -> Fault;
     /// There is another topic of the same name.
@@ -29,39 +24,85 @@ pub(crate) trait Trouble {
 }
 
 /// "`key` (line 4)", or the key alone where nobody wrote it.
-fn key(name: &str, origin: Origin) -> String {
+pub(crate) fn key(name: &str, origin: Origin) -> String {
     match origin {
         Origin::Line(line) => format!("`{name}` (line {line})"),
         Origin::Default => format!("`{name}`"),
     }
 }
 
-impl Plan {
+/// The section that speaks to a cluster, for the words of an error.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    /// `source` or `sink`.
+    pub(crate) kind: &'static str,
+    /// Its name.
+    pub(crate) name: &'a str,
+    pub(crate) brokers: &'a Setting<String>,
+    pub(crate) properties: &'a [Property],
+}
+
+impl Side<'_> {
     /// The first of these properties that the section has, with its line; otherwise the first of them.
-    fn property(&self, names: &[&str]) -> String {
+    pub(crate) fn property(&self, names: &[&str]) -> String {
         let known = names.iter().find_map(|name| self.properties.iter().find(|known| known.name == *name));
         match known {
             Some(known) => key(&known.name, Origin::Line(known.line)),
             None => format!("`{}` in `properties`", names.first().unwrap_or(&"")),
         }
     }
-}
 
-impl Trouble for Plan {
-    fn away(&self, wrong: &Wrong) -> Fault {
-        let what = format!("source `{}` gets no answer from {}", self.name, self.brokers.as_str());
+    /// Brokers do not answer, for this reason as far as it is known.
+    pub(crate) fn away(&self, wrong: &Wrong) -> Fault {
+        let &Self { kind, name, brokers, .. } = self;
+        let what = format!("{kind} `{name}` gets no answer from {}", brokers.as_str());
         let hint = match wrong.kind {
             Kind::UnknownUser => {
                 let user = self.property(&["sasl.username"]);
                 format!("correct {user}, or {}", self.property(&["sasl.password", "sasl.mechanism"]))
             }
             Kind::NoTls => format!("look at {}", self.property(&["ssl.ca.location", "security.protocol"])),
-            _ => format!("the source waits; if the cluster is up, correct {}", key("brokers", self.brokers.origin)),
+            _ => format!("the {kind} waits; if the cluster is up, correct {}", key("brokers", brokers.origin)),
         };
         let cause = if wrong.kind == Kind::TimedOut { "no broker has answered".to_owned() } else { wrong.text.clone() };
         Fault { passes: Passes::Soon, ..Fault::new(what, cause).hint(hint) }
     }
 
+    /// Names and values of the properties, wherever these stand.
+    pub(crate) fn pairs(&self) -> Result<Pairs, Fault> {
+        let pair = |property: &Property| match property.resolve() {
+            Ok(value) => Ok((property.name.clone(), value)),
+            Err(cause) => {
+                let name = key(&property.name, Origin::Line(property.line));
+                Err(Fault::new(format!("{} `{}` has no value of {name}", self.kind, self.name), cause)
+                    .hint("set the variable before `beamport up`, or make the file readable for its user"))
+            }
+        };
+        self.properties.iter().map(pair).collect()
+    }
+
+    /// librdkafka refuses a property, or all together.
+    pub(crate) fn refused(&self, name: &str, text: String) -> Fault {
+        let known = self.properties.iter().find(|known| known.name == name);
+        let Some(property) = known else {
+            let brokers = key("brokers", self.brokers.origin);
+            let what = format!("{} `{}` cannot make a client of {brokers}", self.kind, self.name);
+            return Fault::new(what, text).hint("look at the values in `properties`");
+        };
+        let property_name = key(name, Origin::Line(property.line));
+        let what = format!("{} `{}` cannot use {property_name}", self.kind, self.name);
+        let cause = if property.is_open() { text } else { NOT_TAKEN.into() };
+        Fault::new(what, cause).hint(NAMES)
+    }
+}
+
+impl Plan {
+    pub(crate) fn side(&self) -> Side<'_> {
+        Side { kind: "source", name: &self.name, brokers: &self.brokers, properties: &self.properties }
+    }
+}
+
+impl Trouble for Plan {
     fn wrong(&self, topic: &str, partition: Option<i32>, wrong: &Wrong) -> Fault {
         let name = partition.map_or(format!("topic `{topic}`"), |number| format!("partition `{topic}/{number}`"));
         let what = format!("source `{}` cannot read {name}", self.name);
@@ -74,7 +115,7 @@ impl Trouble for Plan {
                 format!("allow this user to describe and read the topic, or remove it from {topics}")
             }
             Kind::TooLarge => {
-                format!("raise {}", self.property(&["receive.message.max.bytes", "fetch.max.bytes"]))
+                format!("raise {}", self.side().property(&["receive.message.max.bytes", "fetch.max.bytes"]))
             }
             Kind::OffsetGone => "the source starts again with the oldest message that is there".into(),
             _ => String::new(),
@@ -88,24 +129,6 @@ impl Trouble for Plan {
 
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault> {
         is_lasting(wrong.kind).then(|| self.wrong(topic, Some(partition), wrong))
-    }
-
-    fn unreadable(&self, property: &Property, cause: String) -> Fault {
-        let name = key(&property.name, Origin::Line(property.line));
-        Fault::new(format!("source `{}` has no value of {name}", self.name), cause)
-            .hint("set the variable before `beamport up`, or make the file readable for its user")
-    }
-
-    fn refused(&self, name: &str, text: String) -> Fault {
-        let known = self.properties.iter().find(|known| known.name == name);
-        let Some(property) = known else {
-            let what =
-                format!("source `{}` cannot make a client of {}", self.name, key("brokers", self.brokers.origin));
-            return Fault::new(what, text).hint("look at the values in `properties`");
-        };
-        let what = format!("source `{}` cannot use {}", self.name, key(name, Origin::Line(property.line)));
-        let cause = if property.is_open() { text } else { NOT_TAKEN.into() };
-        Fault::new(what, cause).hint(NAMES)
     }
 
     fn too_many(&self, count: usize) -> Fault {

@@ -33,6 +33,7 @@ impl Registry {
             .source(&kafka::SOURCE)
             .sink(&nexus::SINK)
             .sink(&files::SINK)
+            .sink(&kafka::SINK)
             .worker(&workers::ATTACH)
             .worker(&workers::COPY)
             .worker(&workers::FILTER)

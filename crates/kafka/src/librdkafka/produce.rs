@@ -1,6 +1,6 @@
 //! What sends: messages into librdkafka's queue, and reports of what became of them.
 
-use super::{Client, Event, Kind, Topic, Wrong, c, codes};
+use super::{Client, Event, Kind, Mark, Options, Queue, Topic, Wrong, array, c, c_string, codes, text_of};
 use crate::limits::{HEADERS_MAX, TEXT_BYTES};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -40,6 +40,8 @@ pub(crate) struct Delivered {
     pub(crate) partition: i32,
     /// Its offset; otherwise why the brokers do not have it.
     pub(crate) offset: Result<u64, Wrong>,
+    /// The brokers have answered for this message alone, not for a batch.
+    pub(crate) is_alone: bool,
 }
 
 /// Opens a socket that is reset when it closes: what a process that was killed had not sent yet is gone with it, and
@@ -141,6 +143,42 @@ impl Client {
         let code = unsafe { codes::rd_kafka_fatal_error(self.0.as_ptr(), text.as_mut_ptr(), text.len()) };
         (code != 0).then(|| Wrong { kind: Kind::of(code), text: super::written(&text) })
     }
+
+    /// Asks for topics to be made; the answer comes to the queue with [`Mark::Create`].
+    pub(crate) fn ask_create(
+        &self,
+        topics: &[String],
+        partitions: i32,
+        replication: i32,
+        timeout_ms: i32,
+        answers: &Queue,
+    ) -> Result<(), Wrong> {
+        let options = Options::new(self, c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS, timeout_ms);
+        let names = topics.iter().map(|topic| c_string(topic)).collect::<Result<Vec<_>, _>>()?;
+        let mut text = vec![0 as c_char; TEXT_BYTES];
+        let mut made = Vec::new();
+        // SAFETY: names and text live through the calls, which copy them; what was made is destroyed here.
+        unsafe {
+            for name in &names {
+                let (text, room) = (text.as_mut_ptr(), text.len());
+                made.push(c::rd_kafka_NewTopic_new(name.as_ptr(), partitions, replication, text, room));
+            }
+            let is_wrong = made.iter().any(|topic| topic.is_null());
+            made.retain(|topic| !topic.is_null());
+            if !is_wrong {
+                c::rd_kafka_AdminOptions_set_opaque(options.0, ptr::without_provenance_mut(Mark::Create as usize));
+                c::rd_kafka_CreateTopics(
+                    self.0.as_ptr(),
+                    made.as_mut_ptr(),
+                    made.len(),
+                    options.0,
+                    answers.raw.as_ptr(),
+                );
+            }
+            c::rd_kafka_NewTopic_destroy_array(made.as_mut_ptr(), made.len());
+            if is_wrong { Err(Wrong { kind: Kind::Other, text: super::written(&text) }) } else { Ok(()) }
+        }
+    }
 }
 
 impl Event {
@@ -151,6 +189,8 @@ impl Event {
         if unsafe { c::rd_kafka_event_type(event) } != c::RD_KAFKA_EVENT_DR {
             return false;
         }
+        // SAFETY: the event lives.
+        let is_alone = unsafe { c::rd_kafka_event_message_count(event) } == 1;
         let mut some = [ptr::null(); 256];
         loop {
             // SAFETY: the event lives; the buffer has room for what is told. Messages live with the event; codes are
@@ -168,12 +208,30 @@ impl Event {
                             0 => Ok(u64::try_from((*message).offset).unwrap_or(0)),
                             code => Err(Wrong::of(code)),
                         },
+                        is_alone,
                     });
                 }
                 if count == 0 {
                     return true;
                 }
             }
+        }
+    }
+
+    /// What became of the topics that were to be made.
+    pub(super) fn created(&self) -> Vec<Option<Wrong>> {
+        let mut count = 0;
+        // SAFETY: the event lives and is of this type; the answer is an array of `count` pointers into it.
+        unsafe {
+            let result = c::rd_kafka_event_CreateTopics_result(self.0.as_ptr());
+            let all = array(c::rd_kafka_CreateTopics_result_topics(result, &raw mut count), count);
+            all.iter()
+                .map(|topic| {
+                    let code = codes::rd_kafka_topic_result_error(*topic);
+                    let text = || text_of(c::rd_kafka_topic_result_error_string(*topic));
+                    (code != 0).then(|| Wrong { kind: Kind::of(code), text: text() })
+                })
+                .collect()
         }
     }
 }

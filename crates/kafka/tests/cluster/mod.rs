@@ -102,6 +102,14 @@ pub(crate) struct Found {
 }
 
 impl Cluster {
+    /// Refuses so many requests that send messages.
+    pub(crate) fn refuse_as_too_large(&self, count: usize) {
+        let wrong = c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+        let all = vec![wrong; count];
+        // SAFETY: the cluster lives; 0 is the number of the request, and the errors are copied.
+        unsafe { c::rd_kafka_mock_push_request_errors_array(self.mock, 0, all.len(), all.as_ptr()) };
+    }
+
     /// All messages of a partition, in order.
     pub(crate) fn read(&self, topic: &str, partition: i32) -> Vec<Found> {
         let conf = [("bootstrap.servers", self.brokers()), ("enable.partition.eof", "true".into())];

@@ -1,0 +1,188 @@
+//! `[sink.NAME] kind = "kafka"`: its keys, and the plan that they make.
+
+use crate::property::{self, Property};
+use crate::section::{BROKERS, PROPERTIES, is_topic, no_topic, wrong_brokers};
+#[cfg(not(feature = "client"))]
+use crate::section::{UNBUILT, UNBUILT_HINT};
+use flow::edge::{LiveKind, LivePlan};
+use flow::{Fault, LiveSink};
+use serde_json::{Map, Value as Json};
+use settings::{Key, Refused, Section, Setting, key, required, shortened};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+static TOPIC: Key = required(
+    "topic",
+    "name with `{stream}`, or `origin`",
+    "The topic of a message: `loki_{stream}` holds the name of its stream, and `origin` is what stands before the \
+     first `/` of its origin.",
+);
+static CREATE: Key = key(
+    "create",
+    "table of `partitions` and `replication`",
+    "",
+    "Topics that are missing are made, with so many partitions and replicas. Without it the sink waits for them.",
+);
+
+/// The kind `kafka`.
+pub static SINK: LiveKind = LiveKind {
+    name: "kafka",
+    about: "Messages to topics of a Kafka cluster, each once and in the order of its origin.",
+    keys: &[&BROKERS, &TOPIC, &CREATE, &PROPERTIES],
+    read,
+};
+
+/// How topics are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Create {
+    pub(crate) partitions: i32,
+    pub(crate) replication: i32,
+}
+
+/// What a section says.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Name of the sink.
+    pub(crate) name: String,
+    /// The brokers, as librdkafka takes them.
+    pub(crate) brokers: Setting<String>,
+    /// The topic.
+    pub(crate) topic: Setting<String>,
+    /// How topics that are missing are made.
+    pub(crate) create: Option<Create>,
+    /// Properties of the client.
+    pub(crate) properties: Vec<Property>,
+    /// A batch was refused for one of its messages: each is sent alone now, so that the one is known.
+    pub(crate) is_careful: Arc<AtomicBool>,
+}
+
+impl Plan {
+    /// The topic of a stream; none where origins name it.
+    pub(crate) fn topic_of(&self, stream: &str) -> Option<String> {
+        (*self.topic != "origin").then(|| self.topic.replace("{stream}", stream))
+    }
+}
+
+impl LivePlan for Plan {
+    #[cfg(feature = "client")]
+    fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        for topic in inputs.iter().filter_map(|input| self.topic_of(input)) {
+            if !is_topic(&topic) {
+                let Refused { cause, hint } = no_topic(&topic);
+                return Err(Fault::new(format!("sink `{}` cannot send to `{topic}`", self.name), cause).hint(hint));
+            }
+        }
+        Ok(Box::new(super::send::Kafka::new(self.clone(), inputs)))
+    }
+
+    #[cfg(not(feature = "client"))]
+    fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
+        let Self { name, brokers, create, properties, is_careful, .. } = self;
+        let made = create.map(|create| (create.partitions, create.replication));
+        let _ = (brokers, made, properties, is_careful, self.topic_of(name));
+        Err(Fault::new(format!("sink `{name}` cannot be built"), UNBUILT).hint(UNBUILT_HINT))
+    }
+}
+
+/// Reads a section.
+fn read(name: &str, section: &mut Section<'_>) -> Option<Arc<dyn LivePlan>> {
+    #[cfg(not(feature = "client"))]
+    section.mistake(
+        section.line,
+        format!("`kind = \"kafka\"` cannot be used in {}", section.title),
+        UNBUILT,
+        UNBUILT_HINT,
+    );
+    let brokers: Option<Setting<String>> = section.get(&BROKERS);
+    if let Some(refused) = brokers.as_ref().and_then(|brokers| wrong_brokers(brokers)) {
+        section.refuse(&BROKERS, refused);
+    }
+    let topic: Option<Setting<String>> = section.get(&TOPIC);
+    if let Some(refused) = topic.as_ref().and_then(|topic| wrong_topic(topic)) {
+        section.refuse(&TOPIC, refused);
+    }
+    let create: Option<Setting<Map<String, Json>>> = section.get(&CREATE);
+    let create = match create.map(|create| read_create(&create)) {
+        Some(Ok(create)) => Some(create),
+        Some(Err(refused)) => {
+            section.refuse(&CREATE, refused);
+            None
+        }
+        None => None,
+    };
+    let table: Option<Setting<Map<String, Json>>> = section.get(&PROPERTIES);
+    let properties = match table.is_some() {
+        true => section.table(PROPERTIES.name, |table| property::read(table, &property::SINK)),
+        false => Vec::new(),
+    };
+    let is_careful = Arc::default();
+    Some(Arc::new(Plan { name: name.to_owned(), brokers: brokers?, topic: topic?, create, properties, is_careful }))
+}
+
+fn wrong_topic(topic: &str) -> Option<Refused> {
+    let plain = topic.replace("{stream}", "x");
+    (!is_topic(&plain)).then(|| Refused {
+        hint:
+            "write `topic = \"NAME_{stream}\"`, or `topic = \"origin\"`; names have letters, digits, `.`, `_` and `-`"
+                .into(),
+        ..no_topic(topic)
+    })
+}
+
+fn read_create(table: &Map<String, Json>) -> Result<Create, Refused> {
+    let hint = "write `create = { partitions = 4, replication = 1 }`";
+    let number = |name: &str, most: i64| {
+        let number = table.get(name).and_then(Json::as_i64).filter(|number| (1..=most).contains(number));
+        let refused = || Refused::new(format!("`{name}` is no number from 1 to {most}"), hint);
+        number.and_then(|number| i32::try_from(number).ok()).ok_or_else(refused)
+    };
+    if let Some(other) = table.keys().find(|name| !["partitions", "replication"].contains(&name.as_str())) {
+        return Err(Refused::new(format!("`{}` is unknown there", shortened(other)), hint));
+    }
+    Ok(Create { partitions: number("partitions", 4096)?, replication: number("replication", 100)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn mistakes(section: &Json) -> Vec<String> {
+        let read = settings::read_json(section, |section| read("x", section));
+        let all = read.map(|_| Vec::new()).unwrap_or_else(|mistakes| mistakes);
+        let unbuilt = |text: &String| !text.contains("without Kafka");
+        all.iter().map(|m| format!("{}; {}; {}", m.what, m.cause, m.hint)).filter(unbuilt).collect()
+    }
+
+    #[test]
+    fn a_section_that_is_right_has_no_mistake() {
+        for topic in ["loki_{stream}", "origin", "one", "{stream}"] {
+            let section = json!({"brokers": "one:9092", "topic": topic, "create": {"partitions": 4, "replication": 1},
+                "properties": {"compression.type": "zstd", "sasl.password": "env:PASSWORD"}});
+            assert_eq!(mistakes(&section), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let section = json!({"brokers": "one:port", "topic": "loki/{stream}", "create": {"partitions": 0},
+            "properties": {"acks": "1", "transactional.id": "x", "sasl.password": "hunter2"}});
+        let told = mistakes(&section);
+        let expected = [
+            "`one:port` is no address",
+            "`loki/{stream}` is no name of a topic",
+            "`partitions` is no number from 1",
+            "all replicas acknowledge",
+            "the sink has no transactions",
+            "it is a secret",
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:#?}");
+        assert!(!told.concat().contains("hunter2"), "{told:#?}");
+        for part in expected {
+            assert!(told.iter().any(|text| text.contains(part)), "{part}: {told:#?}");
+        }
+        assert!(mistakes(&json!({"brokers": "one"}))[0].contains("`topic` is missing"));
+        let create = json!({"brokers": "one", "topic": "a", "create": {"partitions": 1, "replication": 1, "acks": 1}});
+        assert!(mistakes(&create)[0].contains("`acks` is unknown there"));
+    }
+}

@@ -1,0 +1,312 @@
+//! The topics that a sink sends to: whether they are there, with which partitions, and from which offset on messages
+//! of this sink may lie there that no commit counts.
+//!
+//! A topic is opened in turns, each one question to the brokers: what it is; where it begins; where it ends. One of
+//! which offsets were kept is looked through then ([`super::look`]). One that is new is sent to only after a commit
+//! holds its offsets: else nobody would know where to look.
+
+use super::section::{Create, Plan};
+use super::state::{Kept, Place, State};
+use crate::librdkafka::{Client, Heard, Kind, Mark, OffsetHeard, Queue, Spec, TopicHeard, Wrong};
+use crate::limits::{ANSWER_TIMEOUT_MS, ENDS_PAUSE, TOPICS_PAUSE};
+use crate::producer::Producer;
+use crate::trouble::{Side, key};
+use flow::Fault;
+use std::collections::BTreeMap;
+
+/// How far a topic is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is not known whether it is there.
+    Unknown,
+    /// It is not there, and to be made.
+    Missing,
+    /// It has partitions; where they begin is to be asked.
+    Found,
+    /// Where they end is to be asked.
+    Begun,
+    /// It is to be looked through.
+    Back,
+    /// Its offsets are to be kept.
+    New,
+    /// Its offsets were told for a commit.
+    Told,
+    /// Messages may be sent.
+    Ready,
+}
+
+/// One topic.
+pub(crate) struct OutTopic {
+    pub(crate) name: String,
+    /// Its number at the producer, which hears of it only when it is there: a broker may make a topic that a producer
+    /// asks for.
+    number: Option<usize>,
+    pub(crate) stage: Stage,
+    id: String,
+    /// By partition.
+    pub(crate) places: Vec<Place>,
+    /// Where its partitions begin and end.
+    bounds: Vec<(u64, u64)>,
+    /// A message waits for it; else it is looked through because it was kept.
+    is_wanted: bool,
+}
+
+/// All topics of a sink.
+pub(crate) struct Topics {
+    answers: Queue,
+    pub(crate) all: Vec<OutTopic>,
+    /// The question that waits for its answer.
+    asked: Option<Mark>,
+    /// Places by the number at the producer.
+    by_number: Vec<usize>,
+    /// When the next may be asked.
+    due: i64,
+    /// What keeps a topic from being opened.
+    pub(crate) trouble: Option<Fault>,
+    /// Nobody answers, since.
+    pub(crate) silent: Option<i64>,
+}
+
+impl Topics {
+    pub(crate) fn new(answers: Queue) -> Self {
+        Self {
+            answers,
+            all: Vec::new(),
+            asked: None,
+            by_number: Vec::new(),
+            due: i64::MIN,
+            trouble: None,
+            silent: None,
+        }
+    }
+
+    /// The place of a topic; one that is new is opened.
+    pub(crate) fn add(&mut self, name: &str, is_wanted: bool) -> usize {
+        if let Some(at) = self.all.iter().position(|topic| topic.name == name) {
+            let topic = &mut self.all[at];
+            if is_wanted && topic.is_idle() {
+                topic.stage = Stage::Unknown;
+            }
+            topic.is_wanted |= is_wanted;
+            return at;
+        }
+        self.all.push(OutTopic {
+            name: name.to_owned(),
+            number: None,
+            stage: Stage::Unknown,
+            id: String::new(),
+            places: Vec::new(),
+            bounds: Vec::new(),
+            is_wanted,
+        });
+        self.all.len() - 1
+    }
+
+    /// The number of a topic at the producer.
+    pub(crate) fn number(&mut self, at: usize, producer: &mut Producer) -> Result<usize, Fault> {
+        if let Some(number) = self.all[at].number {
+            return Ok(number);
+        }
+        let number = producer.topic(&self.all[at].name)?;
+        self.by_number.resize(self.by_number.len().max(number + 1), usize::MAX);
+        self.by_number[number] = at;
+        self.all[at].number = Some(number);
+        Ok(number)
+    }
+
+    /// The topic with this number at the producer.
+    pub(crate) fn numbered(&mut self, number: usize) -> Option<&mut OutTopic> {
+        self.by_number.get(number).and_then(|at| self.all.get_mut(*at))
+    }
+
+    /// All that messages wait for may be sent to, and nothing is to be looked through.
+    pub(crate) fn is_open(&self) -> bool {
+        self.all.iter().all(|topic| topic.stage == Stage::Ready || topic.is_idle())
+    }
+
+    fn in_stage(&self, stage: Stage) -> Vec<String> {
+        let all = self.all.iter().filter(|topic| topic.stage == stage && !topic.is_idle());
+        all.map(|topic| topic.name.clone()).collect()
+    }
+
+    /// Hears answers, and asks the next question.
+    pub(crate) fn step(&mut self, plan: &Plan, client: &Client, kept: &State, now: i64) -> Result<(), Wrong> {
+        while let Some(event) = self.answers.event(0) {
+            match event.heard() {
+                Heard::Topics(topics) => self.hear_topics(plan, topics, now),
+                Heard::Created(wrongs) => self.hear_created(plan, &wrongs, now),
+                Heard::Offsets(mark, rows) => self.hear_offsets(kept, mark, rows, now),
+                Heard::Unanswered(..) => {
+                    self.due = now + TOPICS_PAUSE;
+                    self.asked = None;
+                    continue;
+                }
+                Heard::Error(_) | Heard::Nothing => continue,
+            }
+            self.asked = None;
+            self.silent = None;
+        }
+        // The clock of the machine may have been set back.
+        self.due = self.due.min(now + TOPICS_PAUSE);
+        if self.asked.is_some() || now < self.due {
+            return Ok(());
+        }
+        let mark = self.ask(plan.create, client)?;
+        self.asked = mark;
+        self.silent = mark.map(|_| self.silent.unwrap_or(now));
+        Ok(())
+    }
+
+    fn ask(&self, create: Option<Create>, client: &Client) -> Result<Option<Mark>, Wrong> {
+        let (unknown, missing) = (self.in_stage(Stage::Unknown), self.in_stage(Stage::Missing));
+        if let (false, Some(Create { partitions, replication })) = (missing.is_empty(), create) {
+            client.ask_create(&missing, partitions, replication, ANSWER_TIMEOUT_MS, &self.answers)?;
+            return Ok(Some(Mark::Create));
+        }
+        if !unknown.is_empty() {
+            client.ask_topics(&unknown, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers)?;
+            return Ok(Some(Mark::Topics));
+        }
+        for (stage, spec, mark) in [(Stage::Found, Spec::First, Mark::Start), (Stage::Begun, Spec::End, Mark::Ends)] {
+            let topics = self.all.iter().filter(|topic| topic.stage == stage);
+            let partitions = |topic: &OutTopic| 0..i32::try_from(topic.bounds.len()).unwrap_or(0);
+            let asked: Vec<(&str, i32, Spec)> =
+                topics.flat_map(|topic| partitions(topic).map(|number| (topic.name.as_str(), number, spec))).collect();
+            if !asked.is_empty() {
+                client.ask_offsets(&asked, false, ANSWER_TIMEOUT_MS, mark, &self.answers)?;
+                return Ok(Some(mark));
+            }
+        }
+        Ok(None)
+    }
+
+    fn hear_topics(&mut self, plan: &Plan, heard: Vec<TopicHeard>, now: i64) {
+        self.trouble = None;
+        for TopicHeard { name, id, partitions, wrong } in heard {
+            let Some(topic) = self.all.iter_mut().find(|topic| topic.name == name) else { continue };
+            match wrong {
+                None if partitions > 0 => {
+                    topic.stage = Stage::Found;
+                    topic.id = id;
+                    topic.bounds = vec![(0, 0); partitions];
+                }
+                Some(wrong) if wrong.kind == Kind::NoTopic && topic.is_wanted && plan.create.is_some() => {
+                    topic.stage = Stage::Missing;
+                }
+                // It was kept, and is no more: nothing is to be found there.
+                Some(wrong) if wrong.kind == Kind::NoTopic && !topic.is_wanted => topic.stage = Stage::Missing,
+                wrong => {
+                    self.trouble = Some(plan.wrong(&name, &wrong.unwrap_or_else(Wrong::timed_out)));
+                    self.due = now + TOPICS_PAUSE;
+                }
+            }
+        }
+    }
+
+    fn hear_created(&mut self, plan: &Plan, wrongs: &[Option<Wrong>], now: i64) {
+        let wrong = wrongs.iter().flatten().find(|wrong| wrong.kind != Kind::Exists);
+        for topic in self.all.iter_mut().filter(|topic| topic.stage == Stage::Missing && topic.is_wanted) {
+            if let Some(wrong) = wrong {
+                self.trouble = Some(plan.not_made(&topic.name, wrong));
+            }
+            topic.stage = Stage::Unknown;
+        }
+        // A broker may need a moment until it tells of a topic that another one has made.
+        self.due = now + if wrong.is_some() { TOPICS_PAUSE } else { ENDS_PAUSE };
+    }
+
+    fn hear_offsets(&mut self, kept: &State, mark: Mark, rows: Vec<OffsetHeard>, now: i64) {
+        let mut heard: BTreeMap<String, usize> = BTreeMap::new();
+        for OffsetHeard { topic: name, partition, offset } in rows {
+            let topic = self.all.iter_mut().find(|topic| topic.name == name);
+            let place = topic.and_then(|topic| topic.bounds.get_mut(usize::try_from(partition).ok()?));
+            // One that cannot be told now is asked for again.
+            if let (Some(place), Ok(Some(offset))) = (place, offset) {
+                *(if mark == Mark::Start { &mut place.0 } else { &mut place.1 }) = offset;
+                *heard.entry(name).or_default() += 1;
+            }
+        }
+        let stage = if mark == Mark::Start { Stage::Found } else { Stage::Begun };
+        for topic in self.all.iter_mut().filter(|topic| topic.stage == stage) {
+            match heard.get(&topic.name) {
+                Some(count) if *count < topic.bounds.len() => self.due = now + ENDS_PAUSE,
+                Some(_) if stage == Stage::Found => topic.stage = Stage::Begun,
+                Some(_) => topic.begin(kept.topics.get(&topic.name)),
+                None => {}
+            }
+        }
+    }
+
+    /// What is to be kept of topics, by what is acknowledged of the inputs. Others stay as they were kept.
+    pub(crate) fn keep(&mut self, kept: &State, below: &[u64], held: &mut usize) -> BTreeMap<String, Kept> {
+        let mut all = kept.topics.clone();
+        for topic in &mut self.all {
+            topic.stage = match topic.stage {
+                Stage::New => Stage::Told,
+                Stage::Told => Stage::Ready,
+                stage => stage,
+            };
+            if matches!(topic.stage, Stage::Told | Stage::Ready) {
+                let offsets = topic.places.iter_mut().map(|place| place.offset(below, held)).collect();
+                all.insert(topic.name.clone(), Kept { id: topic.id.clone(), offsets });
+            }
+        }
+        all
+    }
+}
+
+impl OutTopic {
+    /// It was kept, is not there any more, and no message goes there.
+    fn is_idle(&self) -> bool {
+        self.stage == Stage::Missing && !self.is_wanted
+    }
+
+    /// Its bounds are known.
+    fn begin(&mut self, kept: Option<&Kept>) {
+        let is_other = |kept: &Kept| !kept.id.is_empty() && !self.id.is_empty() && kept.id != self.id;
+        let from = |(at, (first, end)): (usize, &(u64, u64))| match kept {
+            None => *end,
+            // A topic that was made again, and a partition that it did not have, are looked through from the beginning.
+            Some(kept) if is_other(kept) => *first,
+            Some(kept) => kept.offsets.get(at).copied().unwrap_or(0).clamp(*first, (*end).max(*first)),
+        };
+        self.places = self.bounds.iter().enumerate().map(from).map(Place::new).collect();
+        self.stage = if kept.is_some() { Stage::Back } else { Stage::New };
+    }
+
+    /// A message of an input is in a partition. One that the topic did not have begins with its first message.
+    pub(crate) fn acknowledge(&mut self, partition: i32, offset: u64, input: usize, sequence: u64) {
+        let Ok(at) = usize::try_from(partition) else { return };
+        if at >= self.places.len() {
+            self.places.resize_with(at + 1, Place::default);
+        }
+        self.places[at].acknowledge(offset, input, sequence);
+    }
+}
+
+impl Plan {
+    pub(crate) fn side(&self) -> Side<'_> {
+        Side { kind: "sink", name: &self.name, brokers: &self.brokers, properties: &self.properties }
+    }
+
+    /// A topic cannot be sent to.
+    pub(crate) fn wrong(&self, topic: &str, wrong: &Wrong) -> Fault {
+        let what = format!("sink `{}` cannot send to topic `{topic}`", self.name);
+        let setting = key("topic", self.topic.origin);
+        let hint = match wrong.kind {
+            Kind::NoTopic => {
+                format!("correct {setting}, make the topic, or add `create = {{ partitions = 4, replication = 1 }}`")
+            }
+            Kind::Forbidden => format!("allow this user to describe, read and write the topic, or correct {setting}"),
+            Kind::TooLarge => format!("raise `max.message.bytes` of the topic, or correct {setting}"),
+            _ => String::new(),
+        };
+        Fault::new(what, &wrong.text).hint(hint)
+    }
+
+    /// A topic cannot be made.
+    fn not_made(&self, topic: &str, wrong: &Wrong) -> Fault {
+        let what = format!("sink `{}` cannot make topic `{topic}`", self.name);
+        Fault::new(what, &wrong.text).hint("correct `create`, allow this user to make topics, or make it yourself")
+    }
+}
