@@ -67,7 +67,8 @@ pub fn check(job: &StartJob, options: &WriterOptions, nexus: &Path) -> Result<Ch
     let answer = template(&job.structure, options, static_file.as_deref(), nexus)?;
     for one in answer.mistakes {
         let line = if one.line == 0 { String::new() } else { format!("line {}: ", one.line) };
-        let mistake = Mistake::new(format!("/{}", one.pointer.trim_start_matches('/')), line + &one.cause, one.hint);
+        let pointer = if one.pointer.is_empty() { "nexus_structure".to_owned() } else { one.pointer };
+        let mistake = Mistake::new(pointer, line + &one.cause, one.hint);
         match one.level {
             Level::Error => checked.mistakes.push(mistake),
             Level::Warning => checked.warnings.push(mistake),

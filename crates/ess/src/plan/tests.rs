@@ -111,6 +111,11 @@ fn a_structure_without_a_topic_is_refused() {
     let place = Place::new("empty");
     let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer(&[]))).unwrap();
     assert_eq!(checked.mistakes[0].pointer, "nexus_structure");
+    // One that is not JSON has no other mistake.
+    let wrong = checked::Mistake { line: 7, cause: "it is not valid JSON".into(), ..checked::Mistake::default() };
+    let answer = Answer { mistakes: vec![wrong], modules: Vec::new() };
+    let checked = check(&job("a", ""), &place.options(&[]), &place.nexus(&answer)).unwrap();
+    assert_eq!(checked.mistakes, [Mistake::new("nexus_structure", "line 7: it is not valid JSON", "")]);
 }
 
 #[test]
