@@ -180,23 +180,31 @@ fn names_never_leave_the_prefix() {
     }
 }
 
-/// 20,000 messages: a good one with bytes changed, cut off or put in, and random ones. Each is a command, a refusal
-/// with a mistake, or of another schema.
 #[test]
 fn malformed_commands_never_panic() {
-    let mut stop = Vec::new();
-    s6s4t::write(&mut stop, &RunStop { stop_time: 1, run_name: "r", job_id: ID, service_id: "s", command_id: ID })
-        .unwrap();
-    let seeds = [bytes(&good()), stop];
+    malformed(20_000);
+}
+
+#[test]
+#[ignore = "1,000,000 commands"]
+fn soak_malformed_commands_never_panic() {
+    malformed(1_000_000);
+}
+
+/// Good messages with bytes changed, cut off or put in, and random ones. Each is a command, a refusal with a mistake,
+/// or of another schema.
+fn malformed(rounds: usize) {
+    let seeds = [bytes(&good()), stop_bytes()];
     for seed in &seeds {
-        (0..seed.len()).for_each(|end| judge(&seed[..end]));
+        assert!((0..seed.len()).filter(|end| judge(&seed[..*end])).count() > 0);
     }
     let mut random = 1_u64;
     let mut dice = |sides: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % sides
     };
-    for round in 0..20_000 {
+    let mut refused = 0;
+    for round in 0..rounds {
         let mut payload = match round % 10 {
             0 => (0..dice(300)).map(|_| dice(256) as u8).collect(),
             other => seeds[other % 2].clone(),
@@ -212,15 +220,61 @@ fn malformed_commands_never_panic() {
         if payload.len() >= 8 && round % 10 == 0 {
             payload[4..8].copy_from_slice(if dice(2) == 0 { b"pl72" } else { b"6s4t" });
         }
-        judge(&payload);
+        refused += usize::from(judge(&payload));
+    }
+    println!("injected {rounds} malformed commands: {refused} refused, none panicked");
+}
+
+/// Every field missing, and every field in the place of every other, so that it has a wrong type.
+#[test]
+fn fields_that_are_missing_or_of_another_type_are_judged() {
+    for seed in [bytes(&good()), stop_bytes()] {
+        let u16_at = |at: usize| usize::from(u16::from_le_bytes([seed[at], seed[at + 1]]));
+        let u32_at = |at: usize| u32::from_le_bytes(seed[at..at + 4].try_into().unwrap()) as usize;
+        let root = u32_at(0);
+        // The distance to the vtable is signed: here the vtable comes first.
+        let vtable = root.wrapping_sub(u32_at(root) as u32 as i32 as isize as usize);
+        let slots: Vec<usize> = (vtable + 4..vtable + u16_at(vtable)).step_by(2).collect();
+        assert!(slots.len() >= 5, "{slots:?}");
+        let mut refused = 0;
+        for slot in &slots {
+            let places = slots.iter().map(|other| u16_at(*other)).chain([0, 4, 5, 0xffff]);
+            for place in places {
+                let mut payload = seed.clone();
+                payload[*slot..slot + 2].copy_from_slice(&(place as u16).to_le_bytes());
+                refused += usize::from(judge(&payload));
+            }
+        }
+        assert!(refused > slots.len(), "{refused}");
     }
 }
 
-fn judge(payload: &[u8]) {
-    if let Err(refusal) = read(payload, NOW) {
-        assert!(!refusal.mistakes.is_empty());
-        assert!(refusal.mistakes.iter().all(|mistake| mistake.to_string().len() < 1000), "{refusal:?}");
-    }
+#[test]
+fn commands_of_the_library_of_ess_are_read() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/wire");
+    let start = std::fs::read(folder.join("pl72.bin")).unwrap();
+    let told = pl72::read(&start).unwrap();
+    let refusal = read(&start, NOW).unwrap_err();
+    // Its ids are words, and nothing else is wrong.
+    assert_eq!((refusal.job_id.as_str(), refusal.mistakes[0].pointer.as_str()), (told.job_id, "job_id"));
+    let stop = std::fs::read(folder.join("6s4t.bin")).unwrap();
+    let pointers: Vec<String> = read(&stop, NOW).unwrap_err().mistakes.into_iter().map(|one| one.pointer).collect();
+    assert_eq!(pointers, ["job_id", "command_id", "stop_time"]);
+}
+
+fn stop_bytes() -> Vec<u8> {
+    let mut out = Vec::new();
+    let told = RunStop { stop_time: 1, run_name: "r", job_id: ID, service_id: "s", command_id: ID };
+    s6s4t::write(&mut out, &told).unwrap();
+    out
+}
+
+/// True if a message is refused.
+fn judge(payload: &[u8]) -> bool {
+    let Err(refusal) = read(payload, NOW) else { return false };
+    assert!(!refusal.mistakes.is_empty());
+    assert!(refusal.mistakes.iter().all(|mistake| mistake.to_string().len() < 1000), "{refusal:?}");
+    true
 }
 
 #[test]

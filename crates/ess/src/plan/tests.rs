@@ -154,15 +154,25 @@ fn links_never_lead_out_of_a_prefix() {
     assert!(mistake.what.contains("leaves the template prefix"), "{mistake}");
 }
 
-/// 1,000 names of files and instruments, put together from what leads elsewhere: each is refused, or its path is in the
-/// prefix however the links in it are.
 #[test]
 fn hostile_names_stay_in_the_prefix() {
+    hostile("hostile", 1000);
+}
+
+#[test]
+#[ignore = "10,000 names"]
+fn soak_hostile_names_stay_in_the_prefix() {
+    hostile("hostile-soak", 10_000);
+}
+
+/// Names of files and instruments, put together from what leads elsewhere: each is refused, or its path is in the
+/// prefix however the links in it are.
+fn hostile(folder: &str, names: usize) {
     const PARTS: [&str; 20] = [
         "..", ".", "", "/", "//", "a", "link", "real", "up", "\0", "\n", "\\", "..\\", "%2e%2e", "{run}", "~", "ü",
         "-rf", "\u{202e}", "c:",
     ];
-    let place = Place::new("hostile");
+    let place = Place::new(folder);
     let (options, out, outside) = (place.options(&[]), place.0.join("out"), place.0.join("outside"));
     fs::create_dir(out.join("real")).unwrap();
     symlink(&outside, out.join("link")).unwrap();
@@ -173,7 +183,7 @@ fn hostile_names_stay_in_the_prefix() {
         (random >> 33) as usize % sides
     };
     let mut taken = 0;
-    for _ in 0..1000 {
+    for _ in 0..names {
         let between = ["/", "", "/../"][dice(3)];
         let name = (0..1 + dice(5)).map(|_| PARTS[dice(PARTS.len())]).collect::<Vec<_>>().join(between);
         let told = wire::pl72::Pl72 {
@@ -207,6 +217,7 @@ fn hostile_names_stay_in_the_prefix() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     let beside: BTreeSet<_> = fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(beside.into_iter().collect::<Vec<_>>(), ["out", "outside", "templates"]);
+    println!("injected {names} hostile names: {taken} taken, 0 bytes outside of the prefix");
 }
 
 #[test]
