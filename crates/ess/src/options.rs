@@ -55,7 +55,6 @@ pub static OPTIONS: [Opt; 21] = [
     opt("time-after-stop", "DURATION", "500ms", "How long a job waits for late messages after its stop"),
     opt("data-flush-interval", "DURATION", "1s", "How often a file on disk is updated"),
     opt("kafka-metadata-max-timeout", "DURATION", "10s", "How long an answer of the brokers about topics may take"),
-    opt("kafka-error-timeout", "DURATION", "30s", "How long brokers may be away before the status says so"),
     Opt {
         short: Some('X'),
         many: true,
@@ -73,6 +72,7 @@ pub static OPTIONS: [Opt; 21] = [
     Opt { short: Some('c'), ..opt(CONFIG_FILE, "FILE", "", "ini file with any of these options; flags win over it") },
     opt("data", "DIR", "", "Folder of jobs and their streams [default: BEAMPORT_DATA, else ./beamport-data/writer]"),
     opt("memory", "SIZE", "1GiB", "Shared memory for the messages of each job"),
+    unused("kafka-error-timeout", "DURATION", "brokers that are away are waited for, and the status says so"),
     unused("max-queued-writes", "NUMBER", "`--memory` bounds what a job keeps"),
     unused("kafka-poll-timeout", "DURATION", "messages are taken as they come"),
     unused("grafana-carbon-address", "HOST:PORT", "metrics stand in the status messages and in `beamport top`"),
@@ -136,8 +136,6 @@ pub struct WriterOptions {
     pub data_flush_interval: Duration,
     /// How long an answer of the brokers may take.
     pub metadata_timeout: Duration,
-    /// How long brokers may be away.
-    pub error_timeout: Duration,
     /// Properties of librdkafka, in the order in which they were given; secrets among them.
     pub kafka_config: Vec<(String, String)>,
     /// How much is logged; `None`: what the environment says.
@@ -240,8 +238,13 @@ impl Reading {
         self.value(name, |text| wrong_topic(text).map_or_else(|| Ok(text.to_owned()), Err)).unwrap_or_default()
     }
 
-    fn folder(&self, name: &str, here: &Path, default: impl FnOnce() -> PathBuf) -> PathBuf {
-        here.join(self.text(name).filter(|text| !text.is_empty()).map_or_else(default, PathBuf::from))
+    fn folder(&mut self, name: &str, here: &Path, default: impl FnOnce() -> PathBuf) -> PathBuf {
+        let folder = here.join(self.text(name).filter(|text| !text.is_empty()).map_or_else(default, PathBuf::from));
+        // It comes into an instrument file and into answers.
+        if folder.to_str().is_none() {
+            self.mistakes.push(format!("--{name}: {} is not UTF-8; name another folder", folder.display()));
+        }
+        folder
     }
 
     fn brokers(&mut self) -> String {
@@ -291,7 +294,6 @@ impl Reading {
             time_after_stop: self.duration("time-after-stop"),
             data_flush_interval: self.duration("data-flush-interval"),
             metadata_timeout: self.duration("kafka-metadata-max-timeout"),
-            error_timeout: self.duration("kafka-error-timeout"),
             kafka_config: self.kafka_config(here),
             level,
             data: self.folder("data", here, data),

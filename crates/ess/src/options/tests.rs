@@ -21,7 +21,7 @@ fn defaults_are_those_of_the_table() {
     let seconds = Duration::from_secs;
     assert_eq!((options.brokers.as_str(), options.memory), ("one:9092,two:9092", 1 << 30));
     assert_eq!((options.status_interval, options.time_before_start), (seconds(2), seconds(10)));
-    assert_eq!((options.error_timeout, options.time_after_stop), (seconds(30), Duration::from_millis(500)));
+    assert_eq!((options.metadata_timeout, options.time_after_stop), (seconds(10), Duration::from_millis(500)));
     assert_eq!(options.hdf_output_prefix, std::env::temp_dir().join(""));
     assert_eq!((options.level, options.warnings.len()), (None, 0));
 }
@@ -64,6 +64,14 @@ fn every_mistake_is_listed_at_once() {
 fn an_option_without_effect_is_a_warning_and_no_mistake() {
     let options = with(&[("max-queued-writes", &["500"]), ("grafana-carbon-address", &["host:2003"])]).unwrap();
     assert_eq!(options.warnings.len(), 2, "{:?}", options.warnings);
+}
+
+#[test]
+fn a_folder_that_is_not_utf_8_is_a_mistake() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let here = Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff"));
+    let fault = WriterOptions::read(&Given::new(), here).unwrap_err().to_string();
+    assert!(fault.contains("--hdf-output-prefix") && fault.contains("not UTF-8"), "{fault}");
 }
 
 #[test]
