@@ -199,6 +199,11 @@ impl Reading {
             Some(option) if option.short == Some('X') => {
                 self.given.entry(option.name.to_owned()).or_default().extend(values);
             }
+            Some(option) if !option.many && values.len() > 1 => {
+                self.mistakes.push(format!("{place}: `{name}` takes one value; put one with blanks in quotes"));
+            }
+            // Without a value it is as if it were not there.
+            Some(_) if values.is_empty() => {}
             Some(option) => drop(self.given.insert(option.name.to_owned(), values)),
             None => {
                 let hint = nearest(&name, names()).map_or_else(

@@ -19,7 +19,7 @@ pub struct Ess {
 #[derive(Debug, Subcommand)]
 pub enum EssService {
     /// Write NeXus files of jobs from Kafka, with the flags, topics and commands of kafka-to-nexus
-    #[command(after_help = EXAMPLES)]
+    #[command(version, display_name = "beamport", after_help = EXAMPLES)]
     Writer(EssWriter),
 }
 

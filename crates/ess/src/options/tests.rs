@@ -86,16 +86,19 @@ fn a_flag_wins_over_the_ini_file() {
     let path = std::env::temp_dir().join(format!("beamport-ess-{}.ini", std::process::id()));
     let text = "# comment\n; another\nbrokers=\"old:9092\"\nverbosity = 'Trace'\nstatus-master-interval=2000ms\n\
                 kafka-config=security.protocol SASL_SSL \"sasl.password\" \"a b\"\nX=[client.id, me]\n\
-                hdf-output-prefix=/data # the disk\ngraylog-logger-address=1\n";
+                hdf-output-prefix=/data # the disk\ngraylog-logger-address=1\n\
+                service-name=my writer\nhdf-template-prefix=\n";
     std::fs::write(&path, text).unwrap();
     let file = path.display().to_string();
     let fault = with(&[("config-file", &[&file])]).unwrap_err().to_string();
+    assert!(fault.contains(":10: `service-name` takes one value"), "{fault}");
     assert!(fault.contains(":9: unknown option `graylog-logger-address`"), "{fault}");
-    std::fs::write(&path, text.replace("graylog-logger-address=1\n", "")).unwrap();
+    std::fs::write(&path, text.replace("graylog-logger-address=1\n", "").replace("my writer", "'my writer'")).unwrap();
     let options = with(&[("config-file", &[&file])]).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!((options.brokers.as_str(), options.level), ("one:9092,two:9092", Some(Level::Trace)));
-    assert_eq!(options.hdf_output_prefix, Path::new("/data"));
+    assert_eq!((options.hdf_output_prefix.as_path(), options.service_name.as_str()), (Path::new("/data"), "my writer"));
+    assert_eq!(options.hdf_template_prefix, std::env::temp_dir().join(""));
     let pairs: Vec<_> = options.kafka_config.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(pairs, [("security.protocol", "SASL_SSL"), ("sasl.password", "a b"), ("client.id", "me")]);
     assert!(!format!("{options:?}").contains("a b"));
