@@ -1,11 +1,12 @@
 //! Topics of commands: a consumer group whose members share them, a reader of one topic, and questions about topics.
 //!
 //! For services, not for data: messages are copied, and a call waits. A group never misses a message that was sent
-//! after the first of its members began: a member notes where the topic ends before it joins, begins there where the
-//! group has committed no offset, and commits that at once.
+//! after the first of its members began: a member notes where the topic ends before it joins, and the group commits
+//! that where it has committed nothing.
 
 use crate::librdkafka::{
-    Batch, Client, Group, GroupHeard, Heard, Kind, Mark, OffsetHeard, Queue, Sending, Spec, Topic, TopicHeard, Wrong,
+    Batch, Client, Committed, Group, GroupHeard, Heard, Kind, Mark, OffsetHeard, Queue, Sending, Spec, Topic,
+    TopicHeard, Wrong,
 };
 use crate::limits::{COMMAND_PROPERTIES, COMMANDS_BATCH, START_PATIENCE_MS};
 use crate::property;
@@ -275,6 +276,9 @@ pub struct Pool {
     doubt: Option<Wrong>,
 }
 
+/// Partitions with an offset each.
+type Places = Vec<(i32, Option<u64>)>;
+
 /// What a member hears.
 #[derive(Debug)]
 pub enum PoolHeard {
@@ -285,8 +289,9 @@ pub enum PoolHeard {
 }
 
 impl Pool {
-    /// Joins a group. `begin` is where the topic ended when the service began, by partition.
-    pub fn join(
+    /// A group, with where the topic ended when the service began, by partition. The group notes that where nobody has
+    /// joined it yet: whoever comes first takes what is sent from now on.
+    pub fn new(
         brokers: &str,
         user: &[(String, String)],
         group: &str,
@@ -302,9 +307,21 @@ impl Pool {
             // Those of today's writers, which may be members too.
             ("partition.assignment.strategy", "range,roundrobin"),
         ];
-        let joined = Group::join(&properties(brokers, user, &needed)?, topic).map_err(refused)?;
+        let group = Group::new(&properties(brokers, user, &needed)?, topic).map_err(refused)?;
         let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
-        Ok(Self { group: joined, begin: begin.to_vec(), brokers, topic, doubt: None })
+        let pool = Self { group, begin: begin.to_vec(), brokers, topic, doubt: None };
+        let all: Vec<i32> = (0..begin.len()).filter_map(|number| i32::try_from(number).ok()).collect();
+        let (_, new) = pool.places(&all)?;
+        if !new.is_empty() {
+            // A group that has members takes it from them alone: they have noted theirs.
+            let _ = pool.group.commit(&new, "");
+        }
+        Ok(pool)
+    }
+
+    /// Becomes a member, which gets commands.
+    pub fn join(&self) -> Result<(), Fault> {
+        self.group.join().map_err(|wrong| self.fault("read", wrong))
     }
 
     /// The next command; waits for it for so long. After a fault the member has to join again.
@@ -345,21 +362,22 @@ impl Pool {
         if partitions.is_empty() {
             return self.group.assign(&[]).map_err(|wrong| self.fault("assign", wrong));
         }
-        let committed = self.group.committed(partitions, START_PATIENCE_MS).map_err(|w| self.fault("read", w))?;
-        let first = |number: i32| usize::try_from(number).ok().and_then(|number| self.begin.get(number)).copied();
-        let (mut from, mut new) = (Vec::new(), Vec::new());
-        for one in committed {
-            let offset = one.offset.unwrap_or_else(|| first(one.partition).unwrap_or(0));
-            from.push((one.partition, Some(offset)));
-            if one.offset.is_none() {
-                new.push((one.partition, Some(offset)));
-            }
-        }
+        let (from, new) = self.places(partitions)?;
         self.group.assign(&from).map_err(|wrong| self.fault("assign", wrong))?;
         if !new.is_empty() {
             self.group.commit(&new, "").map_err(|wrong| self.fault("commit", wrong))?;
         }
         Ok(())
+    }
+
+    /// Where partitions are read from, and those of which the group has committed nothing.
+    fn places(&self, partitions: &[i32]) -> Result<(Places, Places), Fault> {
+        let committed = self.group.committed(partitions, START_PATIENCE_MS).map_err(|w| self.fault("read", w))?;
+        let first = |number: i32| usize::try_from(number).ok().and_then(|number| self.begin.get(number)).copied();
+        let place = |one: &Committed| one.offset.unwrap_or_else(|| first(one.partition).unwrap_or(0));
+        let from = committed.iter().map(|one| (one.partition, Some(place(one))));
+        let new = committed.iter().filter(|one| one.offset.is_none());
+        Ok((from.collect(), new.map(|one| (one.partition, Some(place(one)))).collect()))
     }
 
     /// Commits that the group is past a message, with a note, and waits for the answer. A member that lost the

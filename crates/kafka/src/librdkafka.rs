@@ -19,7 +19,7 @@ mod produce;
 mod record;
 mod sender;
 
-pub(crate) use group::{Group, Heard as GroupHeard};
+pub(crate) use group::{Committed, Group, Heard as GroupHeard};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing};
 pub(crate) use record::{Batch, Record};

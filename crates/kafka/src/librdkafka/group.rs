@@ -154,26 +154,28 @@ pub(crate) struct Taken {
 }
 
 impl Group {
-    /// Joins the group of the property `group.id`. The error is as that of [`Client::new`].
-    pub(crate) fn join(properties: &[(String, String)], topic: &str) -> Result<Self, (String, String)> {
+    /// Somebody who asks for the offsets of the group of the property `group.id`, and is no member until it joins.
+    pub(crate) fn new(properties: &[(String, String)], topic: &str) -> Result<Self, (String, String)> {
         let client = Client::with_events(
             c::rd_kafka_type_t::RD_KAFKA_CONSUMER,
             properties,
             c::RD_KAFKA_EVENT_ERROR | c::RD_KAFKA_EVENT_REBALANCE,
         )?;
-        let none = |wrong: Wrong| (String::new(), wrong.text);
-        let list = List::new(topic, &[(any_partition(), None)]).map_err(none)?;
-        // SAFETY: the client lives; the queue of a consumer is a reference that `Queue` gives back; the list is copied.
-        let (queue, code) = unsafe {
+        // SAFETY: the client lives; the queue of a consumer is a reference that `Queue` gives back.
+        let queue = unsafe {
             c::rd_kafka_poll_set_consumer(client.0.as_ptr());
-            let queue = c::rd_kafka_queue_get_consumer(client.0.as_ptr());
-            (queue, codes::rd_kafka_subscribe(client.0.as_ptr(), list.0.as_ptr()))
+            c::rd_kafka_queue_get_consumer(client.0.as_ptr())
         };
-        let raw =
-            NonNull::new(queue).ok_or_else(|| (String::new(), "the client is no member of a group".to_owned()))?;
+        let raw = NonNull::new(queue).ok_or_else(|| (String::new(), "the client has no group".to_owned()))?;
         let queue = Queue { raw, wakes: None, _client: client.clone() };
-        answered(code).map_err(none)?;
         Ok(Self { queue, client, topic: topic.to_owned() })
+    }
+
+    /// Becomes a member.
+    pub(crate) fn join(&self) -> Result<(), Wrong> {
+        let list = List::new(&self.topic, &[(any_partition(), None)])?;
+        // SAFETY: the client lives; the list is copied.
+        answered(unsafe { codes::rd_kafka_subscribe(self.client.0.as_ptr(), list.0.as_ptr()) })
     }
 
     /// What comes next; waits for it for so long.
