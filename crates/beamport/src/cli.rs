@@ -204,6 +204,9 @@ pub struct Demo {
 pub struct Up {
     /// The instrument file
     pub file: PathBuf,
+    /// The process that started it, if that alone ends it: it dies with it, and takes no signals
+    #[arg(long, hide = true)]
+    pub parent: Option<u32>,
     /// Output format.
     #[command(flatten)]
     pub form: Form,

@@ -58,7 +58,7 @@ fn start(asked: &cli::Demo, registry: &Registry, folder: &Path) -> Result<Starte
     fs::write(&file, &text).map_err(fault)?;
     fs::write(folder.join("demo.nexus.json"), template).map_err(fault)?;
     let instrument = file::read(&file, registry, &template_check).map_err(|mistakes| in_flags(&text, &mistakes))?;
-    Started::new(instrument)
+    Started::new(instrument, true)
 }
 
 /// A mistake of the file that we wrote, told for the flag from which it comes.

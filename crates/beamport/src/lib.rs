@@ -41,7 +41,7 @@ pub fn run(registry: &Registry) -> ExitCode {
     // These work with threads that write to stderr too: no lock is held meanwhile.
     match &cli.verb {
         Verb::Demo(asked) => return ended(demo::demo(asked, registry)),
-        Verb::Up(asked) => return ended(up::up(&asked.file, registry, asked.form.json)),
+        Verb::Up(asked) => return ended(up::up(asked, registry)),
         Verb::Slot(slot) => return ended(mover::slot::run(&slot.asked, registry).map(|()| ExitCode::SUCCESS)),
         _ => {}
     }

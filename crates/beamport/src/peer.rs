@@ -1,5 +1,6 @@
-//! Whether the other end of a descriptor is still open.
+//! Other processes: whether the other end of a descriptor is still open, and dying with a parent.
 
+use flow::Fault;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// True once the other end of a pipe or socket is closed for good. Data that it sent before may still be read.
@@ -8,4 +9,14 @@ pub(crate) fn is_gone(descriptor: BorrowedFd<'_>) -> bool {
     // SAFETY: one descriptor structure that outlives the call; no time-out.
     let answer = unsafe { libc::poll(&mut poll, 1, 0) };
     answer > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
+}
+
+/// Has the kernel kill this process when the one that started it dies.
+pub(crate) fn die_with(parent: u32) -> Result<(), Fault> {
+    // SAFETY: the call takes plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if std::os::unix::process::parent_id() != parent {
+        return Err(Fault::new("this process ends", "the one that started it has ended"));
+    }
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! `beamport up`: an instrument from its file to its report.
 
+use crate::cli::Up;
 use crate::edges::Registry;
 use crate::figures::thousands;
 use crate::file::{self, Instrument};
 use crate::mover::{Mover, Written, program, template_check};
+use crate::peer;
 use crate::report::{Report, events_of};
 use crate::room;
 use flow::edge::Host;
@@ -17,8 +19,11 @@ use std::time::{Duration, Instant};
 use store::{Check, Kind, ReadOptions, Reader};
 
 /// `beamport up FILE`, to its report; mistakes in the file are printed here.
-pub fn up(path: &Path, registry: &Registry, json: bool) -> Result<ExitCode, Fault> {
-    let instrument = match file::read(path, registry, &template_check) {
+pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
+    if let Some(parent) = asked.parent {
+        peer::die_with(parent)?;
+    }
+    let instrument = match file::read(&asked.file, registry, &template_check) {
         Ok(instrument) => instrument,
         Err(mistakes) => {
             let mut err = stderr().lock();
@@ -28,7 +33,7 @@ pub fn up(path: &Path, registry: &Registry, json: bool) -> Result<ExitCode, Faul
             return Ok(ExitCode::from(2));
         }
     };
-    Started::new(instrument)?.to_report(json)
+    Started::new(instrument, asked.parent.is_none())?.to_report(asked.form.json)
 }
 
 /// An instrument whose sources run and whose declared runs are open.
@@ -38,10 +43,10 @@ pub struct Started {
 }
 
 impl Started {
-    /// Starts it, where this machine has the room.
-    pub fn new(instrument: Instrument) -> Result<Self, Fault> {
+    /// Starts it, where this machine has the room. `by_signals`: SIGINT and SIGTERM end it.
+    pub fn new(instrument: Instrument, by_signals: bool) -> Result<Self, Fault> {
         let signals = Arc::new(AtomicUsize::new(0));
-        listen_to_signals(&signals)?;
+        listen_to_signals(&if by_signals { signals.clone() } else { Arc::default() })?;
         room::for_instrument(&instrument)?;
         for section in instrument.sources() {
             section.plan.prepare(&Files)?;

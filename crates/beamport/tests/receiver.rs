@@ -225,7 +225,7 @@ fn a_source_that_fails_panics_stalls_or_has_no_room_takes_nothing_from_those_tha
     let instrument = parse(&text, &lab.0.join("shared.toml"), &registry, &unasked).unwrap();
     let folder = instrument.data.value.clone();
     let data = Data::on_disk(&folder);
-    let mover = std::thread::spawn(move || Started::new(instrument).and_then(|started| started.to_report(true)));
+    let mover = std::thread::spawn(move || Started::new(instrument, true).and_then(|started| started.to_report(true)));
 
     // A reader that keeps all of `full`.
     wait_for("the run", || ask(&folder, &json!({"command": "status"})).is_ok());

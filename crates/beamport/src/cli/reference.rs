@@ -30,7 +30,7 @@ pub fn reference() -> String {
         // Writing to a String cannot fail.
         let _ = write!(page, "## {name}\n\n{about}.\n\n```\n{}\n```\n\n", usage.trim_start_matches("Usage: "));
         let _ = writeln!(page, "| argument | default | meaning |\n|---|---|---|");
-        for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help") {
+        for arg in verb.get_arguments().filter(|arg| arg.get_id() != "help" && !arg.is_hide_set()) {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             // A default that depends on something stands in the help as `[default: ...]`.
             let (meaning, spoken) = help.split_once(" [default: ").unwrap_or((&help, ""));

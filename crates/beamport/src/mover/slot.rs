@@ -2,6 +2,7 @@
 //! beamport._slot`, so that it is bound to a processor, killed and started again in the same way.
 
 use crate::edges::Registry;
+use crate::peer;
 use flow::edge::WorkerPlace;
 use flow::{Data, Fault, Native, Slot, SlotOptions, Stepped};
 use serde_json::Value;
@@ -56,17 +57,11 @@ pub fn run(asked: &str, registry: &Registry) -> Result<(), Fault> {
     }
 }
 
-/// Has the kernel kill this process when the mover dies. Ctrl-C is for the mover: it lets slots finish what they have.
+/// Dies with the mover. Ctrl-C is for the mover: it lets slots finish what they have.
 fn die_with(parent: u64) -> Result<(), Fault> {
-    // SAFETY: both calls take plain numbers.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-    }
-    if u64::from(std::os::unix::process::parent_id()) != parent {
-        return Err(Fault::new("a slot ends", "its `beamport up` has ended"));
-    }
-    Ok(())
+    // SAFETY: the call takes plain numbers.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    peer::die_with(u32::try_from(parent).unwrap_or(0))
 }
 
 /// Binds this process to a processor.
