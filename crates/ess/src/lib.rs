@@ -15,10 +15,18 @@
 #![forbid(unsafe_code)]
 
 mod command;
+#[cfg(feature = "client")]
+mod job;
+#[cfg(feature = "client")]
+mod journal;
 mod limits;
+#[cfg(feature = "client")]
+mod mover;
 mod options;
 mod plan;
 mod reply;
+#[cfg(feature = "client")]
+mod service;
 
 pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
 pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
@@ -44,9 +52,10 @@ pub struct Programs {
 /// # Errors
 /// What keeps it from starting.
 pub fn writer(options: &WriterOptions, programs: &Programs) -> Result<ExitCode, Fault> {
-    let _ = (options, programs);
     #[cfg(feature = "client")]
-    return Err(Fault::new("the file writer cannot start", "this version has no broker loop yet"));
+    return service::run(options, programs);
+    #[cfg(not(feature = "client"))]
+    let _ = (options, programs);
     #[cfg(not(feature = "client"))]
     Err(Fault::new("the file writer cannot start", "this beamport was built without Kafka")
         .hint("`pip install .` builds it with Kafka, as does `cargo build` with `--features kafka`"))

@@ -59,3 +59,83 @@ pub(crate) const LOST_MAX: usize = 256;
 
 /// Room for the line of a refusal that counts the mistakes that it does not list.
 pub(crate) const REST_LINE_BYTES: usize = 64;
+
+/// Bytes of a command on disk: the most that librdkafka hands out.
+#[cfg(feature = "client")]
+pub(crate) const COMMAND_BYTES_MAX: u64 = 2 << 30;
+
+/// Bytes of the record of a job: offsets of 100,000 partitions have about a megabyte.
+#[cfg(feature = "client")]
+pub(crate) const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// How long a folder of a job without a lock is left alone: it may just be made.
+#[cfg(feature = "client")]
+pub(crate) const SWEEP_AGE: Duration = Duration::from_secs(60);
+
+/// Bytes of a report: it lists every gap.
+#[cfg(feature = "client")]
+pub(crate) const REPORT_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of an answer of a job's `beamport up`.
+#[cfg(feature = "client")]
+pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of the end of what `beamport up` said: a fault has a few lines.
+#[cfg(feature = "client")]
+pub(crate) const SAID_BYTES: u64 = 4 << 10;
+
+/// How long the figures of a job are waited for: its status must not come late.
+#[cfg(feature = "client")]
+pub(crate) const ASK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a mover may take to note the stop. It is asked again.
+#[cfg(feature = "client")]
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long one turn of a loop waits for a message.
+#[cfg(feature = "client")]
+pub(crate) const TURN: Duration = Duration::from_millis(20);
+
+/// Commands of a control topic that one turn takes, so that the job is looked after beside them.
+#[cfg(feature = "client")]
+pub(crate) const COMMANDS_A_TURN: usize = 256;
+
+/// Before a mover that was killed is started again.
+#[cfg(feature = "client")]
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest pause before something is tried again.
+#[cfg(feature = "client")]
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Before the pool is joined again after a fault.
+#[cfg(feature = "client")]
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Between two looks for jobs that others have left.
+#[cfg(feature = "client")]
+pub(crate) const SCAN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts of a mover in a row that may fail before the job begins anew.
+#[cfg(feature = "client")]
+pub(crate) const FAILED_STARTS_MAX: u32 = 3;
+
+/// How often a job begins anew from its pinned offsets.
+#[cfg(feature = "client")]
+pub(crate) const RESTARTS_MAX: u32 = 3;
+
+/// How long a refusal may take to be delivered.
+#[cfg(feature = "client")]
+pub(crate) const DELIVERY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far clocks of producers may differ, ms: stops of a job are looked for from so long before its start command.
+#[cfg(feature = "client")]
+pub(crate) const COMMAND_SLACK_MS: i64 = 60_000;
+
+/// The group of the pool: that of today's writers, with which a pool can be shared.
+#[cfg(feature = "client")]
+pub(crate) const GROUP: &str = "kafka-to-nexus-worker-pool";
+
+/// How long a topic of a job may be unknown to the brokers: one that was just made is known to all within this time.
+#[cfg(feature = "client")]
+pub(crate) const NEW_TOPIC_PATIENCE: Duration = Duration::from_secs(1);

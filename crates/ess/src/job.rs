@@ -1,0 +1,376 @@
+//! One job, from its acceptance to the delivery of its outcome.
+//!
+//! The data is moved by `beamport up` in a process of its own. Here its commands are taken, its stop is kept, its
+//! process is supervised, and what became of it is told.
+//!
+//! Failure behaviour: a process that was killed is started again and resumes. One whose streams are of another boot,
+//! or whose file cannot be resumed, begins anew from the pinned offsets, a few times at most; then the outcome is an
+//! error.
+
+use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
+use crate::journal::{self, Entry, Step};
+use crate::limits::{
+    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, PAUSE, PAUSE_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
+};
+use crate::mover::{self, Ended, Figures, Mover};
+use crate::options::WriterOptions;
+use crate::plan::{self, JOB_FILE, Pins, TEMPLATE_FILE};
+use crate::reply::{self, Answer, Writing, Written};
+use crate::service::{Signals, now_ms};
+use flow::Fault;
+use kafka::group::{Cluster, Received, Sender, TopicReader};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use wire::answ::ActionType;
+
+/// What a job needs of the service.
+pub(crate) struct Host<'a> {
+    pub(crate) options: &'a WriterOptions,
+    pub(crate) service: &'a reply::Service,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) sender: &'a Sender,
+    pub(crate) signals: &'a Signals,
+    /// Our own program.
+    pub(crate) program: &'a Path,
+    /// Whether the service knows a job: a stop of one is for another writer.
+    pub(crate) knows: &'a dyn Fn(&str) -> bool,
+}
+
+/// A job that is worked at.
+pub(crate) struct Job<'a> {
+    host: Host<'a>,
+    entry: Entry,
+    start: StartJob,
+    control: TopicReader,
+    /// Where the control topic stands, by partition.
+    heard: Vec<u64>,
+    figures: Figures,
+    mover: Option<Mover>,
+    next_start: Instant,
+    /// Starts in a row that failed.
+    failed_starts: u32,
+    /// The mover knows the stop.
+    has_ended: bool,
+    next_end: Instant,
+    next_status: Instant,
+    /// What keeps it from going on, beside what its mover says.
+    trouble: Option<String>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(host: Host<'a>, entry: Entry, start: StartJob) -> Result<Self, Fault> {
+        let control = host.cluster.read(&start.control_topic, &entry.record.control)?;
+        let topics: Vec<String> = entry.record.pins.keys().cloned().collect();
+        let now = Instant::now();
+        Ok(Self {
+            heard: entry.record.control.clone(),
+            figures: Figures::new(&entry.folder, &topics),
+            host,
+            entry,
+            start,
+            control,
+            mover: None,
+            next_start: now,
+            failed_starts: 0,
+            has_ended: false,
+            next_end: now,
+            next_status: now,
+            trouble: None,
+        })
+    }
+
+    /// Works at it until its outcome is delivered and it is removed, or the service is told to end.
+    pub(crate) fn run(mut self) -> Result<(), Fault> {
+        if self.entry.record.step == Step::Accepted {
+            self.answer_start();
+        }
+        if self.entry.record.step < Step::Finished && !self.write()? {
+            return Ok(());
+        }
+        if self.entry.record.step == Step::Finished {
+            self.send(&self.entry.outcome()?);
+            loop {
+                match self.host.sender.flush(TURN) {
+                    Ok(true) => break,
+                    Ok(false) if self.host.signals.is_ending() => return Ok(()),
+                    Ok(false) => {}
+                    // Its topic is gone, say: nobody can be told.
+                    Err(fault) => {
+                        tracing::error!("job {}: its outcome is not delivered: {fault}", self.start.job_id);
+                        break;
+                    }
+                }
+            }
+            self.step(Step::Told)?;
+        }
+        mover::remove_streams(&self.entry.folder)?;
+        self.entry.remove()
+    }
+
+    fn send(&self, message: &[u8]) {
+        if let Err(fault) = self.host.sender.send(&self.start.control_topic, message) {
+            tracing::error!("job {}: {fault}", self.start.job_id);
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Fault> {
+        self.entry.record.step = step;
+        self.entry.save()
+    }
+
+    /// The job is accepted: its command again, the answer, the first status.
+    fn answer_start(&mut self) {
+        self.send(&self.start.raw);
+        self.answer(ActionType::StartJob, 201, &self.start.job_id, "the job is accepted");
+        self.say_status();
+    }
+
+    fn answer(&self, action: ActionType, code: u16, command_id: &str, message: &str) {
+        self.send(&reply::answer(&Answer {
+            service_id: &self.host.service.id,
+            action,
+            code,
+            job_id: &self.start.job_id,
+            command_id,
+            stop_ms: self.entry.record.stop_ms,
+            message,
+        }));
+    }
+
+    fn say_status(&mut self) {
+        let (topics, trouble) = self.figures.read(now_ms().saturating_mul(NS_PER_MS));
+        let writing = Writing {
+            job_id: self.start.job_id.clone(),
+            file_name: self.start.file_name.clone(),
+            start_ms: self.start.start_ms,
+            stop_ms: self.entry.record.stop_ms,
+            trouble: self.trouble.clone().or(trouble),
+            topics,
+        };
+        self.send(&reply::status(self.host.service, Some(&writing)));
+        self.next_status = Instant::now() + self.host.service.interval;
+    }
+
+    /// Until the outcome is on disk; false where the service was told to end before.
+    fn write(&mut self) -> Result<bool, Fault> {
+        loop {
+            if self.host.signals.is_ending() {
+                return Ok(false);
+            }
+            self.listen();
+            if self.supervise()? {
+                return Ok(true);
+            }
+            self.end_at_stop();
+            if Instant::now() >= self.next_status {
+                self.say_status();
+            }
+            if self.entry.record.step == Step::Accepted && self.host.sender.flush(Duration::ZERO).unwrap_or(true) {
+                self.step(Step::Running)?;
+            }
+        }
+    }
+
+    /// Takes what came on the control topic.
+    fn listen(&mut self) {
+        let mut patience = TURN;
+        for _ in 0..COMMANDS_A_TURN {
+            let Some(message) = self.control.next(patience) else { return };
+            patience = Duration::ZERO;
+            let partition = usize::try_from(message.partition).unwrap_or(usize::MAX);
+            if let Some(heard) = self.heard.get_mut(partition) {
+                *heard = (*heard).max(message.offset + 1);
+            }
+            let end = self.entry.record.control_end.get(partition).copied().unwrap_or(0);
+            self.hear(&message, message.offset >= end);
+        }
+    }
+
+    /// `is_new`: it came after the job was accepted.
+    fn hear(&mut self, message: &Received, is_new: bool) {
+        match command::read(&message.payload, message.time_ms) {
+            Ok(Some(Command::Stop(stop))) if stop.job_id == self.start.job_id => {
+                self.move_stop(&stop, message.time_ms);
+            }
+            Ok(Some(Command::Stop(stop))) if is_new && !(self.host.knows)(&stop.job_id) => {
+                let hint = format!("the job that is written is `{}`", self.start.job_id);
+                self.refuse(400, &stop, Mistake::new("job_id", "no such job is written here", hint));
+            }
+            Err(refusal) if is_new && refusal.action == ActionType::SetStopTime => {
+                self.send(&reply::refused(&self.host.service.id, &refusal));
+            }
+            // Commands to start are echoes of writers; other schemas are for others.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn refuse(&self, code: u16, stop: &StopJob, mistake: Mistake) {
+        let refusal = Refusal {
+            code,
+            action: ActionType::SetStopTime,
+            job_id: stop.job_id.clone(),
+            command_id: stop.command_id.clone(),
+            control_topic: self.start.control_topic.clone(),
+            mistakes: vec![mistake],
+        };
+        self.send(&reply::refused(&self.host.service.id, &refusal));
+    }
+
+    /// A new stop; on disk before it is answered.
+    fn move_stop(&mut self, stop: &StopJob, sent_ms: i64) {
+        let now = now_ms();
+        let old = self.entry.record.stop_ms;
+        if self.has_ended || old.is_some_and(|old| old <= now) {
+            let what = "the stop of the job has passed";
+            return self.refuse(500, stop, Mistake::new("stop_time", what, "send a stop while the job is written"));
+        }
+        // Now is when it was sent: the service may have been away.
+        let asked = stop.stop_ms.unwrap_or_else(|| if sent_ms > 0 { sent_ms.min(now) } else { now });
+        let record = &mut self.entry.record;
+        let before = (record.stop_ms, record.control.clone());
+        (record.stop_ms, record.control) = (Some(asked.max(self.start.start_ms)), self.heard.clone());
+        match self.entry.save() {
+            Ok(()) => self.answer(ActionType::SetStopTime, 201, &stop.command_id, "the stop is set"),
+            Err(fault) => {
+                (self.entry.record.stop_ms, self.entry.record.control) = before;
+                self.refuse(500, stop, Mistake::new("stop_time", fault.to_string(), "send it again later"));
+            }
+        }
+    }
+
+    /// Tells the mover the stop, once it has passed.
+    fn end_at_stop(&mut self) {
+        let Some(stop) = self.entry.record.stop_ms else { return };
+        if self.has_ended || self.mover.is_none() || now_ms() < stop || Instant::now() < self.next_end {
+            return;
+        }
+        let stop = stop.saturating_mul(NS_PER_MS);
+        let request = json!({"command": "end", "run": self.start.job_id, "stop": stop, "inclusive": true});
+        match mover::ask(&self.entry.folder, &request, STOP_PATIENCE) {
+            Ok(_) => self.has_ended = true,
+            // It is starting, or busy.
+            Err(fault) => tracing::debug!("job {}: {fault}", self.start.job_id),
+        }
+        self.next_end = Instant::now() + TURN;
+    }
+
+    /// Starts the mover, or looks whether it has ended. True once the outcome is on disk.
+    fn supervise(&mut self) -> Result<bool, Fault> {
+        let Some(mover) = &mut self.mover else {
+            return if Instant::now() < self.next_start { Ok(false) } else { self.start_mover() };
+        };
+        let Some(ended) = mover.ended(&self.start.job_id)? else { return Ok(false) };
+        self.mover = None;
+        self.has_ended = false;
+        match ended {
+            Ended::Reported(report) => self.judge(&report),
+            Ended::Killed => {
+                tracing::warn!("job {}: its `beamport up` was killed; it is started again", self.start.job_id);
+                self.next_start = Instant::now() + PAUSE;
+                Ok(false)
+            }
+            Ended::Failed(said) => self.failed(said),
+        }
+    }
+
+    fn judge(&mut self, report: &serde_json::Value) -> Result<bool, Fault> {
+        match mover::given_up(report) {
+            None => self.finish(Some(report), None),
+            Some(cause) if cause.contains("is not a file of this run") => self.finish(None, Some(cause)),
+            Some(cause) => self.begin_anew(cause),
+        }
+    }
+
+    /// It ended without a report: it is started again, later each time, and then begins anew. A lack of room is waited
+    /// out.
+    fn failed(&mut self, said: String) -> Result<bool, Fault> {
+        tracing::warn!("job {}: its `beamport up` failed: {said}", self.start.job_id);
+        let is_full =
+            ["No space left", "free space", "too little shared memory"].iter().any(|text| said.contains(text));
+        self.trouble = Some(said.clone());
+        if !is_full {
+            self.failed_starts += 1;
+        }
+        if self.failed_starts >= FAILED_STARTS_MAX {
+            return self.begin_anew(said);
+        }
+        self.next_start = Instant::now() + (PAUSE * 4_u32.pow(self.failed_starts.min(4))).min(PAUSE_MAX);
+        Ok(false)
+    }
+
+    /// Removes streams and file, so that the next start begins with the pinned offsets; the outcome after too many.
+    fn begin_anew(&mut self, cause: String) -> Result<bool, Fault> {
+        if self.entry.record.restarts >= RESTARTS_MAX {
+            return self.finish(None, Some(cause));
+        }
+        tracing::warn!("job {}: it begins anew: {cause}", self.start.job_id);
+        self.entry.record.restarts += 1;
+        self.entry.record.boot = journal::boot();
+        self.entry.save()?;
+        mover::remove_streams(&self.entry.folder)?;
+        let file = self.file();
+        match fs::remove_file(&file) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Fault::io(format!("cannot remove `{}`", file.display()), &e));
+            }
+            _ => {}
+        }
+        self.failed_starts = 0;
+        self.next_start = Instant::now() + PAUSE;
+        Ok(false)
+    }
+
+    fn file(&self) -> PathBuf {
+        plan::output(&self.start, self.host.options)
+    }
+
+    /// Starts the mover. True where there is nothing to start: the outcome is on disk then.
+    fn start_mover(&mut self) -> Result<bool, Fault> {
+        let folder = self.entry.folder.clone();
+        if self.entry.record.boot != journal::boot() {
+            return self.begin_anew("the machine was started again".into());
+        }
+        if let Some(report) = mover::report(&folder, &self.start.job_id)
+            && mover::given_up(&report).is_none()
+        {
+            return self.finish(Some(&report), None);
+        }
+        if !folder.join(JOB_FILE).exists() {
+            // From here on a file of this name is ours.
+            if fs::symlink_metadata(self.file()).is_ok() {
+                let cause = format!("`{}` exists since the job was accepted", self.file().display());
+                return self.finish(None, Some(cause));
+            }
+            let pins = self.entry.record.pins.iter();
+            let number = |offset: &u64| i64::try_from(*offset).unwrap_or(i64::MAX);
+            let pins = Pins(pins.map(|(topic, row)| (topic.clone(), row.iter().map(number).collect())).collect());
+            let files = plan::files(&self.start, self.host.options, &pins);
+            self.entry.put(TEMPLATE_FILE, files.template_json.as_bytes())?;
+            self.entry.put(JOB_FILE, files.job_toml.as_bytes())?;
+        }
+        let environment = plan::environment(self.host.options);
+        self.mover = Some(Mover::start(self.host.program, &environment, &folder)?);
+        self.has_ended = false;
+        Ok(false)
+    }
+
+    /// Puts the outcome on disk.
+    fn finish(&mut self, report: Option<&serde_json::Value>, error: Option<String>) -> Result<bool, Fault> {
+        let mut written = Written {
+            job_id: self.start.job_id.clone(),
+            file_name: self.file().display().to_string(),
+            metadata: self.start.metadata.clone(),
+            ..Written::default()
+        };
+        if let Some(report) = report {
+            let topics: Vec<String> = self.entry.record.pins.keys().cloned().collect();
+            mover::account(report, &topics, &mut written);
+        }
+        written.error = error.or(written.error);
+        self.entry.set_outcome(&reply::written(&self.host.service.id, &written))?;
+        self.step(Step::Finished)?;
+        Ok(true)
+    }
+}

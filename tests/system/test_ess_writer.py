@@ -1,0 +1,271 @@
+"""`beamport ess writer` in the place of the file writer of ESS: its jobs and answers, whoever is killed meanwhile."""
+
+import json
+import os
+import signal
+import time
+import uuid
+
+import h5py
+import pytest
+from conftest import HANG_S, until
+from ess_facility import Facility, now_ms, structure
+from streaming_data_types import serialise_6s4t, serialise_f144, serialise_pl72
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def facility(lab, nexus, kafka, request):
+    """A facility with topics of its own."""
+    facility = Facility(lab, kafka, request.node.name.removeprefix("test_")[:60])
+    yield facility
+    facility.close()
+
+
+def test_a_live_job_is_started_and_stopped(facility):
+    writer = facility.writer()
+    began = now_ms()
+    job = facility.start("live.nxs", began)
+    facility.accepted(job)
+    times = facility.send(50, now_ms() - 100)
+    status = until(
+        lambda: next(
+            (
+                s
+                for s in (json.loads(x.status_json) for x in facility.all(b"x5f2", facility.control))
+                if s["topics"][facility.topic]["messages"] == 100
+            ),
+            None,
+        ),
+        facility.said,
+    )
+    assert (status["state"], status["job_id"], status["file_being_written"]) == ("writing", job, "live.nxs")
+    assert (status["start_time"], status["stop_time"]) == (began, 0)
+    stopped = now_ms()
+    command = facility.stop(job, stopped)
+    assert facility.answer(command).status_code == 201
+    wrdn, message = facility.finished(job)
+    print(f"6s4t to wrdn: {now_ms() - stopped} ms")
+    assert wrdn.file_name == str(facility.files / "live.nxs")
+    assert json.loads(wrdn.metadata) == {"proposal": "live.nxs", "text": 'ü"\\'}
+    assert message["topics"][facility.topic]["messages"] == 100 and message["lost"] == []
+    facility.whole("live.nxs", times)
+    # On the control topic: the start again, the answer, a status, ..., the outcome, and nothing behind it.
+    heard = [which for where, which, _ in facility.heard if where == facility.control]
+    assert heard[:3] == [b"pl72", b"answ", b"x5f2"] and heard[-1] == b"wrdn"
+    facility.idle()
+    facility.end(writer)
+
+
+def test_both_times_of_a_job_may_be_past(facility):
+    start = now_ms() - 100_000
+    times = facility.send(100, start)
+    facility.writer()
+    job = facility.start("past.nxs", start + 20, start + 59)
+    wrdn, message = facility.finished(job)
+    assert message["lost"] == [] and message["blake3"]
+    # Its stop is inclusive, and the last value from before its start is there.
+    with h5py.File(wrdn.file_name) as file:
+        assert sorted(file["entry/bank/event_time_zero"][:].tolist()) == times[20:60]
+        assert sorted(file["entry/temperature/time"][:].tolist()) == times[19:60]
+    facility.idle()
+
+
+def test_a_job_may_start_in_the_future_and_stop_by_a_moved_stop(facility):
+    # Time to send a stop after the stop.
+    facility.writer("--time-after-stop", "5s")
+    start = now_ms() + 1500
+    job = facility.start("future.nxs", start, start + 60_000)
+    assert facility.accepted(job).stop_time.timestamp() * 1000 == start + 60_000
+    before = facility.send(10, start - 500)
+    times = facility.send(40, start)
+    until(lambda: now_ms() > start + 50, "time stands still")
+    # Moved twice; the last one that had not passed counts.
+    for stop in (start + 50_000, now_ms() + 300):
+        assert facility.answer(facility.stop(job, stop)).status_code == 201
+    until(lambda: now_ms() > stop + 50, "time stands still")
+    late = facility.answer(facility.stop(job, stop + 10_000))
+    assert late.status_code == 500 and "passed" in late.message
+    wrdn, _ = facility.finished(job)
+    with h5py.File(wrdn.file_name) as file:
+        assert sorted(file["entry/bank/event_time_zero"][:].tolist()) == times
+        assert sorted(file["entry/temperature/time"][:].tolist()) == before[-1:] + times
+
+
+def test_a_stop_that_was_sent_before_the_job_began_counts(facility):
+    # The group notes where it begins.
+    facility.end(facility.writer())
+    start = now_ms()
+    times = facility.send(20, start)
+    job = facility.start("queued.nxs", start)
+    until(lambda: now_ms() > start + 30, "time stands still")
+    command = facility.stop(job)
+    other = facility.stop(str(uuid.uuid4()))
+    facility.writer()
+    facility.finished(job)
+    assert facility.answer(command).status_code == 201
+    facility.whole("queued.nxs", times)
+    # That of another job was sent before this one was accepted: it is for nobody here.
+    assert [a for a in facility.all(b"answ") if a.command_id == other] == []
+
+
+def test_stops_that_are_wrong_are_refused_and_the_job_goes_on(facility):
+    facility.writer()
+    job = facility.start("wrong-stop.nxs")
+    facility.accepted(job)
+    wrong = facility.answer(facility.stop(str(uuid.uuid4())))
+    assert wrong.status_code == 400 and job in wrong.message
+    assert facility.answer(facility.stop(job, command="not a uuid")).status_code == 400
+    assert facility.answer(facility.stop(job)).status_code == 201
+    facility.finished(job)
+
+
+def test_a_refusal_lists_every_mistake_on_both_topics(facility):
+    facility.writer()
+    wrong = structure(facility.topic)
+    (entry,) = wrong["children"]
+    entry["children"][0]["children"][0]["config"] |= {"topic": "nowhere"}
+    entry["children"][1]["children"][0]["config"] |= {"dtype": "dubble"}
+    job = facility.start("../out.nxs", nexus_structure=json.dumps(wrong), job_id="no-uuid")
+    answer = facility.answer("no-uuid")
+    assert answer.status_code == 400 and "job_id" in answer.message and "filename" in answer.message
+    job = facility.start("wrong.nxs", nexus_structure=json.dumps(wrong))
+    answer = facility.answer(job)
+    assert answer.status_code == 400 and "nowhere" in answer.message and "dubble" in answer.message, answer.message
+    until(lambda: [a for a in facility.all(b"answ", facility.status) if a.command_id == job], facility.said)
+    assert list(facility.files.iterdir()) == []
+    facility.idle()
+
+
+def test_a_known_job_and_a_taken_name_are_refused(facility):
+    facility.writer()
+    job = facility.start("known.nxs")
+    facility.accepted(job)
+    facility.stop(job)
+    facility.finished(job)
+    taken = facility.start("known.nxs")
+    answer = facility.answer(taken)
+    assert answer.status_code == 400 and "exists" in answer.message
+    # The same command again, by two writers that share a folder.
+    facility.writer()
+    twice = facility.start("twice.nxs")
+    facility.accepted(twice)
+    facility.start("other.nxs", job_id=twice)
+    until(lambda: len([a for a in facility.all(b"answ", facility.control) if a.job_id == twice]) == 2, facility.said)
+    assert [a.status_code for a in facility.all(b"answ", facility.control) if a.job_id == twice] == [201, 400]
+    facility.stop(twice)
+    facility.finished(twice)
+    assert sorted(path.name for path in facility.files.iterdir()) == ["known.nxs", "twice.nxs"]
+
+
+def kill(pid: int):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def test_a_writer_that_is_killed_before_it_answers_answers_after_its_restart(facility, times, dice):
+    kills = times(3, 30)
+    writer = facility.writer()
+    before = []
+    for n in range(kills):
+        start = now_ms()
+        sent = facility.sent
+        job = facility.start(f"{n}.nxs", start)
+        until(lambda job=job: (facility.data / "jobs" / job).exists(), facility.said)
+        time.sleep(dice.choice([0, 0.002, 0.01]))
+        facility.lab.kill(writer)
+        data = facility.send(10, start)
+        writer = facility.writer(ready=False)
+        facility.accepted(job)
+        facility.stop(job)
+        facility.finished(job)
+        facility.whole(f"{n}.nxs", data, sent, before)
+        before = data[-1:]
+    facility.idle()
+    print(f"service killed at the acceptance of a job: {kills} kills injected, 0 jobs lost")
+
+
+def test_a_job_is_whole_though_its_processes_are_killed(facility, times, dice):
+    writer = facility.writer()
+    start = now_ms()
+    job = facility.start("killed.nxs", start)
+    facility.accepted(job)
+    sent, killed = [], {"service": 0, "up": 0, "write": 0}
+    for n in range(times(9, 300)):
+        sent += facility.send(10, max(now_ms(), start + 10 * n))
+        which = ("service", "up", "write")[n % 3]
+        if which == "service":
+            facility.lab.kill(writer)
+            writer = facility.writer(ready=False)
+        else:
+            (pid,) = until(lambda which=which: facility.processes(which), facility.said)
+            kill(pid)
+        killed[which] += 1
+        time.sleep(dice.uniform(0, 0.3))
+    until(lambda: now_ms() > sent[-1] // 1_000_000, "time stands still")
+    assert facility.answer(facility.stop(job)).status_code == 201
+    _, message = facility.finished(job)
+    assert message["lost"] == []
+    facility.whole("killed.nxs", sent)
+    facility.idle()
+    print(f"processes of a job killed: {killed} injected, 0 lost and 0 twice of {len(sent)} events and values")
+
+
+def test_sigterm_leaves_the_job_and_sighup_waits_for_its_end(facility):
+    writer = facility.writer()
+    start = now_ms()
+    job = facility.start("signals.nxs", start)
+    facility.accepted(job)
+    sent = facility.send(20, start)
+    facility.end(writer)
+    assert not (facility.processes("up") or facility.processes("write"))
+    sent += facility.send(20, max(now_ms(), start + 20))
+    writer = facility.writer()
+    writer.send_signal(signal.SIGHUP)
+    sent += facility.send(20, max(now_ms(), start + 40))
+    until(lambda: now_ms() > sent[-1] // 1_000_000, "time stands still")
+    assert writer.poll() is None
+    facility.stop(job)
+    facility.finished(job)
+    assert writer.wait(HANG_S) == 0
+    facility.whole("signals.nxs", sent)
+    assert list((facility.data / "jobs").iterdir()) == []
+
+
+def test_malformed_commands_are_answered_and_the_next_job_is_written(facility, times, dice):
+    facility.writer()
+    good = serialise_pl72(
+        str(uuid.uuid4()), "x.nxs", 0, nexus_structure=json.dumps(structure(facility.topic)), control_topic="nowhere"
+    )
+    stop = serialise_6s4t(str(uuid.uuid4()), command_id=str(uuid.uuid4()))
+
+    def spoiled(message: bytes) -> bytes:
+        message = bytearray(message)
+        for _ in range(dice.randint(1, 4)):
+            message[dice.randrange(len(message))] = dice.randrange(256)
+        return bytes(message[: dice.randrange(len(message) + 1)] if dice.random() < 0.5 else message)
+
+    deep = serialise_pl72(
+        str(uuid.uuid4()), "deep.nxs", 0, nexus_structure="[" * 100_000, control_topic=facility.control
+    )
+    strange = [b"", b"\0" * 8, dice.randbytes(1000), serialise_f144("x", 1, 1), deep, good[:8]]
+    count = times(200, 20_000)
+    facility.kafka.send([(facility.pool, 0, m) for m in strange + [spoiled(good) for _ in range(count)]])
+    job = facility.start("good.nxs")
+    facility.accepted(job)
+    facility.kafka.send([(facility.control, 0, m) for m in strange + [spoiled(stop) for _ in range(count)]])
+    facility.stop(job)
+    facility.finished(job)
+    outcomes = [a.status_code for a in facility.all(b"answ", facility.status)]
+    assert set(outcomes) == {400}
+    assert [path.name for path in facility.files.iterdir()] == ["good.nxs"]
+    assert sorted(
+        path.name for path in facility.lab.folder.iterdir() if not path.name.startswith(("out-", "err-"))
+    ) == [
+        "files",
+        "writer",
+    ]
+    print(f"malformed commands: {2 * count} injected, {len(outcomes)} starts refused, 0 bytes outside of the prefix")
