@@ -24,8 +24,6 @@ pub struct StartJob {
     pub job_id: String,
     /// Name of the file below the output prefix: relative, without `.` and `..`.
     pub file_name: String,
-    /// The `nexus_structure` as it came, the template of the file. Only `beamport-nexus` reads it.
-    pub structure: String,
     /// Topic on which the writer answers and takes stops.
     pub control_topic: String,
     /// Name of the instrument; where it is not empty, the file begins with its static file.
@@ -38,6 +36,15 @@ pub struct StartJob {
     pub metadata: String,
     /// The `pl72` as it came.
     pub raw: Vec<u8>,
+}
+
+impl StartJob {
+    /// The `nexus_structure` as it came, the template of the file. Only `beamport-nexus` reads it. It may be nearly all
+    /// of the message, so there is no copy of it.
+    #[must_use]
+    pub fn structure(&self) -> &str {
+        pl72::read(&self.raw).map(|told| told.nexus_structure).unwrap_or_default()
+    }
 }
 
 /// A new stop of a job, as a `6s4t` says.
@@ -138,7 +145,6 @@ fn start(payload: &[u8], kafka_time_ms: i64) -> Result<StartJob, Refusal> {
         return Ok(StartJob {
             job_id: told.job_id.to_owned(),
             file_name,
-            structure: told.nexus_structure.to_owned(),
             control_topic: told.control_topic.to_owned(),
             instrument: told.instrument_name.to_owned(),
             start_ms,

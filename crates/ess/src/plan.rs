@@ -64,7 +64,7 @@ pub fn check(job: &StartJob, options: &WriterOptions, nexus: &Path) -> Result<Ch
             None
         }
     };
-    let answer = template(&job.structure, options, static_file.as_deref(), nexus)?;
+    let answer = template(job.structure(), options, static_file.as_deref(), nexus)?;
     for one in answer.mistakes {
         let line = if one.line == 0 { String::new() } else { format!("line {}: ", one.line) };
         let pointer = if one.pointer.is_empty() { "nexus_structure".to_owned() } else { one.pointer };
@@ -215,7 +215,7 @@ pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins) -> Job
     let start = time_text(Time(job.start_ms.saturating_mul(NS_PER_MS)));
     let settle = duration_text(options.time_after_stop);
     let _ = writeln!(text, "[run.{}]\nstart = {start}\nsettle = {}", quoted(&job.job_id), quoted(&settle));
-    JobFiles { job_toml: text, template_json: &job.structure }
+    JobFiles { job_toml: text, template_json: job.structure() }
 }
 
 fn sink(job: &StartJob, options: &WriterOptions, pins: &Pins) -> String {

@@ -281,5 +281,5 @@ fn judge(payload: &[u8]) -> bool {
 fn a_structure_of_100_mb_is_kept_as_it_is() {
     let structure = "[".repeat(100_000_000);
     let job = started(&Pl72 { nexus_structure: &structure, ..good() }).unwrap();
-    assert_eq!(job.structure.len(), 100_000_000);
+    assert_eq!(job.structure().len(), 100_000_000);
 }

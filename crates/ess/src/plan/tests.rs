@@ -49,18 +49,39 @@ impl Drop for Place {
     }
 }
 
-fn job(file_name: &str, instrument: &str) -> StartJob {
-    StartJob {
-        job_id: "10edfd3c-84d3-11ef-b864-0242ac120002".into(),
-        file_name: file_name.into(),
-        structure: "{\"children\": []}".into(),
-        control_topic: "control".into(),
-        instrument: instrument.into(),
-        start_ms: 1_750_000_000_123,
-        stop_ms: None,
-        metadata: String::new(),
-        raw: Vec::new(),
+const ID: &str = "10edfd3c-84d3-11ef-b864-0242ac120002";
+
+/// A start with a name for the file and the instrument.
+fn told<'a>(file_name: &'a str, instrument: &'a str) -> wire::pl72::Pl72<'a> {
+    wire::pl72::Pl72 {
+        start_time: 1_750_000_000_123,
+        stop_time: 0,
+        run_name: "",
+        instrument_name: instrument,
+        nexus_structure: "{\"children\": []}",
+        job_id: ID,
+        broker: "",
+        service_id: "",
+        filename: file_name,
+        n_periods: 1,
+        detector_spectrum_map: None,
+        metadata: "",
+        control_topic: "control",
     }
+}
+
+/// The job of a start that is right as far as its message alone shows.
+fn taken(told: &wire::pl72::Pl72<'_>) -> Option<StartJob> {
+    let mut payload = Vec::new();
+    wire::pl72::write(&mut payload, told).unwrap();
+    match crate::read(&payload, 1) {
+        Ok(Some(crate::Command::Start(job))) => Some(*job),
+        _ => None,
+    }
+}
+
+fn job(file_name: &str, instrument: &str) -> StartJob {
+    taken(&told(file_name, instrument)).unwrap()
 }
 
 fn answer(topics: &[&str]) -> Answer {
@@ -182,42 +203,25 @@ fn hostile(folder: &str, names: usize) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % sides
     };
-    let mut taken = 0;
+    let mut made = 0;
     for _ in 0..names {
         let between = ["/", "", "/../"][dice(3)];
         let name = (0..1 + dice(5)).map(|_| PARTS[dice(PARTS.len())]).collect::<Vec<_>>().join(between);
-        let told = wire::pl72::Pl72 {
-            start_time: 1,
-            stop_time: 0,
-            run_name: "",
-            instrument_name: &name,
-            nexus_structure: "{}",
-            job_id: "10edfd3c-84d3-11ef-b864-0242ac120002",
-            broker: "",
-            service_id: "",
-            filename: &name,
-            n_periods: 1,
-            detector_spectrum_map: None,
-            metadata: "",
-            control_topic: "control",
-        };
-        let mut payload = Vec::new();
-        wire::pl72::write(&mut payload, &told).unwrap();
-        let Ok(Some(crate::Command::Start(job))) = crate::read(&payload, 1) else { continue };
+        let Some(job) = taken(&told(&name, &name)) else { continue };
         assert!(static_path(&options.hdf_template_prefix, &job.instrument).starts_with(place.0.join("templates")));
         if wrong_place(&out, &job.file_name).unwrap().is_some() {
             continue;
         }
         // What the sink does: folders, then the file.
         let path = output(&job, &options);
-        let made = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "x"));
-        taken += usize::from(made.is_ok());
+        let written = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "x"));
+        made += usize::from(written.is_ok());
     }
-    assert!(taken > 20, "{taken}");
+    assert!(made > 20, "{made}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     let beside: BTreeSet<_> = fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(beside.into_iter().collect::<Vec<_>>(), ["out", "outside", "templates"]);
-    println!("injected {names} hostile names: {taken} taken, 0 bytes outside of the prefix");
+    println!("injected {names} hostile names: {made} files made, 0 bytes outside of the prefix");
 }
 
 #[test]
