@@ -1,5 +1,6 @@
 """How-to pages whose blocks are executed as they stand, one after the other."""
 
+import os
 import re
 
 import h5py
@@ -56,3 +57,21 @@ def test_the_writer_is_tried_without_an_instrument(terminal, tmp_path):  # noqa:
         np.testing.assert_array_equal(file["entry/temperature/value"], [296.1, 296.3])
         assert file["entry/start_time"][()].startswith(b"2026-03-01T12:00:00.5")
         assert len(file["entry/detector/events/event_id"]) == 0
+
+
+def test_the_files_of_the_kafka_pages_are_good_and_show_no_secret(lab):
+    pytest.importorskip("beamport", reason="pip install .")
+    files = []
+    for page in ("read-and-write-kafka-topics.md", "secure-kafka.md"):
+        text = (ROOT / "docs" / "how-to" / page).read_text()
+        files += re.findall(r"^```toml\n(instrument = .*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(files) == 3
+    for text in files:
+        lab.file.write_text(text)
+        shown = lab.run("check", lab.file, "--show", env=os.environ | {"KAFKA_PASSWORD": "hunter2"})
+        assert b"kafka" in shown.stdout and b"hunter2" not in shown.stdout + shown.stderr
+        # A secret in the file itself is a mistake, and is not repeated.
+        lab.file.write_text(text.replace("env:KAFKA_PASSWORD", "hunter2"))
+        if "KAFKA_PASSWORD" in text:
+            wrong = lab.run("check", lab.file, status=2)
+            assert b"it is a secret" in wrong.stderr and b"hunter2" not in wrong.stderr

@@ -137,7 +137,7 @@ pub(crate) const ROUTES_MAX: usize = 1 << 16;
 #[cfg(feature = "client")]
 pub(crate) const OPEN_REST: i64 = 50_000_000;
 
-/// For so long nothing of a sink must come to its partitions before it believes that nothing is on its way, ns. A
-/// broker works off in milliseconds what it has received.
+/// No message of a sink must arrive for this time before it assumes that none is on the way, ns. A broker completes
+/// requests that it has received in milliseconds.
 #[cfg(feature = "client")]
 pub(crate) const LOOK_PATIENCE: i64 = 1_000_000_000;

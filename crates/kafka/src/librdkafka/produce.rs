@@ -44,8 +44,8 @@ pub(crate) struct Delivered {
     pub(crate) is_alone: bool,
 }
 
-/// Opens a socket that is reset when it closes: what a process that was killed had not sent yet is gone with it, and
-/// does not reach a broker after the process has started again.
+/// Opens a socket that is reset when it closes: unsent bytes of a killed process are discarded, and do not reach a
+/// broker after the process has restarted.
 pub(super) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int, _: *mut c_void) -> c_int {
     // SAFETY: it answers a new descriptor or -1, as librdkafka expects.
     let socket = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
@@ -129,14 +129,14 @@ impl Client {
         usize::try_from(unsafe { c::rd_kafka_outq_len(self.0.as_ptr()) }).unwrap_or(0)
     }
 
-    /// Drops what is not sent, so that nobody waits for it when the client is destroyed.
+    /// Discards unsent messages, so that destroying the client does not wait for them.
     pub(crate) fn give_up(&self) {
         let what = c::RD_KAFKA_PURGE_F_QUEUE | c::RD_KAFKA_PURGE_F_INFLIGHT | c::RD_KAFKA_PURGE_F_NON_BLOCKING;
         // SAFETY: the client lives.
         unsafe { c::rd_kafka_purge(self.0.as_ptr(), what) };
     }
 
-    /// After which error of the client nothing can be sent any more.
+    /// The fatal error of the client, if there is one: it sends nothing any more.
     pub(crate) fn end(&self) -> Option<Wrong> {
         let mut text = vec![0 as c_char; TEXT_BYTES];
         // SAFETY: the client lives; the buffer has the length that is told.

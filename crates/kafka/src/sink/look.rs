@@ -1,8 +1,8 @@
-//! Looking back: what topics hold already of messages that no commit counts, after a restart.
+//! After a restart: which messages, of those that no commit counts, topics hold already.
 //!
-//! Each partition is read from its kept offset to its end. A process that was killed may have left requests that a
-//! broker had received and not worked off, so it is read until nothing of ours has come for a second. What others send
-//! to the topic meanwhile does not matter.
+//! Each partition is read from its kept offset to its end. A broker may still complete requests of a killed process, so
+//! the partitions are read until no message of this sink has arrived for a second. Messages of other producers do not
+//! extend this.
 
 use super::state::Known;
 use crate::client::Pairs;
@@ -52,9 +52,9 @@ pub(crate) struct Look {
     known: Option<i64>,
     /// When they are to be asked for.
     due: i64,
-    /// Since when nothing of ours has come.
+    /// Since when no message of this sink has arrived.
     quiet: i64,
-    /// Since when nobody answers.
+    /// Since when the brokers have not answered.
     pub(crate) silent: Option<i64>,
 }
 
@@ -120,7 +120,7 @@ impl Look {
         Ok(look)
     }
 
-    /// Reads what is there. True when nothing of ours comes any more; an error ends it.
+    /// Reads what has been fetched. True when no message of this sink arrives any more.
     pub(crate) fn step(&mut self, now: i64) -> Result<bool, Wrong> {
         while let Some(event) = self.answers.event(0) {
             match event.heard() {
@@ -158,7 +158,7 @@ impl Look {
         Ok(false)
     }
 
-    /// Takes where a partition ends. One that cannot be told now is asked for again.
+    /// Takes the end of a partition. If it is unavailable now, the sink asks again.
     fn hear(&mut self, OffsetHeard { topic, partition, offset }: OffsetHeard) {
         let part = self.parts.iter_mut().find(|part| part.number == partition && part.topic == topic);
         match (part, offset) {

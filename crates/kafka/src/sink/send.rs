@@ -1,11 +1,13 @@
 //! The sink: messages of streams to topics.
 //!
-//! Each message carries its identity in a header. A commit holds, by partition, the offset from which on there may be
-//! messages that it does not count as done; a new sink reads from there, and sends only what is not there
-//! ([`super::look`]). Sockets are reset when they close, so that nothing that a killed process left in them arrives
-//! later.
+//! Each message carries its identity in a header. A commit contains, by partition, the offset from which it may hold
+//! messages that the commit does not count as done; a new sink reads from there, and sends only the missing messages
+//! ([`super::look`]). Sockets are reset when they close, so that unsent bytes of a killed process never arrive.
 //!
-//! librdkafka copies each message: stream memory may be let go while a request with it is on its way again.
+//! Constraint: librdkafka copies each message, because it may send it again when the stream memory is gone.
+//!
+//! Failure behaviour: brokers that are away and topics that are missing are the sink's trouble; nothing expires. A
+//! message that a topic refuses for good is set aside. Any other refusal is a fault: the sink restarts.
 
 use super::look::{Look, Part, Present};
 use super::section::Plan;
@@ -72,7 +74,7 @@ struct Open {
     inputs: Vec<Input>,
     /// What the newest commit of the sink before this one holds.
     kept: State,
-    /// What topics hold already.
+    /// Unconfirmed messages that are in their topics already.
     present: Present,
     refused: Vec<Refused>,
     /// Acknowledged messages that places hold.
@@ -221,7 +223,7 @@ impl Open {
             let topic = self.topics.number(route, &mut self.producer)?;
             match self.producer.send(topic, &outgoing) {
                 Ok(()) => flight.send(sequence),
-                // It has no room though nothing waits: the queue is too small for it.
+                // The queue is empty and still too small for the message.
                 Err(Unsent::Full) if self.producer.waiting() == 0 => {
                     flight.pass(sequence);
                     aside.push(Aside { sequence, reason: "size" });
@@ -237,13 +239,17 @@ impl Open {
         Ok(batch.len())
     }
 
-    /// Takes which stream an input is now, and forgets what topics hold of messages that it is past.
+    /// Notes the identity of an input, and drops identities of messages before `first`.
     fn know(&mut self, number: usize, uuid: [u8; 16], first: u64) {
         let input = &mut self.inputs[number];
         if input.uuid != Some(uuid) {
             input.uuid = Some(uuid);
             let is_kept = self.kept.streams.get(&input.stream).is_some_and(|kept| kept.0 == uuid);
             input.known = if is_kept { Known::Yes } else { Known::No };
+            if !is_kept {
+                let places = self.topics.all.iter_mut().flat_map(|topic| &mut topic.places);
+                self.held = self.held.saturating_sub(places.map(|place| place.forget(number)).sum());
+            }
         }
         if !self.present.is_empty() && self.look.is_none() {
             self.present.retain(|(of, _), there| *of != uuid || there.iter().any(|sequence| *sequence >= first));
@@ -334,7 +340,7 @@ impl Open {
         taken.map_err(|fault| Fault { passes: Passes::Soon, ..fault.of_stage("sink", &plan.name) })
     }
 
-    /// Opens topics.
+    /// Opens topics, and looks through those that may hold unconfirmed messages.
     fn advance(&mut self, now: i64) -> Result<(), Fault> {
         let Self { topics, producer, plan, kept, .. } = self;
         let asked = topics.step(plan, producer.client(), kept, now);
@@ -357,7 +363,7 @@ impl Open {
         Ok(())
     }
 
-    /// What was found is not sent again.
+    /// Messages that were found are not sent again.
     fn end_look(&mut self) {
         let Some(mut look) = self.look.take() else { return };
         for part in &look.parts {
@@ -366,7 +372,9 @@ impl Open {
             let place = usize::try_from(part.number).ok().and_then(|number| topic.places.get_mut(number));
             let Some(place) = place else { continue };
             for (stream, (after, sequence)) in &part.found {
-                if let Some(number) = self.inputs.iter().position(|input| input.stream == *stream) {
+                let kept = self.kept.streams.get(stream).map(|kept| kept.0);
+                let is_it = |input: &Input| input.stream == *stream && input.uuid.is_none_or(|uuid| Some(uuid) == kept);
+                if let Some(number) = self.inputs.iter().position(is_it) {
                     place.find(*after, number, *sequence);
                     self.held += 1;
                 }
@@ -423,7 +431,7 @@ fn parts(topic: &mut OutTopic) -> Vec<Part> {
     numbers.map(part).collect()
 }
 
-/// Why a message is set aside that the brokers do not take, and that another time will not help.
+/// The reason to set a message aside, if the brokers will never accept it.
 fn refusal(wrong: &Wrong, is_alone: bool) -> Option<&'static str> {
     match wrong.kind {
         Kind::TooLarge if is_alone => Some("size"),

@@ -1,5 +1,5 @@
-//! What a sink keeps in its commits: of each input its identity and how far it is acknowledged, of each topic its id
-//! and, by partition, from which offset on there may be messages that no commit counts as done.
+//! The state of a sink in its commits: for each input its identity and how far it is acknowledged; for each topic its
+//! id and, by partition, the offset from which it may hold messages that no commit counts as done.
 //!
 //! `{"streams": {"counts": ["0f3a...", 1200]}, "topics": {"loki_counts": {"id": "Nx3...", "offsets": [300, 310]}}}`
 
@@ -7,7 +7,7 @@ use flow::Fault;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is kept of a topic.
+/// The kept state of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Its id; empty where the brokers give none.
@@ -19,7 +19,7 @@ pub(crate) struct Kept {
 /// Identity of a stream, and below which sequence all is dealt with.
 pub(crate) type Known = ([u8; 16], u64);
 
-/// What is kept.
+/// The state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// By stream.
@@ -83,7 +83,7 @@ struct There {
     sequence: u64,
 }
 
-/// A partition: from which offset on a new sink has to look for its messages.
+/// A partition: from which offset a new sink has to look for its messages.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
     floor: u64,
@@ -96,20 +96,27 @@ impl Place {
         Self { floor, there: VecDeque::new() }
     }
 
-    /// A message was acknowledged. A broker that had it already may not tell its offset: it is 0 then, and the message
-    /// lies behind the one before it.
+    /// Enters an acknowledged message. If a broker acknowledges a message that it had already, its offset is unknown, 0
+    /// here; it is larger than that of the message before.
     pub(crate) fn acknowledge(&mut self, offset: u64, input: usize, sequence: u64) {
         let offset = offset.max(self.there.back().map_or(self.floor, |last| last.after));
         self.there.push_back(There { from: offset, after: offset + 1, input, sequence });
     }
 
-    /// Messages of an input were found behind the floor.
+    /// Enters messages of an input that were found from the floor on.
     pub(crate) fn find(&mut self, after: u64, input: usize, sequence: u64) {
         self.there.push_back(There { from: self.floor, after, input, sequence });
     }
 
-    /// The offset from which on there may be messages whose input is not past them. `below` by input. How many
-    /// messages were let go is taken off `held`.
+    /// Drops the messages of an input that is another stream now; returns how many entries that were.
+    pub(crate) fn forget(&mut self, input: usize) -> usize {
+        let before = self.there.len();
+        self.there.retain(|there| there.input != input);
+        before - self.there.len()
+    }
+
+    /// The offset from which the partition may hold messages at or above `below` of their input. Removed entries are
+    /// subtracted from `held`.
     pub(crate) fn offset(&mut self, below: &[u64], held: &mut usize) -> u64 {
         while let Some(front) = self.there.front() {
             if below.get(front.input).is_some_and(|below| front.sequence >= *below) {
@@ -163,5 +170,8 @@ mod tests {
         assert_eq!(place.offset(&[21, 9], &mut held), 108);
         assert_eq!(place.offset(&[21, 10], &mut held), 160);
         assert_eq!(place.offset(&[22, 10], &mut held), 161);
+        place.acknowledge(170, 0, 23);
+        assert_eq!(place.forget(0), 1);
+        assert_eq!(place.offset(&[0, 10], &mut held), 161);
     }
 }

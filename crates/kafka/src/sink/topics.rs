@@ -1,9 +1,9 @@
-//! The topics that a sink sends to: whether they are there, with which partitions, and from which offset on messages
-//! of this sink may lie there that no commit counts.
+//! The topics that a sink sends to: whether they exist, their partitions, and from which offset they may hold messages
+//! of this sink that no commit counts.
 //!
-//! A topic is opened in turns, each one question to the brokers: what it is; where it begins; where it ends. One of
-//! which offsets were kept is looked through then ([`super::look`]). One that is new is sent to only after a commit
-//! holds its offsets: else nobody would know where to look.
+//! A topic is opened by three questions to the brokers: its partitions, their first offsets, their ends. If its offsets
+//! were kept, it is looked through ([`super::look`]). A new topic gets no message before a commit contains its offsets,
+//! because a restarted sink would not know where to look.
 
 use super::section::{Create, Plan};
 use super::state::{Kept, Place, State};
@@ -61,9 +61,9 @@ pub(crate) struct Topics {
     by_number: Vec<usize>,
     /// When the next may be asked.
     due: i64,
-    /// What keeps a topic from being opened.
+    /// Why a topic cannot be opened.
     pub(crate) trouble: Option<Fault>,
-    /// Nobody answers, since.
+    /// Since when the brokers have not answered.
     pub(crate) silent: Option<i64>,
 }
 
@@ -119,7 +119,7 @@ impl Topics {
         self.by_number.get(number).and_then(|at| self.all.get_mut(*at))
     }
 
-    /// All that messages wait for may be sent to, and nothing is to be looked through.
+    /// Every topic that messages wait for is open.
     pub(crate) fn is_open(&self) -> bool {
         self.all.iter().all(|topic| topic.stage == Stage::Ready || topic.is_idle())
     }
@@ -237,7 +237,7 @@ impl Topics {
         }
     }
 
-    /// What is to be kept of topics, by what is acknowledged of the inputs. Others stay as they were kept.
+    /// The state of topics for a commit, by what is acknowledged of the inputs. Topics that are not open keep theirs.
     pub(crate) fn keep(&mut self, kept: &State, below: &[u64], held: &mut usize) -> BTreeMap<String, Kept> {
         let mut all = kept.topics.clone();
         for topic in &mut self.all {
@@ -256,7 +256,7 @@ impl Topics {
 }
 
 impl OutTopic {
-    /// It was kept, is not there any more, and no message goes there.
+    /// It was kept, does not exist any more, and no message is for it.
     fn is_idle(&self) -> bool {
         self.stage == Stage::Missing && !self.is_wanted
     }
@@ -274,7 +274,7 @@ impl OutTopic {
         self.stage = if kept.is_some() { Stage::Back } else { Stage::New };
     }
 
-    /// A message of an input is in a partition. One that the topic did not have begins with its first message.
+    /// Enters an acknowledged message. A partition that is new begins with its first message.
     pub(crate) fn acknowledge(&mut self, partition: i32, offset: u64, input: usize, sequence: u64) {
         let Ok(at) = usize::try_from(partition) else { return };
         if at >= self.places.len() {

@@ -1,0 +1,163 @@
+"""Streams become topics of Apache Kafka: every message once, and in the order of its origin, whoever is killed."""
+
+import struct
+import time
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from conftest import HANG_S, lost_of, until
+from kafka_node import Node
+
+beamport = pytest.importorskip("beamport", reason="pip install .")
+pytestmark = pytest.mark.services
+
+PARTITIONS = 3
+RUN = """
+[run.first]
+settle = "200 ms"
+"""
+# Four process variables, 2,000 values a second.
+VALUES = """
+[source.values]
+kind = "sim"
+model = "camera-metadata"
+fps = 500
+values = 4
+level = "disk"
+live = "16 MiB"
+"""
+
+
+def sink(kafka: Node, topic: str, more: str = "", inputs: str = '"values"') -> str:
+    """A sink of streams, for an instrument file."""
+    return f"""
+[sink.out]
+kind = "kafka"
+brokers = "{kafka.address}"
+inputs = [{inputs}]
+topic = "{topic}"
+{more}
+"""
+
+
+def read(kafka: Node, topic: str) -> list[list]:
+    """All messages of each partition."""
+    consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "nobody", "log_level": 0})
+    try:
+        all_of = []
+        for partition in sorted(consumer.list_topics(topic, HANG_S).topics[topic].partitions):
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=HANG_S)
+            consumer.assign([TopicPartition(topic, partition, first)])
+            rows, patience = [], time.monotonic() + HANG_S
+            while first < end and (not rows or rows[-1].offset() + 1 < end):
+                assert time.monotonic() < patience, f"{topic}/{partition}: {len(rows)} messages, not all up to {end}"
+                for message in consumer.consume(1000, 0.1):
+                    assert message.error() is None, message.error()
+                    rows.append(message)
+            all_of.append(rows)
+        return all_of
+    finally:
+        consumer.close()
+
+
+def compare(lab, partitions: list[list], stream: str = "values", left_out: int = 0) -> int:
+    """What is in the topic is what is in the stream, each message once; how many there are."""
+    opened = beamport.open(lab.data)[stream]
+    held = {m.sequence: (m.origin, m.source_time // 1_000_000, bytes(m.payload)) for m in opened.read()}
+    found, place, last = {}, {}, {}
+    for number, rows in enumerate(partitions):
+        for row in rows:
+            (header,) = [value for name, value in row.headers() if name == "beamport"]
+            uuid, _epoch, zero, sequence = struct.unpack("<16sIIQ", header)
+            if uuid.hex() != opened.uuid:
+                continue
+            assert zero == 0 and sequence not in found, f"{sequence} twice"
+            found[sequence] = (row.key().decode(), row.timestamp()[1], row.value())
+            # One origin is in one partition, in order.
+            assert place.setdefault(row.key(), number) == number and last.get(row.key(), -1) < sequence
+            last[row.key()] = sequence
+    assert [sequence for sequence, row in found.items() if held[sequence] != row] == []
+    assert len(found) == len(held) - left_out, f"{len(found)} of {len(held)}: lost {sorted(set(held) - set(found))[:9]}"
+    return len(found)
+
+
+def account(lab, stream: str = "values") -> dict:
+    """The account of the sink; empty before its first commit."""
+    rows = beamport.open(lab.data).stages() if lab.data.is_dir() else []
+    return next((row for row in rows if (row["stage"], row["stream"]) == ("out", stream)), {})
+
+
+def done(lab) -> int:
+    """Messages that the sink has committed as sent."""
+    return account(lab).get("done", 0)
+
+
+def moves(lab, process):
+    """Waits until more is sent."""
+    before = done(lab)
+    until(lambda: done(lab) > before, lambda: f"nothing is sent: {lab.said(process)[1][-2000:]}")
+
+
+def ended(lab, process) -> dict:
+    """Ctrl-C, and the report: nothing lost."""
+    lab.interrupt(process)
+    report = lab.report(process)
+    assert report["closed"] and lost_of(report) == 0
+    return report
+
+
+def test_a_topic_holds_what_the_stream_holds(lab, kafka):
+    create = f"create = {{ partitions = {PARTITIONS}, replication = 1 }}\n"
+    lab.write(VALUES + sink(kafka, "sent_{stream}", create + 'properties = { "compression.type" = "zstd" }') + RUN)
+    process, _ = lab.up_ready()
+    until(lambda: done(lab) > 2000, lambda: f"{done(lab)} are sent: {lab.said(process)[1][-2000:]}")
+    ended(lab, process)
+    partitions = read(kafka, "sent_values")
+    assert len(partitions) == PARTITIONS
+    sent = compare(lab, partitions)
+    row = account(lab)
+    assert (row["done"], row["read"], row["held"]) == (sent, sent, 0) and not row["aside"]
+
+
+def test_each_message_is_there_once_after_kill_9_of_the_mover(lab, kafka, times, dice):
+    topic = kafka.topic("sent_killed_mover", PARTITIONS)
+    lab.write(VALUES + sink(kafka, topic) + RUN)
+    process, _ = lab.up_ready()
+    kills = times(5, 100)
+    for _ in range(kills):
+        moves(lab, process)
+        time.sleep(dice.uniform(0, 0.3))
+        lab.kill(process)
+        process, _ = lab.up_ready()
+    moves(lab, process)
+    ended(lab, process)
+    sent = compare(lab, read(kafka, topic))
+    print(f"mover of a Kafka sink: {kills} kills injected, 0 lost and 0 twice of {sent} messages")
+
+
+def test_each_message_is_there_once_after_kill_9_of_the_broker(lab, kafka, times, dice):
+    topic = kafka.topic("sent_killed_broker", PARTITIONS)
+    lab.write(VALUES + sink(kafka, topic) + RUN)
+    process, _ = lab.up_ready()
+    kills = times(2, 50)
+    for _ in range(kills):
+        moves(lab, process)
+        time.sleep(dice.uniform(0, 0.5))
+        kafka.restart()
+    moves(lab, process)
+    ended(lab, process)
+    sent = compare(lab, read(kafka, topic))
+    print(f"Kafka killed and restarted while it was sent to: {kills} injected, 0 lost and 0 twice of {sent} messages")
+
+
+def test_a_message_that_the_topic_does_not_take_is_aside(lab, kafka):
+    topic = kafka.topic("sent_too_large", 1, max_message_bytes=20_000)
+    camera = '[source.camera]\nkind = "sim"\nmodel = "camera"\nfps = 2\nshape = [200, 200]\nlevel = "disk"\nlive = "16 MiB"\n'
+    lab.write(VALUES.replace("500", "20") + camera + sink(kafka, topic, inputs='"values", "camera"') + RUN)
+    process, _ = lab.up_ready()
+    until(lambda: done(lab) > 200 and account(lab, "camera").get("aside"), lambda: f"{lab.said(process)[1][-2000:]}")
+    ended(lab, process)
+    compare(lab, read(kafka, topic))
+    row = account(lab, "camera")
+    assert row["done"] == 0 and row["aside"] == {"size": row["read"]}
+    assert lab.stream("out.aside").marks()[1] == row["read"]
