@@ -45,6 +45,12 @@ impl StartJob {
     pub fn structure(&self) -> &str {
         pl72::read(&self.raw).map(|told| told.nexus_structure).unwrap_or_default()
     }
+
+    /// The file's name as it came, which the status repeats.
+    #[must_use]
+    pub fn given_name(&self) -> &str {
+        pl72::read(&self.raw).map(|told| told.filename).unwrap_or_default()
+    }
 }
 
 /// A new stop of a job, as a `6s4t` says.

@@ -143,7 +143,7 @@ impl<'a> Job<'a> {
         let (topics, trouble) = self.figures.read(now_ms().saturating_mul(NS_PER_MS));
         let writing = Writing {
             job_id: self.start.job_id.clone(),
-            file_name: self.start.file_name.clone(),
+            file_name: self.start.given_name().to_owned(),
             start_ms: self.start.start_ms,
             stop_ms: self.entry.record.stop_ms,
             trouble: self.trouble.clone().or(trouble),

@@ -101,7 +101,7 @@ pub struct Service {
 pub struct Writing {
     /// Its id.
     pub job_id: String,
-    /// Its file, without the prefix.
+    /// Its file, as its command names it.
     pub file_name: String,
     /// Its start, ms since 1970 UTC.
     pub start_ms: i64,

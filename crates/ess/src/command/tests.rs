@@ -58,6 +58,7 @@ fn a_job_has_what_its_message_says() {
     assert_eq!((job.job_id.as_str(), job.file_name.as_str(), job.instrument.as_str()), (ID, "sub/a.nxs", "loki"));
     assert_eq!((job.start_ms, job.stop_ms), (1_750_000_000_000, Some(1_750_000_060_000)));
     assert_eq!((job.metadata.as_str(), job.control_topic.as_str()), ("{ \"a\": 1}", "loki_control"));
+    assert_eq!((job.given_name(), job.structure()), ("/sub//a.nxs", "{\"children\": []}"));
     assert_eq!(job.raw, bytes(&good()));
 }
 
