@@ -30,9 +30,10 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},BEHIND://127.0.0.1:{proxy}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,BEHIND:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/log
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
@@ -90,12 +91,16 @@ class Node:
         self.broker = free_port()
         self.controller = free_port()
         self.address = f"127.0.0.1:{self.broker}"
+        # A client of `proxy` learns of no other address: a test puts a proxy there, in front of `behind`.
+        self.behind = free_port()
+        self.proxy = free_port()
         self.process: subprocess.Popen | None = None
         # What it is asked fails where the client is gone before the answer.
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 100})
         self.said = folder / "said"
         self.properties = folder / "server.properties"
-        text = PROPERTIES.format(folder=folder, broker=self.broker, controller=self.controller)
+        ports = {"broker": self.broker, "behind": self.behind, "proxy": self.proxy, "controller": self.controller}
+        text = PROPERTIES.format(folder=folder, **ports)
         self.properties.write_text(text)
 
     def format(self):

@@ -1,12 +1,14 @@
 """Streams become topics of Apache Kafka: every message once, and in the order of its origin, whoever is killed."""
 
+import re
 import struct
 import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from conftest import HANG_S, lost_of, until
-from kafka_node import Node
+from kafka_node import ROOT, Node
+from proxy import Proxy
 
 beamport = pytest.importorskip("beamport", reason="pip install .")
 pytestmark = pytest.mark.services
@@ -28,7 +30,15 @@ live = "16 MiB"
 """
 
 
-def sink(kafka: Node, topic: str, more: str = "", inputs: str = '"values"') -> str:
+@pytest.fixture
+def proxy(kafka):
+    """A proxy before Kafka."""
+    proxy = Proxy(kafka.proxy, kafka.behind)
+    yield proxy
+    proxy.close()
+
+
+def sink(kafka: Node | Proxy, topic: str, more: str = "", inputs: str = '"values"') -> str:
     """A sink of streams, for an instrument file."""
     return f"""
 [sink.out]
@@ -148,6 +158,48 @@ def test_each_message_is_there_once_after_kill_9_of_the_broker(lab, kafka, times
     ended(lab, process)
     sent = compare(lab, read(kafka, topic))
     print(f"Kafka killed and restarted while it was sent to: {kills} injected, 0 lost and 0 twice of {sent} messages")
+
+
+def test_each_message_is_there_once_though_the_network_is_cut(lab, kafka, proxy, times, dice):
+    topic = kafka.topic("sent_cut", PARTITIONS)
+    lab.write(VALUES + sink(proxy, topic) + RUN)
+    process, _ = lab.up_ready()
+    cuts = times(10, 100)
+    for _ in range(cuts):
+        moves(lab, process)
+        # Nothing; requests do not arrive; answers do not; the connection is half open.
+        proxy.hold(*dice.choice([(), ("up",), ("down",), ("up", "down")]))
+        time.sleep(dice.uniform(0, 0.5))
+        proxy.cut()
+    moves(lab, process)
+    ended(lab, process)
+    sent = compare(lab, read(kafka, topic))
+    print(f"network of a Kafka sink: {cuts} cuts injected, 0 lost and 0 twice of {sent} messages")
+
+
+def test_a_reader_of_the_header_drops_what_a_cut_and_a_kill_together_sent_twice(lab, kafka, proxy):
+    topic = kafka.topic("sent_twice", PARTITIONS)
+    lab.write(VALUES + sink(proxy, topic) + RUN)
+    process, _ = lab.up_ready()
+    moves(lab, process)
+    # Requests are on their way when the mover is killed, and arrive when the next one has looked back.
+    proxy.hold("up")
+    time.sleep(0.5)
+    lab.kill(process)
+    process, _ = lab.up_ready()
+    moves(lab, process)
+    proxy.release()
+    moves(lab, process)
+    ended(lab, process)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/reference/kafka.md").read_text(), re.M | re.S)
+    page = {}
+    exec(code, page)
+    partitions = read(kafka, topic)
+    once = [[message for message in rows if page["is_new"](message)] for rows in partitions]
+    twice = sum(map(len, partitions)) - sum(map(len, once))
+    assert twice > 0, "the requests did not arrive: the test shows nothing"
+    sent = compare(lab, once)
+    print(f"1 cut and kill of a Kafka sink together injected: {twice} messages twice, 0 lost of {sent}")
 
 
 def test_a_message_that_the_topic_does_not_take_is_aside(lab, kafka):
