@@ -4,7 +4,7 @@
 use crate::figures::{absent, thousands};
 use crate::mover::{Failed, Written};
 use flow::ledger::{Account, Entry, Missing, Row, total};
-use flow::records::Gap;
+use flow::records::{Commit, Gap};
 use flow::status::members;
 use flow::{Data, Fault};
 use serde::Serialize;
@@ -61,6 +61,9 @@ impl Report {
         failed: &[Failed],
     ) -> Result<Self, Fault> {
         let account = flow::ledger::account(data, run, sinks)?;
+        let commits: Vec<Option<Commit>> =
+            sinks.iter().map(|sink| flow::last_commit(data, sink, run)).collect::<Result<_, _>>()?;
+        let inputs = || commits.iter().flatten().flat_map(|commit| &commit.inputs);
         let (mut streams, mut damaged) = (Vec::new(), Vec::new());
         let record = flow::runs::run(data, run)?;
         let mut names: Vec<String> = record.streams.iter().map(|r| r.stream.clone()).collect();
@@ -80,6 +83,8 @@ impl Report {
             let known =
                 account.rows.iter().filter(|r| r.stream == name).map(|r| r.read.saturating_sub(total(r.lost.values())));
             line.messages = line.messages.max(known.max().unwrap_or(0));
+            let known = inputs().filter(|input| input.stream == name).map(|input| input.count(flow::BYTES));
+            line.bytes = line.bytes.max(known.max().unwrap_or(0));
             streams.push(line);
         }
         let written = written.iter().filter(|w| w.run == run).cloned().collect();
@@ -112,8 +117,7 @@ impl Report {
             "streams": self.streams,
             "ledger": ledger_rows(&self.account, &self.stages),
             "gaps": self.account.gaps.iter().chain(self.missing.iter().flat_map(|m| &m.gaps)).collect::<Vec<_>>(),
-            "failed": self.failed.iter().map(|f| json!({"sink": f.sink, "what": f.fault.what, "cause": f.fault.cause,
-                                                        "hint": f.fault.hint})).collect::<Vec<_>>(),
+            "failed": self.failed.iter().map(failed_row).collect::<Vec<_>>(),
         })
     }
 
@@ -175,6 +179,11 @@ impl Report {
         }
         out
     }
+}
+
+fn failed_row(failed: &Failed) -> Value {
+    let Failed { sink, fault, is_incomplete, .. } = failed;
+    json!({"sink": sink, "what": fault.what, "cause": fault.cause, "hint": fault.hint, "incomplete": is_incomplete})
 }
 
 /// The ledger as one list: entries, then readers, then merges and workers.

@@ -783,6 +783,7 @@ fn a_job_longer_than_an_argument_or_a_pipe_reaches_its_writer_whole() {
         output: place.0.join("{stream}_{number}.h5"),
         flush: Duration::from_millis(10),
         hold: Duration::from_secs(1),
+        whole: true,
         detached: true,
         snapshot: Some(Snapshot { time: 5, ends: vec![u64::MAX] }),
         elsewhere: Elsewhere { streams: vec![("detector".into(), "7.2.nxs".into())], run_file: Some("7.nxs".into()) },

@@ -269,6 +269,7 @@ fn job(data: &Data, template: PathBuf, output: &Path, folder: &Path) -> Result<P
         output: output.to_path_buf(),
         flush: Duration::from_secs(1),
         hold: Duration::ZERO,
+        whole: false,
         detached: true,
         snapshot: None,
         elsewhere: Elsewhere::default(),

@@ -285,6 +285,8 @@ impl Feed {
         if let Some(last) = members.last() {
             sink.write(at, &members, aside)?;
             account.counts.insert(LAST.into(), last.sequence + 1);
+            let bytes: u64 = members.iter().map(|message| message.payload.len() as u64).sum();
+            *account.counts.entry(BYTES.into()).or_default() += bytes;
         }
         let total = next - account.next;
         account.done += members.len() as u64 - aside.len() as u64;
@@ -347,6 +349,12 @@ impl Feed {
         Ok(())
     }
 
+    /// Gives up a file that had more than the run: no account counts that. `now` in ns since 1970 UTC.
+    pub fn give_up(&mut self, now: i64) -> Result<(), Fault> {
+        self.restart()?;
+        self.commit(String::new(), false, now)
+    }
+
     fn commit(&mut self, state: String, finished: bool, now: i64) -> Result<(), Fault> {
         let Some(book) = &mut self.commits else { return Ok(()) };
         let mut inputs: Vec<Input> = self.inputs.iter().map(|i| i.account.clone()).collect();
@@ -400,6 +408,10 @@ pub fn hold(data: &Data, sink: &str, run: &Run, inputs: &[String]) -> Result<(),
 pub(crate) const NEWEST: &str = "newest";
 /// Key of one past the last sequence given to the sink, among the counts of an input.
 const LAST: &str = "last";
+
+/// Key of the bytes of payload given to the sink, among the counts of an input: a stream in memory may have released
+/// them since.
+pub const BYTES: &str = "bytes";
 
 /// What is in streams of a run that is not sealed: names, and the ranges in which its members are until now. A range begins
 /// with what retention has taken, where a sink has seen that it was of the run.

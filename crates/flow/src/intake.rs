@@ -298,9 +298,8 @@ impl Intake {
             self.source.safe(safe).map_err(|fault| of_source(&self.name, fault))?;
             self.safe = safe;
         }
-        if !is_blocked && step != Step::Again {
-            self.frontier = self.frontier.max(self.source.frontier(now));
-        }
+        let is_idle = !is_blocked && step != Step::Again;
+        self.frontier = self.frontier.max(if is_idle { self.source.frontier(now) } else { self.source.reached() });
         Ok(step)
     }
 

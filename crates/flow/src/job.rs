@@ -28,6 +28,8 @@ pub struct WriterJob {
     pub flush: Duration,
     /// While the run is open, messages that are newer than this are not written yet.
     pub hold: Duration,
+    /// Write no file of a part: where the streams no longer hold what the file needs, the job ends as incomplete.
+    pub whole: bool,
     /// Keep no positions and no commits, and replace the file at `output`: it is not the sink's own.
     pub detached: bool,
     /// Only what an open run has at a time; with `detached`, not for files of frames.

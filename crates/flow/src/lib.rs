@@ -36,7 +36,7 @@ pub use book::{Book, BookDamage, Keeps, Record};
 pub use commits::{commits_of, last_commit, reader_name};
 pub use data::{Data, RUNS, aside_of, each_batch, slot_stream, stream_fault, tasks_of, view_of};
 pub use fault::{Fault, Passes};
-pub use feed::{Feed, FeedStep, hold, until_now};
+pub use feed::{BYTES, Feed, FeedStep, hold, until_now};
 pub use intake::{Intake, IntakeOptions};
 pub use job::WriterJob;
 pub use limits::SLOTS_MAX;

@@ -93,6 +93,11 @@ pub trait Source: Send {
     fn frontier(&self, now: i64) -> i64 {
         now
     }
+    /// The same after a step that left something waiting, where the outside says how far it has been read: a run in the
+    /// past is sealed while the source still reads what came after it.
+    fn reached(&self) -> i64 {
+        i64::MIN
+    }
     /// The text from which the source resumes after a restart: offsets, a cursor. The runner asks at the end of a step,
     /// at most once a second, and commits a changed state: see [`Resume::state`].
     fn state(&self) -> String {

@@ -31,20 +31,25 @@ pub(crate) struct Partition {
     pub(crate) end: u64,
     /// From here on nothing is taken.
     pub(crate) limit: Option<u64>,
+    /// Kafka's time of its newest message.
+    kafka_time: i64,
+    /// All up to this time has been taken.
+    pub(crate) frontier: i64,
 }
 
 /// A message of a partition.
 pub(crate) struct Given<'a> {
     pub(crate) offset: u64,
     pub(crate) payload: &'a [u8],
-    /// Kafka's time of it, ns since 1970 UTC.
-    pub(crate) time: i64,
+    /// Kafka's time of it, ns since 1970 UTC, where it has one.
+    pub(crate) time: Option<i64>,
 }
 
 impl Partition {
     /// At a place; `first` is the offset of its oldest message, `time` that of its newest message in the stream.
     pub(crate) fn new(topic: usize, number: i32, origin: String, place: Place, first: u64, time: i64) -> Self {
-        Self { topic, number, origin, row: None, place, first, time, end: 0, limit: None }
+        let (kafka_time, frontier) = (i64::MIN, i64::MIN);
+        Self { topic, number, origin, row: None, place, first, time, end: 0, limit: None, kafka_time, frontier }
     }
 
     fn row(&mut self, out: &mut dyn Outlet) -> Result<u32, Fault> {
@@ -71,14 +76,14 @@ impl Partition {
         self.pass(self.first, now, RETIRED, out)
     }
 
-    /// Takes a message.
-    pub(crate) fn give(&mut self, given: &Given<'_>, out: &mut dyn Outlet) -> Result<Pushed, Fault> {
+    /// Takes a message at `now`.
+    pub(crate) fn give(&mut self, given: &Given<'_>, now: i64, out: &mut dyn Outlet) -> Result<Pushed, Fault> {
         let offset = given.offset;
         if offset < self.place.next {
             return Ok(Pushed::Taken);
         }
         let (schema, time) = read(given.payload);
-        let source_time = time.unwrap_or(given.time);
+        let source_time = time.or(given.time).unwrap_or(now);
         self.pass(offset, source_time, SKIPPED, out)?;
         if self.limit.is_some_and(|limit| offset >= limit) {
             return Ok(Pushed::Taken);
@@ -88,8 +93,19 @@ impl Partition {
         let pushed = out.push(&meta, given.payload)?;
         if pushed == Pushed::Taken {
             (self.place.next, self.time) = (offset + 1, source_time);
+            self.reach_time(given.time, now);
         }
         Ok(pushed)
+    }
+
+    /// A message of this time by Kafka's clock is taken. Producers set that time: one message alone, whose producer may
+    /// have a wrong clock, does not move the frontier, and neither does a time after `now`.
+    fn reach_time(&mut self, time: Option<i64>, now: i64) {
+        let Some(time) = time else { return };
+        let reached = time.min(std::mem::replace(&mut self.kafka_time, time));
+        if reached <= now {
+            self.frontier = self.frontier.max(reached);
+        }
     }
 
     /// The partition has no message before this offset that was not given.
@@ -169,7 +185,7 @@ mod tests {
     }
 
     fn given(offset: u64) -> Given<'static> {
-        Given { offset, payload: b"x", time: 10 }
+        Given { offset, payload: b"x", time: Some(10) }
     }
 
     #[test]
@@ -179,7 +195,7 @@ mod tests {
         partition.begin(30, &mut out).unwrap();
         // 8 and 9 were compacted; 11 is the marker of a transaction, as is 13, the last.
         for offset in [10, 12, 10] {
-            assert_eq!(partition.give(&given(offset), &mut out).unwrap(), Pushed::Taken);
+            assert_eq!(partition.give(&given(offset), 30, &mut out).unwrap(), Pushed::Taken);
         }
         partition.reach(14, 30, &mut out).unwrap();
         assert_eq!(out.offsets, [10, 12]);
@@ -192,10 +208,27 @@ mod tests {
     fn a_message_without_room_is_given_again_and_its_hole_is_counted_once() {
         let mut out = Told { is_full: true, ..Told::default() };
         let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
-        assert_eq!(partition.give(&given(3), &mut out).unwrap(), Pushed::Full);
+        assert_eq!(partition.give(&given(3), 30, &mut out).unwrap(), Pushed::Full);
         out.is_full = false;
-        assert_eq!(partition.give(&given(3), &mut out).unwrap(), Pushed::Taken);
+        assert_eq!(partition.give(&given(3), 30, &mut out).unwrap(), Pushed::Taken);
         assert_eq!((out.offsets.as_slice(), out.missing.len(), partition.place.next), ([3].as_slice(), 1, 4));
+    }
+
+    #[test]
+    fn one_message_of_a_wrong_clock_does_not_move_the_frontier() {
+        let (mut out, mut offset) = (Told::default(), 0);
+        let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
+        let mut give = |time: Option<i64>| {
+            let given = Given { offset, payload: b"x", time };
+            assert_eq!(partition.give(&given, 1000, &mut out).unwrap(), Pushed::Taken);
+            offset += 1;
+            partition.frontier
+        };
+        assert_eq!(give(Some(100)), i64::MIN);
+        assert_eq!(give(Some(110)), 100);
+        // One that is half an hour ahead, one without a time, late ones, and two from after now.
+        assert_eq!([give(Some(900)), give(None), give(Some(50)), give(Some(120))], [110; 4]);
+        assert_eq!([give(Some(130)), give(Some(2000)), give(Some(2000)), give(Some(140))], [120, 130, 130, 140]);
     }
 
     #[test]
@@ -205,7 +238,7 @@ mod tests {
         partition.limit = Some(2);
         assert!(!partition.is_done());
         for offset in [0, 5] {
-            assert_eq!(partition.give(&given(offset), &mut out).unwrap(), Pushed::Taken);
+            assert_eq!(partition.give(&given(offset), 30, &mut out).unwrap(), Pushed::Taken);
         }
         assert_eq!((out.offsets.as_slice(), out.missing.len()), ([0].as_slice(), 1));
         assert!(partition.is_done() && partition.is_even());

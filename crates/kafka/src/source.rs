@@ -3,9 +3,10 @@
 //! At its start it asks which partitions there are and where each begins and ends, which may take seconds. A step takes
 //! what librdkafka has fetched, in batches, and never waits.
 //!
-//! The frontier: ten times a second the source asks where the partitions end. Once it has taken all that was there when
-//! it asked, it has brought everything up to that time. Brokers that do not answer stop it, so that no run seals
-//! without their messages.
+//! The frontier: ten times a second the source asks where the partitions end. A partition of which all that was there
+//! is taken has brought everything up to the time of the question, another one up to Kafka's time of what was taken.
+//! The frontier of the source is the least of these. Brokers that do not answer stop it, so that no run seals without
+//! their messages.
 
 use crate::client::{Claim, Pairs};
 use crate::librdkafka::{Batch, Heard, Kind, Mark, OffsetHeard, Queue, Record, Spec, Topic, TopicHeard, Wake, Wrong};
@@ -61,6 +62,10 @@ impl Source for Kafka {
     }
 
     fn frontier(&self, _now: i64) -> i64 {
+        self.reached()
+    }
+
+    fn reached(&self) -> i64 {
         self.open.as_ref().map_or(i64::MIN, |open| open.frontier)
     }
 
@@ -137,7 +142,7 @@ struct Open {
     last: ((usize, i32), usize),
     ends: Question,
     which: Question,
-    /// When the ends were asked for that the partitions have, until all up to there is taken.
+    /// When the ends were asked for that the partitions have.
     known: Option<i64>,
     /// Since when no question was answered.
     silent: Option<i64>,
@@ -338,9 +343,7 @@ impl Open {
         {
             return Err(fault);
         }
-        if self.known.is_some() && self.partitions.iter().all(Partition::is_even) {
-            self.frontier = self.frontier.max(self.known.take().unwrap_or(i64::MIN));
-        }
+        self.advance();
         let late = self.silent.filter(|since| now.saturating_sub(*since) > ANSWER_PATIENCE);
         self.trouble = late.map(|_| self.plan.side().away(&self.claim.said().unwrap_or_else(Wrong::timed_out)));
         if self.stop == Stop::Known && self.partitions.iter().all(Partition::is_done) {
@@ -351,11 +354,20 @@ impl Open {
             Taken::Full => Step::At(now + FULL_REST),
             Taken::All => {
                 let due = |question: &Question| question.asked.map_or(question.due, |_| i64::MAX);
-                // While ends are not reached there is no use in asking for others.
-                let ends = if self.known.is_some() && !holds { i64::MAX } else { due(&self.ends) };
-                Step::At((now + REST).min(ends).min(due(&self.which)).max(now + 1))
+                Step::At((now + REST).min(due(&self.ends)).min(due(&self.which)).max(now + 1))
             }
         })
+    }
+
+    /// Advances the frontiers of the partitions, and that of the source.
+    fn advance(&mut self) {
+        if let Some(asked) = self.known {
+            let even = self.partitions.iter_mut().filter(|partition| partition.is_even());
+            even.for_each(|partition| partition.frontier = partition.frontier.max(asked));
+        }
+        if let Some(least) = self.partitions.iter().map(|partition| partition.frontier).min() {
+            self.frontier = self.frontier.max(least);
+        }
     }
 
     /// Takes the answers of brokers.
@@ -464,9 +476,7 @@ impl Open {
             let client = self.claim.client();
             client.ask_topics(&plan.topics, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers).map_err(fault)?;
         }
-        // Ends that are not reached yet are asked for again only where the source holds and needs later ones.
-        let are_old = plan.stop.is_some_and(|stop| now > stop && self.known.is_some_and(|asked| asked <= stop));
-        if (self.known.is_none() || are_old) && self.ends.ask(now) {
+        if self.ends.ask(now) {
             self.silent.get_or_insert(now);
             self.ask_offsets(Spec::End, Mark::Ends)?;
         }
@@ -552,8 +562,8 @@ fn give(
 ) -> Result<Pushed, Fault> {
     match record.error() {
         None => {
-            let time = record.time().unwrap_or(now);
-            partition.give(&Given { offset: record.offset(), payload: record.payload(), time }, out)
+            let given = Given { offset: record.offset(), payload: record.payload(), time: record.time() };
+            partition.give(&given, now, out)
         }
         Some(wrong) if wrong.kind == Kind::PartitionEnd => {
             partition.reach(record.offset(), now, out).map(|()| Pushed::Taken)

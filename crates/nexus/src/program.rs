@@ -15,7 +15,8 @@
 //! Data on stdout, text for people on stderr. While `write` waits for room its newest line on stdout is
 //! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it resumes. Exit status: 0 success, 1 a
 //! template with mistakes, 2 a transient error, 3 a permanent error (`write`; its last line on stdout is
-//! `{"fault": {"what", "cause", "hint"}}`), such as a job of another version. It dies with its parent and ignores Ctrl-C.
+//! `{"fault": {"what", "cause", "hint"}}`), such as a job of another version; with `"incomplete": true` where a job
+//! that is `whole` lacks messages. It dies with its parent and ignores Ctrl-C.
 
 use crate::limits::JOB_BYTES_MAX;
 use crate::outside::python::Python;
@@ -48,7 +49,7 @@ enum Verb {
     /// Write the file of a run; the job is read from stdin
     ///
     /// The job is one JSON object with the fields of `flow::WriterJob`: data, sink, run, inputs, work, output, flush, hold,
-    /// detached, snapshot, elsewhere and writer. `beamport` of the same version makes it.
+    /// whole, detached, snapshot, elsewhere and writer. `beamport` of the same version makes it.
     Write,
     /// Report all mistakes of a template
     Check {
@@ -248,6 +249,11 @@ fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> R
         }
         Err(Ended::Fault(fault)) => Err(fault),
         Err(Ended::Permanent(fault)) => Ok(ExitCode::from(never(&fault))),
+        Err(Ended::Incomplete(fault)) => {
+            println!("{}", serde_json::json!({"fault": fault.to_json(), "incomplete": true}));
+            eprintln!("{fault}");
+            Ok(ExitCode::from(3))
+        }
         Err(Ended::Broken(fault)) => {
             eprintln!("{fault}");
             // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.

@@ -139,6 +139,8 @@ pub enum Ended {
     Fault(Fault),
     /// Something was wrong that trying again will not mend: the template, or what already has the file's name.
     Permanent(Fault),
+    /// The streams no longer hold all that the file needs, and no part of it is wanted.
+    Incomplete(Fault),
     /// libhdf5 failed: leave the process without destructors.
     Broken(Fault),
 }
@@ -194,6 +196,8 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
         None => plan.begin(job.detached)?,
         Some(state) => match plan.resume(&state) {
             Ok(sink) => sink,
+            // What has its name now may be of somebody else.
+            Err(why) if job.whole && !feed.has_all() => return Err(Ended::Incomplete(why)),
             Err(why) if !plan.may_restart(&feed) => {
                 let why = why.hint("the streams have let go of what the other files hold: move these away first");
                 return Err(Ended::Permanent(why));
@@ -222,8 +226,15 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
             Some(fed) => fed,
             None => continue,
         };
+        if let Some(gap) = feed.gaps().first().filter(|_| job.whole) {
+            return Err(incomplete(job, &format!("messages of stream `{}` are lost: {}", gap.stream, gap.reason)));
+        }
         if fed.overrun {
             // The end of the run was set to before what is already in the file.
+            if job.whole && !feed.has_all() {
+                feed.give_up(clock::now())?;
+                return Err(incomplete(job, "its stop is before messages that the file has"));
+            }
             sink = plan.begin(true)?;
             feed.restart()?;
             anew = true;
@@ -254,6 +265,16 @@ pub fn write(job: &WriterJob, modules: &[&'static dyn Module], alive: &dyn Fn() 
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// A file that would have a part of its run.
+fn incomplete(job: &WriterJob, cause: &str) -> Ended {
+    // Nobody is to take the part for the file.
+    if let Err(e) = std::fs::remove_file(&job.output) {
+        tracing::warn!("{}: {e}", job.output.display());
+    }
+    let fault = Fault::new(format!("the file of run `{}` would not be whole", job.run), cause);
+    Ended::Incomplete(fault.hint("begin again from the source, or remove `whole` to have a file of the rest"))
 }
 
 /// When the file is flushed. A flush costs time for each dataset that grew: with thousands of logs it comes more rarely, so

@@ -62,6 +62,7 @@ fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan 
         folder: target(section, &FOLDER, around),
         flush: flush(section, &FLUSH),
         hold: Duration::ZERO,
+        whole: false,
         writers: 1,
         modules: Vec::new(),
     }

@@ -9,8 +9,8 @@ pub(crate) use files::check_pattern as check_files_pattern;
 pub(crate) use nexus::readable;
 pub(crate) use replay::Replay;
 pub use replay::Speed;
-pub(crate) use sink::filled;
 pub use sink::{Around, FileKind, FilePlan, SinkKind, TemplateAnswer, TemplateCheck};
+pub(crate) use sink::{check_name as check_file_name, filled, one_for_all};
 
 use flow::edge::{SourceKind, WorkerKind};
 

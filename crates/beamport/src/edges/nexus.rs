@@ -1,6 +1,6 @@
 //! `kind = "nexus"`: a NeXus file of each run, as a template says.
 
-use super::sink::{Around, FileKind, FilePlan, TemplateAnswer, check_pattern, flush, pattern, target};
+use super::sink::{Around, FileKind, FilePlan, TemplateAnswer, check_name, flush, pattern, target};
 use crate::limits;
 use flow::checked::StreamModule;
 use flow::job::{Layout, Work, Writer};
@@ -54,9 +54,11 @@ static PROGRAM: Key = key(
 );
 static FILE: Key = key(
     "file",
-    "file name with `{run}`",
+    "file name",
     "{instrument}_{run}.nxs",
-    "Name of each run's file, with `{instrument}`, `{run}` and `{sink}`.",
+    "Name of each run's file, with `{instrument}`, `{run}` and `{sink}`. \
+     A name without `{run}` is allowed if the instrument file has exactly one `[run.NAME]`: \
+     no other run can begin then.",
 );
 static FOLDER: Key = key("folder", "folder", "", "Folder of the files. Default: `files` in the data folder.");
 static LAYOUT: Key = key(
@@ -86,13 +88,21 @@ static HOLD: Key = key(
      a stop that is this far in the past does not cause the file to be written again.",
 );
 
+static WHOLE: Key = key(
+    "whole",
+    "`true` or `false`",
+    "false",
+    "Give a file up where the streams no longer hold all that it needs, instead of writing the rest: \
+     it is under `failed` of the report with `\"incomplete\": true`, and `beamport up` ends if no other file is left.",
+);
+
 /// The kind `nexus`.
 pub(super) static SINK: FileKind = FileKind {
     name: "nexus",
     about: "A NeXus file of each run, from a template.",
     keys: &[
         &INPUTS, &TEMPLATE, &TOPICS, &STATIC, &MODULES, &PYTHON, &TIME_MAX, &PROGRAM, &FILE, &FOLDER, &LAYOUT,
-        &WRITERS, &FLUSH, &HOLD,
+        &WRITERS, &FLUSH, &HOLD, &WHOLE,
     ],
     read,
 };
@@ -103,12 +113,13 @@ fn read(name: &str, section: &mut Section<'_>, around: &Around<'_>) -> FilePlan 
     let template = template(section, &|path| (around.template_check)(path, &writer), &mut modules);
     let modules = by_stream(section, &template, &writer.topics, modules);
     FilePlan {
-        file: pattern(section, &FILE, |pattern| check_pattern(pattern, name)),
+        file: pattern(section, &FILE, |pattern| check_name(pattern, name)),
         writers: writers(section),
         inputs: section.get(&INPUTS).unwrap_or_default(),
         folder: target(section, &FOLDER, around),
         flush: flush(section, &FLUSH),
         hold: hold(section),
+        whole: section.need::<bool>(&WHOLE).value,
         work: Work::Template(template),
         writer,
         modules,

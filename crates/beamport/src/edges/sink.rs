@@ -109,6 +109,8 @@ pub struct FilePlan {
     pub flush: Setting<Duration>,
     /// While a run is open, messages that are newer than this are not written yet.
     pub hold: Duration,
+    /// Write no file of a part.
+    pub whole: bool,
     /// Writers that are asked for.
     pub writers: u64,
     /// The modules of the template that read streams, with the names of the streams, not those in the template.
@@ -162,6 +164,20 @@ pub(super) fn flush(section: &mut Section<'_>, key: &'static Key) -> Setting<Dur
 
 /// A pattern must name a plain file in its folder, and another one for every run.
 pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
+    check_name(pattern, sink)?;
+    if pattern.contains("{run}") { Ok(()) } else { Err(one_for_all(pattern)) }
+}
+
+/// What is wrong with a pattern that names a plain file, the same for every run.
+pub(crate) fn one_for_all(pattern: &str) -> Refused {
+    Refused::new(
+        format!("`{}` is the same for every run", shortened(pattern)),
+        "add `{run}`, like \"{instrument}_{run}.nxs\"",
+    )
+}
+
+/// A pattern must name a plain file in its folder.
+pub(crate) fn check_name(pattern: &str, sink: &str) -> Result<(), Refused> {
     let mut rest = pattern.to_owned();
     PLACEHOLDERS.iter().for_each(|word| rest = rest.replace(word, ""));
     if pattern.contains(['/', '\\']) {
@@ -183,12 +199,6 @@ pub(super) fn check_pattern(pattern: &str, sink: &str) -> Result<(), Refused> {
         return Err(Refused::new(
             format!("`{}` contains an unknown placeholder", shortened(pattern)),
             format!("use {}", PLACEHOLDERS.join(", ")),
-        ));
-    }
-    if !pattern.contains("{run}") {
-        return Err(Refused::new(
-            format!("`{}` is the same for every run", shortened(pattern)),
-            "add `{run}`, like \"{instrument}_{run}.nxs\"",
         ));
     }
     let longest = "x".repeat(settings::limits::NAME_CHARS_MAX);

@@ -2,9 +2,10 @@
 
 use super::comes::{Missing, never_comes};
 use super::{Instrument, MergeSection, Mistake, Severity, SinkSection, Stage, StreamSection, WorkerSection, nearest};
+use crate::edges::{check_file_name, one_for_all};
 use flow::edge::{Outline, Sends};
 use settings::Page;
-use settings::{Mistakes, Setting, Shown};
+use settings::{Mistakes, Refused, Setting, Shown};
 use settings::{plain, shortened};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub(super) fn check(
         check_streams(page, mistakes, has_holes, (&title, line, &live.inputs), streams, &known);
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
+    let has_one_run = instrument.runs.len() == 1;
     let sends = sends_of(&instrument.stages);
     for sink in &mut instrument.sinks {
         check_name(page, mistakes, (&sink.name, sink.line), &known, &kinds);
@@ -58,6 +60,7 @@ pub(super) fn check(
         check_template(page, mistakes, has_holes, is_clear, sink, &known);
         check_modules(mistakes, sink, &sends);
         let line = sink.file.line_or(sink.line);
+        check_runs(page, mistakes, sink, has_one_run);
         // Files of frames have a list beside them that is theirs alone.
         let file = sink.file.replace("{sink}", &sink.name);
         let target = (plain(&sink.folder), file.split('/').next().unwrap_or_default().to_owned());
@@ -286,6 +289,16 @@ fn check_inputs(
         ));
     }
     check_streams(page, mistakes, has_holes, (&title, line, &sink.inputs), streams, known);
+}
+
+/// That the file of a sink has another name for every run. What is wrong with the name in itself was noted where it was
+/// read.
+fn check_runs(page: &Page, mistakes: &mut Mistakes, sink: &SinkSection, has_one_run: bool) {
+    if !has_one_run && sink.is_of_one_run() && check_file_name(&sink.file, &sink.name).is_ok() {
+        let Refused { cause, hint } = one_for_all(&sink.file);
+        let what = format!("wrong value of `file` in [sink.{}]", shortened(&sink.name));
+        mistakes.push(page.mistake(sink.file.line_or(sink.line), what, cause, hint));
+    }
 }
 
 /// That each stream with another name in the template is an input, and that no other input has that name there.

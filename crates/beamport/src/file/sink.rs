@@ -32,6 +32,8 @@ pub struct SinkSection {
     pub flush: Setting<Duration>,
     /// While a run is open, messages that are newer than this are not written yet.
     pub hold: Duration,
+    /// Write no file of a part.
+    pub whole: bool,
     /// What of the run's streams is whose, where several writers share them.
     pub share: Option<Share>,
     /// Writers that are asked for.
@@ -104,6 +106,12 @@ impl SinkSection {
         }
     }
 
+    /// True if its file has the same name for every run.
+    #[must_use]
+    pub fn is_of_one_run(&self) -> bool {
+        self.template().is_some() && !self.file.contains("{run}")
+    }
+
     /// The path of a run's file; of kind `files` with `{stream}` and `{number}` in the file's name.
     #[must_use]
     pub fn path_of(&self, instrument: &str, run: &str) -> PathBuf {
@@ -124,6 +132,7 @@ impl SinkSection {
             output: self.path_of(instrument, run),
             flush: self.flush.value,
             hold: self.hold,
+            whole: self.whole,
             detached: false,
             snapshot: None,
             elsewhere: self.elsewhere(instrument, run),
@@ -192,7 +201,7 @@ pub(crate) fn writer_file(name: &str, number: usize) -> String {
 
 /// Reads one section; what is wrong in it is noted.
 pub(super) fn read(name: &str, section: &mut Section<'_>, kind: &FileKind, around: &Around<'_>) -> SinkSection {
-    let FilePlan { inputs, work, writer, file, folder, flush, hold, writers, modules } =
+    let FilePlan { inputs, work, writer, file, folder, flush, hold, whole, writers, modules } =
         (kind.read)(name, section, around);
     SinkSection {
         name: name.to_owned(),
@@ -204,6 +213,7 @@ pub(super) fn read(name: &str, section: &mut Section<'_>, kind: &FileKind, aroun
         folder,
         flush,
         hold,
+        whole,
         share: None,
         writers,
         template_streams: streams_of(&modules),

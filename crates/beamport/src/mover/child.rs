@@ -151,14 +151,16 @@ pub struct Failed {
     pub run: String,
     /// Why.
     pub fault: Fault,
+    /// The streams no longer hold all that it needs, and no part of it is wanted (key `whole`).
+    pub is_incomplete: bool,
 }
 
 /// How a writer ended.
 enum Ended {
     /// The file is made; its answer.
     Done(Value),
-    /// With a fault that will come again.
-    Never(Fault),
+    /// With a fault that will come again; `true`: its streams no longer hold all of the file.
+    Never(Fault, bool),
     /// It died, or met a fault that may go away.
     Fallen(ExitStatus),
 }
@@ -226,7 +228,10 @@ impl Working {
             (self.child, self.trouble) = (None, None);
             return Some(match status.code() {
                 Some(0) => Ended::Done(self.answer()),
-                Some(WILL_FAIL_AGAIN) => Ended::Never(told(&self.answer())),
+                Some(WILL_FAIL_AGAIN) => {
+                    let answer = self.answer();
+                    Ended::Never(told(&answer), answer["incomplete"] == true)
+                }
                 _ => Ended::Fallen(status),
             });
         }
@@ -236,11 +241,11 @@ impl Working {
         // One that cannot even be asked now is started in vain and tried again.
         let job = job();
         if let Some(Err(fault)) = path_of(&job.writer).ok().and_then(|program| version_of(&program).ok()) {
-            return Some(Ended::Never(fault));
+            return Some(Ended::Never(fault, false));
         }
         match self.start(&job) {
             Ok(Ok(child)) => (self.child, self.trouble) = (Some(child), None),
-            Ok(Err(fault)) => return Some(Ended::Never(fault)),
+            Ok(Err(fault)) => return Some(Ended::Never(fault, false)),
             Err(fault) => self.suffer(fault),
         }
         None
@@ -299,10 +304,10 @@ impl Children {
             let (sink, run) = key.clone();
             match ended_as {
                 Ended::Done(product) => self.written.push(Written { sink, run, product }),
-                Ended::Never(fault) => {
+                Ended::Never(fault, is_incomplete) => {
                     let fault = given_up(&sink, &run, fault);
                     tracing::error!("{fault}");
-                    self.failed.push(Failed { sink, run, fault });
+                    self.failed.push(Failed { sink, run, fault, is_incomplete });
                 }
                 Ended::Fallen(status) => {
                     tracing::warn!("the writer of sink `{sink}` for run `{run}` ended: {status}");

@@ -141,13 +141,15 @@ impl Mover {
         let unknown_outcome = unknown_outcome(&data, &instrument, keeper.runs())?;
         let book = with_room(signals, || Book::open(&data, "control", Keeps::Newest(BOOK_HISTORY_BYTES)))?;
         let control = with_room(signals, || Control::listen(&folder))?;
+        let asked = Asked::default();
+        asked.waits.store(instrument.runs.iter().any(|run| run.start.value != Start::Now), Ordering::Relaxed);
         let mut mover = Self {
             declared: !instrument.runs.is_empty(),
             instrument,
             data,
             keeper,
             threads: Vec::new(),
-            asked: Asked::default(),
+            asked,
             control,
             underway: None,
             book,
@@ -350,6 +352,14 @@ impl Mover {
         let held = self.try_hold();
         self.duties.next = held.is_err().then(|| Instant::now() + AGAIN);
         self.duties.fault.set_fault(held.err());
+        self.let_begin();
+    }
+
+    /// Lets the sources begin, once the positions of declared runs are held.
+    fn let_begin(&self) {
+        if !self.duties.declare && self.duties.hold.is_empty() && self.asked.waits.swap(false, Ordering::Relaxed) {
+            self.threads.iter().for_each(StageThread::wake);
+        }
     }
 
     fn try_hold(&mut self) -> Result<(), Fault> {
@@ -370,6 +380,7 @@ impl Mover {
         let done = self.try_duties(left);
         self.duties.next = done.is_err().then(|| Instant::now() + AGAIN);
         self.duties.fault.set_fault(done.err());
+        self.let_begin();
     }
 
     fn try_duties(&mut self, left: &mut Remaining) -> Result<(), Fault> {
@@ -489,7 +500,9 @@ impl Mover {
             self.duties.look |= changed || !files.is_empty();
             self.do_duties(&mut left);
             look(self);
-            let is_done = !left.unsealed && left.files.is_empty() && self.duties.is_none();
+            // A run whose files are incomplete is begun again from its sources, by who wants it whole.
+            let ends = !left.unsealed || self.declared && self.children.failed.iter().any(|file| file.is_incomplete);
+            let is_done = ends && left.files.is_empty() && self.duties.is_none();
             if is_done && (self.declared || ended) {
                 return Ok(std::mem::take(&mut self.children.written));
             }
@@ -699,6 +712,12 @@ impl Mover {
                     .hint("write up to 64 letters, digits, `_` and `-`"));
             }
         };
+        let is_declared = self.instrument.runs.iter().any(|run| run.name == name);
+        if let Some(sink) = self.instrument.sinks.iter().find(|sink| sink.is_of_one_run() && !is_declared) {
+            let cause = format!("sink `{}` writes one file, `{}`, of the declared run", sink.name, sink.file.value);
+            return Err(Fault::new(format!("cannot begin run `{name}`"), cause)
+                .hint("add `{run}` to its `file`, and restart `beamport up`"));
+        }
         if self.ending {
             // Nobody would end it: the instrument would go on for ever.
             return Err(Fault::new(format!("cannot begin run `{name}`"), "the instrument is ending")

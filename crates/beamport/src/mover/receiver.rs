@@ -48,6 +48,9 @@ pub(super) struct Asked {
     pub stop: Arc<AtomicBool>,
     /// Frontiers that advance: a run waits to be sealed.
     pub frontiers: Arc<AtomicBool>,
+    /// Sources that wait after their start: the positions of declared runs that begin in the past are not held yet, and
+    /// history that a stream could not keep until then would be lost.
+    pub waits: Arc<AtomicBool>,
 }
 
 /// A source of a receiver.
@@ -79,11 +82,12 @@ impl ReceiverSource {
         Self { section: Arc::new(section.clone()), handle, is_read, state, due: None, pause: BACK_OFF_MIN }
     }
 
-    /// When there is something to do for it. `wants`: frontiers are to advance.
-    fn next(&self, wants: bool) -> Option<Instant> {
+    /// When there is something to do for it. `wants`: frontiers are to advance; `waits`: it is not stepped yet.
+    fn next(&self, wants: bool, waits: bool) -> Option<Instant> {
         match &self.state {
             State::Down(until) => Some(*until),
             State::Changing => None,
+            State::Up(_) if waits => None,
             State::Up(running) if (self.is_read || wants) && !running.intake.ended() => {
                 Some(running.next.min(running.stepped + PACE))
             }
@@ -192,6 +196,8 @@ pub(super) struct Receiver {
     asked: Asked,
     /// Frontiers are to advance, as far as the timers know.
     wants: bool,
+    /// Sources are not stepped yet, as far as the timers know.
+    waits: bool,
     /// When there is something to do for which source.
     timers: BTreeSet<(Instant, usize)>,
     /// Sources without room.
@@ -221,6 +227,7 @@ impl Receiver {
             sources,
             asked: asked.clone(),
             wants: false,
+            waits: false,
             timers: BTreeSet::new(),
             blocked: BTreeSet::new(),
             ready: Vec::new(),
@@ -240,8 +247,10 @@ impl Receiver {
             while let Ok(done) = self.done.1.try_recv() {
                 self.take(done);
             }
-            let wants = self.asked.frontiers.load(Ordering::Relaxed);
-            if std::mem::replace(&mut self.wants, wants) != wants {
+            let known = (self.wants, self.waits);
+            (self.wants, self.waits) =
+                (self.asked.frontiers.load(Ordering::Relaxed), self.asked.waits.load(Ordering::Relaxed));
+            if (self.wants, self.waits) != known {
                 (0..self.sources.len()).for_each(|at| self.schedule(at));
             }
             self.take_due();
@@ -252,8 +261,8 @@ impl Receiver {
                         self.sources[at].state = State::Changing;
                         self.queue.push_back(at);
                     }
-                    State::Changing => {}
-                    State::Up(_) => self.step(at),
+                    State::Up(_) if !self.waits => self.step(at),
+                    State::Changing | State::Up(_) => {}
                 }
             }
             self.start_queued();
@@ -265,7 +274,7 @@ impl Receiver {
     /// Puts a source at its place among the timers.
     fn schedule(&mut self, at: usize) {
         let source = &mut self.sources[at];
-        let next = source.next(self.wants);
+        let next = source.next(self.wants, self.waits);
         if next != source.due {
             if let Some(due) = source.due.take() {
                 self.timers.remove(&(due, at));

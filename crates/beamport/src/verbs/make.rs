@@ -81,6 +81,7 @@ fn make(asked: &Verb, out: &mut dyn Write, err: &mut dyn Write) -> Answer {
         output: asked.output.clone(),
         flush: FLUSH,
         hold: Duration::ZERO,
+        whole: false,
         detached: true,
         snapshot: None,
         elsewhere: Elsewhere::default(),
