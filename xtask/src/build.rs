@@ -9,8 +9,10 @@ use crate::{Done, setup, tree};
 
 /// The crate that links HDF5.
 pub(crate) const NEXUS: &str = "beamport-nexus";
-/// The crate that links librdkafka.
-pub(crate) const KAFKA: &str = "beamport-kafka";
+/// The crate that links librdkafka, and the one whose services need it.
+pub(crate) const KAFKA: [&str; 4] = ["-p", "beamport-kafka", "-p", ESS];
+/// The services.
+const ESS: &str = "beamport-ess";
 /// The crate that measures; it is not shipped.
 pub(crate) const BENCH: &str = "beamport-bench";
 /// The crate that is a Python module: built by maturin, tested through Python.
@@ -22,9 +24,14 @@ pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Step {
 }
 
 /// Arguments with which cargo builds a package that speaks to Kafka. Fetches librdkafka, where it is not there.
-pub(crate) fn with_kafka(package: &str) -> Done<Vec<String>> {
+fn with_kafka(package: &str) -> Done<Vec<String>> {
     let script = ["packaging/librdkafka.py".into(), tree::target().display().to_string(), package.to_owned()];
     Step::new(tree::venv("python")).args(script).lines()
+}
+
+/// The same for [`KAFKA`]: what the services enable is enabled for the crate that they use.
+pub(crate) fn with_client() -> Done<Vec<String>> {
+    with_kafka(ESS)
 }
 
 /// The programs that are shipped, in `target/release`.

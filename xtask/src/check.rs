@@ -44,8 +44,8 @@ fn lint(parts: &Parts) {
         build::cargo(["clippy", "--quiet", "--workspace", "--exclude", NEXUS]).args(strict).run()?;
         // The release profile, where HDF5 is: see build.rs.
         build::cargo(["clippy", "--quiet", "--release", "-p", NEXUS]).args(strict).run()?;
-        let with = build::with_kafka(KAFKA)?;
-        build::cargo(["clippy", "--quiet", "--release", "-p", KAFKA]).args(with).args(strict).run()
+        let with = build::with_client()?;
+        build::cargo(["clippy", "--quiet", "--release"]).args(KAFKA).args(with).args(strict).run()
     });
     if build::has_deny() {
         parts.run("licences", |_| {

@@ -42,8 +42,9 @@ pub(crate) fn all(parts: &Parts, markers: &str) -> bool {
     });
     parts.run("nexus", |count| cargo_tests(&["test", "--no-fail-fast", "--release", "-p", NEXUS], count, |_| ()));
     parts.run("kafka", |count| {
-        let with = build::with_kafka(KAFKA)?;
-        let mut args = vec!["test", "--no-fail-fast", "--release", "-p", KAFKA];
+        let with = build::with_client()?;
+        let mut args = vec!["test", "--no-fail-fast", "--release"];
+        args.extend(KAFKA);
         args.extend(with.iter().map(String::as_str));
         cargo_tests(&args, count, |_| ())
     });

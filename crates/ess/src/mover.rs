@@ -76,8 +76,8 @@ fn judged(folder: &Path, run: &str, status: ExitStatus) -> Ended {
 pub(crate) fn report(folder: &Path, run: &str) -> Option<Value> {
     let mut text = String::new();
     File::open(folder.join(REPORT)).ok()?.take(REPORT_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let reports = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    reports.filter(|report| report["run"] == run).last()
+    let mut reports = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    reports.rfind(|report| report["run"] == run)
 }
 
 /// The end of what it said.
