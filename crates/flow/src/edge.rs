@@ -48,6 +48,12 @@ pub trait SourcePlan: Any + Debug + Send + Sync {
     /// Builds the source, again after each failure of it.
     fn build(&self) -> Result<Box<dyn Source>, Fault>;
 
+    /// Asks the other system whether it answers, for a few seconds at most: what there is, in a few words. `None` if
+    /// there is nothing to ask.
+    fn probe(&self) -> Option<Result<String, Fault>> {
+        None
+    }
+
     /// What the messages hold, where the section alone says so.
     fn sends(&self) -> Option<Sends> {
         None
@@ -172,6 +178,12 @@ pub trait LivePlan: Any + Debug + Send + Sync {
     /// Builds the sink, again after each failure of it. `inputs`: the streams, in the order of the numbers by which
     /// [`LiveSink::write`] knows them.
     fn build(&self, inputs: &[String]) -> Result<Box<dyn LiveSink>, Fault>;
+
+    /// As [`SourcePlan::probe`]; `inputs` as for [`LivePlan::build`].
+    fn probe(&self, inputs: &[String]) -> Option<Result<String, Fault>> {
+        let _ = inputs;
+        None
+    }
 }
 
 /// What a plan may load through the program that runs it.

@@ -23,6 +23,8 @@ mod limits;
 #[cfg(feature = "client")]
 mod partition;
 #[cfg(feature = "client")]
+mod probe;
+#[cfg(feature = "client")]
 mod producer;
 mod property;
 mod section;

@@ -28,13 +28,20 @@ pub(crate) use sender::Sending;
 /// Functions whose answer is an error code, as a number.
 mod codes {
     use super::c;
-    use std::ffi::c_char;
+    use std::ffi::{c_char, c_int};
 
     #[allow(clashing_extern_declarations, reason = "the bindings answer with an enum that lacks codes")]
     unsafe extern "C" {
         pub(super) fn rd_kafka_event_error(event: *mut c::rd_kafka_event_t) -> i32;
         pub(super) fn rd_kafka_error_code(error: *const c::rd_kafka_error_t) -> i32;
         pub(super) fn rd_kafka_last_error() -> i32;
+        pub(super) fn rd_kafka_metadata(
+            client: *mut c::rd_kafka_t,
+            all: c_int,
+            only: *mut c::rd_kafka_topic_t,
+            metadata: *mut *const c::rd_kafka_metadata,
+            timeout_ms: c_int,
+        ) -> i32;
         pub(super) fn rd_kafka_topic_result_error(topic: *const c::rd_kafka_topic_result_t) -> i32;
         pub(super) fn rd_kafka_fatal_error(client: *mut c::rd_kafka_t, text: *mut c_char, room: usize) -> i32;
         pub(super) fn rd_kafka_err2str(code: i32) -> *const c_char;

@@ -121,6 +121,10 @@ pub(crate) const SEND_ALWAYS: [(&str, &str); 3] =
 #[cfg(feature = "client")]
 pub(crate) const HEADERS_MAX: usize = 8;
 
+/// How long a question about the cluster waits for its answer, ms: a person waits.
+#[cfg(feature = "client")]
+pub(crate) const PROBE_PATIENCE_MS: i32 = 5000;
+
 /// Bits of a mark that hold the number of an input: there are 1,024 at most.
 #[cfg(feature = "client")]
 pub(crate) const INPUT_BITS: u32 = 10;

@@ -128,6 +128,12 @@ impl SourcePlan for Plan {
         Ok(Box::new(crate::source::Kafka::new(self.clone())))
     }
 
+    #[cfg(feature = "client")]
+    fn probe(&self) -> Option<Result<String, Fault>> {
+        use crate::trouble::Trouble;
+        Some(crate::probe::probe(&self.side(), &self.topics, &|topic, wrong| Some(self.wrong(topic, None, wrong))))
+    }
+
     #[cfg(not(feature = "client"))]
     fn build(&self) -> Result<Box<dyn Source>, Fault> {
         let Self { name, brokers, topics, start, stop, properties } = self;

@@ -274,3 +274,27 @@ fn what_others_send_to_the_topic_does_not_matter() {
     found[0].retain(|message| !message.header.is_empty());
     stream.assert_once(&found, 0);
 }
+
+#[test]
+fn a_probe_says_what_there_is_or_what_is_wrong() {
+    let cluster = Cluster::new(&[("loki_counts", 3)]);
+    let probe = |section: &Value, input: &str| {
+        let read = |section: &mut settings::Section<'_>| (beamport_kafka::SINK.read)("out", section);
+        settings::read_json(section, read).unwrap().probe(&[input.to_owned()]).unwrap()
+    };
+    let mut section = section(&cluster, "loki_{stream}");
+    assert_eq!(probe(&section, "counts").unwrap(), "2 brokers, 1 topic, 3 partitions");
+    let missing = probe(&section, "values").unwrap_err().to_string();
+    assert!(missing.contains("topic `loki_values`") && missing.contains("`topic` (line"), "{missing}");
+    section["create"] = json!({"partitions": 1, "replication": 1});
+    assert_eq!(probe(&section, "values").unwrap(), "2 brokers, 1 topic, 0 partitions");
+    section["topic"] = "origin".into();
+    assert_eq!(probe(&section, "values").unwrap(), "2 brokers");
+    let source = json!({"brokers": cluster.brokers(), "topics": ["loki_counts"]});
+    let read = |section: &mut settings::Section<'_>| (beamport_kafka::SOURCE.read)("in", section);
+    let source = settings::read_json(&source, read).unwrap();
+    assert_eq!(source.probe().unwrap().unwrap(), "2 brokers, 1 topic, 3 partitions");
+    cluster.down();
+    let away = probe(&section, "counts").unwrap_err().to_string();
+    assert!(away.contains("`out` gets no answer") && away.contains("`brokers` (line"), "{away}");
+}

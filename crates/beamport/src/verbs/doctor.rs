@@ -11,8 +11,8 @@ use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
 use crate::mover;
 use crate::room;
-use flow::Data;
 use flow::status;
+use flow::{Data, Fault};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -107,6 +107,7 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.push(clock());
     findings.push(nexus());
     findings.push(kafka());
+    findings.extend(instrument.as_ref().map(others).unwrap_or_default());
     findings.extend(left_over());
     findings.extend(data.as_ref().map(streams).unwrap_or_default());
     let wrong = findings.iter().any(|f| f.verdict == Verdict::Wrong);
@@ -475,6 +476,21 @@ fn kafka() -> Finding {
         None => "not in this program, which refuses `kind = \"kafka\"`".to_owned(),
     };
     Finding::new("Kafka", Verdict::Ok, found)
+}
+
+/// Whether the systems answer that sources read from and live sinks send to.
+fn others(instrument: &Instrument) -> Vec<Finding> {
+    let sources = instrument.sources().map(|source| ("source", &source.name, source.plan.probe()));
+    let sinks = instrument.live_sinks().map(|sink| ("sink", &sink.name, sink.plan.probe(&sink.inputs)));
+    let finding = |(kind, name, answer): (_, &String, Option<Result<String, Fault>>)| {
+        Some(match answer? {
+            Ok(found) => Finding::new(kind, Verdict::Ok, format!("`{name}`: {found}")),
+            Err(Fault { what, cause, hint, .. }) => {
+                Finding::new(kind, Verdict::Wrong, format!("{what}: {cause}")).hint(hint)
+            }
+        })
+    };
+    sources.chain(sinks).filter_map(finding).collect()
 }
 
 fn nexus() -> Finding {

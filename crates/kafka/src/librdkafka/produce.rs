@@ -123,6 +123,21 @@ impl Client {
         Self::with_events(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, properties, events)
     }
 
+    /// How many brokers the cluster has; waits for the answer.
+    pub(crate) fn brokers(&self, timeout_ms: i32) -> Result<usize, Wrong> {
+        let mut metadata = ptr::null();
+        // SAFETY: the client lives; an answer of 0 fills the pointer with what is ours and destroyed below.
+        unsafe {
+            let code = codes::rd_kafka_metadata(self.0.as_ptr(), 0, ptr::null_mut(), &raw mut metadata, timeout_ms);
+            if code != 0 || metadata.is_null() {
+                return Err(Wrong::of(code));
+            }
+            let count = usize::try_from((*metadata).broker_cnt).unwrap_or(0);
+            c::rd_kafka_metadata_destroy(metadata);
+            Ok(count)
+        }
+    }
+
     /// Messages in its queue or on their way, and reports that nobody has taken.
     pub(crate) fn waiting(&self) -> usize {
         // SAFETY: the client lives.

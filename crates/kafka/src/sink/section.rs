@@ -75,6 +75,18 @@ impl LivePlan for Plan {
         Ok(Box::new(super::send::Kafka::new(self.clone(), inputs)))
     }
 
+    #[cfg(feature = "client")]
+    fn probe(&self, inputs: &[String]) -> Option<Result<String, Fault>> {
+        use crate::librdkafka::{Kind, Wrong};
+        let topics: Vec<String> = inputs.iter().filter_map(|input| self.topic_of(input)).collect();
+        let wrong = |topic: &str, wrong: &Wrong| {
+            // The sink will create it.
+            let is_made = wrong.kind == Kind::NoTopic && self.create.is_some();
+            (!is_made).then(|| self.wrong(topic, wrong))
+        };
+        Some(crate::probe::probe(&self.side(), &topics, &wrong))
+    }
+
     #[cfg(not(feature = "client"))]
     fn build(&self, _: &[String]) -> Result<Box<dyn LiveSink>, Fault> {
         let Self { name, brokers, create, properties, is_careful, .. } = self;
