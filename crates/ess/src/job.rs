@@ -317,6 +317,10 @@ impl<'a> Job<'a> {
             }
             _ => {}
         }
+        // Its stop may be known by now.
+        if self.entry.folder.join(JOB_FILE).exists() {
+            self.put_files()?;
+        }
         self.failed_starts = 0;
         self.next_start = Instant::now() + PAUSE;
         Ok(false)
@@ -343,17 +347,23 @@ impl<'a> Job<'a> {
                 let cause = format!("`{}` exists since the job was accepted", self.file().display());
                 return self.finish(None, Some(cause));
             }
-            let pins = self.entry.record.pins.iter();
-            let number = |offset: &u64| i64::try_from(*offset).unwrap_or(i64::MAX);
-            let pins = Pins(pins.map(|(topic, row)| (topic.clone(), row.iter().map(number).collect())).collect());
-            let files = plan::files(&self.start, self.host.options, &pins);
-            self.entry.put(TEMPLATE_FILE, files.template_json.as_bytes())?;
-            self.entry.put(JOB_FILE, files.job_toml.as_bytes())?;
+            self.put_files()?;
         }
         let environment = plan::environment(self.host.options);
         self.mover = Some(Mover::start(self.host.program, &environment, &folder)?);
         self.has_ended = false;
         Ok(false)
+    }
+
+    /// Writes the files from which `beamport up` runs the job.
+    fn put_files(&self) -> Result<(), Fault> {
+        let pins = self.entry.record.pins.iter();
+        let number = |offset: &u64| i64::try_from(*offset).unwrap_or(i64::MAX);
+        let pins = Pins(pins.map(|(topic, row)| (topic.clone(), row.iter().map(number).collect())).collect());
+        let passed = self.entry.record.stop_ms.filter(|stop| *stop <= now_ms());
+        let files = plan::files(&self.start, self.host.options, &pins, passed);
+        self.entry.put(TEMPLATE_FILE, files.template_json.as_bytes())?;
+        self.entry.put(JOB_FILE, files.job_toml.as_bytes())
     }
 
     /// Puts the outcome on disk.

@@ -188,9 +188,10 @@ fn template(
     })
 }
 
-/// The files of a job. Its topics are those of the pins.
+/// The files of a job. Its topics are those of the pins. `passed_ms`: its stop, where that has passed and so cannot
+/// move: a run without it would take history from behind the stop into the file until `end` comes.
 #[must_use]
-pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins) -> JobFiles<'a> {
+pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins, passed_ms: Option<i64>) -> JobFiles<'a> {
     let mut text = String::from("# Made by `beamport ess writer`. `beamport up` runs it, also by hand.\n\n");
     let count = pins.0.len().max(1) as u64;
     let live = size_text(Size((options.memory / count).clamp(LIVE_MIN, LIVE_MAX) & !(LIVE_MIN - 1)));
@@ -215,6 +216,11 @@ pub fn files<'a>(job: &'a StartJob, options: &WriterOptions, pins: &Pins) -> Job
     let start = time_text(Time(job.start_ms.saturating_mul(NS_PER_MS)));
     let settle = duration_text(options.time_after_stop);
     let _ = writeln!(text, "[run.{}]\nstart = {start}\nsettle = {}", quoted(&job.job_id), quoted(&settle));
+    // One of the very start is left to `end`: a section with it would be refused.
+    if let Some(stop) = passed_ms.filter(|stop| *stop > job.start_ms) {
+        let stop = time_text(Time(stop.saturating_mul(NS_PER_MS)));
+        let _ = writeln!(text, "stop = {stop}\ninclusive = true");
+    }
     JobFiles { job_toml: text, template_json: job.structure() }
 }
 
