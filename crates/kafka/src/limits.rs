@@ -125,6 +125,11 @@ pub(crate) const HEADERS_MAX: usize = 8;
 #[cfg(feature = "client")]
 pub(crate) const PROBE_PATIENCE_MS: i32 = 5000;
 
+/// How long messages are sent one by one after one was refused, ns: others of its kind may follow, and finding each
+/// costs a restart.
+#[cfg(feature = "client")]
+pub(crate) const CAREFUL_TIME: i64 = 60_000_000_000;
+
 /// Bits of a mark that hold the number of an input: there are 1,024 at most.
 #[cfg(feature = "client")]
 pub(crate) const INPUT_BITS: u32 = 10;

@@ -254,6 +254,12 @@ fn a_batch_that_was_refused_for_one_message_is_sent_one_by_one() {
     let mut relay = stream.open_plan(plan.as_ref()).unwrap();
     run(&mut relay, |relay| relay.is_idle());
     assert_eq!(relay.accounts().next().unwrap().counts.get("aside.size").copied(), Some(1));
+    assert_eq!(relay.status()["one_by_one"], true);
+    // A minute without a refusal.
+    relay.step(now() + 61_000_000_000).unwrap();
+    assert_eq!(relay.status()["one_by_one"], false);
+    stream.append(100, b"");
+    run(&mut relay, |relay| relay.is_idle());
     stream.assert_once(&topics(&cluster, "loki_counts", 1), 1);
 }
 

@@ -15,7 +15,7 @@ use super::state::State;
 use super::topics::{OutTopic, Stage, Topics};
 use crate::header;
 use crate::librdkafka::{Kind, Queue, Unsent, Wrong};
-use crate::limits::{ANSWER_PATIENCE, HELD_MAX, INPUT_BITS, OPEN_REST, REST, ROUTES_MAX};
+use crate::limits::{ANSWER_PATIENCE, CAREFUL_TIME, HELD_MAX, INPUT_BITS, OPEN_REST, REST, ROUTES_MAX};
 use crate::producer::{Message, Producer, Report, pairs};
 use crate::section::is_topic;
 use flow::{Aside, Confirmed, Fault, InFlight, LiveBatch, LiveSink, Passes, Refused};
@@ -82,6 +82,10 @@ struct Open {
     sent: u64,
     /// Since when no broker has acknowledged anything, though something waits.
     silent: Option<i64>,
+    /// Where messages are sent one by one: when batches are tried again, ns since 1970 UTC.
+    careful_until: Option<i64>,
+    /// The time of the last step, ns since 1970 UTC.
+    now: i64,
     trouble: Option<Fault>,
     doom: Option<Fault>,
 }
@@ -145,11 +149,7 @@ fn unmark(mark: usize) -> (usize, u64) {
 impl Open {
     fn start(plan: Arc<Plan>, inputs: &[String], state: &str, now: i64) -> Result<Self, Fault> {
         let kept = State::read(state)?;
-        let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
-        if plan.is_careful.load(Ordering::Relaxed) {
-            pairs.push(("batch.num.messages".to_owned(), "1".to_owned()));
-        }
-        let producer = Producer::with(&pairs).map_err(|(name, text)| plan.side().refused(&name, text))?;
+        let producer = producer(&plan)?;
         let mut topics = Topics::new(Queue::new(producer.client(), producer.wake()));
         let mut all = Vec::new();
         for stream in inputs {
@@ -181,9 +181,12 @@ impl Open {
             held: 0,
             sent: 0,
             silent: None,
+            careful_until: None,
+            now,
             trouble: None,
             doom: None,
         };
+        open.careful_until = open.is_careful().then_some(now + CAREFUL_TIME);
         open.advance(now)?;
         Ok(open)
     }
@@ -191,7 +194,9 @@ impl Open {
     fn write(&mut self, number: usize, batch: &LiveBatch<'_>, aside: &mut Vec<Aside>) -> Result<usize, Fault> {
         let Some(first) = batch.iter().next() else { return Ok(0) };
         self.know(number, batch.uuid, first.sequence);
-        let room = HELD_MAX.saturating_sub(self.held);
+        // Once batches are tried again, nothing may be on the way.
+        let is_draining = self.careful_until.is_some_and(|until| self.now >= until);
+        let room = if is_draining { 0 } else { HELD_MAX.saturating_sub(self.held) };
         for (took, message) in batch.iter().enumerate() {
             let sequence = message.sequence;
             let Some(route) = self.route(number, batch.origin(&message), message.entry.origin as usize) else {
@@ -239,6 +244,23 @@ impl Open {
         Ok(batch.len())
     }
 
+    fn is_careful(&self) -> bool {
+        self.plan.is_careful.load(Ordering::Relaxed)
+    }
+
+    /// Sends batches again, if no message was refused for a while and none is on the way.
+    fn relax(&mut self, now: i64) -> Result<(), Fault> {
+        let is_due = self.careful_until.is_some_and(|until| now >= until);
+        if is_due && self.producer.waiting() == 0 && self.topics.is_open() && self.look.is_none() {
+            self.plan.is_careful.store(false, Ordering::Relaxed);
+            self.careful_until = None;
+            let producer = producer(&self.plan)?;
+            self.topics.renumber(Queue::new(producer.client(), producer.wake()));
+            self.producer = producer;
+        }
+        Ok(())
+    }
+
     /// Notes the identity of an input, and drops identities of messages before `first`.
     fn know(&mut self, number: usize, uuid: [u8; 16], first: u64) {
         let input = &mut self.inputs[number];
@@ -283,7 +305,13 @@ impl Open {
     }
 
     fn step(&mut self, now: i64) -> Result<i64, Fault> {
+        self.now = now;
+        let refused = self.refused.len();
         self.hear()?;
+        if self.is_careful() && self.refused.len() > refused {
+            self.careful_until = Some(now + CAREFUL_TIME);
+        }
+        self.relax(now)?;
         self.advance(now)?;
         if let Some(fault) = self.doom.take() {
             return Err(fault);
@@ -304,7 +332,7 @@ impl Open {
         self.trouble = away.or_else(|| self.topics.trouble.clone());
         Ok(match self.topics.is_open() && self.look.is_none() {
             true if waiting => now + REST,
-            true => i64::MAX,
+            true => self.careful_until.unwrap_or(i64::MAX),
             false => now + OPEN_REST,
         })
     }
@@ -417,8 +445,18 @@ impl Open {
 
     fn status(&self) -> Value {
         let topics = self.topics.all.iter().filter(|topic| topic.stage == Stage::Ready).count();
-        json!({"sent": self.sent, "waiting": self.producer.waiting(), "topics": topics})
+        let is_careful = self.careful_until.is_some();
+        json!({"sent": self.sent, "waiting": self.producer.waiting(), "topics": topics, "one_by_one": is_careful})
     }
+}
+
+/// A producer for a section.
+fn producer(plan: &Plan) -> Result<Producer, Fault> {
+    let mut pairs = pairs(&plan.brokers, plan.side().pairs()?);
+    if plan.is_careful.load(Ordering::Relaxed) {
+        pairs.push(("batch.num.messages".to_owned(), "1".to_owned()));
+    }
+    Producer::with(&pairs).map_err(|(name, text)| plan.side().refused(&name, text))
 }
 
 /// Partitions of a topic that is looked through.

@@ -114,6 +114,14 @@ impl Topics {
         Ok(number)
     }
 
+    /// There is another producer, whose client answers to this queue.
+    pub(crate) fn renumber(&mut self, answers: Queue) {
+        self.answers = answers;
+        self.asked = None;
+        self.by_number.clear();
+        self.all.iter_mut().for_each(|topic| topic.number = None);
+    }
+
     /// The topic with this number at the producer.
     pub(crate) fn numbered(&mut self, number: usize) -> Option<&mut OutTopic> {
         self.by_number.get(number).and_then(|at| self.all.get_mut(*at))
