@@ -160,14 +160,15 @@ class Facility:
         assert wrdn.error_encountered == is_error, wrdn.message
         return wrdn, json.loads(wrdn.message)
 
-    def send(self, count: int, start_ms: int, step_ms: float = 1.0) -> list[int]:
-        """Sends numbered events and values, one of each a step; the times, in ns."""
-        times = [int((start_ms + n * step_ms) * 1e6) for n in range(count)]
+    def send(self, count: int, start_ms: int) -> list[int]:
+        """Sends numbered events and values, one each ms; the times, in ns."""
+        times = [(start_ms + n) * 1_000_000 for n in range(count)]
         producer = self.kafka.producer()
         for n, time_ns in enumerate(times, self.sent):
             event = serialise_ev44("bank", n, [time_ns], [0], [n, n + 1], [n % 100, n % 100])
-            for payload in (event, serialise_f144("temperature", float(n), time_ns)):
-                producer.produce(self.topic, payload, partition=n % 2, timestamp=time_ns // 1_000_000)
+            # The values of a name are in one partition, as the forwarder sends them.
+            for payload, partition in ((event, n % 2), (serialise_f144("temperature", float(n), time_ns), 0)):
+                producer.produce(self.topic, payload, partition=partition, timestamp=time_ns // 1_000_000)
         assert producer.flush(HANG_S) == 0
         self.sent += count
         return times
@@ -183,7 +184,8 @@ class Facility:
             )
             values = sorted(zip(log["time"][:].tolist(), log["value"][:].tolist(), strict=True))
             older = before or []
-            assert values == [(time, float(n)) for n, time in enumerate(older + times, first - len(older))]
+            wanted = [(time, float(n)) for n, time in enumerate(older + times, first - len(older))]
+            assert values == wanted, f"{values} instead of {wanted}"
 
     def idle(self):
         """Nothing of any job is left, once its folder is removed."""

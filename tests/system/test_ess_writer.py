@@ -2,15 +2,19 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 import uuid
 
 import h5py
+import numpy as np
 import pytest
 from conftest import HANG_S, until
 from ess_facility import Facility, now_ms, structure
-from streaming_data_types import serialise_6s4t, serialise_f144, serialise_pl72
+from stream_files import streams
+from streaming_data_types import serialise_6s4t, serialise_ev44, serialise_f144, serialise_pl72
+from test_full_disk import Disk
 
 pytestmark = pytest.mark.services
 
@@ -269,3 +273,60 @@ def test_malformed_commands_are_answered_and_the_next_job_is_written(facility, t
         "writer",
     ]
     print(f"malformed commands: {2 * count} injected, {len(outcomes)} starts refused, 0 bytes outside of the prefix")
+
+
+def test_a_job_begins_anew_after_the_machine_was_started_again(facility):
+    writer = facility.writer()
+    start = now_ms()
+    job = facility.start("boot.nxs", start)
+    facility.accepted(job)
+    sent = facility.send(20, start)
+    until(lambda: (facility.files / "boot.nxs").exists(), facility.said)
+    facility.end(writer)
+    folder = facility.data / "jobs" / job
+    record = json.loads((folder / "job.json").read_text())
+    assert record["restarts"] == 0
+    # What a power cut leaves: another boot, and nothing in shared memory.
+    (folder / "job.json").write_text(json.dumps(record | {"boot": "another"}))
+    for stream in streams(folder / "streams", True):
+        shutil.rmtree(stream.live)
+    facility.writer()
+    facility.stop(job)
+    _, message = facility.finished(job)
+    assert message["lost"] == []
+    facility.whole("boot.nxs", sent)
+    facility.idle()
+
+
+@pytest.mark.root
+def test_a_job_on_a_full_disk_waits_and_says_so(facility, tmp_path):
+    small = Disk(tmp_path / "small", 256, "tmpfs")
+    facility.files = small.folder
+    count, events = 200, 12_400
+    try:
+        facility.writer()
+        start = now_ms()
+        job = facility.start("full.nxs", start)
+        facility.accepted(job)
+        until(lambda: (facility.files / "full.nxs").exists(), facility.said)
+        small.fill()
+        some = np.random.default_rng(1).integers(0, 1 << 30, events)
+        times = [(start + n) * 1_000_000 for n in range(count)]
+        messages = [serialise_ev44("bank", n, [time], [0], some, some) for n, time in enumerate(times)]
+        facility.kafka.send([(facility.topic, 0, message) for message in messages])
+
+        def troubles() -> list[str]:
+            told = [json.loads(x.status_json)["trouble"] for x in facility.all(b"x5f2", facility.control)]
+            return [text for text in told if text and "no space" in text.lower()]
+
+        until(troubles, lambda: f"{facility.all(b'x5f2', facility.control)[-1:]} {facility.said()}")
+        small.free()
+        facility.stop(job, start + count)
+        wrdn, message = facility.finished(job)
+        assert message["lost"] == []
+        with h5py.File(wrdn.file_name) as file:
+            assert file["entry/bank/event_time_zero"][:].tolist() == times
+            assert np.array_equal(file["entry/bank/event_id"][:].reshape(count, events), np.tile(some, (count, 1)))
+        facility.idle()
+    finally:
+        small.close()
