@@ -63,7 +63,7 @@ fn the_file_of_a_job_has_no_mistake() {
     let (job, options) = (job(), options(&folder.0));
     let topics = ["a.motion", "b_detector", "c"];
     let pins = Pins(topics.iter().map(|topic| ((*topic).to_owned(), vec![0, 1200])).collect::<BTreeMap<_, _>>());
-    let files = ess::files(&job, &options, &pins, None);
+    let files = ess::files(&job, &options, &pins, Some(job.start_ms + 60_000));
     let path = folder.0.join(ess::JOB_FILE);
     std::fs::write(&path, &files.job_toml).unwrap();
     std::fs::write(folder.0.join(ess::TEMPLATE_FILE), files.template_json).unwrap();
