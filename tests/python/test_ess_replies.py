@@ -15,7 +15,7 @@ ActionType, ActionOutcome = answ.ActionType, answ.ActionOutcome
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "ess"
 ID = "10edfd3c-84d3-11ef-b864-0242ac120002"
 SERVICE = "writer-pid:7-ab12"
-KEYS = {"state", "job_id", "file_being_written", "start_time", "stop_time"}
+KEYS = {"state", "job_id", "file_being_written", "start_time", "stop_time", "refused", "ignored"}
 
 
 def read(name: str):

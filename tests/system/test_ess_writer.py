@@ -265,6 +265,9 @@ def test_malformed_commands_are_answered_and_the_next_job_is_written(facility, t
     facility.finished(job)
     outcomes = [a.status_code for a in facility.all(b"answ", facility.status)]
     assert set(outcomes) == {400}
+    # Each message before the job was answered or counted.
+    told = json.loads(facility.all(b"x5f2", facility.control)[0].status_json)
+    assert (told["refused"], told["refused"] + told["ignored"]) == (len(outcomes), len(strange) + count)
     assert [path.name for path in facility.files.iterdir()] == ["good.nxs"]
     assert sorted(
         path.name for path in facility.lab.folder.iterdir() if not path.name.startswith(("out-", "err-"))

@@ -15,11 +15,12 @@ use crate::limits::{
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
 use crate::plan::{self, JOB_FILE, Pins, TEMPLATE_FILE};
-use crate::reply::{self, Answer, Writing, Written};
+use crate::reply::{self, Answer, Unheeded, Writing, Written};
 use crate::service::{Signals, now_ms};
 use flow::Fault;
 use kafka::group::{Cluster, Received, Sender, TopicReader};
 use serde_json::json;
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ use wire::answ::ActionType;
 pub(crate) struct Host<'a> {
     pub(crate) options: &'a WriterOptions,
     pub(crate) service: &'a reply::Service,
+    pub(crate) unheeded: &'a Cell<Unheeded>,
     pub(crate) cluster: &'a Cluster,
     pub(crate) sender: &'a Sender,
     pub(crate) signals: &'a Signals,
@@ -149,7 +151,7 @@ impl<'a> Job<'a> {
             trouble: self.trouble.clone().or(trouble),
             topics,
         };
-        self.send(&reply::status(self.host.service, Some(&writing)));
+        self.send(&reply::status(self.host.service, self.host.unheeded.get(), Some(&writing)));
         self.next_status = Instant::now() + self.host.service.interval;
     }
 
@@ -198,11 +200,12 @@ impl<'a> Job<'a> {
                 let hint = format!("the job that is written is `{}`", self.start.job_id);
                 self.refuse(400, &stop, Mistake::new("job_id", "no such job is written here", hint));
             }
-            Err(refusal) if is_new && refusal.action == ActionType::SetStopTime => {
-                self.send(&reply::refused(&self.host.service.id, &refusal));
-            }
+            Err(refusal) if is_new && refusal.action == ActionType::SetStopTime => self.send_refusal(&refusal),
             // Commands to start are echoes of writers; other schemas are for others.
-            Ok(_) | Err(_) => {}
+            Ok(_) | Err(_) => {
+                let told = self.host.unheeded.get();
+                self.host.unheeded.set(Unheeded { ignored: told.ignored + 1, ..told });
+            }
         }
     }
 
@@ -215,7 +218,13 @@ impl<'a> Job<'a> {
             control_topic: self.start.control_topic.clone(),
             mistakes: vec![mistake],
         };
-        self.send(&reply::refused(&self.host.service.id, &refusal));
+        self.send_refusal(&refusal);
+    }
+
+    fn send_refusal(&self, refusal: &Refusal) {
+        let told = self.host.unheeded.get();
+        self.host.unheeded.set(Unheeded { refused: told.refused + 1, ..told });
+        self.send(&reply::refused(&self.host.service.id, refusal));
     }
 
     /// A new stop; on disk before it is answered.

@@ -96,6 +96,15 @@ pub struct Service {
     pub interval: Duration,
 }
 
+/// What the service heard and did not obey since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unheeded {
+    /// Commands that it refused.
+    pub refused: u64,
+    /// Messages that were no commands for it.
+    pub ignored: u64,
+}
+
 /// A job that is being written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Writing {
@@ -132,7 +141,7 @@ pub struct Topic {
 
 /// The `x5f2` of a service that writes a job, or none.
 #[must_use]
-pub fn status(service: &Service, job: Option<&Writing>) -> Vec<u8> {
+pub fn status(service: &Service, unheeded: Unheeded, job: Option<&Writing>) -> Vec<u8> {
     let idle = Writing::default();
     let told = job.unwrap_or(&idle);
     let mut json = json!({
@@ -141,6 +150,8 @@ pub fn status(service: &Service, job: Option<&Writing>) -> Vec<u8> {
         "file_being_written": told.file_name,
         "start_time": told.start_ms,
         "stop_time": told.stop_ms.unwrap_or_default(),
+        "refused": unheeded.refused,
+        "ignored": unheeded.ignored,
     });
     if job.is_some() {
         json["topics"] = json!(told.topics);

@@ -15,9 +15,10 @@ use crate::limits::{
 };
 use crate::options::{WriterOptions, wrong_topic};
 use crate::plan;
-use crate::reply;
+use crate::reply::{self, Unheeded};
 use flow::{Fault, Passes};
 use kafka::group::{At, Cluster, Pool, PoolHeard, Received, Sender, Unreadable};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCo
     let sender = Sender::new(&options.brokers, &options.kafka_config)?;
     let mut service = Service {
         me: identity(options),
+        unheeded: Cell::default(),
         begin: Vec::new(),
         options,
         programs,
@@ -107,6 +109,7 @@ fn identity(options: &WriterOptions) -> reply::Service {
 struct Service<'a> {
     options: &'a WriterOptions,
     me: reply::Service,
+    unheeded: Cell<Unheeded>,
     programs: &'a Programs,
     signals: Signals,
     journal: Journal,
@@ -175,7 +178,7 @@ impl Service<'_> {
                 continue;
             }
             if Instant::now() >= self.next_status {
-                self.tell(&reply::status(&self.me, None));
+                self.tell(&reply::status(&self.me, self.unheeded.get(), None));
                 self.next_status = Instant::now() + self.me.interval;
             }
             match self.listen() {
@@ -278,6 +281,8 @@ impl Service<'_> {
             Verdict::NotForUs => {
                 let size = message.payload.len();
                 tracing::debug!("message {} of the pool ({size} bytes) starts no job", message.offset);
+                let told = self.unheeded.get();
+                self.unheeded.set(Unheeded { ignored: told.ignored + 1, ..told });
             }
         }
         self.pool()?.commit(place.partition, place.offset, "")?;
@@ -378,6 +383,8 @@ impl Service<'_> {
     /// Tells a refusal on the command-status topic, as today, and on the control topic. It is delivered then.
     fn refuse(&mut self, refusal: &Refusal) -> Result<(), Fault> {
         tracing::info!("job `{}` is refused: {:?}", refusal.job_id, refusal.mistakes);
+        let told = self.unheeded.get();
+        self.unheeded.set(Unheeded { refused: told.refused + 1, ..told });
         let answer = reply::refused(&self.me.id, refusal);
         self.sender.send(&self.options.command_status_topic, &answer)?;
         let control = &refusal.control_topic;
@@ -413,6 +420,7 @@ impl Service<'_> {
         let host = Host {
             options: self.options,
             service: &self.me,
+            unheeded: &self.unheeded,
             cluster: &self.cluster,
             sender: &self.sender,
             signals: &self.signals,

@@ -3,6 +3,10 @@ use serde_json::Value;
 
 const ID: &str = "10edfd3c-84d3-11ef-b864-0242ac120002";
 
+fn unheeded() -> Unheeded {
+    Unheeded { refused: 3, ignored: 4 }
+}
+
 fn service() -> Service {
     Service { id: "writer-pid:7-ab12".into(), host: "host".into(), pid: 7, interval: Duration::from_secs(2) }
 }
@@ -65,8 +69,8 @@ fn all() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("answ-started", answer(&started)),
         ("answ-refused", refused("writer-pid:7-ab12", &refusal(mistakes))),
-        ("x5f2-idle", status(&service(), None)),
-        ("x5f2-writing", status(&service(), Some(&writing()))),
+        ("x5f2-idle", status(&service(), unheeded(), None)),
+        ("x5f2-writing", status(&service(), unheeded(), Some(&writing()))),
         ("wrdn-done", written("writer-pid:7-ab12", &finished())),
         ("wrdn-lost", written("writer-pid:7-ab12", &Written { lost: vec![lost(3, 14)], ..finished() })),
     ]
@@ -87,17 +91,18 @@ fn messages_are_those_that_python_reads() {
 
 #[test]
 fn an_idle_service_has_all_five_keys() {
-    let bytes = status(&service(), None);
+    let bytes = status(&service(), unheeded(), None);
     let told = x5f2::read(&bytes).unwrap();
     assert_eq!((told.software_name, told.update_interval), ("kafka-to-nexus", 2000));
     let json: Value = serde_json::from_str(told.status_json).unwrap();
-    let expected = json!({"state": "idle", "job_id": "", "file_being_written": "", "start_time": 0, "stop_time": 0});
+    let expected = json!({"state": "idle", "job_id": "", "file_being_written": "", "start_time": 0, "stop_time": 0,
+                          "refused": 3, "ignored": 4});
     assert_eq!(json, expected);
 }
 
 #[test]
 fn a_writing_service_tells_how_its_topics_go() {
-    let bytes = status(&service(), Some(&writing()));
+    let bytes = status(&service(), unheeded(), Some(&writing()));
     let json: Value = serde_json::from_str(x5f2::read(&bytes).unwrap().status_json).unwrap();
     assert_eq!((&json["state"], &json["job_id"], &json["stop_time"]), (&json!("writing"), &json!(ID), &json!(0)));
     let topic = json!({"messages": 5, "bytes": 700, "rate": 1.5, "lag": 2, "aside": 1, "lost": 0});
