@@ -3,7 +3,7 @@
 //! `tests/vectors/wire/*.bin` were written by ess-streaming-data-types and by the official FlatBuffers runtime,
 //! `*.json` says what is in them. `ours/*.bin` are the same messages as we write them: this test asserts that we
 //! still do, `tests/python/test_wire_vectors.py` that the others read them. After a wanted change of the writer
-//! run this test with `BEAMPORT_BLESS=1` and look at the difference.
+//! run this test with `BLESS=1` and look at the difference.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -304,7 +304,7 @@ fn slack_after_a_message_is_accepted() {
 #[test]
 fn we_write_the_same_messages_as_ever() {
     let folder = root().join("tests/vectors/wire/ours");
-    let bless = std::env::var_os("BEAMPORT_BLESS").is_some();
+    let bless = std::env::var_os("BLESS").is_some();
     let mut out = Vec::new();
     let mut made = BTreeSet::new();
     for (name, bytes, expected) in vectors() {

@@ -1,4 +1,4 @@
-//! The program against its reference pages. Flags, keys and metrics are defined once, in the program, which prints the
+//! The program against its reference pages. Flags and keys are defined once, in the program, which prints the
 //! tables made from them: `beamport reference PAGE`. A page is an introduction written by hand and then those tables,
 //! byte for byte; the first heading of second order is where they begin.
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use super::verdict;
 use crate::{Done, tree};
 
-/// The pages that the program makes, as `docs/reference/PAGE.md`. A page for metrics joins with the first metrics.
+/// The pages that the program makes, as `docs/reference/PAGE.md`.
 const PAGES: [&str; 3] = ["cli", "instrument-file", "workers"];
 
 /// Compares every page with what the program at `beamport` prints.

@@ -51,7 +51,7 @@ pub static RETAIN_AGE: Key = key(
     "retain_age",
     "duration",
     "",
-    "Messages older than this are deleted, a segment at a time, unless an open run or a named reader still needs them. Default: no limit.",
+    "Messages older than this are deleted, a segment at a time, unless a counted reader still needs them. Default: no limit.",
 );
 /// `keep_free`
 pub static KEEP_FREE: Key = key(
