@@ -87,8 +87,17 @@ fn ess_writer(asked: &cli::EssWriter) -> Result<ExitCode, Fault> {
     let me = std::env::current_exe().map_err(|error| Fault::io("our own program cannot be found", &error))?;
     if cfg!(feature = "kafka") {
         mover::version()?;
+        warn_of_room(options.memory);
     }
     ess::writer(&options, &ess::Programs { nexus: me.with_file_name("beamport-nexus"), beamport: me })
+}
+
+/// Warns where /dev/shm cannot hold what a job may take.
+fn warn_of_room(memory: u64) {
+    if let Some((free, _)) = room::shared().filter(|(free, _)| *free < memory) {
+        let (free, needs) = (figures::bytes(free), figures::bytes(memory));
+        tracing::warn!("/dev/shm has {free} free, a job takes up to {needs}: enlarge it, or lower --memory");
+    }
 }
 
 /// Text for people goes to stderr; `RUST_LOG` chooses how much, otherwise `level`.

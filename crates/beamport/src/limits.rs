@@ -68,3 +68,8 @@ pub const CODE_BYTES_MAX: usize = 16 << 20;
 pub const CODE_DEPTH_MAX: usize = 8;
 /// Entries of such a folder that are looked at: one with more has data, not code.
 pub const CODE_FOLDER_MAX: usize = 10_000;
+
+/// First id of a user that is no system user (login.defs(5)).
+pub const FIRST_USER_ID: u32 = 1000;
+/// Shared memory of a container that is not told how much.
+pub const CONTAINER_SHARED_BYTES: u64 = 64 << 20;

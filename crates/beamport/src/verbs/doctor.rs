@@ -3,12 +3,15 @@
 //! It changes nothing but one file without a name, made and gone, to see whether the disk takes direct writes. Each
 //! finding is `ok`, `note` (works, but know it) or `wrong` (something will fail; exit status 1).
 
+mod systemd;
+
 use super::figures::{bytes, span, thousands};
 use super::forecast::{self, Forecast};
 use super::{Answer, ended, json_line};
 use crate::cli::{DataFolder, Doctor};
 use crate::edges::Registry;
 use crate::file::{self, Instrument, Mistake};
+use crate::limits;
 use crate::mover;
 use crate::room;
 use flow::status;
@@ -32,8 +35,6 @@ const FILES_WRONG: u64 = 256;
 const SEGMENT: u64 = store::limits::SEGMENT_BYTES_MAX;
 /// Below this the demonstration is aborted: maps of its streams, stacks of its threads.
 const ADDRESS_SPACE: u64 = 4 << 30;
-/// First id of a user that is no system user (login.defs(5)).
-const FIRST_USER: u32 = 1000;
 /// Least free shared memory where no stream asks yet: the live ends of the demonstration.
 const SHARED_WRONG: u64 = 64 << 20;
 
@@ -103,7 +104,8 @@ fn examine(asked: &Doctor, registry: &Registry, out: &mut dyn Write) -> Answer {
     findings.push(file_size());
     findings.extend(address_space());
     findings.extend(memory_of_group(instrument.as_ref()));
-    findings.extend(removes_ipc());
+    findings.extend(systemd::at_logout());
+    findings.extend(systemd::services());
     findings.push(clock());
     findings.push(nexus());
     findings.push(kafka());
@@ -331,6 +333,14 @@ fn shared_memory(data: Option<&Data>, instrument: Option<&Instrument>) -> Findin
         return Finding::new(NAME, Verdict::Wrong, found)
             .hint("lower `live` of the largest streams, or enlarge it: `mount -o remount,size=4G /dev/shm`");
     }
+    if size <= limits::CONTAINER_SHARED_BYTES {
+        return Finding::new(
+            NAME,
+            Verdict::Note,
+            format!("{found}; containers have this little unless told otherwise"),
+        )
+        .hint("start the container with `--shm-size 4g`");
+    }
     Finding::new(NAME, Verdict::Ok, found)
 }
 
@@ -422,32 +432,6 @@ fn group_finding(limit: u64, asked: u64) -> Option<Finding> {
     let found = format!("the control group may use {}; the streams need {}", bytes(limit), bytes(asked));
     let hint = "raise its memory limit (`MemoryMax`), or lower `live`: beyond it processes are killed";
     (asked > limit / 2).then(|| Finding::new("memory limit", Verdict::Wrong, found).hint(hint))
-}
-
-/// Whether systemd removes this user's shared memory at his last logout: `RemoveIPC` of logind.conf(5), on by default
-/// for users that are no system users and do not linger.
-fn removes_ipc() -> Option<Finding> {
-    // SAFETY: cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if user < FIRST_USER || !Path::new("/run/systemd/users").is_dir() {
-        return None;
-    }
-    let folders = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/usr/lib/systemd/logind.conf.d"];
-    let inside = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-    let files = inside.map(|entry| entry.path()).chain([PathBuf::from("/etc/systemd/logind.conf")]);
-    if files.filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| keeps_ipc(&text)) {
-        return None;
-    }
-    let found = "when this user logs out for the last time, systemd removes the live ends in /dev/shm";
-    let hint = "set `RemoveIPC=no` in /etc/systemd/logind.conf, or run `beamport up` as a system user";
-    Some(Finding::new("shared memory", Verdict::Note, found).hint(hint))
-}
-
-/// True if a logind.conf turns `RemoveIPC` off.
-fn keeps_ipc(text: &str) -> bool {
-    let value =
-        |line: &str| Some(line.trim().strip_prefix("RemoveIPC")?.trim_start().strip_prefix('=')?.trim().to_owned());
-    text.lines().filter_map(value).any(|value| ["no", "false", "off", "0"].contains(&value.as_str()))
 }
 
 fn clock() -> Finding {
@@ -592,12 +576,6 @@ mod tests {
     fn a_memory_limit_below_the_live_ends_was_no_finding() {
         assert!(group_finding(1 << 30, 600 << 20).is_some_and(|f| f.verdict == Verdict::Wrong));
         assert!(group_finding(2 << 30, 600 << 20).is_none());
-    }
-
-    #[test]
-    fn shared_memory_that_systemd_removes_is_told_from_what_it_keeps() {
-        assert!(keeps_ipc("[Login]\nRemoveIPC = no\n") && keeps_ipc("RemoveIPC=0"));
-        assert!(!keeps_ipc("#RemoveIPC=no\nRemoveIPC=yes\n") && !keeps_ipc(""));
     }
 
     #[test]
