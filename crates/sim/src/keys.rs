@@ -74,7 +74,13 @@ pub(crate) const EVENTS: &[Key] = &[
         "",
         "a message per pulse, or additional ones after `events_max` events",
     ),
-    key("events_max", Kind::Whole, "", "events", "most events of a message; default: 1048576 by pulse, 12400 by size"),
+    key(
+        "events_max",
+        Kind::Whole,
+        "",
+        "events",
+        "most events of a message; default: 1,048,576 by pulse, 12,400 by size",
+    ),
 ];
 
 /// The sample of the reflectometer.

@@ -142,7 +142,7 @@ pub fn models() -> &'static [Model] {
             groups: &[&[key("rate", Kind::Number, "1000000", "events/s", ABOUT_RATE)], COUNTED, EVENTS, COMMON],
         },
         ess!("cspec", 10e6, "10000000", "ESS cold chopper spectrometer as load, 80 MB/s"),
-        ess!("estia", 500e6, "500000000", "ESS focusing reflectometer as load, 4000 MB/s"),
+        ess!("estia", 500e6, "500000000", "ESS focusing reflectometer as load, 4 GB/s"),
         ess!("freia", 100e6, "100000000", "ESS liquids reflectometer as load, 800 MB/s"),
         ess!("loki", 37e6, "37000000", "ESS broad-band small-angle instrument as load, 300 MB/s"),
         ess!("nmx", 5e6, "5000000", "ESS macromolecular diffractometer as load, 40 MB/s"),

@@ -10,6 +10,7 @@ use super::stage::{self, NAP, StageHandle, StageThread, What, ns};
 use crate::file::{Code, Order, WorkerSection};
 use flow::{Data, Fault, Overdue, UpstreamState, Work, WorkOptions};
 use serde_json::{Value, json};
+use settings::units::duration_text;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -377,11 +378,11 @@ impl<'a> Slots<'a> {
                     Err(e) => child.kill().and(Err(e)),
                 };
                 running.child = None;
-                let time_max = self.section.time_max.value;
+                let time_max = duration_text(self.section.time_max.value);
                 let (reason, text) = match (late, &status) {
-                    (Some(Overdue::Code), _) => ("time", format!("it took longer than {time_max:?}")),
+                    (Some(Overdue::Code), _) => ("time", format!("it took longer than {time_max}")),
                     (Some(Overdue::Output), _) => {
-                        ("killed", format!("its output did not reach the disk for {time_max:?}; it was killed"))
+                        ("killed", format!("its output did not reach the disk for {time_max}; it was killed"))
                     }
                     (None, Ok(status)) => ("killed", ended(*status)),
                     (None, Err(e)) => ("killed", format!("it is lost: {e}")),
