@@ -127,4 +127,12 @@ mod tests {
         let expected = [("dynamic.service", "DynamicUser=yes"), ("ipc.service", "RemoveIPC=yes")];
         assert_eq!(found, expected.map(|(unit, line)| (unit.to_owned(), line)));
     }
+    #[test]
+    fn the_unit_of_the_how_to_keeps_its_streams() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/replace-the-file-writer.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let unit = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert_eq!(removes(unit), None);
+        assert_eq!(removes(&format!("{unit}[Service]\nDynamicUser=yes\n")), Some("DynamicUser=yes"));
+    }
 }
