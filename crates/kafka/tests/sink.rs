@@ -186,6 +186,25 @@ fn a_topic_that_is_missing_is_named_with_key_and_line_and_awaited() {
 }
 
 #[test]
+fn a_missing_topic_kept_others_from_being_opened() {
+    let cluster = Cluster::new(&[("loki_values", 1)]);
+    let mut stream = Stream::new(section(&cluster, "loki_{stream}"));
+    stream.append(10, b"");
+    let mut other = stream.data.writer("values", &Options::memory(8 << 20)).unwrap();
+    let origin = other.origin("devices").unwrap();
+    let meta = Meta { source_time: TIME, origin, origin_seq: 0, schema: SchemaId(*b"test"), flags: 0 };
+    other.append(&meta, b"x").unwrap();
+    let read = |section: &mut settings::Section<'_>| (beamport_kafka::SINK.read)("out", section);
+    let plan = settings::read_json(&stream.section, read).unwrap();
+    let inputs = ["counts".to_owned(), "values".to_owned()];
+    let sink = plan.build(&inputs).unwrap();
+    let mut relay = Relay::open(&stream.data, "out", &inputs, sink, RelayOptions::default(), now()).unwrap();
+    run(&mut relay, |relay| relay.accounts().nth(1).is_some_and(|account| account.done == 1));
+    assert!(relay.trouble().unwrap().what.contains("topic `loki_counts`"));
+    assert_eq!(done(&relay), 0);
+}
+
+#[test]
 fn origins_name_topics_and_one_that_cannot_is_aside() {
     let cluster = Cluster::new(&[("bank", 2), ("devices", 1)]);
     let mut stream = Stream::new(section(&cluster, "origin"));

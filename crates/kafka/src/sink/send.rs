@@ -251,7 +251,7 @@ impl Open {
     /// Sends batches again, if no message was refused for a while and none is on the way.
     fn relax(&mut self, now: i64) -> Result<(), Fault> {
         let is_due = self.careful_until.is_some_and(|until| now >= until);
-        if is_due && self.producer.waiting() == 0 && self.topics.is_open() && self.look.is_none() {
+        if is_due && self.producer.waiting() == 0 {
             self.plan.is_careful.store(false, Ordering::Relaxed);
             self.careful_until = None;
             let producer = producer(&self.plan)?;

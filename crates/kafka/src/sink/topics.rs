@@ -59,8 +59,10 @@ pub(crate) struct Topics {
     asked: Option<Mark>,
     /// Places by the number at the producer.
     by_number: Vec<usize>,
-    /// When the next may be asked.
+    /// When topics may be asked for, or made, again.
     due: i64,
+    /// When their offsets may be asked for again.
+    offsets_due: i64,
     /// Why a topic cannot be opened.
     pub(crate) trouble: Option<Fault>,
     /// Since when the brokers have not answered.
@@ -75,6 +77,7 @@ impl Topics {
             asked: None,
             by_number: Vec::new(),
             due: i64::MIN,
+            offsets_due: i64::MIN,
             trouble: None,
             silent: None,
         }
@@ -145,7 +148,7 @@ impl Topics {
                 Heard::Created(wrongs) => self.hear_created(plan, &wrongs, now),
                 Heard::Offsets(mark, rows) => self.hear_offsets(kept, mark, rows, now),
                 Heard::Unanswered(..) => {
-                    self.due = now + TOPICS_PAUSE;
+                    (self.due, self.offsets_due) = (now + TOPICS_PAUSE, now + TOPICS_PAUSE);
                     self.asked = None;
                     continue;
                 }
@@ -156,16 +159,24 @@ impl Topics {
         }
         // The clock of the machine may have been set back.
         self.due = self.due.min(now + TOPICS_PAUSE);
-        if self.asked.is_some() || now < self.due {
+        self.offsets_due = self.offsets_due.min(now + TOPICS_PAUSE);
+        if self.asked.is_some() {
             return Ok(());
         }
-        let mark = self.ask(plan.create, client)?;
-        self.asked = mark;
-        self.silent = mark.map(|_| self.silent.unwrap_or(now));
+        // Offsets first: a topic that is missing is asked for again and again.
+        if now >= self.offsets_due {
+            self.asked = self.ask_offsets(client)?;
+        }
+        if self.asked.is_none() && now >= self.due {
+            self.asked = self.ask_topics(plan.create, client)?;
+        }
+        if self.asked.is_some() {
+            self.silent.get_or_insert(now);
+        }
         Ok(())
     }
 
-    fn ask(&self, create: Option<Create>, client: &Client) -> Result<Option<Mark>, Wrong> {
+    fn ask_topics(&self, create: Option<Create>, client: &Client) -> Result<Option<Mark>, Wrong> {
         let (unknown, missing) = (self.in_stage(Stage::Unknown), self.in_stage(Stage::Missing));
         if let (false, Some(Create { partitions, replication })) = (missing.is_empty(), create) {
             client.ask_create(&missing, partitions, replication, ANSWER_TIMEOUT_MS, &self.answers)?;
@@ -175,6 +186,10 @@ impl Topics {
             client.ask_topics(&unknown, ANSWER_TIMEOUT_MS, Mark::Topics, &self.answers)?;
             return Ok(Some(Mark::Topics));
         }
+        Ok(None)
+    }
+
+    fn ask_offsets(&self, client: &Client) -> Result<Option<Mark>, Wrong> {
         for (stage, spec, mark) in [(Stage::Found, Spec::First, Mark::Start), (Stage::Begun, Spec::End, Mark::Ends)] {
             let topics = self.all.iter().filter(|topic| topic.stage == stage);
             let partitions = |topic: &OutTopic| 0..i32::try_from(topic.bounds.len()).unwrap_or(0);
@@ -237,10 +252,10 @@ impl Topics {
         let stage = if mark == Mark::Start { Stage::Found } else { Stage::Begun };
         for topic in self.all.iter_mut().filter(|topic| topic.stage == stage) {
             match heard.get(&topic.name) {
-                Some(count) if *count < topic.bounds.len() => self.due = now + ENDS_PAUSE,
+                Some(count) if *count < topic.bounds.len() => self.offsets_due = now + ENDS_PAUSE,
                 Some(_) if stage == Stage::Found => topic.stage = Stage::Begun,
                 Some(_) => topic.begin(kept.topics.get(&topic.name)),
-                None => {}
+                None => self.offsets_due = now + ENDS_PAUSE,
             }
         }
     }
