@@ -579,7 +579,7 @@ impl Filler for Asking {
                     let message = &messages[at];
                     let (reason, why) = match silent {
                         Silent::Dead(how) => (KILLED, how),
-                        Silent::Late => (TIME, format!("it took longer than {:?}", python.time_max)),
+                        Silent::Late => (TIME, format!("it took longer than {} s", python.time_max.as_secs_f64())),
                     };
                     if suspect == Some(0) {
                         self.suspect = None;
