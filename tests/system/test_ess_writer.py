@@ -62,6 +62,30 @@ def test_a_live_job_is_started_and_stopped(facility):
     facility.end(writer)
 
 
+def test_an_idle_writer_takes_the_job_of_a_dead_one(facility):
+    first = facility.writer()
+    start = now_ms()
+    job = facility.start("taken.nxs", start)
+    facility.accepted(job)
+    facility.writer()
+    sent = facility.send(20, start)
+    # What no module of the structure takes is counted.
+    facility.kafka.send([(facility.topic, 1, serialise_f144("nobody", 1.0, sent[0] + n)) for n in range(7)])
+    facility.lab.kill(first)
+    before = len(facility.all(b"x5f2", facility.control))
+
+    def aside() -> bool:
+        told = [json.loads(x.status_json) for x in facility.all(b"x5f2", facility.control)[before:]]
+        return any(status["topics"][facility.topic]["aside"] == 7 for status in told)
+
+    until(aside, facility.said)
+    facility.stop(job)
+    _, message = facility.finished(job)
+    assert sum(message["aside"].values()) == 7
+    facility.whole("taken.nxs", sent)
+    facility.idle()
+
+
 def test_both_times_of_a_job_may_be_past(facility):
     start = now_ms() - 100_000
     times = facility.send(100, start)

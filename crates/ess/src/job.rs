@@ -68,7 +68,7 @@ impl<'a> Job<'a> {
         let now = Instant::now();
         Ok(Self {
             heard: entry.record.control.clone(),
-            figures: Figures::new(&entry.folder, &topics),
+            figures: Figures::new(&entry.folder, &start.job_id, &topics),
             host,
             entry,
             start,

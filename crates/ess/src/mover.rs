@@ -127,16 +127,19 @@ pub(crate) fn ask(folder: &Path, request: &Value, patience: Duration) -> Result<
 
 /// Figures of a job that runs.
 pub(crate) struct Figures {
+    data: Data,
     watch: flow::status::Watch,
+    run: String,
     topics: Vec<String>,
     folder: PathBuf,
 }
 
 impl Figures {
     /// Of a job with these topics, in the order of their streams.
-    pub(crate) fn new(folder: &Path, topics: &[String]) -> Self {
+    pub(crate) fn new(folder: &Path, run: &str, topics: &[String]) -> Self {
         let data = Data::on_disk(folder.join(STREAMS_FOLDER));
-        Self { watch: flow::status::Watch::new(&data), topics: topics.to_vec(), folder: folder.to_owned() }
+        let (watch, run) = (flow::status::Watch::new(&data), run.to_owned());
+        Self { data, watch, run, topics: topics.to_vec(), folder: folder.to_owned() }
     }
 
     /// The figures of each topic, and what keeps the job from going on.
@@ -150,6 +153,18 @@ impl Figures {
             figure.rate = stream.messages_per_s.unwrap_or(0.0);
             figure.bytes = stream.bytes;
             figure.lost = stream.lost;
+        }
+        // `file` is the only sink of a job.
+        let commit = flow::last_commit(&self.data, "file", &self.run).ok().flatten();
+        for input in commit.iter().flat_map(|commit| &commit.inputs) {
+            let Some(figure) = self.topic(&input.stream).and_then(|topic| figures.get_mut(topic)) else { continue };
+            for (kind, count) in &input.counts {
+                match kind.split('.').next() {
+                    Some("aside") => figure.aside += count,
+                    Some("lost") => figure.lost += count,
+                    _ => {}
+                }
+            }
         }
         let answer = ask(&self.folder, &json!({"command": "status"}), ASK_PATIENCE).unwrap_or_default();
         for stage in answer["running"].as_object().into_iter().flat_map(|running| running.values()) {
