@@ -162,6 +162,8 @@ impl Figures {
                 match kind.split('.').next() {
                     Some("aside") => figure.aside += count,
                     Some("lost") => figure.lost += count,
+                    // The stream has released most of them.
+                    Some(flow::BYTES) => figure.bytes = figure.bytes.max(*count),
                     _ => {}
                 }
             }

@@ -157,6 +157,47 @@ fn an_absence_after_the_seal_is_not_of_the_run_though_the_source_said_little_in_
     assert_eq!(ledger::absences(&data, "seldom").unwrap().len(), 2);
 }
 
+/// Reads a backlog of messages of one second each, of which the first is from this time; it never comes to its end.
+struct Backlog(i64);
+
+impl Source for Backlog {
+    fn start(&mut self, _: i64, _: &Resume) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn step(&mut self, _: i64, out: &mut dyn Outlet) -> Result<Step, Fault> {
+        let (origin, origin_seq) = (out.origin("it")?, out.next_sequence());
+        let meta = Meta { source_time: self.0, origin, origin_seq, schema: SchemaId(*b"test"), flags: 0 };
+        let _ = out.push(&meta, b"0000test")?;
+        self.0 += SECOND;
+        Ok(Step::Again)
+    }
+
+    fn reached(&self) -> i64 {
+        self.0 - SECOND
+    }
+}
+
+#[test]
+fn a_run_of_the_past_waited_until_all_that_came_after_it_was_read() {
+    let machine = Machine::new(1);
+    let data = Data { media: machine.start(), folder: "/disk/data".into(), drain: Drain::Caller };
+    let mut keeper = RunKeeper::open(&data).unwrap();
+    let start = machine.now() - 3600 * SECOND;
+    keeper.begin("r", start, Stop::at(start + 9 * SECOND, true), Duration::from_secs(2), "{}", machine.now()).unwrap();
+    let options = IntakeOptions { stream: Options::memory(1 << 20), ahead_max: i64::MAX };
+    let mut intake = Intake::start(&data, "s", Box::new(Backlog(start)), &options, machine.now()).unwrap();
+    let mut steps = 0;
+    while keeper.unsealed().next().is_some() {
+        assert_eq!(intake.step(machine.now()).unwrap(), Step::Again);
+        keeper.step(machine.now(), &[(&intake).into()]).unwrap();
+        steps += 1;
+        assert!(steps <= 14, "the source has an hour more");
+    }
+    // Ten messages are of the run; the stop and its two seconds are over with the thirteenth.
+    assert_eq!((steps, keeper.runs()[0].streams[0].next), (13, 13));
+}
+
 /// Counts what it is given.
 struct Count(u64);
 
