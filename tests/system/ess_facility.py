@@ -83,6 +83,8 @@ class Facility:
             *("--hdf-template-prefix", self.files),
             *("--status-master-interval", "500ms"),
             *("--memory", "64 MiB"),
+            # A member that was killed is missed sooner than by default.
+            *("-X", "session.timeout.ms", "2000", "heartbeat.interval.ms", "500"),
             *("--data", self.data),
             *more,
         )

@@ -42,6 +42,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=6000
 log.cleaner.dedupe.buffer.size=4194304

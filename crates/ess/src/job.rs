@@ -10,7 +10,7 @@
 use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
 use crate::journal::{self, Entry, Step};
 use crate::limits::{
-    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, PAUSE, PAUSE_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
+    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
 };
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
@@ -21,6 +21,7 @@ use flow::Fault;
 use kafka::group::{Cluster, Received, Sender, TopicReader};
 use serde_json::json;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -36,8 +37,8 @@ pub(crate) struct Host<'a> {
     pub(crate) signals: &'a Signals,
     /// Our own program.
     pub(crate) program: &'a Path,
-    /// Whether the service knows a job: a stop of one is for another writer.
-    pub(crate) knows: &'a dyn Fn(&str) -> bool,
+    /// Jobs in the folder of the service, those of other writers among them.
+    pub(crate) known: &'a dyn Fn() -> BTreeSet<String>,
 }
 
 /// A job that is worked at.
@@ -48,6 +49,8 @@ pub(crate) struct Job<'a> {
     control: TopicReader,
     /// Where the control topic stands, by partition.
     heard: Vec<u64>,
+    /// Jobs of other writers that use the same control topic: their stops are not for us, even when they are over.
+    others: BTreeSet<String>,
     figures: Figures,
     mover: Option<Mover>,
     next_start: Instant,
@@ -68,6 +71,7 @@ impl<'a> Job<'a> {
         let now = Instant::now();
         Ok(Self {
             heard: entry.record.control.clone(),
+            others: (host.known)(),
             figures: Figures::new(&entry.folder, &start.job_id, &topics),
             host,
             entry,
@@ -196,13 +200,18 @@ impl<'a> Job<'a> {
             Ok(Some(Command::Stop(stop))) if stop.job_id == self.start.job_id => {
                 self.move_stop(&stop, message.time_ms);
             }
-            Ok(Some(Command::Stop(stop))) if is_new && !(self.host.knows)(&stop.job_id) => {
+            Ok(Some(Command::Stop(stop))) if is_new && !self.others.contains(&stop.job_id) => {
                 let hint = format!("the job that is written is `{}`", self.start.job_id);
                 self.refuse(400, &stop, Mistake::new("job_id", "no such job is written here", hint));
             }
             Err(refusal) if is_new && refusal.action == ActionType::SetStopTime => self.send_refusal(&refusal),
-            // Commands to start are echoes of writers; other schemas are for others.
-            Ok(_) | Err(_) => {
+            other => {
+                // A command to start is the echo of a writer.
+                if let Ok(Some(Command::Start(start))) = other
+                    && self.others.len() < OTHERS_MAX
+                {
+                    self.others.insert(start.job_id);
+                }
                 let told = self.host.unheeded.get();
                 self.host.unheeded.set(Unheeded { ignored: told.ignored + 1, ..told });
             }

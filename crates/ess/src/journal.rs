@@ -180,18 +180,24 @@ impl Journal {
         Ok(Some(Entry { folder, command: command.to_vec(), record, _lock: file }))
     }
 
+    /// Names of what is in the folder, sorted.
+    fn names(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    /// Ids of the jobs that are there, whoever owns them.
+    pub(crate) fn ids(&self) -> BTreeSet<String> {
+        let mut names = self.names();
+        names.retain(|name| !name.starts_with(UNFINISHED));
+        names
+    }
+
     /// A job that is there and that nobody owns, in the order of the ids; and what cannot be read, with the reason.
     /// Folders in `skip` are left out.
     pub(crate) fn take(&self, skip: &BTreeSet<PathBuf>) -> (Option<Entry>, Vec<(PathBuf, String)>) {
         let mut strange = Vec::new();
-        let mut names: Vec<String> = fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
-        names.sort();
-        for name in names {
+        for name in self.names() {
             let folder = self.folder.join(&name);
             if skip.contains(&folder) || !fs::symlink_metadata(&folder).is_ok_and(|kind| kind.is_dir()) {
                 continue;

@@ -139,3 +139,7 @@ pub(crate) const GROUP: &str = "kafka-to-nexus-worker-pool";
 /// How long a topic of a job may be unknown to the brokers: one that was just made is known to all within this time.
 #[cfg(feature = "client")]
 pub(crate) const NEW_TOPIC_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Jobs of other writers on a control topic that a job keeps in mind: those of a day, each half a minute.
+#[cfg(feature = "client")]
+pub(crate) const OTHERS_MAX: usize = 4096;

@@ -153,9 +153,22 @@ impl Service<'_> {
             }
         }
         let end = self.cluster.offsets(&partitions, At::End)?.remove(pool).unwrap_or_default();
-        // The group knows it before anybody hears of us.
-        Pool::new(&self.options.brokers, &self.options.kafka_config, GROUP, pool, &end)?;
+        self.note(&end)?;
         Ok(end)
+    }
+
+    /// The group knows where the pool ends before anybody hears of us. What comes meanwhile is read again.
+    fn note(&self, end: &[u64]) -> Result<(), Fault> {
+        let (brokers, topic) = (&self.options.brokers, &self.options.job_pool_topic);
+        let mut pool = Pool::new(brokers, &self.options.kafka_config, GROUP, topic, end)?;
+        if pool.is_noted()? {
+            return Ok(());
+        }
+        pool.join()?;
+        while !pool.is_noted()? && !self.signals.takes_none() {
+            pool.next(PAUSE)?;
+        }
+        Ok(())
     }
 
     /// Partitions of topics. One that is missing is asked for again: brokers hear of a new topic one after the other.
@@ -416,7 +429,7 @@ impl Service<'_> {
             }
         };
         tracing::info!("job `{id}`: `{}` is written", start.file_name);
-        let knows = |id: &str| self.journal.knows(id);
+        let known = || self.journal.ids();
         let host = Host {
             options: self.options,
             service: &self.me,
@@ -425,7 +438,7 @@ impl Service<'_> {
             sender: &self.sender,
             signals: &self.signals,
             program: &self.programs.beamport,
-            knows: &knows,
+            known: &known,
         };
         let done = Job::new(host, entry, start).and_then(Job::run);
         (self.next_status, self.next_scan) = (Instant::now(), Instant::now());

@@ -310,13 +310,21 @@ impl Pool {
         let group = Group::new(&properties(brokers, user, &needed)?, topic).map_err(refused)?;
         let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
         let pool = Self { group, begin: begin.to_vec(), brokers, topic, doubt: None };
-        let all: Vec<i32> = (0..begin.len()).filter_map(|number| i32::try_from(number).ok()).collect();
-        let (_, new) = pool.places(&all)?;
+        let (_, new) = pool.places(&pool.all())?;
         if !new.is_empty() {
-            // A group that has members takes it from them alone: they have noted theirs.
+            // A group that has members, of another topic perhaps, takes it from members alone: see `is_noted`.
             let _ = pool.group.commit(&new, "");
         }
         Ok(pool)
+    }
+
+    fn all(&self) -> Vec<i32> {
+        (0..self.begin.len()).filter_map(|number| i32::try_from(number).ok()).collect()
+    }
+
+    /// Whether the group has noted an offset of each partition: what is sent from now on is taken by whoever comes.
+    pub fn is_noted(&self) -> Result<bool, Fault> {
+        Ok(self.places(&self.all())?.1.is_empty())
     }
 
     /// Becomes a member, which gets commands.
