@@ -10,7 +10,8 @@
 use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
 use crate::journal::{self, Entry, Step};
 use crate::limits::{
-    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
+    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX, PENDING_MAX, RESTARTS_MAX,
+    STOP_PATIENCE, TURN,
 };
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
@@ -146,6 +147,10 @@ impl<'a> Job<'a> {
     }
 
     fn say_status(&mut self) {
+        self.next_status = Instant::now() + self.host.service.interval;
+        if self.host.sender.pending() > PENDING_MAX {
+            return;
+        }
         let (topics, trouble) = self.figures.read(now_ms().saturating_mul(NS_PER_MS));
         let writing = Writing {
             job_id: self.start.job_id.clone(),
@@ -156,7 +161,6 @@ impl<'a> Job<'a> {
             topics,
         };
         self.send(&reply::status(self.host.service, self.host.unheeded.get(), Some(&writing)));
-        self.next_status = Instant::now() + self.host.service.interval;
     }
 
     /// Until the outcome is on disk; false where the service was told to end before.

@@ -143,3 +143,7 @@ pub(crate) const NEW_TOPIC_PATIENCE: Duration = Duration::from_secs(1);
 /// Jobs of other writers on a control topic that a job keeps in mind: those of a day, each half a minute.
 #[cfg(feature = "client")]
 pub(crate) const OTHERS_MAX: usize = 4096;
+
+/// Undelivered messages above which no status is sent: an old one is of no use when the brokers are back.
+#[cfg(feature = "client")]
+pub(crate) const PENDING_MAX: usize = 16;

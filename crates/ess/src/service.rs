@@ -11,7 +11,8 @@ use crate::command::{self, Command, Mistake, Refusal, StartJob};
 use crate::job::{Host, Job};
 use crate::journal::{self, Entry, Journal, PoolPlace, Record, Step};
 use crate::limits::{
-    COMMAND_SLACK_MS, DELIVERY_PATIENCE, GROUP, NEW_TOPIC_PATIENCE, PAUSE, PAUSE_MAX, RETRY_PAUSE, SCAN_PAUSE, TURN,
+    COMMAND_SLACK_MS, DELIVERY_PATIENCE, GROUP, NEW_TOPIC_PATIENCE, PAUSE, PAUSE_MAX, PENDING_MAX, RETRY_PAUSE,
+    SCAN_PAUSE, TURN,
 };
 use crate::options::{WriterOptions, wrong_topic};
 use crate::plan;
@@ -210,8 +211,11 @@ impl Service<'_> {
         let _ = self.sender.flush(DELIVERY_PATIENCE);
     }
 
-    /// Sends to the command-status topic.
+    /// Sends a status to the command-status topic, unless the brokers take none.
     fn tell(&self, message: &[u8]) {
+        if self.sender.pending() > PENDING_MAX {
+            return;
+        }
         let sent = self.sender.send(&self.options.command_status_topic, message);
         if let Err(fault) = sent.and_then(|()| self.sender.flush(Duration::ZERO)) {
             tracing::warn!("{fault}");

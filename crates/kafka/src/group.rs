@@ -422,6 +422,12 @@ impl Sender {
         self.0.send(topic, payload).map_err(|wrong| Fault::new(format!("cannot send to topic `{topic}`"), wrong.text))
     }
 
+    /// Messages that are not delivered yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.0.pending()
+    }
+
     /// Waits for so long until all is delivered. False if it is not; what brokers refused is an error.
     pub fn flush(&self, patience: Duration) -> Result<bool, Fault> {
         let until = Instant::now() + patience;
