@@ -325,6 +325,24 @@ def test_a_job_begins_anew_after_the_machine_was_started_again(facility):
     facility.idle()
 
 
+def test_a_job_that_begins_anew_leaves_the_file_of_somebody_else(facility):
+    writer = facility.writer()
+    job = facility.start("taken.nxs", now_ms() + 1_000_000)
+    facility.accepted(job)
+    facility.end(writer)
+    folder = facility.data / "jobs" / job
+    record = json.loads((folder / "job.json").read_text())
+    # The machine was started again after the answer and before the job's file was written.
+    (folder / "job.json").write_text(json.dumps(record | {"boot": "another"}))
+    (folder / "job.toml").unlink()
+    shutil.rmtree(folder / "streams", ignore_errors=True)
+    (facility.files / "taken.nxs").write_text("of somebody else")
+    facility.writer()
+    outcome, _ = facility.finished(job, is_error=True)
+    assert "exists since the job was accepted" in outcome.message
+    assert (facility.files / "taken.nxs").read_text() == "of somebody else"
+
+
 @pytest.mark.root
 def test_a_job_on_a_full_disk_waits_and_says_so(facility, tmp_path):
     small = Disk(tmp_path / "small", 256, "tmpfs")

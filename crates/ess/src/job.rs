@@ -332,15 +332,16 @@ impl<'a> Job<'a> {
         self.entry.record.boot = journal::boot();
         self.entry.save()?;
         mover::remove_streams(&self.entry.folder)?;
-        let file = self.file();
-        match fs::remove_file(&file) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Fault::io(format!("cannot remove `{}`", file.display()), &e));
-            }
-            _ => {}
-        }
-        // Its stop may be known by now.
+        // Without the job's file, a file of this name is somebody else's.
         if self.entry.folder.join(JOB_FILE).exists() {
+            let file = self.file();
+            match fs::remove_file(&file) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Fault::io(format!("cannot remove `{}`", file.display()), &e));
+                }
+                _ => {}
+            }
+            // Its stop may be known by now.
             self.put_files()?;
         }
         self.failed_starts = 0;
