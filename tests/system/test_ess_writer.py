@@ -428,3 +428,29 @@ def test_a_job_is_whole_though_the_broker_is_killed(facility, times):
     print(
         f"broker of a job killed and restarted: {kills} injected, 0 lost and 0 twice of {len(sent)} events and values"
     )
+
+
+def test_a_job_that_is_killed_while_it_ends_has_one_outcome(facility, times, dice):
+    writer, kills = facility.writer(), times(2, 60)
+    for n in range(kills):
+        start, first = now_ms(), facility.sent
+        job = facility.start(f"{n}.nxs", start)
+        facility.accepted(job)
+        sent = facility.send(5, start)
+        until(lambda sent=sent: now_ms() > sent[-1] // 1_000_000, "time stands still")
+        facility.stop(job)
+        time.sleep(dice.uniform(0.3, 1.5))
+        if n % 2:
+            facility.lab.kill(writer)
+            writer = facility.writer(ready=False)
+        else:
+            for pid in facility.processes("up"):
+                kill(pid)
+        facility.finished(job)
+        facility.idle()
+        with h5py.File(facility.files / f"{n}.nxs") as file:
+            assert file["entry/bank/event_time_zero"][:].tolist() == sent
+            assert set(file["entry/temperature/value"][:].tolist()) >= set(map(float, range(first, first + 5)))
+        # Told twice only where it is killed between the delivery and its note.
+        assert len({(w.file_name, w.message) for w in facility.all(b"wrdn", facility.control) if w.job_id == job}) == 1
+    print(f"service or mover of a job killed while it ended: {kills} injected, 0 lost and 0 twice")
