@@ -43,13 +43,13 @@ impl StartJob {
     /// of the message, so there is no copy of it.
     #[must_use]
     pub fn structure(&self) -> &str {
-        pl72::read(&self.raw).map(|told| told.nexus_structure).unwrap_or_default()
+        pl72::read(&self.raw).map(|fields| fields.nexus_structure).unwrap_or_default()
     }
 
     /// The file's name as it came, which the status repeats.
     #[must_use]
     pub fn given_name(&self) -> &str {
-        pl72::read(&self.raw).map(|told| told.filename).unwrap_or_default()
+        pl72::read(&self.raw).map(|fields| fields.filename).unwrap_or_default()
     }
 }
 
@@ -135,58 +135,58 @@ fn unreadable(action: ActionType, error: wire::Error) -> Refusal {
 }
 
 fn start(payload: &[u8], kafka_time_ms: i64) -> Result<StartJob, Refusal> {
-    let told = pl72::read(payload).map_err(|error| unreadable(ActionType::StartJob, error))?;
+    let fields = pl72::read(payload).map_err(|error| unreadable(ActionType::StartJob, error))?;
     let mut mistakes = Vec::new();
-    mistakes.extend(wrong_id("job_id", told.job_id));
-    let file_name = file_name(told.filename).map_err(|mistake| mistakes.push(mistake)).unwrap_or_default();
-    if told.control_topic.is_empty() {
+    mistakes.extend(wrong_id("job_id", fields.job_id));
+    let file_name = file_name(fields.filename).map_err(|mistake| mistakes.push(mistake)).unwrap_or_default();
+    if fields.control_topic.is_empty() {
         mistakes.push(Mistake::new("control_topic", "it is empty", "name the topic of the answers"));
-    } else if let Some(refused) = wrong_topic(told.control_topic) {
+    } else if let Some(refused) = wrong_topic(fields.control_topic) {
         mistakes.push(Mistake::new("control_topic", refused.cause, refused.hint));
     }
-    mistakes.extend(wrong_instrument(told.instrument_name));
-    let (start_ms, stop_ms) = times(&told, kafka_time_ms, &mut mistakes);
-    mistakes.extend(wrong_structure(told.nexus_structure));
+    mistakes.extend(wrong_instrument(fields.instrument_name));
+    let (start_ms, stop_ms) = times(&fields, kafka_time_ms, &mut mistakes);
+    mistakes.extend(wrong_structure(fields.nexus_structure));
     if mistakes.is_empty() {
         return Ok(StartJob {
-            job_id: told.job_id.to_owned(),
+            job_id: fields.job_id.to_owned(),
             file_name,
-            control_topic: told.control_topic.to_owned(),
-            instrument: told.instrument_name.to_owned(),
+            control_topic: fields.control_topic.to_owned(),
+            instrument: fields.instrument_name.to_owned(),
             start_ms,
             stop_ms,
-            metadata: told.metadata.to_owned(),
+            metadata: fields.metadata.to_owned(),
             raw: payload.to_vec(),
         });
     }
-    let topic = Some(told.control_topic).filter(|topic| wrong_topic(topic).is_none());
+    let topic = Some(fields.control_topic).filter(|topic| wrong_topic(topic).is_none());
     Err(Refusal {
         code: 400,
         action: ActionType::StartJob,
-        job_id: quotable(told.job_id),
-        command_id: quotable(told.job_id),
+        job_id: quotable(fields.job_id),
+        command_id: quotable(fields.job_id),
         control_topic: topic.unwrap_or_default().to_owned(),
         mistakes,
     })
 }
 
 fn stop(payload: &[u8]) -> Result<StopJob, Refusal> {
-    let told = s6s4t::read(payload).map_err(|error| unreadable(ActionType::SetStopTime, error))?;
+    let fields = s6s4t::read(payload).map_err(|error| unreadable(ActionType::SetStopTime, error))?;
     let mut mistakes = Vec::new();
-    mistakes.extend(wrong_id("job_id", told.job_id));
-    mistakes.extend(wrong_id("command_id", told.command_id));
-    let stop_ms = match told.stop_time {
+    mistakes.extend(wrong_id("job_id", fields.job_id));
+    mistakes.extend(wrong_id("command_id", fields.command_id));
+    let stop_ms = match fields.stop_time {
         0 => None,
         time => ms("stop_time", time).map_err(|mistake| mistakes.push(mistake)).ok(),
     };
     if mistakes.is_empty() {
-        return Ok(StopJob { job_id: told.job_id.to_owned(), command_id: told.command_id.to_owned(), stop_ms });
+        return Ok(StopJob { job_id: fields.job_id.to_owned(), command_id: fields.command_id.to_owned(), stop_ms });
     }
     Err(Refusal {
         code: 400,
         action: ActionType::SetStopTime,
-        job_id: quotable(told.job_id),
-        command_id: quotable(told.command_id),
+        job_id: quotable(fields.job_id),
+        command_id: quotable(fields.command_id),
         control_topic: String::new(),
         mistakes,
     })
@@ -206,9 +206,9 @@ fn wrong_id(field: &str, id: &str) -> Option<Mistake> {
     let cause = if id.is_empty() {
         "it is missing".to_owned()
     } else if bytes.len() != 36 || !bytes.iter().copied().enumerate().all(is_place) {
-        format!("`{}` is no UUID", shortened(id))
+        format!("`{}` is not a UUID", shortened(id))
     } else if !(b'1'..=b'8').contains(&bytes[14]) || !b"89abAB".contains(&bytes[19]) {
-        format!("`{}` is no UUID of RFC 9562 with a version", shortened(id))
+        format!("`{}` is not a UUID of RFC 9562 with a version", shortened(id))
     } else {
         return None;
     };
@@ -234,7 +234,7 @@ fn file_name(given: &str) -> Result<String, Mistake> {
     }
     if file.starts_with('.') || file.contains(['{', '}', '\\']) {
         return Err(wrong(
-            format!("`{}` is no name of a file here", shortened(file)),
+            format!("`{}` is not an accepted file name", shortened(file)),
             "write a name without `{`, `}` and `\\` that does not begin with a dot",
         ));
     }
@@ -255,7 +255,7 @@ fn wrong_instrument(name: &str) -> Option<Mistake> {
         || name.contains(['/', '\\'])
         || name.contains(char::is_control)
         || name.len() > FILE_NAME_BYTES_MAX;
-    let cause = || format!("`{}` is no name of an instrument", shortened(name));
+    let cause = || format!("`{}` is not an instrument name", shortened(name));
     is_wrong.then(|| Mistake::new("instrument_name", cause(), "write the name of a folder in the template prefix"))
 }
 
@@ -272,15 +272,15 @@ fn wrong_structure(structure: &str) -> Option<Mistake> {
 }
 
 /// Start and stop. A stop later than any clock means: open end.
-fn times(told: &pl72::Pl72<'_>, kafka_time_ms: i64, mistakes: &mut Vec<Mistake>) -> (i64, Option<i64>) {
-    let start = match told.start_time {
+fn times(fields: &pl72::Pl72<'_>, kafka_time_ms: i64, mistakes: &mut Vec<Mistake>) -> (i64, Option<i64>) {
+    let start = match fields.start_time {
         0 if kafka_time_ms <= 0 => {
             Err(Mistake::new("start_time", "neither it nor the time of the message is given", "give the start in ms"))
         }
         0 => Ok(kafka_time_ms),
         time => ms("start_time", time),
     };
-    let stop = match told.stop_time {
+    let stop = match fields.stop_time {
         0 => Ok(None),
         time if i64::try_from(time).is_ok_and(|time| time > TIME_MS_MAX) => Ok(None),
         time => ms("stop_time", time).map(Some),

@@ -1,10 +1,10 @@
 //! One job, from its acceptance to the delivery of its outcome.
 //!
-//! The data is moved by `beamport up` in a process of its own. Here its commands are taken, its stop is kept, its
-//! process is supervised, and what became of it is told.
+//! The data is moved by `beamport up` in a process of its own. This module takes the job's commands, keeps its stop,
+//! supervises its process and sends its outcome.
 //!
 //! Failure behaviour: a process that was killed is started again and resumes. One whose streams are of another boot,
-//! or whose file cannot be resumed, begins anew from the pinned offsets, a few times at most; then the outcome is an
+//! or whose file cannot be resumed, restarts from the pinned offsets, a few times at most; then the outcome is an
 //! error.
 
 use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
@@ -16,7 +16,7 @@ use crate::limits::{
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
 use crate::plan::{self, JOB_FILE, Pins, TEMPLATE_FILE};
-use crate::reply::{self, Answer, Unheeded, Writing, Written};
+use crate::reply::{self, Answer, Dismissed, Writing, Written};
 use crate::service::{Signals, now_ms};
 use flow::Fault;
 use kafka::group::{Cluster, Received, Sender, TopicReader};
@@ -32,7 +32,7 @@ use wire::answ::ActionType;
 pub(crate) struct Host<'a> {
     pub(crate) options: &'a WriterOptions,
     pub(crate) service: &'a reply::Service,
-    pub(crate) unheeded: &'a Cell<Unheeded>,
+    pub(crate) dismissed: &'a Cell<Dismissed>,
     pub(crate) cluster: &'a Cluster,
     pub(crate) sender: &'a Sender,
     pub(crate) signals: &'a Signals,
@@ -49,7 +49,7 @@ pub(crate) struct Job<'a> {
     start: StartJob,
     control: TopicReader,
     /// Where the control topic stands, by partition.
-    heard: Vec<u64>,
+    control_next: Vec<u64>,
     /// Jobs of other writers that use the same control topic: their stops are not for us, even when they are over.
     others: BTreeSet<String>,
     figures: Figures,
@@ -61,7 +61,7 @@ pub(crate) struct Job<'a> {
     has_ended: bool,
     next_end: Instant,
     next_status: Instant,
-    /// What keeps it from going on, beside what its mover says.
+    /// Why it cannot continue, if the mover does not report it.
     trouble: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
         let topics: Vec<String> = entry.record.pins.keys().cloned().collect();
         let now = Instant::now();
         Ok(Self {
-            heard: entry.record.control.clone(),
+            control_next: entry.record.control.clone(),
             others: (host.known)(),
             figures: Figures::new(&entry.folder, &start.job_id, &topics),
             host,
@@ -88,7 +88,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Works at it until its outcome is delivered and it is removed, or the service is told to end.
+    /// Works at it until its outcome is delivered and it is removed, or a signal ends the service.
     pub(crate) fn run(mut self) -> Result<(), Fault> {
         if self.entry.record.step == Step::Accepted {
             self.answer_start();
@@ -103,14 +103,14 @@ impl<'a> Job<'a> {
                     Ok(true) => break,
                     Ok(false) if self.host.signals.is_ending() => return Ok(()),
                     Ok(false) => {}
-                    // Its topic is gone, say: nobody can be told.
+                    // The topic may have been deleted: the outcome cannot be delivered.
                     Err(fault) => {
                         tracing::error!("job {}: its outcome is not delivered: {fault}", self.start.job_id);
                         break;
                     }
                 }
             }
-            self.step(Step::Told)?;
+            self.step(Step::Delivered)?;
         }
         mover::remove_streams(&self.entry.folder)?;
         self.entry.remove()
@@ -131,7 +131,7 @@ impl<'a> Job<'a> {
     fn answer_start(&mut self) {
         self.send(&self.start.raw);
         self.answer(ActionType::StartJob, 201, &self.start.job_id, "the job is accepted");
-        self.say_status();
+        self.send_status();
     }
 
     fn answer(&self, action: ActionType, code: u16, command_id: &str, message: &str) {
@@ -146,7 +146,7 @@ impl<'a> Job<'a> {
         }));
     }
 
-    fn say_status(&mut self) {
+    fn send_status(&mut self) {
         self.next_status = Instant::now() + self.host.service.interval;
         if self.host.sender.pending() > PENDING_MAX {
             return;
@@ -160,10 +160,10 @@ impl<'a> Job<'a> {
             trouble: self.trouble.clone().or(trouble),
             topics,
         };
-        self.send(&reply::status(self.host.service, self.host.unheeded.get(), Some(&writing)));
+        self.send(&reply::status(self.host.service, self.host.dismissed.get(), Some(&writing)));
     }
 
-    /// Until the outcome is on disk; false where the service was told to end before.
+    /// Until the outcome is on disk; false where a signal ended the service before.
     fn write(&mut self) -> Result<bool, Fault> {
         loop {
             if self.host.signals.is_ending() {
@@ -175,7 +175,7 @@ impl<'a> Job<'a> {
             }
             self.end_at_stop();
             if Instant::now() >= self.next_status {
-                self.say_status();
+                self.send_status();
             }
             if self.entry.record.step == Step::Accepted && self.host.sender.flush(Duration::ZERO).unwrap_or(true) {
                 self.step(Step::Running)?;
@@ -190,16 +190,16 @@ impl<'a> Job<'a> {
             let Some(message) = self.control.next(patience) else { return };
             patience = Duration::ZERO;
             let partition = usize::try_from(message.partition).unwrap_or(usize::MAX);
-            if let Some(heard) = self.heard.get_mut(partition) {
-                *heard = (*heard).max(message.offset + 1);
+            if let Some(next) = self.control_next.get_mut(partition) {
+                *next = (*next).max(message.offset + 1);
             }
             let end = self.entry.record.control_end.get(partition).copied().unwrap_or(0);
-            self.hear(&message, message.offset >= end);
+            self.obey(&message, message.offset >= end);
         }
     }
 
     /// `is_new`: it came after the job was accepted.
-    fn hear(&mut self, message: &Received, is_new: bool) {
+    fn obey(&mut self, message: &Received, is_new: bool) {
         match command::read(&message.payload, message.time_ms) {
             Ok(Some(Command::Stop(stop))) if stop.job_id == self.start.job_id => {
                 self.move_stop(&stop, message.time_ms);
@@ -216,8 +216,8 @@ impl<'a> Job<'a> {
                 {
                     self.others.insert(start.job_id);
                 }
-                let told = self.host.unheeded.get();
-                self.host.unheeded.set(Unheeded { ignored: told.ignored + 1, ..told });
+                let count = self.host.dismissed.get();
+                self.host.dismissed.set(Dismissed { ignored: count.ignored + 1, ..count });
             }
         }
     }
@@ -235,8 +235,8 @@ impl<'a> Job<'a> {
     }
 
     fn send_refusal(&self, refusal: &Refusal) {
-        let told = self.host.unheeded.get();
-        self.host.unheeded.set(Unheeded { refused: told.refused + 1, ..told });
+        let count = self.host.dismissed.get();
+        self.host.dismissed.set(Dismissed { refused: count.refused + 1, ..count });
         self.send(&reply::refused(&self.host.service.id, refusal));
     }
 
@@ -252,7 +252,7 @@ impl<'a> Job<'a> {
         let asked = stop.stop_ms.unwrap_or_else(|| if sent_ms > 0 { sent_ms.min(now) } else { now });
         let record = &mut self.entry.record;
         let before = (record.stop_ms, record.control.clone());
-        (record.stop_ms, record.control) = (Some(asked.max(self.start.start_ms)), self.heard.clone());
+        (record.stop_ms, record.control) = (Some(asked.max(self.start.start_ms)), self.control_next.clone());
         match self.entry.save() {
             Ok(()) => self.answer(ActionType::SetStopTime, 201, &stop.command_id, "the stop is set"),
             Err(fault) => {
@@ -301,12 +301,12 @@ impl<'a> Job<'a> {
         match mover::given_up(report) {
             None => self.finish(Some(report), None),
             Some(cause) if cause.contains("is not a file of this run") => self.finish(None, Some(cause)),
-            Some(cause) => self.begin_anew(cause),
+            Some(cause) => self.restart(cause),
         }
     }
 
-    /// It ended without a report: it is started again, later each time, and then begins anew. A lack of room is waited
-    /// out.
+    /// `up` ended without a report: it is started again after a growing pause, and at last the job restarts from its
+    /// pins. A lack of room is waited out.
     fn failed(&mut self, said: String) -> Result<bool, Fault> {
         tracing::warn!("job {}: its `beamport up` failed: {said}", self.start.job_id);
         let is_full =
@@ -316,18 +316,18 @@ impl<'a> Job<'a> {
             self.failed_starts += 1;
         }
         if self.failed_starts >= FAILED_STARTS_MAX {
-            return self.begin_anew(said);
+            return self.restart(said);
         }
         self.next_start = Instant::now() + (PAUSE * 4_u32.pow(self.failed_starts.min(4))).min(PAUSE_MAX);
         Ok(false)
     }
 
     /// Removes streams and file, so that the next start begins with the pinned offsets; the outcome after too many.
-    fn begin_anew(&mut self, cause: String) -> Result<bool, Fault> {
+    fn restart(&mut self, cause: String) -> Result<bool, Fault> {
         if self.entry.record.restarts >= RESTARTS_MAX {
             return self.finish(None, Some(cause));
         }
-        tracing::warn!("job {}: it begins anew: {cause}", self.start.job_id);
+        tracing::warn!("job {}: it restarts from its first offsets: {cause}", self.start.job_id);
         self.entry.record.restarts += 1;
         self.entry.record.boot = journal::boot();
         self.entry.save()?;
@@ -357,7 +357,7 @@ impl<'a> Job<'a> {
     fn start_mover(&mut self) -> Result<bool, Fault> {
         let folder = self.entry.folder.clone();
         if self.entry.record.boot != journal::boot() {
-            return self.begin_anew("the machine was started again".into());
+            return self.restart("the machine was started again".into());
         }
         if let Some(report) = mover::report(&folder, &self.start.job_id)
             && mover::given_up(&report).is_none()

@@ -2,9 +2,9 @@
 //! `job.json`. A job is there from its acceptance until its last answer is delivered.
 //!
 //! Several services of one host may share a folder. Whoever holds the kernel's lock on `JOB_ID/lock` owns the job; the
-//! kernel frees it when its owner dies, and whoever is idle then takes the job.
+//! kernel frees it when its owner dies, and then an idle service takes the job.
 //!
-//! Constraints: a record is replaced by rename, and on disk when a function returns. Folders that nobody of us made are
+//! Constraints: a record is replaced by rename, and on disk when a function returns. Folders of other origin are
 //! left alone.
 
 use crate::limits::{COMMAND_BYTES_MAX, RECORD_BYTES_MAX};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const COMMAND: &str = "command.pl72";
 /// The record.
 const RECORD: &str = "job.json";
-/// What its `wrdn` says, once that is known.
+/// The `wrdn` of the outcome, once it is known.
 const OUTCOME: &str = "outcome.wrdn";
 /// What the owner of a job locks.
 const LOCK: &str = "lock";
@@ -30,14 +30,14 @@ const UNFINISHED: char = '.';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
-    /// It is on disk; nobody has been told.
+    /// It is on disk; no answer has been delivered.
     Accepted,
     /// Its acceptance is delivered.
     Running,
     /// It has ended, and its outcome is on disk.
     Finished,
     /// Its outcome is delivered.
-    Told,
+    Delivered,
 }
 
 /// Where the command of a job lies in the pool.
@@ -66,7 +66,7 @@ pub(crate) struct Record {
     pub(crate) stop_ms: Option<i64>,
     /// Boot of the machine that its streams in memory belong to.
     pub(crate) boot: String,
-    /// How often it was begun anew from its pins.
+    /// How often it was restarted from its pins.
     pub(crate) restarts: u32,
 }
 
@@ -109,7 +109,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let kind = fs::symlink_metadata(path)?;
     if !kind.is_file() || kind.len() > most {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is no plain file of this size"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file of this size"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut bytes)?;
@@ -120,7 +120,7 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 fn lock(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join(LOCK);
     if !fs::symlink_metadata(&path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidData, "its lock is no plain file"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "its lock is not a regular file"));
     }
     let file = File::open(path)?;
     match file.try_lock() {
@@ -139,12 +139,12 @@ impl Journal {
         Ok(Self { folder })
     }
 
-    /// Whether a job of this id is there, whoever owns it.
+    /// Whether a job of this id exists, with any owner.
     pub(crate) fn knows(&self, job_id: &str) -> bool {
         fs::symlink_metadata(self.folder.join(job_id)).is_ok()
     }
 
-    /// How far a job of this id is, whoever owns it, and its place in the pool; none where there is none.
+    /// How far a job of this id is, with any owner, and its place in the pool; none where there is none.
     pub(crate) fn state(&self, job_id: &str) -> Option<(Step, PoolPlace)> {
         let bytes = read(&self.folder.join(job_id).join(RECORD), RECORD_BYTES_MAX).ok()?;
         serde_json::from_slice::<Record>(&bytes).ok().map(|record| (record.step, record.pool))
@@ -186,14 +186,14 @@ impl Journal {
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
-    /// Ids of the jobs that are there, whoever owns them.
+    /// Ids of all jobs, with any owner.
     pub(crate) fn ids(&self) -> BTreeSet<String> {
         let mut names = self.names();
         names.retain(|name| !name.starts_with(UNFINISHED));
         names
     }
 
-    /// A job that is there and that nobody owns, in the order of the ids; and what cannot be read, with the reason.
+    /// The first job without an owner, in the order of the ids; and folders that cannot be read, with the reason.
     /// Folders in `skip` are left out.
     pub(crate) fn take(&self, skip: &BTreeSet<PathBuf>) -> (Option<Entry>, Vec<(PathBuf, String)>) {
         let mut strange = Vec::new();
@@ -236,7 +236,7 @@ fn is_old(folder: &Path) -> bool {
 }
 
 impl Entry {
-    /// A job that nobody owns.
+    /// A job without an owner.
     fn open(folder: &Path, name: &str) -> io::Result<Option<Self>> {
         let Some(lock) = lock(folder)? else { return Ok(None) };
         // Its owner may have renamed it between our look and the lock.
@@ -279,7 +279,7 @@ impl Entry {
         let above = self.folder.parent().unwrap_or(Path::new("."));
         let gone = above.join(format!("{UNFINISHED}{}.{}", self.record.job_id, std::process::id()));
         let _ = fs::remove_dir_all(&gone);
-        // Renamed first: whoever comes in between finds no half of a job.
+        // Renamed first: no process finds half of a job.
         fs::rename(&self.folder, &gone).and_then(|()| sync(above)).map_err(fault)?;
         fs::remove_dir_all(&gone).map_err(fault)
     }

@@ -31,7 +31,7 @@ mod service;
 pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
 pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
 pub use plan::{Checked, JOB_FILE, JobFiles, Pins, STREAMS_FOLDER, TEMPLATE_FILE, check, environment, files, output};
-pub use reply::{Answer, Lost, Service, Topic, Unheeded, Writing, Written, answer, refused, status, written};
+pub use reply::{Answer, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, written};
 pub use wire::answ::ActionType;
 
 use flow::Fault;
@@ -47,7 +47,7 @@ pub struct Programs {
     pub nexus: PathBuf,
 }
 
-/// Runs the file writer until it is told to end.
+/// Runs the file writer until a signal ends it.
 ///
 /// # Errors
 /// What keeps it from starting.

@@ -45,7 +45,7 @@ pub(crate) const LIVE_MAX: u64 = 256 << 20;
 pub(crate) const FLUSH_MIN: Duration = Duration::from_millis(10);
 
 /// How old a message must be before it is written while the stop is not known: a stop of `now` is at most this old when
-/// it arrives, so that the file need not be written anew.
+/// it arrives, so that the file need not be written again.
 pub(crate) const HOLD: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of a millisecond.
@@ -116,11 +116,11 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[cfg(feature = "client")]
 pub(crate) const SCAN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Starts of a mover in a row that may fail before the job begins anew.
+/// Starts of a mover in a row that may fail before the job restarts from its pins.
 #[cfg(feature = "client")]
 pub(crate) const FAILED_STARTS_MAX: u32 = 3;
 
-/// How often a job begins anew from its pinned offsets.
+/// How often a job restarts from its pinned offsets.
 #[cfg(feature = "client")]
 pub(crate) const RESTARTS_MAX: u32 = 3;
 

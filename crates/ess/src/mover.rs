@@ -121,7 +121,7 @@ pub(crate) fn ask(folder: &Path, request: &Value, patience: Duration) -> Result<
     let mut answer: Value = serde_json::from_str(&line).map_err(|e| fault(e.into()))?;
     match answer["fault"] {
         Value::Null => Ok(answer["ok"].take()),
-        ref told => Err(Fault::of_json(told)),
+        ref fault => Err(Fault::of_json(fault)),
     }
 }
 

@@ -326,7 +326,7 @@ fn duration(text: &str) -> Result<Duration, Refused> {
     match seconds.map(Duration::try_from_secs_f64) {
         Some(Ok(duration)) if duration <= DURATION_MAX => Ok(duration),
         Some(_) => Err(refuse("is longer than a day")),
-        None => Err(refuse("is no duration; units are h, m, s and ms")),
+        None => Err(refuse("is not a duration; units are h, m, s and ms")),
     }
 }
 
@@ -357,14 +357,14 @@ fn level(text: &str) -> Result<Level, Refused> {
     }
 }
 
-/// Why a text is no name of a topic.
+/// Why a text is not a topic name.
 pub(crate) fn wrong_topic(text: &str) -> Option<Refused> {
     let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     if is_plain && !["", ".", ".."].contains(&text) && text.len() <= crate::limits::TOPIC_CHARS_MAX {
         return None;
     }
     let hint = "names of topics have letters, digits, `.`, `_` and `-`, at most 249 of them";
-    Some(Refused::new(format!("`{}` is no name of a topic", shortened(text)), hint))
+    Some(Refused::new(format!("`{}` is not a topic name", shortened(text)), hint))
 }
 
 #[cfg(test)]

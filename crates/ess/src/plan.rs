@@ -169,7 +169,7 @@ fn template(
     nexus: &Path,
 ) -> Result<Answer, Fault> {
     const WHAT: &str = "cannot check the nexus_structure";
-    // The program reads a file that has no name any more: whoever is killed leaves nothing behind.
+    // The program reads a file that has no name any more: a killed process leaves nothing behind.
     let path = options.data.join(format!(".check-{}-{:?}", std::process::id(), std::thread::current().id()));
     let stdin =
         fs::create_dir_all(&options.data).and_then(|()| fs::write(&path, structure)).and_then(|()| File::open(&path));

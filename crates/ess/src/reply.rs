@@ -1,4 +1,4 @@
-//! What the writer says: `answ` to a command, `x5f2` while it lives, `wrdn` when a file is finished.
+//! Messages of the writer: `answ` to a command, `x5f2` at intervals, `wrdn` when a file is finished.
 //!
 //! The fields are those of `kafka-to-nexus`, so that its clients read them; what is new stands in JSON beside the old
 //! keys, and in texts. Every text is bounded.
@@ -39,7 +39,7 @@ pub struct Answer<'a> {
 #[must_use]
 pub fn answer(answer: &Answer<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let told = Answ {
+    let fields = Answ {
         service_id: answer.service_id,
         job_id: answer.job_id,
         action: answer.action,
@@ -50,7 +50,7 @@ pub fn answer(answer: &Answer<'_>) -> Vec<u8> {
         command_id: answer.command_id,
     };
     // Texts of these lengths always fit.
-    let _ = answ::write(&mut out, &told);
+    let _ = answ::write(&mut out, &fields);
     out
 }
 
@@ -96,9 +96,9 @@ pub struct Service {
     pub interval: Duration,
 }
 
-/// What the service heard and did not obey since its start.
+/// Commands refused and messages ignored since the service started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unheeded {
+pub struct Dismissed {
     /// Commands that it refused.
     pub refused: u64,
     /// Messages that were no commands for it.
@@ -141,24 +141,24 @@ pub struct Topic {
 
 /// The `x5f2` of a service that writes a job, or none.
 #[must_use]
-pub fn status(service: &Service, unheeded: Unheeded, job: Option<&Writing>) -> Vec<u8> {
+pub fn status(service: &Service, dismissed: Dismissed, job: Option<&Writing>) -> Vec<u8> {
     let idle = Writing::default();
-    let told = job.unwrap_or(&idle);
+    let shown = job.unwrap_or(&idle);
     let mut json = json!({
         "state": if job.is_some() { "writing" } else { "idle" },
-        "job_id": told.job_id,
-        "file_being_written": told.file_name,
-        "start_time": told.start_ms,
-        "stop_time": told.stop_ms.unwrap_or_default(),
-        "refused": unheeded.refused,
-        "ignored": unheeded.ignored,
+        "job_id": shown.job_id,
+        "file_being_written": shown.file_name,
+        "start_time": shown.start_ms,
+        "stop_time": shown.stop_ms.unwrap_or_default(),
+        "refused": dismissed.refused,
+        "ignored": dismissed.ignored,
     });
     if job.is_some() {
-        json["topics"] = json!(told.topics);
-        json["trouble"] = json!(told.trouble);
+        json["topics"] = json!(shown.topics);
+        json["trouble"] = json!(shown.trouble);
     }
     let mut out = Vec::new();
-    let told = X5f2 {
+    let fields = X5f2 {
         software_name: SOFTWARE,
         software_version: concat!("beamport ", env!("CARGO_PKG_VERSION")),
         service_id: &service.id,
@@ -167,7 +167,7 @@ pub fn status(service: &Service, unheeded: Unheeded, job: Option<&Writing>) -> V
         update_interval: u32::try_from(service.interval.as_millis()).unwrap_or(u32::MAX),
         status_json: &json.to_string(),
     };
-    let _ = x5f2::write(&mut out, &told);
+    let _ = x5f2::write(&mut out, &fields);
     out
 }
 
@@ -249,7 +249,7 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
         blake3: &job.blake3,
     };
     let mut out = Vec::new();
-    let told = Wrdn {
+    let fields = Wrdn {
         service_id,
         job_id: &job.job_id,
         error_encountered: account.error.is_some(),
@@ -257,7 +257,7 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
         metadata: Some(&job.metadata),
         message: Some(&serde_json::to_string(&account).unwrap_or_default()),
     };
-    let _ = wrdn::write(&mut out, &told);
+    let _ = wrdn::write(&mut out, &fields);
     out
 }
 

@@ -16,9 +16,9 @@ use crate::limits::{
 };
 use crate::options::{WriterOptions, wrong_topic};
 use crate::plan;
-use crate::reply::{self, Unheeded};
+use crate::reply::{self, Dismissed};
 use flow::{Fault, Passes};
-use kafka::group::{At, Cluster, Pool, PoolHeard, Received, Sender, Unreadable};
+use kafka::group::{At, Cluster, Pool, PoolEvent, Received, Sender, Unreadable};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) fn now_ms() -> i64 {
 /// Partitions of topics, or why they cannot be read.
 type Topics = BTreeMap<String, Result<usize, Unreadable>>;
 
-/// What the service was told by signals.
+/// Signals that the service has received.
 #[derive(Default)]
 pub(crate) struct Signals {
     end: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCo
     let sender = Sender::new(&options.brokers, &options.kafka_config)?;
     let mut service = Service {
         me: identity(options),
-        unheeded: Cell::default(),
+        dismissed: Cell::default(),
         begin: Vec::new(),
         options,
         programs,
@@ -110,7 +110,7 @@ fn identity(options: &WriterOptions) -> reply::Service {
 struct Service<'a> {
     options: &'a WriterOptions,
     me: reply::Service,
-    unheeded: Cell<Unheeded>,
+    dismissed: Cell<Dismissed>,
     programs: &'a Programs,
     signals: Signals,
     journal: Journal,
@@ -158,7 +158,7 @@ impl Service<'_> {
         Ok(end)
     }
 
-    /// The group knows where the pool ends before anybody hears of us. What comes meanwhile is read again.
+    /// The group knows where the pool ends before the first status is sent. What comes meanwhile is read again.
     fn note(&self, end: &[u64]) -> Result<(), Fault> {
         let (brokers, topic) = (&self.options.brokers, &self.options.job_pool_topic);
         let mut pool = Pool::new(brokers, &self.options.kafka_config, GROUP, topic, end)?;
@@ -172,7 +172,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// Partitions of topics. One that is missing is asked for again: brokers hear of a new topic one after the other.
+    /// Partitions of topics. One that is missing is asked for again: brokers learn of a new topic one after the other.
     fn topics(&self, names: &[String], patience: Duration) -> Result<Topics, Fault> {
         let until = Instant::now() + patience;
         loop {
@@ -192,7 +192,7 @@ impl Service<'_> {
                 continue;
             }
             if Instant::now() >= self.next_status {
-                self.tell(&reply::status(&self.me, self.unheeded.get(), None));
+                self.announce(&reply::status(&self.me, self.dismissed.get(), None));
                 self.next_status = Instant::now() + self.me.interval;
             }
             match self.listen() {
@@ -212,7 +212,7 @@ impl Service<'_> {
     }
 
     /// Sends a status to the command-status topic, unless the brokers take none.
-    fn tell(&self, message: &[u8]) {
+    fn announce(&self, message: &[u8]) {
         if self.sender.pending() > PENDING_MAX {
             return;
         }
@@ -279,7 +279,7 @@ impl Service<'_> {
             std::thread::sleep(TURN);
             return Ok(None);
         }
-        let PoolHeard::Message(message) = self.pool()?.next(TURN)? else { return Ok(None) };
+        let PoolEvent::Message(message) = self.pool()?.next(TURN)? else { return Ok(None) };
         let place = PoolPlace { partition: message.partition, offset: message.offset };
         let accepted = match command::read(&message.payload, message.time_ms) {
             Ok(Some(Command::Start(start))) => self.judge(&start, &message)?,
@@ -298,16 +298,15 @@ impl Service<'_> {
             Verdict::NotForUs => {
                 let size = message.payload.len();
                 tracing::debug!("message {} of the pool ({size} bytes) starts no job", message.offset);
-                let told = self.unheeded.get();
-                self.unheeded.set(Unheeded { ignored: told.ignored + 1, ..told });
+                let count = self.dismissed.get();
+                self.dismissed.set(Dismissed { ignored: count.ignored + 1, ..count });
             }
         }
         self.pool()?.commit(place.partition, place.offset, "")?;
         Ok(None)
     }
 
-    /// Commits the pool's offset behind a job that is on disk. Where that cannot be told, the job is left: it is looked
-    /// at again.
+    /// Commits the pool's offset behind a job that is on disk. If that fails, the job is left, and is looked at again.
     fn commit_accepted(&mut self, entry: Entry) -> Result<Entry, Fault> {
         let (place, note) = (entry.record.pool, entry.record.job_id.clone());
         self.pool()?.commit(place.partition, place.offset, &note)?;
@@ -400,8 +399,8 @@ impl Service<'_> {
     /// Tells a refusal on the command-status topic, as today, and on the control topic. It is delivered then.
     fn refuse(&mut self, refusal: &Refusal) -> Result<(), Fault> {
         tracing::info!("job `{}` is refused: {:?}", refusal.job_id, refusal.mistakes);
-        let told = self.unheeded.get();
-        self.unheeded.set(Unheeded { refused: told.refused + 1, ..told });
+        let count = self.dismissed.get();
+        self.dismissed.set(Dismissed { refused: count.refused + 1, ..count });
         let answer = reply::refused(&self.me.id, refusal);
         self.sender.send(&self.options.command_status_topic, &answer)?;
         let control = &refusal.control_topic;
@@ -437,7 +436,7 @@ impl Service<'_> {
         let host = Host {
             options: self.options,
             service: &self.me,
-            unheeded: &self.unheeded,
+            dismissed: &self.dismissed,
             cluster: &self.cluster,
             sender: &self.sender,
             signals: &self.signals,
@@ -453,7 +452,7 @@ impl Service<'_> {
     }
 }
 
-/// What becomes of a command in the pool.
+/// The verdict on a command in the pool.
 enum Verdict {
     Accepted(Entry),
     Refused(Refusal),

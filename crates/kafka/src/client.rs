@@ -1,7 +1,7 @@
 //! Clients, which sources of one mover share: those with the same brokers and properties. A client reads a partition
 //! once, so a second source of the same topic gets a client of its own.
 
-use crate::librdkafka::{Client, Heard, Kind, Queue, Wrong};
+use crate::librdkafka::{Client, Content, Kind, Queue, Wrong};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -66,9 +66,9 @@ impl Claim {
     }
 
     /// Takes what the client has said of its connections.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn take_errors(&self) {
         while let Some(event) = self.shared.errors.event(0) {
-            if let Heard::Error(wrong) = event.heard()
+            if let Content::Error(wrong) = event.content()
                 && wrong.kind != Kind::AllDown
             {
                 *lock(&self.shared.said) = Some(wrong);

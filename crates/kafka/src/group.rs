@@ -5,8 +5,8 @@
 //! that where it has committed nothing.
 
 use crate::librdkafka::{
-    Batch, Client, Committed, Group, GroupHeard, Heard, Kind, Mark, OffsetHeard, Queue, Sending, Spec, Topic,
-    TopicHeard, Wrong,
+    Batch, Client, Committed, Content, Group, GroupEvent, Kind, Mark, OffsetAnswer, Queue, Sending, Spec, Topic,
+    TopicAnswer, Wrong,
 };
 use crate::limits::{COMMAND_PROPERTIES, COMMANDS_BATCH, START_PATIENCE_MS};
 use crate::property;
@@ -115,21 +115,21 @@ impl Cluster {
     }
 
     /// The answer to the question that was asked last.
-    fn answer(&self) -> Result<Heard, Fault> {
+    fn answer(&self) -> Result<Content, Fault> {
         let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64 + 1000);
         let mut said = None;
         loop {
             let event = self.answers.event(50);
             while let Some(event) = self.errors.event(0) {
-                if let Heard::Error(wrong) = event.heard()
+                if let Content::Error(wrong) = event.content()
                     && wrong.kind != Kind::AllDown
                 {
                     said = Some(wrong);
                 }
             }
-            match event.map(|event| event.heard()) {
-                Some(Heard::Unanswered(_, wrong)) => return Err(away(&self.brokers, &said.unwrap_or(wrong))),
-                Some(heard @ (Heard::Topics(_) | Heard::Offsets(..))) => return Ok(heard),
+            match event.map(|event| event.content()) {
+                Some(Content::Unanswered(_, wrong)) => return Err(away(&self.brokers, &said.unwrap_or(wrong))),
+                Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => return Ok(answers),
                 _ if Instant::now() >= until => {
                     return Err(away(&self.brokers, &said.unwrap_or_else(Wrong::timed_out)));
                 }
@@ -145,13 +145,13 @@ impl Cluster {
         }
         let asked = self.client.ask_topics(names, START_PATIENCE_MS, Mark::Start, &self.answers);
         asked.map_err(|wrong| away(&self.brokers, &wrong))?;
-        let Heard::Topics(heard) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
-        let state = |topic: &TopicHeard| match &topic.wrong {
+        let Content::Topics(answers) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
+        let state = |topic: &TopicAnswer| match &topic.wrong {
             None if topic.partitions == 0 => Err(Unreadable::Missing),
             None => Ok(topic.partitions),
             Some(wrong) => Err(unreadable(wrong)),
         };
-        Ok(heard.iter().map(|topic| (topic.name.clone(), state(topic))).collect())
+        Ok(answers.iter().map(|topic| (topic.name.clone(), state(topic))).collect())
     }
 
     /// Offsets of all partitions of topics.
@@ -186,8 +186,8 @@ impl Cluster {
         }
         let sent = self.client.ask_offsets(&asked, true, START_PATIENCE_MS, Mark::Start, &self.answers);
         sent.map_err(|wrong| away(&self.brokers, &wrong))?;
-        let Heard::Offsets(_, rows) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
-        for OffsetHeard { topic, partition, offset } in rows {
+        let Content::Offsets(_, rows) = self.answer()? else { return Err(away(&self.brokers, &Wrong::timed_out())) };
+        for OffsetAnswer { topic, partition, offset } in rows {
             let offset = offset.map_err(|wrong| {
                 let what = format!("cannot read partition `{topic}/{partition}`");
                 Fault { passes: Passes::Soon, ..Fault::new(what, wrong.text) }
@@ -279,9 +279,9 @@ pub struct Pool {
 /// Partitions with an offset each.
 type Places = Vec<(i32, Option<u64>)>;
 
-/// What a member hears.
+/// What a member receives.
 #[derive(Debug)]
-pub enum PoolHeard {
+pub enum PoolEvent {
     /// Nothing in the time that it waited.
     Nothing,
     /// A command.
@@ -333,23 +333,23 @@ impl Pool {
     }
 
     /// The next command; waits for it for so long. After a fault the member has to join again.
-    pub fn next(&mut self, patience: Duration) -> Result<PoolHeard, Fault> {
+    pub fn next(&mut self, patience: Duration) -> Result<PoolEvent, Fault> {
         match self.group.poll(milliseconds(patience)) {
-            Some(GroupHeard::Message(taken)) => {
+            Some(GroupEvent::Message(taken)) => {
                 self.doubt = None;
                 let (partition, offset, time_ms) = (taken.partition, taken.offset, taken.time_ms);
-                Ok(PoolHeard::Message(Received { partition, offset, time_ms, payload: taken.payload }))
+                Ok(PoolEvent::Message(Received { partition, offset, time_ms, payload: taken.payload }))
             }
-            Some(GroupHeard::Assigned(partitions)) => {
+            Some(GroupEvent::Assigned(partitions)) => {
                 self.doubt = None;
                 self.begin(&partitions)?;
-                Ok(PoolHeard::Nothing)
+                Ok(PoolEvent::Nothing)
             }
-            Some(GroupHeard::Wrong(wrong)) if wrong.kind != Kind::AllDown => {
+            Some(GroupEvent::Wrong(wrong)) if wrong.kind != Kind::AllDown => {
                 self.doubt = Some(wrong);
-                Ok(PoolHeard::Nothing)
+                Ok(PoolEvent::Nothing)
             }
-            Some(GroupHeard::Revoked | GroupHeard::Wrong(_)) | None => Ok(PoolHeard::Nothing),
+            Some(GroupEvent::Revoked | GroupEvent::Wrong(_)) | None => Ok(PoolEvent::Nothing),
         }
     }
 

@@ -19,7 +19,7 @@ mod produce;
 mod record;
 mod sender;
 
-pub(crate) use group::{Committed, Group, Heard as GroupHeard};
+pub(crate) use group::{Committed, Group, GroupEvent};
 pub use produce::Unsent;
 pub(crate) use produce::{Delivered, Outgoing};
 pub(crate) use record::{Batch, Record};
@@ -86,7 +86,7 @@ pub enum Kind {
     NotTaken,
     /// Another message of the same batch is not taken.
     BesideNotTaken,
-    /// No broker is connected: said beside the cause, which is told by an event of its own.
+    /// No broker is connected: reported beside the cause, which has an event of its own.
     AllDown,
     /// Something else, of which librdkafka tries to get rid itself.
     Other,
@@ -228,7 +228,7 @@ impl Conf {
             return Err("it holds a zero byte".into());
         };
         let mut text = vec![0 as c_char; TEXT_BYTES];
-        // SAFETY: the configuration is ours; texts end with zero; the buffer has the length that is told.
+        // SAFETY: the configuration is ours; texts end with zero; the buffer has the given length.
         let set = unsafe {
             c::rd_kafka_conf_set(self.0.as_ptr(), c_name.as_ptr(), c_value.as_ptr(), text.as_mut_ptr(), text.len())
         };
@@ -587,15 +587,15 @@ unsafe impl Send for Event {}
 
 /// What an event says.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Content {
     /// An error of the client.
     Error(Wrong),
     /// The question with this mark could not be answered.
     Unanswered(Mark, Wrong),
     /// The topics that were asked for.
-    Topics(Vec<TopicHeard>),
+    Topics(Vec<TopicAnswer>),
     /// Offsets that were asked for with a mark.
-    Offsets(Mark, Vec<OffsetHeard>),
+    Offsets(Mark, Vec<OffsetAnswer>),
     /// Topics that were to be made, each with what was wrong.
     Created(Vec<Option<Wrong>>),
     /// Something else.
@@ -604,7 +604,7 @@ pub(crate) enum Heard {
 
 /// A topic as a broker tells of it.
 #[derive(Debug)]
-pub(crate) struct TopicHeard {
+pub(crate) struct TopicAnswer {
     pub(crate) name: String,
     /// The identity that Kafka gave it when it was made; empty where the broker gives none.
     pub(crate) id: String,
@@ -614,7 +614,7 @@ pub(crate) struct TopicHeard {
 
 /// The offset of a partition.
 #[derive(Debug)]
-pub(crate) struct OffsetHeard {
+pub(crate) struct OffsetAnswer {
     pub(crate) topic: String,
     pub(crate) partition: i32,
     /// The offset; none where no message is so late.
@@ -623,7 +623,7 @@ pub(crate) struct OffsetHeard {
 
 impl Event {
     /// What it says.
-    pub(crate) fn heard(&self) -> Heard {
+    pub(crate) fn content(&self) -> Content {
         let event = self.0.as_ptr();
         // SAFETY: the event lives; its texts live with it.
         let (kind, mark, wrong) = unsafe {
@@ -633,21 +633,21 @@ impl Event {
             (c::rd_kafka_event_type(event), Mark::of(c::rd_kafka_event_opaque(event).addr()), wrong)
         };
         match (kind, wrong) {
-            (c::RD_KAFKA_EVENT_ERROR, Some(wrong)) => Heard::Error(wrong),
+            (c::RD_KAFKA_EVENT_ERROR, Some(wrong)) => Content::Error(wrong),
             (
                 c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT
                 | c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT
                 | c::RD_KAFKA_EVENT_CREATETOPICS_RESULT,
                 Some(wrong),
-            ) => Heard::Unanswered(mark, wrong),
-            (c::RD_KAFKA_EVENT_CREATETOPICS_RESULT, None) => Heard::Created(self.created()),
-            (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT, None) => Heard::Topics(self.topics()),
-            (c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, None) => Heard::Offsets(mark, self.offsets()),
-            _ => Heard::Nothing,
+            ) => Content::Unanswered(mark, wrong),
+            (c::RD_KAFKA_EVENT_CREATETOPICS_RESULT, None) => Content::Created(self.created()),
+            (c::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT, None) => Content::Topics(self.topics()),
+            (c::RD_KAFKA_EVENT_LISTOFFSETS_RESULT, None) => Content::Offsets(mark, self.offsets()),
+            _ => Content::Nothing,
         }
     }
 
-    fn topics(&self) -> Vec<TopicHeard> {
+    fn topics(&self) -> Vec<TopicAnswer> {
         let mut count = 0;
         // SAFETY: the event lives and is of this type; the answer is an array of `count` pointers into it.
         let all = unsafe {
@@ -667,7 +667,7 @@ impl Event {
                             && c::rd_kafka_Uuid_least_significant_bits(id) == 0;
                     let error = c::rd_kafka_TopicDescription_error(*topic);
                     let code = if error.is_null() { 0 } else { codes::rd_kafka_error_code(error) };
-                    TopicHeard {
+                    TopicAnswer {
                         name: text_of(c::rd_kafka_TopicDescription_name(*topic)),
                         id: if is_none { String::new() } else { text_of(c::rd_kafka_Uuid_base64str(id)) },
                         partitions,
@@ -678,7 +678,7 @@ impl Event {
             .collect()
     }
 
-    fn offsets(&self) -> Vec<OffsetHeard> {
+    fn offsets(&self) -> Vec<OffsetAnswer> {
         let mut count = 0;
         // SAFETY: as in `topics`.
         let all = unsafe {
@@ -691,7 +691,7 @@ impl Event {
                 unsafe {
                     let row = c::rd_kafka_ListOffsetsResultInfo_topic_partition(*info);
                     let code = (&raw const (*row).err).cast::<i32>().read();
-                    OffsetHeard {
+                    OffsetAnswer {
                         topic: text_of((*row).topic),
                         partition: (*row).partition,
                         offset: match code {

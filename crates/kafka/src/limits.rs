@@ -46,7 +46,7 @@ pub(crate) const TOPICS_PAUSE: i64 = 1_000_000_000;
 #[cfg(feature = "client")]
 pub(crate) const ANSWER_PATIENCE: i64 = 3_000_000_000;
 
-/// How long librdkafka tries to have a question answered, ms. Then it is asked anew.
+/// How long librdkafka tries to have a question answered, ms. Then it is asked again.
 #[cfg(feature = "client")]
 pub(crate) const ANSWER_TIMEOUT_MS: i32 = 5000;
 

@@ -139,15 +139,15 @@ mod tests {
     use flow::{Room, Silence};
     use std::ops::RangeInclusive;
 
-    /// Notes what it is told.
+    /// Records every call.
     #[derive(Default)]
-    struct Told {
+    struct Recorder {
         offsets: Vec<u64>,
         missing: Vec<(RangeInclusive<u64>, String)>,
         is_full: bool,
     }
 
-    impl Outlet for Told {
+    impl Outlet for Recorder {
         fn origin(&mut self, _: &str) -> Result<u32, Fault> {
             Ok(0)
         }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn offsets_without_a_message_are_skipped_and_those_that_retention_took_are_lost() {
-        let (mut out, place) = (Told::default(), Place { next: 5, life: 1 });
+        let (mut out, place) = (Recorder::default(), Place { next: 5, life: 1 });
         let mut partition = Partition::new(0, 0, "a/0".into(), place, 8, 20);
         partition.begin(30, &mut out).unwrap();
         // 8 and 9 were compacted; 11 is the marker of a transaction, as is 13, the last.
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_message_without_room_is_given_again_and_its_hole_is_counted_once() {
-        let mut out = Told { is_full: true, ..Told::default() };
+        let mut out = Recorder { is_full: true, ..Recorder::default() };
         let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
         assert_eq!(partition.give(&given(3), 30, &mut out).unwrap(), Pushed::Full);
         out.is_full = false;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn one_message_of_a_wrong_clock_does_not_move_the_frontier() {
-        let (mut out, mut offset) = (Told::default(), 0);
+        let (mut out, mut offset) = (Recorder::default(), 0);
         let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
         let mut give = |time: Option<i64>| {
             let given = Given { offset, payload: b"x", time };
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn nothing_behind_the_limit_is_taken_or_counted() {
-        let mut out = Told::default();
+        let mut out = Recorder::default();
         let mut partition = Partition::new(0, 0, "a/0".into(), Place { next: 0, life: 1 }, 0, 0);
         partition.limit = Some(2);
         assert!(!partition.is_done());

@@ -1,7 +1,7 @@
 //! Whether the brokers of a section answer, and its topics can be used: for `beamport doctor FILE`.
 
 use crate::client::Pairs;
-use crate::librdkafka::{Client, Heard, Kind, Mark, Queue, Wrong};
+use crate::librdkafka::{Client, Content, Kind, Mark, Queue, Wrong};
 use crate::limits::{PROBE_PATIENCE_MS, PROPERTIES};
 use crate::trouble::Side;
 use flow::Fault;
@@ -20,9 +20,9 @@ pub(crate) fn probe(
     let client = Client::new(&pairs).map_err(|(name, text)| side.refused(&name, text))?;
     let (answers, errors) = (Queue::polled(&client), Queue::main(&client));
     let mut said = None;
-    let mut hear = || {
+    let mut error = || {
         while let Some(event) = errors.event(0) {
-            if let Heard::Error(wrong) = event.heard()
+            if let Content::Error(wrong) = event.content()
                 && wrong.kind != Kind::AllDown
             {
                 said = Some(wrong);
@@ -32,27 +32,27 @@ pub(crate) fn probe(
     };
     let until = Instant::now() + Duration::from_millis(PROBE_PATIENCE_MS as u64);
     let brokers = client.brokers(PROBE_PATIENCE_MS);
-    let brokers = brokers.map_err(|wrong| side.away(&hear().unwrap_or(wrong)))?;
+    let brokers = brokers.map_err(|wrong| side.away(&error().unwrap_or(wrong)))?;
     if topics.is_empty() {
         return Ok(counted(brokers, "broker"));
     }
     client.ask_topics(topics, PROBE_PATIENCE_MS, Mark::Topics, &answers).map_err(|wrong| side.away(&wrong))?;
     while Instant::now() < until {
-        match answers.event(50).map(|event| event.heard()) {
-            Some(Heard::Topics(heard)) => {
-                let first = heard.iter().find_map(|topic| wrong(&topic.name, topic.wrong.as_ref()?));
-                let partitions = heard.iter().map(|topic| topic.partitions).sum();
-                let found = [(brokers, "broker"), (heard.len(), "topic"), (partitions, "partition")];
+        match answers.event(50).map(|event| event.content()) {
+            Some(Content::Topics(answers)) => {
+                let first = answers.iter().find_map(|topic| wrong(&topic.name, topic.wrong.as_ref()?));
+                let partitions = answers.iter().map(|topic| topic.partitions).sum();
+                let found = [(brokers, "broker"), (answers.len(), "topic"), (partitions, "partition")];
                 return match first {
                     Some(fault) => Err(fault),
                     None => Ok(found.map(|(count, what)| counted(count, what)).join(", ")),
                 };
             }
-            Some(Heard::Unanswered(_, wrong)) => return Err(side.away(&hear().unwrap_or(wrong))),
+            Some(Content::Unanswered(_, wrong)) => return Err(side.away(&error().unwrap_or(wrong))),
             _ => {}
         }
     }
-    Err(side.away(&hear().unwrap_or_else(Wrong::timed_out)))
+    Err(side.away(&error().unwrap_or_else(Wrong::timed_out)))
 }
 
 fn counted(count: usize, what: &str) -> String {

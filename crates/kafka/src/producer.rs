@@ -4,7 +4,7 @@
 //! into librdkafka's queue, which is bounded. Reports come in batches, and a descriptor becomes readable with them.
 
 use crate::client::Pairs;
-use crate::librdkafka::{Client, Delivered, Event, Heard, Kind, Outgoing, Queue, Topic, Unsent, Wake, Wrong};
+use crate::librdkafka::{Client, Content, Delivered, Event, Kind, Outgoing, Queue, Topic, Unsent, Wake, Wrong};
 use crate::limits::{SEND_ALWAYS, SEND_PROPERTIES};
 use crate::property::{self, NAMES, NOT_TAKEN};
 use flow::{Fault, Passes};
@@ -141,7 +141,7 @@ impl Producer {
         if is_reports {
             return Ok(());
         }
-        if let Heard::Error(wrong) = event.heard() {
+        if let Content::Error(wrong) = event.content() {
             if let Some(end) = self.client.end() {
                 let fault = Fault::new("nothing can be sent to Kafka any more", end.text);
                 return Err(Fault { passes: Passes::Soon, ..fault });

@@ -199,7 +199,7 @@ pub(crate) fn wrong_brokers(brokers: &str) -> Option<Refused> {
         !is_address || port.is_some_and(|port| !broker.ends_with(']') && port.parse::<u16>().is_err())
     };
     let broker = brokers.split(',').find(|broker| wrong(broker.trim())).filter(|_| !brokers.is_empty())?;
-    Some(Refused::new(format!("`{}` is no address", shortened(broker.trim())), hint))
+    Some(Refused::new(format!("`{}` is not an address", shortened(broker.trim())), hint))
 }
 
 /// Whether Kafka takes a name of a topic.
@@ -211,7 +211,7 @@ pub(crate) fn is_topic(topic: &str) -> bool {
 /// Kafka does not take this name of a topic.
 pub(crate) fn no_topic(topic: &str) -> Refused {
     let hint = "names of topics have letters, digits, `.`, `_` and `-`";
-    Refused::new(format!("`{}` is no name of a topic", shortened(topic)), hint)
+    Refused::new(format!("`{}` is not a topic name", shortened(topic)), hint)
 }
 
 fn wrong_topics(topics: &[String]) -> Option<Refused> {
@@ -234,7 +234,7 @@ fn wrong_offsets(offsets: &BTreeMap<String, u64>, topics: &[String]) -> Option<R
     };
     let wrong = offsets.keys().find(|origin| !is_ours(origin))?;
     let hint = "write `start = { \"TOPIC/0\" = 1200 }` with one of `topics`";
-    Some(Refused::new(format!("`{}` is no partition of a topic", shortened(wrong)), hint))
+    Some(Refused::new(format!("`{}` is not a partition of a topic", shortened(wrong)), hint))
 }
 
 #[cfg(test)]
@@ -266,23 +266,23 @@ mod tests {
     fn each_mistake_is_named() {
         let section = json!({"brokers": "one:port", "topics": ["a", "a"], "start": "yesterday",
             "properties": {"group.id": "x", "sasl.password": "hunter2", "ssl.key.password": "env:"}});
-        let told = mistakes(&section);
+        let found = mistakes(&section);
         let expected = [
-            "`one:port` is no address",
+            "`one:port` is not an address",
             "`a` stands there twice",
             "`start`",
             "beamport sets it itself",
             "it is a secret",
             "no name stands",
         ];
-        assert_eq!(told.len(), expected.len(), "{told:#?}");
-        assert!(!told.concat().contains("hunter2"), "{told:#?}");
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        assert!(!found.concat().contains("hunter2"), "{found:#?}");
         for part in expected {
-            assert!(told.iter().any(|text| text.contains(part)), "{part}: {told:#?}");
+            assert!(found.iter().any(|text| text.contains(part)), "{part}: {found:#?}");
         }
         let offsets = json!({"brokers": "one", "topics": ["a"], "start": {"b/0": 1}});
-        assert!(mistakes(&offsets)[0].contains("`b/0` is no partition"));
+        assert!(mistakes(&offsets)[0].contains("`b/0` is not a partition"));
         assert!(mistakes(&json!({"topics": []}))[0].contains("`brokers` is missing"));
-        assert!(mistakes(&json!({"brokers": "one", "topics": ["a/b"]}))[0].contains("`a/b` is no name"));
+        assert!(mistakes(&json!({"brokers": "one", "topics": ["a/b"]}))[0].contains("`a/b` is not a topic name"));
     }
 }

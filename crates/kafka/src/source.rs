@@ -9,7 +9,9 @@
 //! their messages.
 
 use crate::client::{Claim, Pairs};
-use crate::librdkafka::{Batch, Heard, Kind, Mark, OffsetHeard, Queue, Record, Spec, Topic, TopicHeard, Wake, Wrong};
+use crate::librdkafka::{
+    Batch, Content, Kind, Mark, OffsetAnswer, Queue, Record, Spec, Topic, TopicAnswer, Wake, Wrong,
+};
 use crate::limits::{
     ANSWER_PATIENCE, ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, FULL_REST, PARTITIONS_MAX, PROPERTIES, REST,
     START_PATIENCE_MS, STEP_BYTES, STEP_MESSAGES, TOPICS_PAUSE,
@@ -217,15 +219,15 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// Waits for the next answer.
-    fn answer(&self) -> Result<Heard, Fault> {
+    fn answer(&self) -> Result<Content, Fault> {
         loop {
             let event = self.answers.event(100);
-            self.claim.hear();
-            match event.map(|event| event.heard()) {
-                Some(Heard::Unanswered(_, wrong)) => return Err(self.away(&wrong)),
-                Some(heard @ (Heard::Topics(_) | Heard::Offsets(..))) => {
+            self.claim.take_errors();
+            match event.map(|event| event.content()) {
+                Some(Content::Unanswered(_, wrong)) => return Err(self.away(&wrong)),
+                Some(answers @ (Content::Topics(_) | Content::Offsets(..))) => {
                     self.claim.answered();
-                    return Ok(heard);
+                    return Ok(answers);
                 }
                 _ if Instant::now() >= self.until => return Err(self.away(&Wrong::timed_out())),
                 _ => {}
@@ -237,11 +239,11 @@ impl Asking<'_> {
         self.plan.side().away(&self.claim.said().unwrap_or_else(|| wrong.clone()))
     }
 
-    fn topics(&self) -> Result<Vec<TopicHeard>, Fault> {
+    fn topics(&self) -> Result<Vec<TopicAnswer>, Fault> {
         let asked = self.claim.client().ask_topics(&self.plan.topics, START_PATIENCE_MS, Mark::Start, self.answers);
         asked.map_err(|wrong| self.away(&wrong))?;
         match self.answer()? {
-            Heard::Topics(topics) => Ok(topics),
+            Content::Topics(topics) => Ok(topics),
             _ => Err(self.away(&Wrong::timed_out())),
         }
     }
@@ -251,9 +253,9 @@ impl Asking<'_> {
         let (client, is_committed) = (self.claim.client(), self.claim.is_committed());
         let asked = client.ask_offsets(&asked, is_committed, START_PATIENCE_MS, Mark::Start, self.answers);
         asked.map_err(|wrong| self.away(&wrong))?;
-        let Heard::Offsets(_, rows) = self.answer()? else { return Err(self.away(&Wrong::timed_out())) };
+        let Content::Offsets(_, rows) = self.answer()? else { return Err(self.away(&Wrong::timed_out())) };
         let mut offsets = Offsets::new();
-        for OffsetHeard { topic, partition, offset } in rows {
+        for OffsetAnswer { topic, partition, offset } in rows {
             let offset = offset.map_err(|wrong| self.plan.wrong(&topic, Some(partition), &wrong))?;
             offsets.insert((topic, partition), offset);
         }
@@ -273,9 +275,9 @@ impl Open {
         let (records, answers) = (Queue::new(claim.client(), &wake), Queue::new(claim.client(), &wake));
         let until = Instant::now() + Duration::from_millis(START_PATIENCE_MS as u64);
         let asking = Asking { plan: &plan, claim: &claim, answers: &answers, until };
-        let heard = asking.topics()?;
+        let found = asking.topics()?;
         let mut all = Vec::new();
-        for topic in &heard {
+        for topic in &found {
             if let Some(wrong) = &topic.wrong {
                 return Err(plan.wrong(&topic.name, None, wrong));
             }
@@ -284,8 +286,8 @@ impl Open {
         if all.len() > PARTITIONS_MAX {
             return Err(plan.too_many(all.len()));
         }
-        let partitions = places(&asking, &state, resume, &heard, &all, now)?;
-        let topics = heard.into_iter().map(|topic| {
+        let partitions = places(&asking, &state, resume, &found, &all, now)?;
+        let topics = found.into_iter().map(|topic| {
             let open = Topic::new(claim.client(), &topic.name).map_err(|wrong| plan.wrong(&topic.name, None, &wrong));
             Ok(OpenTopic { name: topic.name, id: topic.id, topic: open?, partitions: Vec::new() })
         });
@@ -333,7 +335,7 @@ impl Open {
             self.partitions.iter_mut().try_for_each(|partition| partition.begin(now, out))?;
             self.has_begun = true;
         }
-        self.hear(now)?;
+        self.take_answers(now)?;
         self.ask(now)?;
         // Past the time of the stop nothing is taken before it is known which messages are.
         let holds = self.stop != Stop::Known && self.plan.stop.is_some_and(|stop| now >= stop);
@@ -371,23 +373,23 @@ impl Open {
     }
 
     /// Takes the answers of brokers.
-    fn hear(&mut self, now: i64) -> Result<(), Fault> {
-        self.claim.hear();
+    fn take_answers(&mut self, now: i64) -> Result<(), Fault> {
+        self.claim.take_errors();
         while let Some(event) = self.answers.event(0) {
-            let heard = event.heard();
-            match &heard {
-                Heard::Unanswered(Mark::Topics, _) => drop(self.which.close(now + TOPICS_PAUSE)),
-                Heard::Unanswered(Mark::Stop, _) => self.stop = Stop::Ahead,
-                Heard::Unanswered(_, _) => drop(self.ends.close(now + ENDS_PAUSE)),
-                Heard::Topics(topics) => {
+            let answers = event.content();
+            match &answers {
+                Content::Unanswered(Mark::Topics, _) => drop(self.which.close(now + TOPICS_PAUSE)),
+                Content::Unanswered(Mark::Stop, _) => self.stop = Stop::Ahead,
+                Content::Unanswered(_, _) => drop(self.ends.close(now + ENDS_PAUSE)),
+                Content::Topics(topics) => {
                     self.which.close(now + TOPICS_PAUSE);
-                    self.hear_topics(topics, now)?;
+                    self.take_topics(topics, now)?;
                 }
-                Heard::Offsets(Mark::Stop, rows) => self.hear_stop(rows),
-                Heard::Offsets(_, rows) => self.hear_ends(rows, now),
-                Heard::Error(_) | Heard::Created(_) | Heard::Nothing => {}
+                Content::Offsets(Mark::Stop, rows) => self.take_stop(rows),
+                Content::Offsets(_, rows) => self.take_ends(rows, now),
+                Content::Error(_) | Content::Created(_) | Content::Nothing => {}
             }
-            if matches!(heard, Heard::Topics(_) | Heard::Offsets(..)) {
+            if matches!(answers, Content::Topics(_) | Content::Offsets(..)) {
                 self.silent = None;
                 self.claim.answered();
             }
@@ -396,8 +398,8 @@ impl Open {
     }
 
     /// Finds partitions that are new, and topics that are not those of the start.
-    fn hear_topics(&mut self, heard: &[TopicHeard], now: i64) -> Result<(), Fault> {
-        for TopicHeard { name, id, partitions, wrong } in heard {
+    fn take_topics(&mut self, answers: &[TopicAnswer], now: i64) -> Result<(), Fault> {
+        for TopicAnswer { name, id, partitions, wrong } in answers {
             let Some(at) = self.topics.iter().position(|topic| topic.name == *name) else { continue };
             if let Some(wrong) = wrong {
                 self.doom = self.doom.take().or_else(|| self.plan.lasting(name, wrong));
@@ -426,10 +428,10 @@ impl Open {
         self.partitions.get_mut(at)
     }
 
-    fn hear_ends(&mut self, rows: &[OffsetHeard], now: i64) {
+    fn take_ends(&mut self, rows: &[OffsetAnswer], now: i64) {
         let asked = self.ends.close(now + ENDS_PAUSE);
         let mut is_whole = rows.len() == self.partitions.len();
-        for OffsetHeard { topic, partition: number, offset } in rows {
+        for OffsetAnswer { topic, partition: number, offset } in rows {
             match offset {
                 Ok(end) => {
                     if let Some(partition) = self.partition_of(topic, *number) {
@@ -446,9 +448,9 @@ impl Open {
     }
 
     /// Takes the offsets at which the source ends; the end is one that was asked for after the time of the stop.
-    fn hear_stop(&mut self, rows: &[OffsetHeard]) {
+    fn take_stop(&mut self, rows: &[OffsetAnswer]) {
         let mut limits = Vec::new();
-        for OffsetHeard { topic, partition: number, offset } in rows {
+        for OffsetAnswer { topic, partition: number, offset } in rows {
             match offset {
                 Ok(offset) => limits.push((topic, *number, *offset)),
                 Err(wrong) => {
@@ -577,7 +579,7 @@ fn places(
     asking: &Asking<'_>,
     state: &State,
     resume: &Resume,
-    heard: &[TopicHeard],
+    answers: &[TopicAnswer],
     all: &[(String, i32)],
     now: i64,
 ) -> Result<Vec<(Partition, u64)>, Fault> {
@@ -602,9 +604,9 @@ fn places(
             Start::At(_) => of(&time).unwrap_or(end),
             Start::Offsets(offsets) => offsets.get(&format!("{topic}/{number}")).copied().unwrap_or(end),
         };
-        let at = heard.iter().position(|known| known.name == *topic).unwrap_or(0);
+        let at = answers.iter().position(|known| known.name == *topic).unwrap_or(0);
         let number = *number as usize;
-        let place = state::resumed(state, resume, topic, &heard[at].id, number);
+        let place = state::resumed(state, resume, topic, &answers[at].id, number);
         let place = place.unwrap_or(Place { next: begin, life: 1 });
         if place.next > end {
             return Err(plan.beyond(topic, number, place.next, end));

@@ -2,7 +2,7 @@
 //! and the life of its origin.
 //!
 //! `{"loki_detector": {"id": "Nx3...", "partitions": [[1200, 1], [0, 1]]}}`. A life begins when a topic of the name is
-//! made again: its offsets begin anew, in the origin `TOPIC/PARTITION#2`.
+//! made again: its offsets begin at 0 again, in the origin `TOPIC/PARTITION#2`.
 
 use flow::{Fault, Resume};
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@
 
 mod cluster;
 
-use beamport_kafka::group::{At, Cluster as Asked, Pool, PoolHeard, Sender, Unreadable};
+use beamport_kafka::group::{At, Cluster as Asked, Pool, PoolEvent, Sender, Unreadable};
 use cluster::Cluster;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn join(cluster: &Cluster, begin: &[u64]) -> Pool {
 fn next(pool: &mut Pool) -> (u64, Vec<u8>) {
     let until = Instant::now() + GUARD;
     loop {
-        if let PoolHeard::Message(message) = pool.next(NAP).unwrap() {
+        if let PoolEvent::Message(message) = pool.next(NAP).unwrap() {
             return (message.offset, message.payload);
         }
         assert!(Instant::now() < until, "no command came: {:?}", pool.trouble());
@@ -78,13 +78,13 @@ fn a_topic_is_read_from_offsets_and_one_that_is_missing_is_a_value() {
     let sender = Sender::new(&cluster.brokers(), &[]).unwrap();
     sender.send("control", b"answer").unwrap();
     assert!(sender.flush(GUARD).unwrap());
-    let mut heard = Vec::new();
-    while heard.len() < 3 {
-        heard.extend(reader.next(NAP).map(|message| message.payload));
-        assert!(Instant::now() < until, "{heard:?}");
+    let mut answers = Vec::new();
+    while answers.len() < 3 {
+        answers.extend(reader.next(NAP).map(|message| message.payload));
+        assert!(Instant::now() < until, "{answers:?}");
     }
-    heard.sort();
-    assert_eq!(heard, [b"answer".as_slice(), b"b", b"c"]);
+    answers.sort();
+    assert_eq!(answers, [b"answer".as_slice(), b"b", b"c"]);
 }
 
 #[test]

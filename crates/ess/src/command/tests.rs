@@ -23,29 +23,29 @@ fn good() -> Pl72<'static> {
     }
 }
 
-fn bytes(told: &Pl72<'_>) -> Vec<u8> {
+fn bytes(fields: &Pl72<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    pl72::write(&mut out, told).unwrap();
+    pl72::write(&mut out, fields).unwrap();
     out
 }
 
-fn started(told: &Pl72<'_>) -> Result<StartJob, Refusal> {
-    match read(&bytes(told), NOW)? {
+fn started(fields: &Pl72<'_>) -> Result<StartJob, Refusal> {
+    match read(&bytes(fields), NOW)? {
         Some(Command::Start(job)) => Ok(*job),
         other => panic!("{other:?}"),
     }
 }
 
 /// The only mistake of a start.
-fn mistake(told: &Pl72<'_>) -> Mistake {
-    let refusal = started(told).unwrap_err();
+fn mistake(fields: &Pl72<'_>) -> Mistake {
+    let refusal = started(fields).unwrap_err();
     assert_eq!((refusal.code, refusal.mistakes.len()), (400, 1), "{refusal:?}");
     refusal.mistakes.into_iter().next().unwrap()
 }
 
-fn stopped(told: &RunStop<'_>) -> Result<StopJob, Refusal> {
+fn stopped(fields: &RunStop<'_>) -> Result<StopJob, Refusal> {
     let mut out = Vec::new();
-    s6s4t::write(&mut out, told).unwrap();
+    s6s4t::write(&mut out, fields).unwrap();
     match read(&out, NOW)? {
         Some(Command::Stop(stop)) => Ok(stop),
         other => panic!("{other:?}"),
@@ -70,8 +70,8 @@ fn a_start_of_zero_is_the_time_of_the_message_and_a_stop_of_zero_an_open_end() {
     let far = NOW as u64 + 10 * 365 * 86_400_000;
     assert_eq!(started(&Pl72 { stop_time: far, ..good() }).unwrap().stop_ms, Some(far as i64));
     assert_eq!(started(&Pl72 { stop_time: i64::MAX as u64, ..good() }).unwrap().stop_ms, None);
-    let told = bytes(&Pl72 { start_time: 0, ..good() });
-    assert!(read(&told, -1).unwrap_err().mistakes[0].what.contains("neither it nor"));
+    let fields = bytes(&Pl72 { start_time: 0, ..good() });
+    assert!(read(&fields, -1).unwrap_err().mistakes[0].what.contains("neither it nor"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_id_is_a_uuid_of_the_rfc_with_a_version() {
 
 #[test]
 fn every_mistake_of_a_start_is_listed_at_once() {
-    let told = Pl72 {
+    let fields = Pl72 {
         start_time: u64::MAX,
         job_id: "7",
         filename: "../a",
@@ -108,7 +108,7 @@ fn every_mistake_of_a_start_is_listed_at_once() {
         nexus_structure: " ",
         ..good()
     };
-    let refusal = started(&told).unwrap_err();
+    let refusal = started(&fields).unwrap_err();
     let pointers: Vec<&str> = refusal.mistakes.iter().map(|mistake| mistake.pointer.as_str()).collect();
     assert_eq!(pointers, ["job_id", "filename", "control_topic", "instrument_name", "start_time", "nexus_structure"]);
     assert_eq!((refusal.job_id.as_str(), refusal.control_topic.as_str()), ("7", ""));
@@ -254,10 +254,10 @@ fn fields_that_are_missing_or_of_another_type_are_judged() {
 fn commands_of_the_library_of_ess_are_read() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/wire");
     let start = std::fs::read(folder.join("pl72.bin")).unwrap();
-    let told = pl72::read(&start).unwrap();
+    let fields = pl72::read(&start).unwrap();
     let refusal = read(&start, NOW).unwrap_err();
     // Its ids are words, and nothing else is wrong.
-    assert_eq!((refusal.job_id.as_str(), refusal.mistakes[0].pointer.as_str()), (told.job_id, "job_id"));
+    assert_eq!((refusal.job_id.as_str(), refusal.mistakes[0].pointer.as_str()), (fields.job_id, "job_id"));
     let stop = std::fs::read(folder.join("6s4t.bin")).unwrap();
     let pointers: Vec<String> = read(&stop, NOW).unwrap_err().mistakes.into_iter().map(|one| one.pointer).collect();
     assert_eq!(pointers, ["job_id", "command_id", "stop_time"]);
@@ -265,8 +265,8 @@ fn commands_of_the_library_of_ess_are_read() {
 
 fn stop_bytes() -> Vec<u8> {
     let mut out = Vec::new();
-    let told = RunStop { stop_time: 1, run_name: "r", job_id: ID, service_id: "s", command_id: ID };
-    s6s4t::write(&mut out, &told).unwrap();
+    let fields = RunStop { stop_time: 1, run_name: "r", job_id: ID, service_id: "s", command_id: ID };
+    s6s4t::write(&mut out, &fields).unwrap();
     out
 }
 

@@ -49,8 +49,8 @@ fn every_mistake_is_listed_at_once() {
     let fault = read(&flags).unwrap_err().to_string();
     for part in [
         "--command-status-topic is missing",
-        "`a/b` is no name of a topic",
-        "`soon` is no duration",
+        "`a/b` is not a topic name",
+        "`soon` is not a duration",
         "did you mean `debug`",
         "it is too little",
         "the last key has no value",

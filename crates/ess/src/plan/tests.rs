@@ -52,7 +52,7 @@ impl Drop for Place {
 const ID: &str = "10edfd3c-84d3-11ef-b864-0242ac120002";
 
 /// A start with a name for the file and the instrument.
-fn told<'a>(file_name: &'a str, instrument: &'a str) -> wire::pl72::Pl72<'a> {
+fn fields<'a>(file_name: &'a str, instrument: &'a str) -> wire::pl72::Pl72<'a> {
     wire::pl72::Pl72 {
         start_time: 1_750_000_000_123,
         stop_time: 0,
@@ -71,9 +71,9 @@ fn told<'a>(file_name: &'a str, instrument: &'a str) -> wire::pl72::Pl72<'a> {
 }
 
 /// The job of a start that is right as far as its message alone shows.
-fn taken(told: &wire::pl72::Pl72<'_>) -> Option<StartJob> {
+fn taken(fields: &wire::pl72::Pl72<'_>) -> Option<StartJob> {
     let mut payload = Vec::new();
-    wire::pl72::write(&mut payload, told).unwrap();
+    wire::pl72::write(&mut payload, fields).unwrap();
     match crate::read(&payload, 1) {
         Ok(Some(crate::Command::Start(job))) => Some(*job),
         _ => None,
@@ -81,7 +81,7 @@ fn taken(told: &wire::pl72::Pl72<'_>) -> Option<StartJob> {
 }
 
 fn job(file_name: &str, instrument: &str) -> StartJob {
-    taken(&told(file_name, instrument)).unwrap()
+    taken(&fields(file_name, instrument)).unwrap()
 }
 
 fn answer(topics: &[&str]) -> Answer {
@@ -118,12 +118,12 @@ fn mistakes_of_template_topics_and_places_come_together() {
     let warning = checked::Mistake { level: Level::Warning, ..wrong.clone() };
     let answer = Answer { mistakes: vec![wrong, warning], ..answer(&["a/b"]) };
     let checked = check(&job("a.nxs", "none"), &place.options(&[]), &place.nexus(&answer)).unwrap();
-    let told: Vec<String> = checked.mistakes.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 5, "{told:#?}");
-    assert!(told[0].starts_with("filename: `a.nxs` exists"), "{told:#?}");
-    assert!(told[1].starts_with("instrument_name: no static file"), "{told:#?}");
-    assert_eq!(told[2], "/children/0/config/dtype: unknown word `dubble`; did you mean `double`?");
-    assert!(told[3].starts_with("/children/0/config/topic: `a/b` is no name of a topic"), "{told:#?}");
+    let fields: Vec<String> = checked.mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(fields.len(), 5, "{fields:#?}");
+    assert!(fields[0].starts_with("filename: `a.nxs` exists"), "{fields:#?}");
+    assert!(fields[1].starts_with("instrument_name: no static file"), "{fields:#?}");
+    assert_eq!(fields[2], "/children/0/config/dtype: unknown word `dubble`; did you mean `double`?");
+    assert!(fields[3].starts_with("/children/0/config/topic: `a/b` is not a topic name"), "{fields:#?}");
     assert_eq!(checked.warnings.len(), 1);
 }
 
@@ -207,7 +207,7 @@ fn hostile(folder: &str, names: usize) {
     for _ in 0..names {
         let between = ["/", "", "/../"][dice(3)];
         let name = (0..1 + dice(5)).map(|_| PARTS[dice(PARTS.len())]).collect::<Vec<_>>().join(between);
-        let Some(job) = taken(&told(&name, &name)) else { continue };
+        let Some(job) = taken(&fields(&name, &name)) else { continue };
         assert!(static_path(&options.hdf_template_prefix, &job.instrument).starts_with(place.0.join("templates")));
         if wrong_place(&out, &job.file_name).unwrap().is_some() {
             continue;

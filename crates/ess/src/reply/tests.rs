@@ -3,8 +3,8 @@ use serde_json::Value;
 
 const ID: &str = "10edfd3c-84d3-11ef-b864-0242ac120002";
 
-fn unheeded() -> Unheeded {
-    Unheeded { refused: 3, ignored: 4 }
+fn dismissed() -> Dismissed {
+    Dismissed { refused: 3, ignored: 4 }
 }
 
 fn service() -> Service {
@@ -69,8 +69,8 @@ fn all() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("answ-started", answer(&started)),
         ("answ-refused", refused("writer-pid:7-ab12", &refusal(mistakes))),
-        ("x5f2-idle", status(&service(), unheeded(), None)),
-        ("x5f2-writing", status(&service(), unheeded(), Some(&writing()))),
+        ("x5f2-idle", status(&service(), dismissed(), None)),
+        ("x5f2-writing", status(&service(), dismissed(), Some(&writing()))),
         ("wrdn-done", written("writer-pid:7-ab12", &finished())),
         ("wrdn-lost", written("writer-pid:7-ab12", &Written { lost: vec![lost(3, 14)], ..finished() })),
     ]
@@ -91,10 +91,10 @@ fn messages_are_those_that_python_reads() {
 
 #[test]
 fn an_idle_service_has_all_five_keys() {
-    let bytes = status(&service(), unheeded(), None);
-    let told = x5f2::read(&bytes).unwrap();
-    assert_eq!((told.software_name, told.update_interval), ("kafka-to-nexus", 2000));
-    let json: Value = serde_json::from_str(told.status_json).unwrap();
+    let bytes = status(&service(), dismissed(), None);
+    let fields = x5f2::read(&bytes).unwrap();
+    assert_eq!((fields.software_name, fields.update_interval), ("kafka-to-nexus", 2000));
+    let json: Value = serde_json::from_str(fields.status_json).unwrap();
     let expected = json!({"state": "idle", "job_id": "", "file_being_written": "", "start_time": 0, "stop_time": 0,
                           "refused": 3, "ignored": 4});
     assert_eq!(json, expected);
@@ -102,7 +102,7 @@ fn an_idle_service_has_all_five_keys() {
 
 #[test]
 fn a_writing_service_tells_how_its_topics_go() {
-    let bytes = status(&service(), unheeded(), Some(&writing()));
+    let bytes = status(&service(), dismissed(), Some(&writing()));
     let json: Value = serde_json::from_str(x5f2::read(&bytes).unwrap().status_json).unwrap();
     assert_eq!((&json["state"], &json["job_id"], &json["stop_time"]), (&json!("writing"), &json!(ID), &json!(0)));
     let topic = json!({"messages": 5, "bytes": 700, "rate": 1.5, "lag": 2, "aside": 1, "lost": 0});
@@ -113,32 +113,32 @@ fn a_writing_service_tells_how_its_topics_go() {
 fn a_refusal_lists_every_mistake_within_its_bound() {
     let few: Vec<Mistake> = (0..3).map(|n| Mistake::new(format!("/{n}"), "it is wrong", "")).collect();
     let bytes = refused("id", &refusal(few));
-    let told = answ::read(&bytes).unwrap();
-    assert_eq!(told.message, "/0: it is wrong\n/1: it is wrong\n/2: it is wrong");
-    assert_eq!((told.outcome, told.status_code, told.command_id), (ActionOutcome::Failure, 400, ID));
+    let fields = answ::read(&bytes).unwrap();
+    assert_eq!(fields.message, "/0: it is wrong\n/1: it is wrong\n/2: it is wrong");
+    assert_eq!((fields.outcome, fields.status_code, fields.command_id), (ActionOutcome::Failure, 400, ID));
     let many: Vec<Mistake> = (0..10_000).map(|n| Mistake::new(format!("/{n}"), "it is wrong", "")).collect();
     let bytes = refused("id", &refusal(many));
-    let told = answ::read(&bytes).unwrap();
-    let listed = told.message.lines().count() - 1;
+    let fields = answ::read(&bytes).unwrap();
+    let listed = fields.message.lines().count() - 1;
     assert!(
-        told.message.len() <= MESSAGE_BYTES_MAX
-            && told.message.ends_with(&format!("and {} more mistakes", 10_000 - listed))
+        fields.message.len() <= MESSAGE_BYTES_MAX
+            && fields.message.ends_with(&format!("and {} more mistakes", 10_000 - listed))
     );
 }
 
 #[test]
 fn loss_is_an_error_with_its_offsets() {
     let bytes = written("id", &Written { lost: vec![lost(3, 14), lost(20, 20)], ..finished() });
-    let told = wrdn::read(&bytes).unwrap();
-    let json: Value = serde_json::from_str(told.message.unwrap()).unwrap();
-    assert!(told.error_encountered && told.message.unwrap().starts_with("{\"error\":\"13 messages are lost\""));
+    let fields = wrdn::read(&bytes).unwrap();
+    let json: Value = serde_json::from_str(fields.message.unwrap()).unwrap();
+    assert!(fields.error_encountered && fields.message.unwrap().starts_with("{\"error\":\"13 messages are lost\""));
     assert_eq!((&json["lost"][0]["first"], &json["lost"][0]["last"]), (&json!(3), &json!(14)));
-    assert_eq!((told.metadata, told.file_name), (Some("{ \"a\": 1}"), "/data/sub/a.nxs"));
+    assert_eq!((fields.metadata, fields.file_name), (Some("{ \"a\": 1}"), "/data/sub/a.nxs"));
     let whole = written("id", &finished());
     assert!(!wrdn::read(&whole).unwrap().error_encountered);
     let many =
         written("id", &Written { lost: vec![lost(u64::MAX, 0); 1000], error: Some("ü".repeat(99_999)), ..finished() });
-    let told = wrdn::read(&many).unwrap();
-    let json: Value = serde_json::from_str(told.message.unwrap()).unwrap();
+    let fields = wrdn::read(&many).unwrap();
+    let json: Value = serde_json::from_str(fields.message.unwrap()).unwrap();
     assert_eq!((&json["more_lost"], json["lost"].as_array().map(Vec::len)), (&json!(744), Some(256)));
 }

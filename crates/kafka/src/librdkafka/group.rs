@@ -133,7 +133,7 @@ pub(crate) struct Group {
 
 /// What came to a member.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum GroupEvent {
     /// These partitions are its own from now on; [`Group::assign`] begins to read them.
     Assigned(Vec<i32>),
     /// It has no partitions any more.
@@ -179,21 +179,21 @@ impl Group {
     }
 
     /// What comes next; waits for it for so long.
-    pub(crate) fn poll(&self, timeout_ms: i32) -> Option<Heard> {
+    pub(crate) fn poll(&self, timeout_ms: i32) -> Option<GroupEvent> {
         let event = self.queue.event(timeout_ms)?;
         // SAFETY: the event lives until the end of the function.
         match unsafe { c::rd_kafka_event_type(event.0.as_ptr()) } {
             c::RD_KAFKA_EVENT_FETCH => message(&event),
             c::RD_KAFKA_EVENT_REBALANCE => Some(self.rebalance(&event)),
-            c::RD_KAFKA_EVENT_ERROR => match event.heard() {
-                super::Heard::Error(wrong) => Some(Heard::Wrong(wrong)),
+            c::RD_KAFKA_EVENT_ERROR => match event.content() {
+                super::Content::Error(wrong) => Some(GroupEvent::Wrong(wrong)),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    fn rebalance(&self, event: &Event) -> Heard {
+    fn rebalance(&self, event: &Event) -> GroupEvent {
         // SAFETY: the event lives, and its list with it.
         let (code, partitions) = unsafe {
             let list = c::rd_kafka_event_topic_partition_list(event.0.as_ptr());
@@ -201,11 +201,11 @@ impl Group {
             (super::codes::rd_kafka_event_error(event.0.as_ptr()), partitions)
         };
         if code == c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS as i32 {
-            return Heard::Assigned(partitions);
+            return GroupEvent::Assigned(partitions);
         }
         // SAFETY: the client lives; no list means no partitions.
         unsafe { codes::rd_kafka_assign(self.client.0.as_ptr(), ptr::null()) };
-        Heard::Revoked
+        GroupEvent::Revoked
     }
 
     /// Reads these partitions of its own from these offsets on.
@@ -241,7 +241,7 @@ impl Drop for Group {
 }
 
 /// The message of an event, copied.
-fn message(event: &Event) -> Option<Heard> {
+fn message(event: &Event) -> Option<GroupEvent> {
     // SAFETY: the event lives, and its message with it; the error of a message is read as a number.
     unsafe {
         let message = c::rd_kafka_event_message_next(event.0.as_ptr());
@@ -250,7 +250,7 @@ fn message(event: &Event) -> Option<Heard> {
         }
         let code = (&raw const (*message).err).cast::<i32>().read();
         if code != 0 {
-            return Some(Heard::Wrong(Wrong {
+            return Some(GroupEvent::Wrong(Wrong {
                 kind: Kind::of(code),
                 text: text_of(c::rd_kafka_message_errstr(message)),
             }));
@@ -261,6 +261,6 @@ fn message(event: &Event) -> Option<Heard> {
         let payload =
             if payload.is_null() { Vec::new() } else { std::slice::from_raw_parts(payload.cast::<u8>(), len).to_vec() };
         let (partition, offset) = ((*message).partition, u64::try_from((*message).offset).unwrap_or(0));
-        Some(Heard::Message(Taken { partition, offset, time_ms, payload }))
+        Some(GroupEvent::Message(Taken { partition, offset, time_ms, payload }))
     }
 }

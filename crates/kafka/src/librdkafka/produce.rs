@@ -117,7 +117,7 @@ impl Topic {
 }
 
 impl Client {
-    /// One that sends, and hears of each message whether the brokers have it. The error is as that of [`Client::new`].
+    /// A client that sends, and gets a report for each message. The error is as that of [`Client::new`].
     pub(crate) fn sends(properties: &[(String, String)]) -> Result<Arc<Self>, (String, String)> {
         let events = c::RD_KAFKA_EVENT_ERROR | c::RD_KAFKA_EVENT_DR;
         Self::with_events(c::rd_kafka_type_t::RD_KAFKA_PRODUCER, properties, events)
@@ -154,7 +154,7 @@ impl Client {
     /// The fatal error of the client, if there is one: it sends nothing any more.
     pub(crate) fn end(&self) -> Option<Wrong> {
         let mut text = vec![0 as c_char; TEXT_BYTES];
-        // SAFETY: the client lives; the buffer has the length that is told.
+        // SAFETY: the client lives; the buffer has the given length.
         let code = unsafe { codes::rd_kafka_fatal_error(self.0.as_ptr(), text.as_mut_ptr(), text.len()) };
         (code != 0).then(|| Wrong { kind: Kind::of(code), text: super::written(&text) })
     }
@@ -208,7 +208,7 @@ impl Event {
         let is_alone = unsafe { c::rd_kafka_event_message_count(event) } == 1;
         let mut some = [ptr::null(); 256];
         loop {
-            // SAFETY: the event lives; the buffer has room for what is told. Messages live with the event; codes are
+            // SAFETY: the event lives; the buffer has room for the given count. Messages live with the event; codes are
             // read as numbers.
             unsafe {
                 let count = c::rd_kafka_event_message_array(event, some.as_mut_ptr(), some.len());

@@ -7,7 +7,7 @@
 use super::state::Known;
 use crate::client::Pairs;
 use crate::header;
-use crate::librdkafka::{Batch, Client, Heard, Kind, Mark, OffsetHeard, Queue, Spec, Topic, Wake, Wrong};
+use crate::librdkafka::{Batch, Client, Content, Kind, Mark, OffsetAnswer, Queue, Spec, Topic, Wake, Wrong};
 use crate::limits::{ANSWER_TIMEOUT_MS, BATCH_MESSAGES, ENDS_PAUSE, LOOK_PATIENCE, PROPERTIES, TOPICS_PAUSE};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -123,13 +123,13 @@ impl Look {
     /// Reads what has been fetched. True when no message of this sink arrives any more.
     pub(crate) fn step(&mut self, now: i64) -> Result<bool, Wrong> {
         while let Some(event) = self.answers.event(0) {
-            match event.heard() {
-                Heard::Offsets(_, rows) => {
+            match event.content() {
+                Content::Offsets(_, rows) => {
                     self.known = self.asked.take();
                     self.silent = None;
-                    rows.into_iter().for_each(|row| self.hear(row));
+                    rows.into_iter().for_each(|row| self.take_offset(row));
                 }
-                Heard::Unanswered(..) => {
+                Content::Unanswered(..) => {
                     self.asked = None;
                     self.due = now + TOPICS_PAUSE;
                 }
@@ -159,7 +159,7 @@ impl Look {
     }
 
     /// Takes the end of a partition. If it is unavailable now, the sink asks again.
-    fn hear(&mut self, OffsetHeard { topic, partition, offset }: OffsetHeard) {
+    fn take_offset(&mut self, OffsetAnswer { topic, partition, offset }: OffsetAnswer) {
         let part = self.parts.iter_mut().find(|part| part.number == partition && part.topic == topic);
         match (part, offset) {
             (Some(part), Ok(Some(end))) => part.end = Some(end),

@@ -145,7 +145,7 @@ fn read_create(table: &Map<String, Json>) -> Result<Create, Refused> {
     let hint = "write `create = { partitions = 4, replication = 1 }`";
     let number = |name: &str, most: i64| {
         let number = table.get(name).and_then(Json::as_i64).filter(|number| (1..=most).contains(number));
-        let refused = || Refused::new(format!("`{name}` is no number from 1 to {most}"), hint);
+        let refused = || Refused::new(format!("`{name}` is not a number from 1 to {most}"), hint);
         number.and_then(|number| i32::try_from(number).ok()).ok_or_else(refused)
     };
     if let Some(other) = table.keys().find(|name| !["partitions", "replication"].contains(&name.as_str())) {
@@ -179,19 +179,19 @@ mod tests {
     fn each_mistake_is_named() {
         let section = json!({"brokers": "one:port", "topic": "loki/{stream}", "create": {"partitions": 0},
             "properties": {"acks": "1", "transactional.id": "x", "sasl.password": "hunter2"}});
-        let told = mistakes(&section);
+        let found = mistakes(&section);
         let expected = [
-            "`one:port` is no address",
-            "`loki/{stream}` is no name of a topic",
-            "`partitions` is no number from 1",
+            "`one:port` is not an address",
+            "`loki/{stream}` is not a topic name",
+            "`partitions` is not a number from 1",
             "all replicas acknowledge",
             "the sink has no transactions",
             "it is a secret",
         ];
-        assert_eq!(told.len(), expected.len(), "{told:#?}");
-        assert!(!told.concat().contains("hunter2"), "{told:#?}");
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        assert!(!found.concat().contains("hunter2"), "{found:#?}");
         for part in expected {
-            assert!(told.iter().any(|text| text.contains(part)), "{part}: {told:#?}");
+            assert!(found.iter().any(|text| text.contains(part)), "{part}: {found:#?}");
         }
         assert!(mistakes(&json!({"brokers": "one"}))[0].contains("`topic` is missing"));
         let create = json!({"brokers": "one", "topic": "a", "create": {"partitions": 1, "replication": 1, "acks": 1}});

@@ -48,8 +48,8 @@ enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     No,
-    /// It was told for a commit.
-    Told,
+    /// It was reported for a commit.
+    Reported,
     Yes,
 }
 
@@ -307,7 +307,7 @@ impl Open {
     fn step(&mut self, now: i64) -> Result<i64, Fault> {
         self.now = now;
         let refused = self.refused.len();
-        self.hear()?;
+        self.take_reports()?;
         if self.is_careful() && self.refused.len() > refused {
             self.careful_until = Some(now + CAREFUL_TIME);
         }
@@ -338,7 +338,7 @@ impl Open {
     }
 
     /// Takes what brokers have acknowledged or refused.
-    fn hear(&mut self) -> Result<(), Fault> {
+    fn take_reports(&mut self) -> Result<(), Fault> {
         let Self { producer, topics, inputs, refused, held, sent, doom, plan, silent, .. } = self;
         let taken = producer.reports(&mut |report: Report| {
             let (number, sequence) = unmark(report.mark);
@@ -423,7 +423,7 @@ impl Open {
                 state.streams.extend(kept.map(|kept| (input.stream.clone(), *kept)));
                 continue;
             };
-            input.known = if input.known == Known::No { Known::Told } else { Known::Yes };
+            input.known = if input.known == Known::No { Known::Reported } else { Known::Yes };
             let before = kept.filter(|kept| kept.0 == uuid).map_or(0, |kept| kept.1);
             state.streams.insert(input.stream.clone(), (uuid, before.max(*below)));
         }
@@ -438,7 +438,7 @@ impl Open {
                 break;
             }
             self.producer.rest(left);
-            self.hear()?;
+            self.take_reports()?;
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(place.offset(&[0, 0], &mut held), 100);
         place.acknowledge(105, 0, 7);
         place.acknowledge(106, 1, 3);
-        // A broker has not told that it is 109.
+        // A broker has not reported that it is 109.
         place.acknowledge(0, 0, 9);
         assert_eq!(place.offset(&[7, 3], &mut held), 105);
         assert_eq!(place.offset(&[8, 3], &mut held), 106);

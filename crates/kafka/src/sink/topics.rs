@@ -7,7 +7,7 @@
 
 use super::section::{Create, Plan};
 use super::state::{Kept, Place, State};
-use crate::librdkafka::{Client, Heard, Kind, Mark, OffsetHeard, Queue, Spec, TopicHeard, Wrong};
+use crate::librdkafka::{Client, Content, Kind, Mark, OffsetAnswer, Queue, Spec, TopicAnswer, Wrong};
 use crate::limits::{ANSWER_TIMEOUT_MS, ENDS_PAUSE, TOPICS_PAUSE};
 use crate::producer::Producer;
 use crate::trouble::{Side, key};
@@ -29,8 +29,8 @@ pub(crate) enum Stage {
     Back,
     /// Its offsets are to be kept.
     New,
-    /// Its offsets were told for a commit.
-    Told,
+    /// Its offsets were reported for a commit.
+    Reported,
     /// Messages may be sent.
     Ready,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Stage {
 /// One topic.
 pub(crate) struct OutTopic {
     pub(crate) name: String,
-    /// Its number at the producer, which hears of it only when it is there: a broker may make a topic that a producer
+    /// Its number at the producer, which gets it only when it exists: a broker may make a topic that a producer
     /// asks for.
     number: Option<usize>,
     pub(crate) stage: Stage,
@@ -143,16 +143,16 @@ impl Topics {
     /// Hears answers, and asks the next question.
     pub(crate) fn step(&mut self, plan: &Plan, client: &Client, kept: &State, now: i64) -> Result<(), Wrong> {
         while let Some(event) = self.answers.event(0) {
-            match event.heard() {
-                Heard::Topics(topics) => self.hear_topics(plan, topics, now),
-                Heard::Created(wrongs) => self.hear_created(plan, &wrongs, now),
-                Heard::Offsets(mark, rows) => self.hear_offsets(kept, mark, rows, now),
-                Heard::Unanswered(..) => {
+            match event.content() {
+                Content::Topics(topics) => self.take_topics(plan, topics, now),
+                Content::Created(wrongs) => self.take_created(plan, &wrongs, now),
+                Content::Offsets(mark, rows) => self.take_offsets(kept, mark, rows, now),
+                Content::Unanswered(..) => {
                     (self.due, self.offsets_due) = (now + TOPICS_PAUSE, now + TOPICS_PAUSE);
                     self.asked = None;
                     continue;
                 }
-                Heard::Error(_) | Heard::Nothing => continue,
+                Content::Error(_) | Content::Nothing => continue,
             }
             self.asked = None;
             self.silent = None;
@@ -203,9 +203,9 @@ impl Topics {
         Ok(None)
     }
 
-    fn hear_topics(&mut self, plan: &Plan, heard: Vec<TopicHeard>, now: i64) {
+    fn take_topics(&mut self, plan: &Plan, answers: Vec<TopicAnswer>, now: i64) {
         self.trouble = None;
-        for TopicHeard { name, id, partitions, wrong } in heard {
+        for TopicAnswer { name, id, partitions, wrong } in answers {
             let Some(topic) = self.all.iter_mut().find(|topic| topic.name == name) else { continue };
             match wrong {
                 None if partitions > 0 => {
@@ -226,7 +226,7 @@ impl Topics {
         }
     }
 
-    fn hear_created(&mut self, plan: &Plan, wrongs: &[Option<Wrong>], now: i64) {
+    fn take_created(&mut self, plan: &Plan, wrongs: &[Option<Wrong>], now: i64) {
         let wrong = wrongs.iter().flatten().find(|wrong| wrong.kind != Kind::Exists);
         for topic in self.all.iter_mut().filter(|topic| topic.stage == Stage::Missing && topic.is_wanted) {
             if let Some(wrong) = wrong {
@@ -238,20 +238,20 @@ impl Topics {
         self.due = now + if wrong.is_some() { TOPICS_PAUSE } else { ENDS_PAUSE };
     }
 
-    fn hear_offsets(&mut self, kept: &State, mark: Mark, rows: Vec<OffsetHeard>, now: i64) {
-        let mut heard: BTreeMap<String, usize> = BTreeMap::new();
-        for OffsetHeard { topic: name, partition, offset } in rows {
+    fn take_offsets(&mut self, kept: &State, mark: Mark, rows: Vec<OffsetAnswer>, now: i64) {
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        for OffsetAnswer { topic: name, partition, offset } in rows {
             let topic = self.all.iter_mut().find(|topic| topic.name == name);
             let place = topic.and_then(|topic| topic.bounds.get_mut(usize::try_from(partition).ok()?));
-            // One that cannot be told now is asked for again.
+            // One that has no answer now is asked for again.
             if let (Some(place), Ok(Some(offset))) = (place, offset) {
                 *(if mark == Mark::Start { &mut place.0 } else { &mut place.1 }) = offset;
-                *heard.entry(name).or_default() += 1;
+                *answers.entry(name).or_default() += 1;
             }
         }
         let stage = if mark == Mark::Start { Stage::Found } else { Stage::Begun };
         for topic in self.all.iter_mut().filter(|topic| topic.stage == stage) {
-            match heard.get(&topic.name) {
+            match answers.get(&topic.name) {
                 Some(count) if *count < topic.bounds.len() => self.offsets_due = now + ENDS_PAUSE,
                 Some(_) if stage == Stage::Found => topic.stage = Stage::Begun,
                 Some(_) => topic.begin(kept.topics.get(&topic.name)),
@@ -265,11 +265,11 @@ impl Topics {
         let mut all = kept.topics.clone();
         for topic in &mut self.all {
             topic.stage = match topic.stage {
-                Stage::New => Stage::Told,
-                Stage::Told => Stage::Ready,
+                Stage::New => Stage::Reported,
+                Stage::Reported => Stage::Ready,
                 stage => stage,
             };
-            if matches!(topic.stage, Stage::Told | Stage::Ready) {
+            if matches!(topic.stage, Stage::Reported | Stage::Ready) {
                 let offsets = topic.places.iter_mut().map(|place| place.offset(below, held)).collect();
                 all.insert(topic.name.clone(), Kept { id: topic.id.clone(), offsets });
             }
