@@ -184,6 +184,13 @@ pub trait LivePlan: Any + Debug + Send + Sync {
         let _ = inputs;
         None
     }
+
+    /// What does not fit the sources whose streams the sink takes. They are given with their names; a kind knows plans
+    /// of its own crate by their type.
+    fn conflicts(&self, sources: &[(&str, &dyn SourcePlan)]) -> Vec<Conflict> {
+        let _ = sources;
+        Vec::new()
+    }
 }
 
 /// What a plan may load through the program that runs it.

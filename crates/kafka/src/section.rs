@@ -202,6 +202,20 @@ pub(crate) fn wrong_brokers(brokers: &str) -> Option<Refused> {
     Some(Refused::new(format!("`{}` is not an address", shortened(broker.trim())), hint))
 }
 
+/// Whether a broker is in both lists: they name the same cluster then.
+pub(crate) fn share_a_broker(one: &str, other: &str) -> bool {
+    let addresses = |brokers: &str| -> Vec<String> {
+        let of = |broker: &str| {
+            let broker = broker.trim().to_ascii_lowercase();
+            let has_port = broker.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            if has_port { broker } else { broker + ":9092" }
+        };
+        brokers.split(',').map(of).collect()
+    };
+    let known = addresses(one);
+    addresses(other).iter().any(|broker| known.contains(broker))
+}
+
 /// Whether Kafka takes a name of a topic.
 pub(crate) fn is_topic(topic: &str) -> bool {
     let is_plain = topic.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));

@@ -3,7 +3,7 @@
 use super::comes::{Missing, never_comes};
 use super::{Instrument, MergeSection, Mistake, Severity, SinkSection, Stage, StreamSection, WorkerSection, nearest};
 use crate::edges::{check_file_name, one_for_all};
-use flow::edge::{Outline, Sends};
+use flow::edge::{Conflict, Outline, Sends};
 use settings::Page;
 use settings::{Mistakes, Refused, Setting, Shown};
 use settings::{plain, shortened};
@@ -29,13 +29,7 @@ pub(super) fn check(
     let known: HashSet<&str> = streams.iter().map(String::as_str).chain(kinds.keys().copied()).collect();
     let outline = Outline { data: &instrument.data };
     for source in instrument.sources() {
-        for conflict in source.plan.conflicts(&source.name, &outline) {
-            let line = match conflict.origin {
-                super::Origin::Line(line) => line,
-                super::Origin::Default => source.line,
-            };
-            mistakes.push(page.mistake(line, conflict.what, conflict.cause, conflict.hint));
-        }
+        note_conflicts(page, mistakes, source.line, source.plan.conflicts(&source.name, &outline));
     }
     for live in instrument.live_sinks() {
         check_name(page, mistakes, (&live.name, live.line), &known, &kinds);
@@ -45,6 +39,9 @@ pub(super) fn check(
             mistakes.push(page.mistake(line, format!("{title} has no inputs"), "the list is empty", "name a stream"));
         }
         check_streams(page, mistakes, has_holes, (&title, line, &live.inputs), streams, &known);
+        let sources = instrument.sources().filter(|source| live.inputs.contains(&source.name));
+        let sources: Vec<_> = sources.map(|source| (source.name.as_str(), &*source.plan)).collect();
+        note_conflicts(page, mistakes, live.line, live.plan.conflicts(&sources));
     }
     let mut files: HashMap<(PathBuf, String), (String, u32)> = HashMap::new();
     let has_one_run = instrument.runs.len() == 1;
@@ -77,6 +74,17 @@ pub(super) fn check(
     let live = instrument.stages.iter().filter(|stage| !stage.fills_stream());
     let taken: HashSet<&str> = known.into_iter().chain(live.map(Stage::name)).collect();
     share_out(page, mistakes, &mut instrument.sinks, &taken);
+}
+
+/// Notes what a section has that does not fit the rest of the file. `line`: of its header.
+fn note_conflicts(page: &Page, mistakes: &mut Mistakes, line: u32, conflicts: Vec<Conflict>) {
+    for Conflict { origin, what, cause, hint } in conflicts {
+        let line = match origin {
+            super::Origin::Line(line) => line,
+            super::Origin::Default => line,
+        };
+        mistakes.push(page.mistake(line, what, cause, hint));
+    }
 }
 
 /// That a sink has a name of its own.

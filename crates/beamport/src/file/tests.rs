@@ -1044,6 +1044,19 @@ fn a_live_sink_is_a_stage_that_fills_no_stream_and_reads_any() {
 }
 
 #[test]
+fn check_said_good_of_a_sink_that_sends_to_the_topic_of_its_source() {
+    let text = "instrument = \"a\"\n[source.x]\nkind = \"kafka\"\nbrokers = \"one:9092\"\ntopics = [\"loop\"]\n\
+                [sink.out]\nkind = \"kafka\"\ninputs = [\"x\"]\nbrokers = \"one:9092\"\ntopic = \"loop\"\n";
+    let told = |text: &str| -> Vec<_> {
+        let mistakes = parse(text, Path::new("a.toml"), &unasked).err().unwrap_or_default();
+        let loops = mistakes.into_iter().filter(|mistake| mistake.cause.contains("reads topic `loop`"));
+        loops.map(|mistake| (mistake.line, mistake.what)).collect()
+    };
+    assert_eq!(told(text), [(10, "wrong value of `topic` in [sink.out]".to_owned())]);
+    assert_eq!(told(&text.replace("topic = \"loop\"", "topic = \"other\"")), []);
+}
+
+#[test]
 fn a_family_is_as_many_sections_each_with_its_own_items() {
     let text = "instrument = \"a\"\n[source.\"d{08..10}\"]\nkind = \"sim\"\nmodel = \"detector\"\ndetector = \"{1..3}\"\n\
                 origin = \"x{1..3}y\"\n[merge.all]\nkind = \"time\"\ninputs = [\"d{08..10}\"]\n";

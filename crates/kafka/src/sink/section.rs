@@ -1,13 +1,14 @@
 //! `[sink.NAME] kind = "kafka"`: its keys, and the plan that they make.
 
 use crate::property::{self, Property};
-use crate::section::{BROKERS, PROPERTIES, is_topic, no_topic, wrong_brokers};
+use crate::section::{self, BROKERS, PROPERTIES, is_topic, no_topic, share_a_broker, wrong_brokers};
 #[cfg(not(feature = "client"))]
 use crate::section::{UNBUILT, UNBUILT_HINT};
-use flow::edge::{LiveKind, LivePlan};
+use flow::edge::{Conflict, LiveKind, LivePlan, SourcePlan};
 use flow::{Fault, LiveSink};
 use serde_json::{Map, Value as Json};
 use settings::{Key, Refused, Section, Setting, key, required, shortened};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -61,6 +62,17 @@ impl Plan {
     pub(crate) fn topic_of(&self, stream: &str) -> Option<String> {
         (*self.topic != "origin").then(|| self.topic.replace("{stream}", stream))
     }
+
+    /// The topic that a source reads and to which its messages would be sent again.
+    fn looped(&self, source: &section::Plan) -> Option<String> {
+        if !share_a_broker(&self.brokers, &source.brokers) {
+            return None;
+        }
+        match self.topic_of(&source.name) {
+            Some(topic) => source.topics.contains(&topic).then_some(topic),
+            None => source.topics.first().cloned(),
+        }
+    }
 }
 
 impl LivePlan for Plan {
@@ -85,6 +97,21 @@ impl LivePlan for Plan {
             (!is_made).then(|| self.wrong(topic, wrong))
         };
         Some(crate::probe::probe(&self.side(), &topics, &wrong))
+    }
+
+    fn conflicts(&self, sources: &[(&str, &dyn SourcePlan)]) -> Vec<Conflict> {
+        let looped = |(name, plan): &(&str, &dyn SourcePlan)| {
+            let plan: &dyn Any = *plan;
+            let topic = self.looped(plan.downcast_ref()?)?;
+            let (sink, name) = (shortened(&self.name), shortened(name));
+            Some(Conflict {
+                origin: self.topic.origin,
+                what: format!("wrong value of `topic` in [sink.{sink}]"),
+                cause: format!("source `{name}` reads topic `{topic}`: each message would be sent again, without end"),
+                hint: format!("give the sink another topic, or remove `{name}` from `inputs`"),
+            })
+        };
+        sources.iter().filter_map(looped).collect()
     }
 
     #[cfg(not(feature = "client"))]
@@ -196,5 +223,32 @@ mod tests {
         assert!(mistakes(&json!({"brokers": "one"}))[0].contains("`topic` is missing"));
         let create = json!({"brokers": "one", "topic": "a", "create": {"partitions": 1, "replication": 1, "acks": 1}});
         assert!(mistakes(&create)[0].contains("`acks` is unknown there"));
+    }
+
+    #[test]
+    fn a_sink_sent_to_the_topic_that_its_source_reads() {
+        let written = |text: &str| Setting::by_default(text.to_owned());
+        let source = section::Plan {
+            name: "loop".into(),
+            brokers: written("one:9092, two:9092"),
+            topics: Setting::by_default(vec!["in".into(), "to_loop".into()]),
+            start: Setting::by_default(section::Start::End),
+            stop: None,
+            properties: Vec::new(),
+        };
+        let causes = |brokers: &str, topic: &str| -> Vec<String> {
+            let (name, brokers, topic) = ("out".into(), written(brokers), written(topic));
+            let (create, properties, is_careful) = (None, Vec::new(), Arc::default());
+            let plan = Plan { name, brokers, topic, create, properties, is_careful };
+            plan.conflicts(&[("loop", &source)]).into_iter().map(|conflict| conflict.cause).collect()
+        };
+        for (topic, read) in [("in", "in"), ("to_{stream}", "to_loop"), ("origin", "in")] {
+            // Port 9092 is the one of a broker without a port.
+            let [cause] = &causes("three:9092,TWO", topic)[..] else { panic!("{topic}") };
+            assert!(cause.contains(&format!("source `loop` reads topic `{read}`")), "{cause}");
+            assert_eq!(causes("three:9092,two:9093", topic), [""; 0], "another cluster");
+        }
+        assert_eq!(causes("two", "out"), [""; 0]);
+        assert_eq!(causes("two", "in_{stream}"), [""; 0]);
     }
 }
