@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 import uuid
 
@@ -339,8 +340,111 @@ def test_a_job_that_begins_anew_leaves_the_file_of_somebody_else(facility):
     (facility.files / "taken.nxs").write_text("of somebody else")
     facility.writer()
     outcome, _ = facility.finished(job, is_error=True)
-    assert "exists since the job was accepted" in outcome.message
+    assert "since the job was accepted: `taken.nxs` exists" in outcome.message
     assert (facility.files / "taken.nxs").read_text() == "of somebody else"
+
+
+def test_a_job_that_restarts_does_not_remove_a_file_that_took_its_name(facility):
+    writer = facility.writer()
+    job = facility.start("mine.nxs")
+    facility.accepted(job)
+    folder = facility.data / "jobs" / job
+    until(lambda: json.loads((folder / "job.json").read_text())["file"], facility.said)
+    facility.end(writer)
+    record = json.loads((folder / "job.json").read_text())
+    (folder / "job.json").write_text(json.dumps(record | {"boot": "another"}))
+    (facility.files / "other").write_text("of somebody else")
+    (facility.files / "other").rename(facility.files / "mine.nxs")
+    facility.writer()
+    outcome, _ = facility.finished(job, is_error=True)
+    assert "is not the file of this job" in outcome.message
+    assert (facility.files / "mine.nxs").read_text() == "of somebody else"
+
+
+def test_a_job_whose_topic_is_deleted_ends_with_an_error_after_its_stop(facility):
+    facility.writer()
+    start = now_ms()
+    job = facility.start("gone.nxs", start)
+    facility.accepted(job)
+    facility.send(5, start)
+    facility.kafka.admin.delete_topics([facility.topic])[facility.topic].result(HANG_S)
+    assert facility.answer(facility.stop(job)).status_code == 201
+    outcome, _ = facility.finished(job, is_error=True)
+    assert f"topic `{facility.topic}` no longer exists" in outcome.message
+    facility.idle()
+
+
+def test_a_job_of_the_far_future_ends_when_it_is_stopped(facility):
+    facility.writer()
+    job = facility.start("future.nxs", now_ms() + 1_000_000_000)
+    facility.accepted(job)
+    assert facility.answer(facility.stop(job)).status_code == 201
+    outcome, _ = facility.finished(job, is_error=True)
+    assert "stopped before its start" in outcome.message
+    assert not (facility.files / "future.nxs").exists()
+    facility.idle()
+
+
+def test_an_outcome_that_is_too_large_is_sent_without_its_metadata(facility, dice):
+    facility.writer()
+    start = now_ms()
+    fields = {"job_id": str(uuid.uuid4()), "filename": "large.nxs", "start_time": start, "stop_time": start + 1}
+    fields |= {"nexus_structure": json.dumps(structure(facility.topic)), "control_topic": facility.control}
+    # Compressed by the sender, it is below the limit of the broker (1 MB).
+    producer = facility.kafka.producer(compression_type="gzip", message_max_bytes=10_000_000)
+    producer.produce(facility.pool, serialise_pl72(**fields, metadata=dice.randbytes(700_000).hex()), partition=0)
+    assert producer.flush(HANG_S) == 0
+    outcome, message = facility.finished(fields["job_id"])
+    assert not outcome.metadata and "too large" in message["metadata"]
+    facility.idle()
+
+
+def test_a_job_that_meets_a_fault_does_not_hold_up_others_that_were_left(facility, tmp_path):
+    jobs = facility.data / "jobs"
+    first, second = "00000000-0000-4000-8000-000000000000", str(uuid.uuid4())
+    for job, aside in ((first, tmp_path / "first"), (second, tmp_path / "second")):
+        writer = facility.writer(ready=False)
+        facility.start(f"{job}.nxs", job_id=job)
+        facility.accepted(job)
+        facility.end(writer)
+        (jobs / job).rename(aside)
+    for job, aside in ((first, tmp_path / "first"), (second, tmp_path / "second")):
+        aside.rename(jobs / job)
+    # It has ended, and its outcome is not there.
+    record = json.loads((jobs / first / "job.json").read_text())
+    (jobs / first / "job.json").write_text(json.dumps(record | {"step": "finished"}))
+    facility.writer(ready=False)
+    facility.stop(second)
+    facility.finished(second)
+
+
+@pytest.mark.root
+def test_a_job_in_a_read_only_folder_is_refused(facility, tmp_path):
+    small = Disk(tmp_path / "small", 64, "tmpfs")
+    facility.files = small.folder
+    try:
+        subprocess.run(["mount", "-o", "remount,ro", small.folder], check=True)
+        facility.writer()
+        refused = facility.answer(facility.start("other.nxs"))
+        assert refused.status_code == 400 and "Read-only file system" in refused.message
+    finally:
+        small.close()
+
+
+def test_the_status_tells_why_the_file_of_a_job_is_not_written(facility):
+    (facility.files / ".late.nxs.new").mkdir()
+    facility.writer()
+    job = facility.start("late.nxs")
+    facility.accepted(job)
+
+    def troubles() -> list[str]:
+        told = [json.loads(x.status_json)["trouble"] for x in facility.all(b"x5f2", facility.control)]
+        return [text for text in told if text and ".late.nxs.new" in text]
+
+    until(troubles, lambda: f"{facility.all(b'x5f2', facility.control)[-1:]} {facility.said()}")
+    (facility.files / ".late.nxs.new").rmdir()
+    facility.stop(job)
+    facility.finished(job)
 
 
 @pytest.mark.root

@@ -10,8 +10,8 @@
 use crate::command::{self, Command, Mistake, Refusal, StartJob, StopJob};
 use crate::journal::{self, Entry, Step};
 use crate::limits::{
-    COMMANDS_A_TURN, FAILED_STARTS_MAX, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX, PENDING_MAX, RESTARTS_MAX,
-    STOP_PATIENCE, TURN,
+    COMMANDS_A_TURN, FAILED_STARTS_MAX, GONE_PATIENCE, GONE_PAUSE, NS_PER_MS, OTHERS_MAX, PAUSE, PAUSE_MAX,
+    PENDING_MAX, RESTARTS_MAX, STOP_PATIENCE, TURN,
 };
 use crate::mover::{self, Ended, Figures, Mover};
 use crate::options::WriterOptions;
@@ -19,14 +19,16 @@ use crate::plan::{self, JOB_FILE, Pins, TEMPLATE_FILE};
 use crate::reply::{self, Answer, Dismissed, Writing, Written};
 use crate::service::{Signals, now_ms};
 use flow::Fault;
-use kafka::group::{Cluster, Received, Sender, TopicReader};
+use kafka::group::{Cluster, Received, Sender, TopicReader, Unreadable};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use wire::answ::ActionType;
+use wire::answ::{self, ActionType};
+use wire::{pl72, s6s4t, wrdn, x5f2};
 
 /// What a job needs of the service.
 pub(crate) struct Host<'a> {
@@ -61,6 +63,9 @@ pub(crate) struct Job<'a> {
     has_ended: bool,
     next_end: Instant,
     next_status: Instant,
+    next_gone: Instant,
+    /// Since when one of its topics is missing.
+    gone_since: Option<Instant>,
     /// Why it cannot continue, if the mover does not report it.
     trouble: Option<String>,
 }
@@ -84,6 +89,8 @@ impl<'a> Job<'a> {
             has_ended: false,
             next_end: now,
             next_status: now,
+            next_gone: now,
+            gone_since: None,
             trouble: None,
         })
     }
@@ -97,23 +104,40 @@ impl<'a> Job<'a> {
             return Ok(());
         }
         if self.entry.record.step == Step::Finished {
-            self.send(&self.entry.outcome()?);
+            if !self.deliver()? {
+                return Ok(());
+            }
+            self.step(Step::Delivered)?;
+        }
+        mover::remove_streams(&self.entry.folder)?;
+        self.entry.remove()
+    }
+
+    /// Delivers the outcome. False where a signal ended the service before.
+    fn deliver(&self) -> Result<bool, Fault> {
+        let outcome = self.entry.outcome()?;
+        // Brokers may have refused what was sent before, such as a long command.
+        while let Ok(false) | Err(_) = self.host.sender.flush(TURN) {
+            if self.host.signals.is_ending() {
+                return Ok(false);
+            }
+        }
+        for message in [Some(outcome.clone()), reply::without_metadata(&outcome)].into_iter().flatten() {
+            self.send(&message);
             loop {
                 match self.host.sender.flush(TURN) {
-                    Ok(true) => break,
-                    Ok(false) if self.host.signals.is_ending() => return Ok(()),
+                    Ok(true) => return Ok(true),
+                    Ok(false) if self.host.signals.is_ending() => return Ok(false),
                     Ok(false) => {}
-                    // The topic may have been deleted: the outcome cannot be delivered.
+                    // The message may be too large, or the topic deleted: then nothing can be delivered.
                     Err(fault) => {
                         tracing::error!("job {}: its outcome is not delivered: {fault}", self.start.job_id);
                         break;
                     }
                 }
             }
-            self.step(Step::Delivered)?;
         }
-        mover::remove_streams(&self.entry.folder)?;
-        self.entry.remove()
+        Ok(true)
     }
 
     fn send(&self, message: &[u8]) {
@@ -170,10 +194,21 @@ impl<'a> Job<'a> {
                 return Ok(false);
             }
             self.listen();
+            if self.is_cancelled() {
+                self.mover = None;
+                self.remove_file()?;
+                return self.finish(None, Some("it was stopped before its start: there is no file".into()));
+            }
             if self.supervise()? {
                 return Ok(true);
             }
+            self.note_file()?;
             self.end_at_stop();
+            if let Some(topic) = self.gone_topic() {
+                self.mover = None;
+                let cause = format!("topic `{topic}` no longer exists; the file ends with what was written before");
+                return self.finish(None, Some(cause));
+            }
             if Instant::now() >= self.next_status {
                 self.send_status();
             }
@@ -216,8 +251,14 @@ impl<'a> Job<'a> {
                 {
                     self.others.insert(start.job_id);
                 }
-                let count = self.host.dismissed.get();
-                self.host.dismissed.set(Dismissed { ignored: count.ignored + 1, ..count });
+                // What writers send, this one among them, is expected here.
+                let schema = wire::schema_id(&message.payload);
+                let is_of_writers =
+                    schema.is_some_and(|id| [answ::ID, pl72::ID, s6s4t::ID, wrdn::ID, x5f2::ID].contains(&id));
+                if is_new && !is_of_writers {
+                    let count = self.host.dismissed.get();
+                    self.host.dismissed.set(Dismissed { ignored: count.ignored + 1, ..count });
+                }
             }
         }
     }
@@ -252,7 +293,9 @@ impl<'a> Job<'a> {
         let asked = stop.stop_ms.unwrap_or_else(|| if sent_ms > 0 { sent_ms.min(now) } else { now });
         let record = &mut self.entry.record;
         let before = (record.stop_ms, record.control.clone());
-        (record.stop_ms, record.control) = (Some(asked.max(self.start.start_ms)), self.control_next.clone());
+        // A stop before the start cancels a job that has not begun.
+        let new_stop = if now < self.start.start_ms { asked } else { asked.max(self.start.start_ms) };
+        (record.stop_ms, record.control) = (Some(new_stop), self.control_next.clone());
         match self.entry.save() {
             Ok(()) => self.answer(ActionType::SetStopTime, 201, &stop.command_id, "the stop is set"),
             Err(fault) => {
@@ -260,6 +303,40 @@ impl<'a> Job<'a> {
                 self.refuse(500, stop, Mistake::new("stop_time", fault.to_string(), "send it again later"));
             }
         }
+    }
+
+    /// Whether its stop was set before it began, to a time before its start.
+    fn is_cancelled(&self) -> bool {
+        self.entry.record.stop_ms.is_some_and(|stop| stop < self.start.start_ms)
+    }
+
+    /// Notes which file is that of the job.
+    fn note_file(&mut self) -> Result<(), Fault> {
+        if self.entry.record.file.is_none()
+            && self.mover.is_some()
+            && let Ok(about) = fs::symlink_metadata(self.file())
+        {
+            self.entry.record.file = Some((about.dev(), about.ino()));
+            self.entry.save()?;
+        }
+        Ok(())
+    }
+
+    /// A topic that has been missing for long, though the stop has passed: what it held cannot be waited for.
+    fn gone_topic(&mut self) -> Option<String> {
+        let now = Instant::now();
+        if !self.has_ended || now < self.next_gone {
+            return None;
+        }
+        self.next_gone = now + GONE_PAUSE;
+        let names: Vec<String> = self.entry.record.pins.keys().cloned().collect();
+        let topics = self.host.cluster.topics(&names).ok()?;
+        let Some((topic, _)) = topics.into_iter().find(|(_, state)| *state == Err(Unreadable::Missing)) else {
+            self.gone_since = None;
+            return None;
+        };
+        let since = *self.gone_since.get_or_insert(now);
+        (now.duration_since(since) >= GONE_PATIENCE).then_some(topic)
     }
 
     /// Tells the mover the stop, once it has passed.
@@ -334,19 +411,28 @@ impl<'a> Job<'a> {
         mover::remove_streams(&self.entry.folder)?;
         // Without the job's file, a file of this name is somebody else's.
         if self.entry.folder.join(JOB_FILE).exists() {
-            let file = self.file();
-            match fs::remove_file(&file) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Fault::io(format!("cannot remove `{}`", file.display()), &e));
-                }
-                _ => {}
+            if !self.remove_file()? {
+                return self.finish(None, Some(format!("`{}` is not the file of this job", self.file().display())));
             }
+            self.entry.record.file = None;
+            self.entry.save()?;
             // Its stop may be known by now.
             self.put_files()?;
         }
         self.failed_starts = 0;
         self.next_start = Instant::now() + PAUSE;
         Ok(false)
+    }
+
+    /// Removes its file, if that is there. False where it is not that of the job.
+    fn remove_file(&self) -> Result<bool, Fault> {
+        let file = self.file();
+        let Ok(about) = fs::symlink_metadata(&file) else { return Ok(true) };
+        if self.entry.record.file != Some((about.dev(), about.ino())) {
+            return Ok(false);
+        }
+        fs::remove_file(&file).map_err(|e| Fault::io(format!("cannot remove `{}`", file.display()), &e))?;
+        Ok(true)
     }
 
     fn file(&self) -> PathBuf {
@@ -366,9 +452,9 @@ impl<'a> Job<'a> {
         }
         if !folder.join(JOB_FILE).exists() {
             // From here on a file of this name is ours.
-            if fs::symlink_metadata(self.file()).is_ok() {
-                let cause = format!("`{}` exists since the job was accepted", self.file().display());
-                return self.finish(None, Some(cause));
+            let prefix = &self.host.options.hdf_output_prefix;
+            if let Some(mistake) = plan::wrong_place(prefix, &self.start.file_name)? {
+                return self.finish(None, Some(format!("since the job was accepted: {}", mistake.what)));
             }
             self.put_files()?;
         }
@@ -402,6 +488,13 @@ impl<'a> Job<'a> {
             mover::account(report, &topics, &mut written);
         }
         written.error = error.or(written.error);
+        let id = &self.start.job_id;
+        let lost = written.lost.len();
+        match &written.error {
+            None if lost == 0 => tracing::info!("job {id}: `{}` is complete", written.file_name),
+            None => tracing::error!("job {id}: `{}` lacks messages: {lost} gaps", written.file_name),
+            Some(error) => tracing::error!("job {id}: `{}` is not complete: {error}", written.file_name),
+        }
         self.entry.set_outcome(&reply::written(&self.host.service.id, &written))?;
         self.step(Step::Finished)?;
         Ok(true)

@@ -68,6 +68,9 @@ pub(crate) struct Record {
     pub(crate) boot: String,
     /// How often it was restarted from its pins.
     pub(crate) restarts: u32,
+    /// Device and inode of its file, once that is there: a restart removes no other.
+    #[serde(default)]
+    pub(crate) file: Option<(u64, u64)>,
 }
 
 /// The folder of all jobs.
@@ -318,6 +321,7 @@ mod tests {
             stop_ms: None,
             boot: boot(),
             restarts: 0,
+            file: None,
         }
     }
 

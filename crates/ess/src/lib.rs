@@ -31,7 +31,9 @@ mod service;
 pub use command::{Command, Mistake, Refusal, StartJob, StopJob, read};
 pub use options::{Given, Level, OPTIONS, Opt, WriterOptions};
 pub use plan::{Checked, JOB_FILE, JobFiles, Pins, STREAMS_FOLDER, TEMPLATE_FILE, check, environment, files, output};
-pub use reply::{Answer, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, written};
+pub use reply::{
+    Answer, Dismissed, Lost, Service, Topic, Writing, Written, answer, refused, status, without_metadata, written,
+};
 pub use wire::answ::ActionType;
 
 use flow::Fault;

@@ -144,6 +144,15 @@ pub(crate) const NEW_TOPIC_PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(feature = "client")]
 pub(crate) const OTHERS_MAX: usize = 4096;
 
+/// How long a topic of a job whose stop has passed may be missing before the job is given up: the brokers may just
+/// be starting, and a topic that is made again is read.
+#[cfg(feature = "client")]
+pub(crate) const GONE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two questions whether the topics of such a job are there.
+#[cfg(feature = "client")]
+pub(crate) const GONE_PAUSE: Duration = Duration::from_secs(2);
+
 /// Undelivered messages above which no status is sent: an old one is of no use when the brokers are back.
 #[cfg(feature = "client")]
 pub(crate) const PENDING_MAX: usize = 16;

@@ -270,6 +270,9 @@ impl Reading {
             Some(path) => format!("file:{}", here.join(path).display()),
             None => value.to_owned(),
         };
+        if words.chunks_exact(2).any(|pair| pair[0] == "transactional.id") {
+            self.mistakes.push("--kafka-config: `transactional.id` cannot be used: answers are no transactions".into());
+        }
         words.chunks_exact(2).map(|pair| (pair[0].clone(), place(&pair[1]))).collect()
     }
 

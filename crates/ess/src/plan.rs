@@ -105,8 +105,8 @@ pub fn output(job: &StartJob, options: &WriterOptions) -> PathBuf {
     options.hdf_output_prefix.join(&job.file_name)
 }
 
-/// A file must be new, and in the prefix, whatever links there are.
-fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, Fault> {
+/// A file must be new, in the prefix whatever links there are, and its folder must be writable.
+pub(crate) fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, Fault> {
     let real = |path: &Path| {
         fs::canonicalize(path).map_err(|error| Fault::io(format!("cannot use the folder {}", path.display()), &error))
     };
@@ -117,7 +117,7 @@ fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, Fault> {
         path.push(part);
         let about = match fs::symlink_metadata(&path) {
             Ok(about) => about,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.parent().and_then(read_only)),
             Err(error) => return Err(Fault::io(format!("cannot look at {}", path.display()), &error)),
         };
         let quoted = shortened(name);
@@ -135,6 +135,21 @@ fn wrong_place(prefix: &Path, name: &str) -> Result<Option<Mistake>, Fault> {
         }
     }
     Ok(None)
+}
+
+/// Why no file can be made in a folder that is there. A job waits for room on its disk.
+fn read_only(folder: &Path) -> Option<Mistake> {
+    let probe = folder.join(format!(".beamport-{}", std::process::id()));
+    let made = File::create_new(&probe);
+    if made.is_ok() {
+        let _ = fs::remove_file(&probe);
+    }
+    let error = made.err()?;
+    let is_passing = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::AlreadyExists];
+    (!is_passing.contains(&error.kind())).then(|| {
+        let cause = format!("no file can be made in `{}`: {error}", folder.display());
+        Mistake::new("filename", cause, "make the folder writable for the user of the writer")
+    })
 }
 
 /// The static file of the job's instrument, if it names one.

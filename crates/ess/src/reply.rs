@@ -261,6 +261,17 @@ pub fn written(service_id: &str, job: &Written) -> Vec<u8> {
     out
 }
 
+/// A `wrdn` without its metadata, for brokers that do not take the whole message.
+#[must_use]
+pub fn without_metadata(outcome: &[u8]) -> Option<Vec<u8>> {
+    let whole = wrdn::read(outcome).ok()?;
+    let mut account: serde_json::Value = serde_json::from_str(whole.message.unwrap_or_default()).ok()?;
+    account["metadata"] = json!("left out: the message with it is too large for the brokers");
+    let mut out = Vec::new();
+    wrdn::write(&mut out, &Wrdn { metadata: None, message: Some(&account.to_string()), ..whole }).ok()?;
+    Some(out)
+}
+
 fn unsigned(ms: Option<i64>) -> u64 {
     ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or_default()
 }

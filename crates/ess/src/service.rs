@@ -91,6 +91,7 @@ pub(crate) fn run(options: &WriterOptions, programs: &Programs) -> Result<ExitCo
         next_scan: Instant::now(),
         next_status: Instant::now(),
         strange: BTreeSet::new(),
+        failing: BTreeMap::new(),
     };
     if service.begin()? {
         service.work();
@@ -124,6 +125,8 @@ struct Service<'a> {
     next_status: Instant,
     /// Folders that are no jobs, and those of jobs that this version cannot read: said once.
     strange: BTreeSet<PathBuf>,
+    /// Folders of jobs that met a fault, and when each is tried again: the others come first.
+    failing: BTreeMap<PathBuf, Instant>,
 }
 
 impl Service<'_> {
@@ -228,7 +231,9 @@ impl Service<'_> {
             return None;
         }
         self.next_scan = Instant::now() + SCAN_PAUSE;
-        let (entry, strange) = self.journal.take(&self.strange);
+        self.failing.retain(|_, again| *again > Instant::now());
+        let skipped = self.strange.iter().chain(self.failing.keys()).cloned().collect();
+        let (entry, strange) = self.journal.take(&skipped);
         for (folder, why) in strange {
             tracing::warn!("`{}` is left alone: {why}", folder.display());
             self.strange.insert(folder);
@@ -393,12 +398,14 @@ impl Service<'_> {
             stop_ms: start.stop_ms,
             boot: journal::boot(),
             restarts: 0,
+            file: None,
         })
     }
 
     /// Tells a refusal on the command-status topic, as today, and on the control topic. It is delivered then.
     fn refuse(&mut self, refusal: &Refusal) -> Result<(), Fault> {
-        tracing::info!("job `{}` is refused: {:?}", refusal.job_id, refusal.mistakes);
+        let mistakes: Vec<String> = refusal.mistakes.iter().map(ToString::to_string).collect();
+        tracing::warn!("job {} is refused: {}", refusal.job_id, mistakes.join("; "));
         let count = self.dismissed.get();
         self.dismissed.set(Dismissed { refused: count.refused + 1, ..count });
         let answer = reply::refused(&self.me.id, refusal);
@@ -431,7 +438,7 @@ impl Service<'_> {
                 return;
             }
         };
-        tracing::info!("job `{id}`: `{}` is written", start.file_name);
+        tracing::info!("job {id}: `{}` is being written", start.file_name);
         let known = || self.journal.ids();
         let host = Host {
             options: self.options,
@@ -447,7 +454,7 @@ impl Service<'_> {
         (self.next_status, self.next_scan) = (Instant::now(), Instant::now());
         if let Err(fault) = done {
             tracing::error!("job `{id}` is tried again: {fault}");
-            self.next_scan = Instant::now() + PAUSE_MAX;
+            self.failing.insert(folder, Instant::now() + PAUSE_MAX);
         }
     }
 }

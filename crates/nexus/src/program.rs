@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Data on stdout, text for people on stderr. While `write` waits for room its newest line on stdout is
-//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it resumes. Exit status: 0 success, 1 a
-//! template with mistakes, 2 a transient error, 3 a permanent error (`write`; its last line on stdout is
-//! `{"fault": {"what", "cause", "hint"}}`), such as a job of another version; with `"incomplete": true` where a job
-//! that is `whole` lacks messages. It dies with its parent and ignores Ctrl-C.
+//! `{"trouble": {"what", "cause", "hint"}}`, and `{"trouble": null}` when it resumes; a transient error is the last
+//! such line. Exit status: 0 success, 1 a template with mistakes, 2 a transient error, 3 a permanent error (`write`;
+//! its last line on stdout is `{"fault": {"what", "cause", "hint"}}`), such as a job of another version; with
+//! `"incomplete": true` where a job that is `whole` lacks messages. It dies with its parent and ignores Ctrl-C.
 
 use crate::limits::JOB_BYTES_MAX;
 use crate::outside::python::Python;
@@ -247,7 +247,10 @@ fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> R
             println!("{answer}");
             Ok(ExitCode::SUCCESS)
         }
-        Err(Ended::Fault(fault)) => Err(fault),
+        Err(Ended::Fault(fault)) => {
+            transient(&fault);
+            Err(fault)
+        }
         Err(Ended::Permanent(fault)) => Ok(ExitCode::from(never(&fault))),
         Err(Ended::Incomplete(fault)) => {
             println!("{}", serde_json::json!({"fault": fault.to_json(), "incomplete": true}));
@@ -255,11 +258,17 @@ fn write(job: &WriterJob, own: &[&'static dyn Module], parent: libc::pid_t) -> R
             Ok(ExitCode::from(3))
         }
         Err(Ended::Broken(fault)) => {
+            transient(&fault);
             eprintln!("{fault}");
             // SAFETY: ends the process without the destructors of libhdf5, which would crash after a failed write.
             unsafe { libc::_exit(2) }
         }
     }
+}
+
+/// Reports a fault after which the writer is started again.
+fn transient(fault: &Fault) {
+    println!("{}", serde_json::json!({"trouble": fault.to_json()}));
 }
 
 fn parent() -> libc::pid_t {

@@ -768,7 +768,8 @@ pub(crate) fn beside(file: &Path) -> Result<PathBuf, Fault> {
 pub(crate) fn cleared(path: &Path) -> Result<(), Fault> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Fault::new(format!("{} is in the way", path.display()), e).hint("remove it"))
+            let hint = "look whether the folder can be written to, and whether a folder has this name";
+            Err(Fault::new(format!("cannot remove {}", path.display()), e).hint(hint))
         }
         _ => Ok(()),
     }

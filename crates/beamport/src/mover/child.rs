@@ -225,7 +225,9 @@ impl Working {
                     return None;
                 }
             };
-            (self.child, self.trouble) = (None, None);
+            // Its last trouble is why it ended, and stays until its successor works.
+            self.listen();
+            self.child = None;
             return Some(match status.code() {
                 Some(0) => Ended::Done(self.answer()),
                 Some(WILL_FAIL_AGAIN) => {
