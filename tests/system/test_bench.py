@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import HANG_S, ROOT
 
 
 @pytest.fixture
@@ -53,4 +53,27 @@ def test_the_wire_package_is_measured_beside_the_one_whose_place_it_takes(tmp_pa
     for figure in (f144, ev44):
         assert figure["name"] in text and figure["ours"]["name"] == "beamport.wire"
         assert len(figure["ours"]["rounds"]) == len(figure["limits"][0]["rounds"]) == report["rounds"] == 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.services
+def test_topics_and_streams_are_measured_beside_bare_clients_and_no_topic_is_left(tmp_path, program, kafka):
+    before = set(kafka.admin.list_topics(timeout=HANG_S).topics)
+    report, text = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "5000000", "--brokers", kafka.address)
+    names = [figure["name"] for figure in report["figures"]]
+    ways = ["topic -> stream, {} / bare consumer", "stream -> topic, {} / bare producer"]
+    assert names == [way.format(size) for size in ("200 B", "100 kB", "1 MB") for way in ways]
+    assert [figure["must"] for figure in report["figures"]] == [0.5, 0.6, 0.8, 0.9, 0.8, 0.9]
+    for figure in report["figures"]:
+        (ours,), ((limit,),) = figure["ours"]["rounds"], [side["rounds"] for side in figure["limits"]]
+        assert figure["name"] in text and ours > 0 and limit > 0
+        assert figure["figure"]["median"] == pytest.approx(ours / limit, rel=0.05)
+    assert set(kafka.admin.list_topics(timeout=HANG_S).topics) == before
+    assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]
+
+
+@pytest.mark.services
+def test_kafka_is_started_and_ended_by_the_bench(tmp_path, program):
+    report, _ = bench(program, tmp_path, "kafka", "--rounds", "1", "--bytes", "1000000")
+    assert len(report["figures"]) == 6
     assert list(tmp_path.iterdir()) == [tmp_path / "answer.json"]

@@ -13,8 +13,8 @@ use std::path::PathBuf;
     max_term_width = 100
 )]
 pub(crate) struct Asked {
-    /// What to measure: store, merge, nexus, wire, frames, sweep [default: the first three]
-    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "sweep"], hide_possible_values = true)]
+    /// What to measure: store, merge, nexus, wire, frames, kafka, sweep [default: the first three]
+    #[arg(value_parser = ["store", "merge", "nexus", "wire", "frames", "kafka", "sweep"], hide_possible_values = true)]
     pub(crate) names: Vec<String>,
     /// Alternating rounds of each measurement, at most 3 of a sweep
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -22,6 +22,12 @@ pub(crate) struct Asked {
     /// Use small amounts to test the program; its figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
+    /// kafka: bytes of the messages of one size [default: 2000000000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1_000_000..))]
+    pub(crate) bytes: Option<u64>,
+    /// kafka: use this cluster [default: a node of Apache Kafka, which is started]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) brokers: Option<String>,
     /// Exit with status 1 if a figure is below its `must`
     #[arg(long)]
     pub(crate) strict: bool,

@@ -380,7 +380,7 @@ fn follow(data: &Data, child: &mut Child, wanted: u64) -> Result<f64, Fault> {
 }
 
 /// Ends what was started as a person would.
-fn stop(child: &mut Child) -> Result<(), Fault> {
+pub(super) fn stop(child: &mut Child) -> Result<(), Fault> {
     // SAFETY: a signal to a child that has not been waited for, so its number is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     child.wait().map(drop).map_err(wrong("beamport does not end"))

@@ -3,8 +3,10 @@
 //! Constraints: limit and product run in turn within each round, on destinations larger than the caches; what is
 //! written is removed. A missed figure is an answer, not an error.
 
+mod broker;
 mod cli;
 mod frames;
+mod kafka;
 mod limit;
 mod marks;
 mod measure;
@@ -90,6 +92,11 @@ fn figures(asked: &Asked, err: &mut dyn Write) -> Result<(Machine, Vec<Figure>),
     // Its other side is large, and looks for its rate: by name alone.
     if asked.names.iter().any(|name| name == "frames") {
         figures.extend(frames::run(asked.quick, rounds, &mut tell)?);
+    }
+    // Needs Apache Kafka, Java and a C compiler: by name alone.
+    if asked.names.iter().any(|name| name == "kafka") {
+        let bytes = asked.bytes.unwrap_or(if asked.quick { kafka::QUICK_BYTES } else { kafka::BYTES });
+        figures.extend(kafka::run(asked.brokers.as_deref(), bytes, rounds, &mut tell)?);
     }
     // Many files of one after the other: by name alone too.
     if asked.names.iter().any(|name| name == "sweep") {
