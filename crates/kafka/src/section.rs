@@ -77,7 +77,8 @@ impl Take for Start {
             let offset = |(origin, item): (&str, &Item)| {
                 let number = item.as_integer().and_then(|n| u64::try_from(n).ok());
                 let refused = || {
-                    let cause = format!("the offset of `{}` is {}, not a number from 0", shortened(origin), noun(item));
+                    let found = item.as_integer().map_or(noun(item).to_owned(), |number| number.to_string());
+                    let cause = format!("the offset of `{}` is {found}, not a whole number from 0", shortened(origin));
                     Refused::new(cause, "write `start = { \"TOPIC/0\" = 1200 }`")
                 };
                 number.map(|number| (origin.to_owned(), number)).ok_or_else(refused)
@@ -296,6 +297,11 @@ mod tests {
         }
         let offsets = json!({"brokers": "one", "topics": ["a"], "start": {"b/0": 1}});
         assert!(mistakes(&offsets)[0].contains("`b/0` is not a partition"));
+        for (wrong, found) in [(json!(-5), "-5"), (json!("x"), "a text"), (json!(1.5), "a number")] {
+            let offsets = json!({"brokers": "one", "topics": ["a"], "start": {"a/0": wrong}});
+            let told = mistakes(&offsets)[0].clone();
+            assert!(told.contains(&format!("the offset of `a/0` is {found}, not a whole number from 0")), "{told}");
+        }
         assert!(mistakes(&json!({"topics": []}))[0].contains("`brokers` is missing"));
         assert!(mistakes(&json!({"brokers": "one", "topics": ["a/b"]}))[0].contains("`a/b` is not a topic name"));
     }
