@@ -22,7 +22,8 @@ static CREATE: Key = key(
     "create",
     "table of `partitions` and `replication`",
     "",
-    "Topics that are missing are made, with so many partitions and replicas. Without it the sink waits for them.",
+    "Topics that are missing are made, with so many partitions and replicas; existing topics stay as they are. \
+     Without it the sink waits for them.",
 );
 
 /// The kind `kafka`.
