@@ -81,7 +81,8 @@ impl Source for Kafka {
     }
 
     fn trouble(&self) -> Option<Fault> {
-        self.open.as_ref()?.trouble.clone()
+        let open = self.open.as_ref()?;
+        open.trouble.clone().or_else(|| open.missing.clone())
     }
 
     fn status(&self) -> Value {
@@ -154,6 +155,8 @@ struct Open {
     stop: Stop,
     frontier: i64,
     trouble: Option<Fault>,
+    /// `start` names a partition that is not there.
+    missing: Option<Fault>,
     /// Ends the source once it has taken what librdkafka has fetched.
     doom: Option<Fault>,
 }
@@ -311,10 +314,23 @@ impl Open {
             stop: Stop::Ahead,
             frontier: i64::MIN,
             trouble: None,
+            missing: None,
             doom: None,
         };
         partitions.into_iter().try_for_each(|(partition, from)| open.read(partition, from))?;
+        open.missing = open.missing();
         Ok(open)
+    }
+
+    /// What to say of the first partition that `start` names and no topic has; it may be added later.
+    fn missing(&self) -> Option<Fault> {
+        let Start::Offsets(offsets) = &self.plan.start.value else { return None };
+        offsets.keys().find_map(|origin| {
+            let (name, number) = origin.rsplit_once('/')?;
+            let topic = self.topics.iter().find(|topic| topic.name == name)?;
+            let is_there = number.parse().is_ok_and(|number: usize| number < topic.partitions.len());
+            (!is_there).then(|| self.plan.no_partition(name, number, topic.partitions.len()))
+        })
     }
 
     /// Reads a partition, the next of its topic, from an offset on.
@@ -417,6 +433,7 @@ impl Open {
                 let place = Place { next: 0, life: 1 };
                 let origin = state::origin(name, number, place.life);
                 self.read(Partition::new(at, number as i32, origin, place, 0, now), 0)?;
+                self.missing = self.missing();
             }
         }
         Ok(())

@@ -17,6 +17,8 @@ pub(crate) trait Trouble {
     fn lasting_at(&self, topic: &str, partition: i32, wrong: &Wrong) -> Option<Fault>;
     /// There are more partitions than a source takes.
     fn too_many(&self, count: usize) -> Fault;
+    /// `start` names a partition, and its topic has only so many.
+    fn no_partition(&self, topic: &str, partition: &str, count: usize) -> Fault;
     /// There is another topic of the same name.
     fn made_again(&self, topic: &str) -> Fault;
     /// The stream holds messages that the topic has not.
@@ -136,6 +138,14 @@ impl Trouble for Plan {
         let what = format!("source `{}` cannot read {count} partitions", self.name);
         let hint = format!("share out {} among several sources", key("topics", self.topics.origin));
         Fault::new(what, format!("one source takes {most} at most")).hint(hint)
+    }
+
+    fn no_partition(&self, topic: &str, partition: &str, count: usize) -> Fault {
+        let start = key("start", self.start.origin);
+        let what = format!("source `{}` has no partition `{topic}/{partition}`", self.name);
+        let cause = format!("{start} names it; the number of partitions of topic `{topic}` is {count}");
+        let hint = format!("correct {start}; a partition that is added later is read from its first message");
+        Fault { passes: Passes::Soon, ..Fault::new(what, cause).hint(hint) }
     }
 
     fn made_again(&self, topic: &str) -> Fault {

@@ -353,6 +353,23 @@ fn an_error_names_key_and_line() {
 }
 
 #[test]
+fn a_start_in_a_partition_that_is_not_there_was_taken_silently() {
+    let cluster = two_topics();
+    let mut section = section(&cluster, "end");
+    for (start, is_there) in [(json!({"detector/1": 0}), true), (json!({"detector/0": 0, "detector/2": 0}), false)] {
+        section["start"] = start;
+        let stream = Stream::new(section.clone());
+        let mut intake = stream.start().unwrap();
+        let known = now();
+        run(&mut intake, |intake| intake.frontier() >= known);
+        let told = intake.trouble().map(|trouble| trouble.to_string());
+        assert_eq!(told.is_none(), is_there, "{told:?}");
+        let parts = ["no partition `detector/2`", "`start` (line", "topic `detector` is 2"];
+        assert!(is_there || parts.iter().all(|part| told.as_ref().unwrap().contains(part)), "{told:?}");
+    }
+}
+
+#[test]
 fn a_start_without_brokers_forgot_where_the_source_was() {
     let cluster = two_topics();
     send(&cluster, 0..20);
