@@ -4,12 +4,14 @@ use crate::cli::Up;
 use crate::edges::Registry;
 use crate::figures::thousands;
 use crate::file::{self, Instrument};
+use crate::limits::END_PATIENCE;
 use crate::mover::{Mover, Written, program, template_check};
 use crate::peer;
 use crate::report::{Report, events_of};
 use crate::room;
 use flow::edge::Host;
 use flow::{Data, Fault};
+use settings::shortened;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use store::{Check, Kind, ReadOptions, Reader};
+use wire::bprn::State;
 
 /// `beamport up FILE`, to its report; mistakes in the file are printed here.
 pub fn up(asked: &Up, registry: &Registry) -> Result<ExitCode, Fault> {
@@ -59,7 +62,12 @@ impl Started {
     pub fn to_report(self, json: bool) -> Result<ExitCode, Fault> {
         let Self { mut mover, signals } = self;
         let mut line = LiveLine::new(json);
-        let written = mover.work(&signals, &mut |mover| line.refresh(mover))?;
+        let mut ending = Ending::default();
+        let look = &mut |mover: &Mover| {
+            line.refresh(mover);
+            ending.look(mover, &signals, &line);
+        };
+        let written = mover.work(&signals, look)?;
         line.end();
         let (data, sinks, failed) = (mover.data().clone(), mover.sinks(), mover.failed().to_vec());
         let names: Vec<String> = mover.runs_at_work().map(|r| r.name.clone()).collect();
@@ -208,6 +216,38 @@ impl Host for Files {
         // A stream's own files are no links; those of others may be.
         let real = path.canonicalize().map_err(|e| fault(e.to_string()))?;
         store::Foreign::open(&store::Os, &real).map_err(|e| fault(e.to_string()))
+    }
+}
+
+/// What is said, once, where an instrument that ends by a signal has to wait.
+#[derive(Default)]
+struct Ending {
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+impl Ending {
+    fn look(&mut self, mover: &Mover, signals: &AtomicUsize, line: &LiveLine) {
+        if self.is_told || signals.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if self.since.get_or_insert_with(Instant::now).elapsed() < END_PATIENCE {
+            return;
+        }
+        self.is_told = true;
+        line.end();
+        let unsealed = mover.runs_at_work().filter(|run| run.state != State::Sealed);
+        let names: Vec<String> = unsealed.map(|run| format!("`{}`", run.name)).collect();
+        let until = match &names[..] {
+            [] => "the files are finished".to_owned(),
+            [name] => format!("run {name} is sealed"),
+            names => format!("runs {} are sealed", shortened(&names.join(", "))),
+        };
+        let next = "press Ctrl-C again to stop at once; the next `up` resumes";
+        let _ = writeln!(stderr(), "waiting until {until}; {next}");
+        for trouble in mover.troubles().iter().take(1) {
+            let _ = writeln!(stderr(), "{trouble}");
+        }
     }
 }
 

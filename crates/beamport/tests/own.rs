@@ -85,6 +85,39 @@ fn a_source_of_the_user_fills_a_stream_and_its_account_closes() {
 }
 
 #[test]
+fn ctrl_c_said_nothing_while_a_source_without_its_server_kept_a_run_open() {
+    let lab = Lab::new("ending");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = instrument(&listener.local_addr().unwrap().to_string());
+    let mut program = lab.command("lines", "up", &text).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = lab.0.join("beamport-data/own");
+    let (mut client, _) = listener.accept().unwrap();
+    let guard = Instant::now() + Duration::from_secs(60);
+    let mut wait = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < guard && program.try_wait().unwrap().is_none(), "it hangs, or has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait(&|| beamport::mover::ask(&folder, &serde_json::json!({"command": "status"})).is_ok());
+    drop(listener);
+    client.write_all(b"no number\n").unwrap();
+    wait(&|| !beamport::mover::glance(&folder).troubles.is_empty());
+    // SAFETY: signals to a child that has not been waited for.
+    let interrupt = |program: &Child| unsafe { libc::kill(program.id() as i32, libc::SIGINT) };
+    interrupt(&program);
+    let lines = BufReader::new(program.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut told = lines.skip_while(|line| !line.contains("press Ctrl-C again to stop at once"));
+    let waits = told.next().expect("it ended, or said nothing");
+    assert!(waits.contains("waiting until run `first` is sealed"), "{waits}");
+    let trouble = told.next().unwrap();
+    assert!(trouble.contains("cannot connect to 127.0.0.1"), "{trouble}");
+    interrupt(&program);
+    assert!(told.any(|line| line.contains("stopped at once")));
+    assert_eq!(program.wait().unwrap().code(), Some(2));
+}
+
+#[test]
 fn the_keys_of_a_kind_of_the_user_are_checked_as_all_others() {
     let lab = Lab::new("check");
     let output = lab.run("lines", "check", &(instrument("nowhere") + "[source.y]\nkind = \"line\"\n"));
