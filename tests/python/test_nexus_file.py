@@ -70,9 +70,10 @@ def programs(tmp_path_factory) -> Path:
 def writer_job(data: Path, template: Path, output: Path, *, layout: str = "nexus", detached: bool = False) -> str:
     """What `beamport-nexus write` reads from its stdin: the file of run `r`, of the stream `all`."""
     no_time = {"secs": 0, "nanos": 0}
-    writer = {"layout": layout, "modules": [], "folder": "", "time_max": no_time}
+    writer = {"layout": layout, "topics": {}, "modules": [], "folder": "", "time_max": no_time}
     job = {"data": str(data), "sink": "file", "run": "r", "inputs": ["all"], "work": {"template": str(template)}}
-    job |= {"output": str(output), "flush": {"secs": 1, "nanos": 0}, "detached": detached}
+    job |= {"output": str(output), "flush": {"secs": 1, "nanos": 0}, "hold": no_time, "whole": False}
+    job |= {"detached": detached}
     return json.dumps(job | {"elsewhere": {"streams": []}, "writer": writer})
 
 
