@@ -1,5 +1,6 @@
 """How-to pages whose blocks are executed as they stand, one after the other."""
 
+import json
 import os
 import re
 
@@ -65,7 +66,11 @@ def test_the_files_of_the_kafka_pages_are_good_and_show_no_secret(lab):
     for page in ("read-and-write-kafka-topics.md", "secure-kafka.md"):
         text = (ROOT / "docs" / "how-to" / page).read_text()
         files += re.findall(r"^```toml\n(instrument = .*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert len(files) == 3
+    assert len(files) == 4
+    module = {"module": "ev44", "config": {"topic": "loki_detector", "source": "detector"}}
+    (lab.folder / "loki.json").write_text(
+        json.dumps({"children": [{"type": "group", "name": "a", "children": [module]}]})
+    )
     for text in files:
         lab.file.write_text(text)
         shown = lab.run("check", lab.file, "--show", env=os.environ | {"KAFKA_PASSWORD": "hunter2"})
